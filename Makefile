@@ -1,0 +1,97 @@
+# Everything a contributor or a first-time reader runs. `make` alone lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV  ?= .venv
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+PIP   := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+# The first Python on the PATH that really runs and is at least 3.11. A name may exist and still
+# not work (a version manager's shim), so each candidate is tried. Override: make setup PYTHON=...
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+	"$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(STAMP) ## create .venv from the locked, hashed requirements; instant when nothing changed
+
+$(STAMP): requirements/dev.lock pyproject.toml
+	@if ! "$(PYTHON)" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+		echo "stirred needs Python 3.11 or newer with its venv module, and found none (tried: $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python))." >&2; \
+		echo "Install one, or name it: make setup PYTHON=/path/to/python3.11" >&2; exit 2; fi
+	@if ! "$(BIN)/python" -c '' >/dev/null 2>&1; then \
+		echo "setup: creating $(VENV) with $$("$(PYTHON)" --version)"; "$(PYTHON)" -m venv --clear "$(VENV)"; fi
+	@echo "setup: installing the locked requirements"
+	@$(PIP) install --require-hashes -r requirements/dev.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(MAKE) kernels
+	@touch $@
+	@echo "setup: done; try $(BIN)/stirred --help"
+
+# Numba kernels are compiled once here, so that the first release does not pay for it.
+.PHONY: kernels
+kernels: ## compile the numba kernels ahead of their first use
+	@if [ -e src/stirred/mechanisms/swapping/kernel.py ]; then \
+		echo "kernels: compiling"; $(BIN)/python -c 'import stirred.mechanisms.swapping.kernel'; fi
+
+.PHONY: demo
+demo: $(STAMP) ## show what stirred does
+	@$(BIN)/stirred spec show das-2020
+	@$(BIN)/stirred spec compare das-2020 psa-2020-state-county-5pct
+
+.PHONY: test
+test: lint types pytest ## lint, types, unit tests, doctests and the examples in the documentation
+
+.PHONY: lint
+lint: $(STAMP) ## ruff: rules and formatting
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "lint: run 'make format'" >&2; exit 1; }
+	@echo "lint: ok"
+
+.PHONY: format
+format: $(STAMP) ## let ruff fix what it can
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format --quiet .
+
+.PHONY: types
+types: $(STAMP) ## mypy
+	@$(BIN)/mypy --no-error-summary
+	@echo "types: ok"
+
+# ARGS narrows the run: make pytest ARGS="tests/spec -k budget". `-m ""` runs the slow ones too.
+.PHONY: pytest
+pytest: $(STAMP) ## the tests alone, on all cores
+	@$(BIN)/python -m pytest -q -n auto $(ARGS)
+
+.PHONY: docs
+docs: $(STAMP) ## build the documentation into build/docs; a warning is an error
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
+	@echo "docs: build/docs/index.html"
+
+.PHONY: bench
+bench: $(STAMP) ## run every benchmark in benchmarks/
+	@for f in benchmarks/bench_*.py; do [ -e "$$f" ] || { echo "bench: benchmarks/ holds none yet"; break; }; \
+		echo "bench: $$f"; $(BIN)/python "$$f"; done
+
+# Needs `uv` on the PATH (or UV=...). Resolves for every supported Python and platform at once.
+UV ?= uv
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+.PHONY: lock
+lock: ## resolve requirements/*.lock anew from pyproject.toml (needs uv)
+	@command -v "$(UV)" >/dev/null || { echo "lock: needs uv (pip install uv), or name it: make lock UV=/path/to/uv" >&2; exit 2; }
+	@$(COMPILE) --group dev pyproject.toml -o requirements/dev.lock
+	@$(COMPILE) --constraint requirements/dev.lock pyproject.toml -o requirements/core.lock
+	@echo "lock: $$(grep -c == requirements/core.lock) pins in core.lock, $$(grep -c == requirements/dev.lock) in dev.lock"
+
+.PHONY: clean
+clean: ## remove the environment, build products and caches
+	@rm -rf "$(VENV)" build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find src tests docs examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,17 @@
+"""Sphinx settings; ``make docs`` builds with warnings as errors."""
+
+from stirred import __version__
+
+project = "stirred"
+author = "The stirred developers"
+copyright = f"{author}. Apache License 2.0"
+release = version = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+autodoc_typehints = "description"
+
+html_theme = "furo"
+html_title = f"stirred {release}"
+html_show_sphinx = False

@@ -1,0 +1,68 @@
+"""The five building blocks of a DP specification and their algebra.
+
+Pure Python and exact arithmetic; this room imports nothing else of the house and knows no data file.
+"""
+
+from stirred.spec.budget import Budget
+from stirred.spec.compare import Comparison, compare
+from stirred.spec.compose import UnitFactor, compose
+from stirred.spec.convert import change_distance, change_unit, post_process, refine, to_neighbours
+from stirred.spec.convert_output import change_output
+from stirred.spec.derivation import Derivation, Step
+from stirred.spec.domain import Domain
+from stirred.spec.exact import INFINITE, Exact, exact, ln, sqrt
+from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, Named
+from stirred.spec.law import Law
+from stirred.spec.loss import protection_loss
+from stirred.spec.multiverse import Multiverse, Refines, Verdict
+from stirred.spec.output_premetric import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
+from stirred.spec.problems import ConversionRefusedError, Problem, SpecificationError, StirredError
+from stirred.spec.specification import Flavor, Specification
+
+__all__ = [
+    "ALL",
+    "GDP",
+    "INFINITE",
+    "PURE",
+    "TOTAL_VARIATION",
+    "ZCDP",
+    "Budget",
+    "Comparison",
+    "ConversionRefusedError",
+    "Derivation",
+    "Domain",
+    "Exact",
+    "Flavor",
+    "Hierarchy",
+    "Inequality",
+    "InputPremetric",
+    "Invariant",
+    "Law",
+    "Margin",
+    "Multiverse",
+    "Named",
+    "OutputPremetric",
+    "Problem",
+    "Refines",
+    "Specification",
+    "SpecificationError",
+    "Step",
+    "StirredError",
+    "UnitFactor",
+    "Verdict",
+    "approximate",
+    "change_distance",
+    "change_output",
+    "change_unit",
+    "compare",
+    "compose",
+    "exact",
+    "ln",
+    "post_process",
+    "protection_loss",
+    "refine",
+    "sqrt",
+    "to_neighbours",
+]

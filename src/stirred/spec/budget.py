@@ -1,0 +1,156 @@
+"""How much may change: the protection loss budget, a function of the universe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from stirred.spec.exact import Exact, largest, loss, probability
+from stirred.spec.problems import wrong
+from stirred.spec.swap_budget import checked_stratum, psa_epsilon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """The same budget in every universe."""
+
+    value: Exact
+
+    @property
+    def realised(self) -> Exact:
+        """Return the budget."""
+        return self.value
+
+    def __str__(self) -> str:
+        return "the same in every universe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Free:
+    """A budget left open, as in a definition: it has a letter and no value."""
+
+    symbol: str = "ε"
+
+    @property
+    def realised(self) -> None:
+        """Return None: there is no value yet."""
+        return None
+
+    def __str__(self) -> str:
+        return f"any {self.symbol}, to be chosen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwappedStrata:
+    """Strata swapped at one rate, of which ``largest_stratum`` is the size of the largest live one."""
+
+    rate: Fraction
+    largest_stratum: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", probability(self.rate, where="budget policy rate"))
+        checked_stratum(self.largest_stratum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermutationSwapping:
+    """Theorem 1: the budget is a function of the rate and of the largest live stratum of the universe.
+
+    Rates may differ between strata if they depend on invariants alone; the loss is then the largest
+    over the rates (swapping theory R0').
+    """
+
+    strata: tuple[SwappedStrata, ...]
+
+    def __post_init__(self) -> None:
+        if not self.strata:
+            raise wrong("no strata", where="budget policy", remedy="give at least one rate and largest stratum")
+
+    @property
+    def realised(self) -> Exact:
+        """Return the loss at the realised universe."""
+        return largest([psa_epsilon(s.rate, largest_stratum=s.largest_stratum) for s in self.strata])
+
+    def __str__(self) -> str:
+        parts = [f"{s.largest_stratum:,} records at rate {s.rate}" for s in self.strata]
+        return "a function of the universe (Theorem 1): the largest stratum with something to swap, here " + "; ".join(
+            parts
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """A budget computed from others by a theorem; ``formula`` says how, ``value`` is the realised number."""
+
+    formula: str
+    value: Exact
+    varies: bool = False
+
+    @property
+    def realised(self) -> Exact:
+        """Return the value at the realised universe."""
+        return self.value
+
+    def __str__(self) -> str:
+        where = "varies with the universe; realised value of" if self.varies else "the same in every universe:"
+        return f"{where} {self.formula}"
+
+
+Policy = Constant | Free | PermutationSwapping | Derived
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A policy (the function of the universe) and its value at the realised universe.
+
+    ``paper_epsilon`` is the value of the published bound where the budget itself is a sharper one.
+    The number is in the customary parameter of the output premetric: epsilon, rho squared, mu, tau.
+
+    >>> Budget.constant("15.29").shown
+    '15.29'
+    """
+
+    policy: Policy
+    paper_epsilon: Exact | None = None
+
+    def __post_init__(self) -> None:
+        if self.policy.realised is not None:
+            loss(self.policy.realised, where="budget")
+
+    @classmethod
+    def constant(cls, value: Exact | int | Fraction | str | float) -> Budget:
+        """Return a budget that is the same in every universe."""
+        return cls(policy=Constant(value=loss(value, where="budget")))
+
+    @classmethod
+    def of_swapping(cls, rate: Fraction | str | float, *, largest_stratum: int) -> Budget:
+        """Return the budget of permutation swapping at one rate (Theorem 1)."""
+        strata = SwappedStrata(rate=probability(rate, where="rate"), largest_stratum=largest_stratum)
+        return cls(policy=PermutationSwapping(strata=(strata,)))
+
+    @property
+    def is_free(self) -> bool:
+        """Say whether the budget has no value yet."""
+        return self.policy.realised is None
+
+    @property
+    def realised(self) -> Exact:
+        """Return the value at the realised universe; a free budget has none and says so."""
+        value = self.policy.realised
+        if value is None:
+            raise wrong(
+                "the budget is a letter without a value",
+                where="budget",
+                remedy="choose one, such as `with_budget('1')` or `--budget 1`",
+            )
+        return value
+
+    @property
+    def varies(self) -> bool:
+        """Say whether the budget depends on the universe."""
+        return isinstance(self.policy, PermutationSwapping) or (isinstance(self.policy, Derived) and self.policy.varies)
+
+    @property
+    def shown(self) -> str:
+        """Return the realised value rounded up, or the letter."""
+        return self.policy.symbol if isinstance(self.policy, Free) else self.realised.shown()

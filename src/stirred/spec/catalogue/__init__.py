@@ -1,0 +1,115 @@
+"""Published specifications as data: the files beside this one, each entry with its source.
+
+The files hold settings (rates, largest strata, measured budgets, invariants) and never an answer:
+whatever can be computed from them is computed when an entry is loaded.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from importlib import resources
+from typing import Any, Final
+
+from stirred.spec.compose import UnitFactor, compose
+from stirred.spec.derivation import Step
+from stirred.spec.document import from_document
+from stirred.spec.problems import wrong
+from stirred.spec.specification import Specification
+
+FILES: Final = ("definitions.toml", "us-census-2020.toml", "swapping.toml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A published specification: its name here, its title, where it comes from, and how it was derived."""
+
+    name: str
+    title: str
+    source: str
+    notes: tuple[str, ...]
+    specification: Specification
+    steps: tuple[Step, ...] = ()
+
+
+def names() -> list[str]:
+    """Return the names of all entries, in the order of the files.
+
+    >>> "das-2020" in names()
+    True
+    """
+    return list(_raw())
+
+
+def load(name: str) -> Entry:
+    """Return an entry by name.
+
+    >>> load("psa-2020-state-county-50pct").specification.budget.realised
+    Exact('ln(13475624)')
+    """
+    if name not in _raw():
+        near = get_close_matches(name, names(), n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}? " if near else ""
+        raise wrong(
+            f"there is no specification called {name!r}",
+            where="catalogue",
+            remedy=f"{hint}`stirred spec list` shows all names; a file ends in .json",
+        )
+    return _entry(name)
+
+
+@lru_cache(maxsize=1)
+def _raw() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """Return name -> (entry, the file it stands in)."""
+    entries = {}
+    for file in FILES:
+        text = resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
+        content = tomllib.loads(text, parse_float=str)
+        for entry in content["entries"]:
+            entries[entry["name"]] = (entry, content)
+    return entries
+
+
+@lru_cache(maxsize=256)
+def _entry(name: str) -> Entry:
+    entry, file = _raw()[name]
+    steps: tuple[Step, ...] = ()
+    if "compose" in entry:
+        derivation = _composed(entry["compose"], file)
+        specification, steps = derivation.specification, derivation.steps
+    else:
+        specification = from_document(_document(entry, file), source=f"catalogue {name}")
+    return Entry(
+        name=name,
+        title=entry["title"],
+        source=entry["source"],
+        notes=tuple(entry.get("notes", ())),
+        specification=specification,
+        steps=steps,
+    )
+
+
+def _composed(recipe: dict[str, Any], file: dict[str, Any]) -> Any:
+    units = [UnitFactor(**file["units"][name]) for name in recipe.get("units", ())]
+    parts = [load(name).specification for name in recipe["of"]]
+    return compose(parts, unit=recipe.get("unit"), units=units)
+
+
+def _document(entry: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry as a specification document, its shared parts put in."""
+    multiverse = dict(file["multiverses"][entry["multiverse"]])
+    multiverse["hierarchies"] = [file["hierarchies"][name] for name in multiverse.get("hierarchies", ())]
+    premetric = entry["input_premetric"]
+    return {
+        "schema_version": 1,
+        "domain": file["domains"][entry["domain"]],
+        "multiverse": multiverse,
+        "input_premetric": file["premetrics"][premetric] if isinstance(premetric, str) else premetric,
+        "output_premetric": entry["output_premetric"],
+        "budget": entry["budget"],
+        "assumptions": entry.get("assumptions", []),
+        "theorem": entry.get("theorem", []),
+        "settings_from": entry.get("settings_from"),
+    }

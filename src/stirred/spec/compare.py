@@ -1,0 +1,286 @@
+"""Comparing two specifications block by block; an overall verdict only where a theorem gives one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from stirred.spec.compose import UnitFactor
+from stirred.spec.convert import change_distance, change_unit, refine, to_neighbours
+from stirred.spec.convert_output import change_output
+from stirred.spec.derivation import Derivation
+from stirred.spec.exact import compare_exact
+from stirred.spec.multiverse import Refines, Verdict
+from stirred.spec.problems import StirredError, refused
+from stirred.spec.specification import Specification
+
+STRONGER: Final = "stronger"
+WEAKER: Final = "weaker"
+EQUAL: Final = "equal"
+INCOMPARABLE: Final = "incomparable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """The verdict on one building block, from the point of view of the first specification."""
+
+    block: str
+    question: str
+    verdict: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Five verdicts, an overall one where a theorem gives it, and what would have to change otherwise."""
+
+    first: Specification
+    second: Specification
+    blocks: tuple[Block, ...]
+    overall: str | None
+    because: str
+    to_change: tuple[str, ...]
+
+
+def compare(a: Specification, b: Specification, *, units: Iterable[UnitFactor] = ()) -> Comparison:
+    """Compare ``a`` with ``b``: which is the stronger promise, block by block and, if possible, overall.
+
+    One specification is stronger overall if every mechanism that satisfies it satisfies the other
+    (Definition 2.4.9). That is decided by deriving one from the other with the conversions of this
+    package; if neither can be derived, there is no overall verdict and two budgets say nothing.
+    """
+    units = tuple(units)
+    blocks = (_who(a, b), _where(a, b), _what(a, b, units), _how(a, b), _how_much(a, b))
+    forward, backward = _implies(a, b, units), _implies(b, a, units)
+    overall, because = _overall(forward, backward)
+    changes = () if overall else tuple(_to_change(blocks))
+    return Comparison(first=a, second=b, blocks=blocks, overall=overall, because=because, to_change=changes)
+
+
+def _who(a: Specification, b: Specification) -> Block:
+    question = "who is eligible"
+    if a.domain == b.domain:
+        return Block(block="domain", question=question, verdict=EQUAL, reason=f"both protect {a.domain.dataset}")
+    return Block(
+        block="domain",
+        question=question,
+        verdict=INCOMPARABLE,
+        reason=f"{a.domain.dataset} ({a.domain.stage_in_words}) is not {b.domain.dataset} ({b.domain.stage_in_words})",
+    )
+
+
+def _where(a: Specification, b: Specification) -> Block:
+    mine, yours = a.flavor.effective_multiverse, b.flavor.effective_multiverse
+    finer, coarser = mine.refines(yours), yours.refines(mine)
+    verdict, reason = _nesting(finer, coarser)
+    return Block(block="multiverse", question="where it extends", verdict=verdict, reason=reason)
+
+
+def _nesting(finer: Refines, coarser: Refines) -> tuple[str, str]:
+    if finer and coarser:
+        return EQUAL, "the same invariants"
+    if finer:
+        return WEAKER, f"more is held fixed: not implied by the other's invariants is the {coarser.reason}"
+    if coarser:
+        return STRONGER, f"less is held fixed: free to vary is the {finer.reason}"
+    unknown = Verdict.CANNOT_TELL in (finer.verdict, coarser.verdict)
+    lead = "cannot tell" if unknown else "neither set of invariants contains the other"
+    return INCOMPARABLE, f"{lead}. First: {finer.reason}. Second: {coarser.reason}"
+
+
+# Units from the finest to the coarsest: one of a later kind is made of several of an earlier kind.
+_COARSER: Final = ("transaction", "person", "household")
+
+
+def _what(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> Block:
+    verdict, reason = _units(a, b, units)
+    return Block(block="input_premetric", question="what the unit is", verdict=verdict, reason=reason)
+
+
+def _units(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> tuple[str, str]:
+    mine, yours = a.input_premetric, b.input_premetric
+    if mine == yours:
+        return EQUAL, f"both count changed {mine.unit} records"
+    if mine.unit != yours.unit:
+        return _different_units(mine.unit, yours.unit, units)
+    if mine.post_imputation != yours.post_imputation:
+        reason = "records after imputation are not people: one person's answers may stand in several"
+        return (WEAKER if mine.post_imputation else STRONGER), reason
+    if mine.name == yours.name and mine.relation == yours.relation:
+        # d <= k d_r: the metric compares all pairs, the relation only those nearby.
+        reason = f"{mine.symbol} and {yours.symbol}: a neighbour relation leaves pairs further apart unprotected"
+        if mine.within is None or yours.within is None:
+            return (STRONGER if mine.within is None else WEAKER), reason
+        return (STRONGER if mine.within > yours.within else WEAKER), reason
+    if mine.bounded == yours.bounded and mine.name != "d_r" and yours.name != "d_r":
+        reason = "where order does not count, datasets are closer together and more is protected"
+        return (WEAKER if mine.ordered else STRONGER), reason
+    return INCOMPARABLE, (
+        f"{mine.words}, against {yours.words}; a change of one record is two of add or remove, "
+        "and only add or remove protects the number of records"
+    )
+
+
+def _different_units(mine: str, yours: str, units: tuple[UnitFactor, ...]) -> tuple[str, str]:
+    for relation in units:
+        stated = f"stated: a change of one {relation.new} changes at most {relation.factor} {relation.old} records"
+        if (relation.old, relation.new) == (mine, yours):
+            return WEAKER, f"{stated} ({relation.because})"
+        if (relation.old, relation.new) == (yours, mine):
+            return STRONGER, f"{stated} ({relation.because})"
+    if mine in _COARSER and yours in _COARSER:
+        verdict = STRONGER if _COARSER.index(mine) > _COARSER.index(yours) else WEAKER
+        return verdict, (
+            f"a {max(mine, yours, key=_COARSER.index)} is made of several {min(mine, yours, key=_COARSER.index)} "
+            "records, so all of them are protected at once; by which factor must be stated to convert budgets"
+        )
+    return INCOMPARABLE, f"nothing is stated about how {mine} and {yours} records relate"
+
+
+# From the strongest: if the distance on the left is finite, so are those to its right (conversions
+# exist), and not the other way round.
+_STRENGTH: Final = {"D_Mult": 5, "D_GDP": 4, "D_NoR": 3, "D_Renyi": 2, "D_Mult^delta": 1, "D_TV": 0}
+
+
+def _how(a: Specification, b: Specification) -> Block:
+    mine, yours = a.output_premetric, b.output_premetric
+    question = "how change is measured"
+    if mine == yours:
+        return Block(block="output_premetric", question=question, verdict=EQUAL, reason=f"both by {mine.classic}")
+    if mine.name == yours.name == "D_Mult^delta":
+        verdict = STRONGER if mine.delta < yours.delta else WEAKER
+        reason = f"delta {mine.delta} against {yours.delta}"
+    elif mine.name == yours.name:
+        verdict = STRONGER if (mine.order or 0) > (yours.order or 0) else WEAKER
+        reason = "a higher order of the Rényi divergence is the larger one"
+    else:
+        verdict = STRONGER if _STRENGTH[mine.name] > _STRENGTH[yours.name] else WEAKER
+        strong, weak = (mine, yours) if verdict == STRONGER else (yours, mine)
+        reason = f"{strong.classic} implies {weak.classic} at some budget, and not the other way round"
+    return Block(block="output_premetric", question=question, verdict=verdict, reason=reason)
+
+
+def _how_much(a: Specification, b: Specification) -> Block:
+    question = "how much may change"
+    if a.budget.is_free or b.budget.is_free:
+        return Block(
+            block="budget",
+            question=question,
+            verdict=INCOMPARABLE,
+            reason="a budget is left open: choose a value",
+        )
+    if a.flavor != b.flavor and _nested_only(a, b) is None:
+        return Block(
+            block="budget",
+            question=question,
+            verdict=INCOMPARABLE,
+            reason=f"{a.budget_text} and {b.budget_text} are numbers in different units of measurement: "
+            "the blocks above are the units",
+        )
+    order = compare_exact(a.budget.realised, b.budget.realised)
+    verdict = EQUAL if order == 0 else STRONGER if order < 0 else WEAKER
+    reason = f"{a.budget_text} against {b.budget_text}"
+    if a.flavor != b.flavor:
+        return Block(
+            block="budget",
+            question=question,
+            verdict=INCOMPARABLE,
+            reason=f"{reason}, relative to different invariants: "
+            "a smaller number with more held fixed is not more protection (Proposition 3)",
+        )
+    return Block(block="budget", question=question, verdict=verdict, reason=reason)
+
+
+def _nested_only(a: Specification, b: Specification) -> bool | None:
+    same = (a.domain, a.input_premetric, a.output_premetric) == (
+        b.domain,
+        b.input_premetric,
+        b.output_premetric,
+    )
+    return True if same else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Implication:
+    holds: bool
+    reached: Derivation | None
+    obstacle: str
+
+
+def _implies(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> _Implication:
+    """Try to derive ``b`` from ``a``: the same flavor with a budget that is not above b's."""
+    if a.budget.is_free or b.budget.is_free:
+        return _Implication(False, None, "a budget is left open")
+    if a.domain != b.domain:
+        return _Implication(False, None, "the domains differ")
+    try:
+        reached = _to_flavor_of(a, b, units)
+    except StirredError as error:
+        return _Implication(False, None, error.problems[0].what)
+    holds = reached.specification.budget.realised <= b.budget.realised
+    return _Implication(holds, reached, "" if holds else "in the other's flavor its budget is the larger one")
+
+
+def _to_flavor_of(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> Derivation:
+    wanted = b.input_premetric
+    path = Derivation(specification=a)
+    path = path.then(_unit_step(path.specification, b, units))
+    if wanted.name != path.specification.input_premetric.name:
+        path = path.then(change_distance(path.specification, to=wanted.name))
+    fixed = b.flavor.effective_multiverse
+    if set(path.specification.multiverse.invariants) != set(b.multiverse.invariants):
+        # What b's distance fixes by itself counts as fixed on both sides.
+        path = path.then(refine(path.specification, to=fixed))
+    path = path.then(change_output(path.specification, to=b.output_premetric, at_distance=wanted.within))
+    if wanted.within is not None and path.specification.input_premetric.is_metric:
+        path = path.then(to_neighbours(path.specification, within=wanted.within))
+    reached = path.specification.input_premetric
+    if reached != wanted:
+        raise refused(f"{reached.symbol} is not {wanted.symbol}", where="what")
+    return path
+
+
+def _unit_step(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> Derivation:
+    mine, yours = a.input_premetric, b.input_premetric
+    if (mine.unit, mine.post_imputation) == (yours.unit, yours.post_imputation):
+        return Derivation(specification=a)
+    for relation in units:
+        if (relation.old, relation.new) == (mine.unit, yours.unit):
+            return change_unit(
+                a,
+                unit=yours.unit,
+                factor=relation.factor,
+                because=relation.because,
+                keeps_total=relation.keeps_total,
+                post_imputation=yours.post_imputation,
+            )
+    # Not even people -> records after imputation: a change of one copy alone is no change of a person.
+    raise refused(f"no factor is stated from {mine.unit} to {yours.unit} records", where="what")
+
+
+def _overall(forward: _Implication, backward: _Implication) -> tuple[str | None, str]:
+    if forward.holds and backward.holds:
+        return EQUAL, "each follows from the other"
+    if forward.holds or backward.holds:
+        winner = forward if forward.holds else backward
+        assert winner.reached is not None
+        steps = "; ".join(str(step) for step in winner.reached.steps) or "same flavor, smaller budget"
+        which = "the second follows from the first" if forward.holds else "the first follows from the second"
+        return (STRONGER if forward.holds else WEAKER), f"{which}: {steps}"
+    return None, (
+        "neither follows from the other, so the two budgets cannot be compared. "
+        f"From first to second: {forward.obstacle}. From second to first: {backward.obstacle}."
+    )
+
+
+def _to_change(blocks: tuple[Block, ...]) -> list[str]:
+    """Say what would have to be the same, or stated, for a verdict."""
+    advice = {
+        "domain": "specify both for the same dataset at the same stage of its life",
+        "multiverse": "evaluate both relative to the same invariants (the common refinement: `spec compose`, "
+        "or `spec convert --refine`), and judge the extra invariants by disclosure risk",
+        "input_premetric": "bring both to one unit (`spec convert --unit`), stating the largest group",
+        "output_premetric": "bring both to one output premetric (`spec convert --output`)",
+    }
+    return [advice[block.block] for block in blocks if block.verdict != EQUAL and block.block in advice]

@@ -1,0 +1,250 @@
+"""The specification of several releases together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import reduce
+from typing import Final
+
+from stirred.spec.budget import Budget, Derived
+from stirred.spec.convert import can_change_distance, change_distance, change_unit, refine
+from stirred.spec.convert_output import change_output
+from stirred.spec.derivation import Derivation, Step
+from stirred.spec.exact import Exact, exact, sqrt
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.output_premetric import GDP, ZCDP, OutputPremetric, approximate
+from stirred.spec.problems import refused
+from stirred.spec.specification import Specification
+
+FRESH: Final = "the releases use fresh, independent randomness; a later one chosen after seeing an earlier one "\
+    "must keep its budget whatever the earlier one showed"  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitFactor:
+    """A stated bound ``d_old <= factor * d_new`` between distances in two units, with its reason."""
+
+    old: str
+    new: str
+    factor: int | Fraction | str
+    because: str
+    keeps_total: str | None = None
+
+
+def compose(
+    specifications: Sequence[Specification],
+    *,
+    unit: str | None = None,
+    units: Iterable[UnitFactor] = (),
+    delta: Fraction | str | None = None,
+    fresh: bool = True,
+) -> Derivation:
+    """Return the specification of all releases together, with every conversion as a step.
+
+    The common flavor is the common refinement of the multiverses, one unit (``unit``, reached by the
+    stated ``units`` factors, which are never assumed), and the strongest output premetric that all can
+    reach. Budgets then add up (Proposition 2.5.3), for zCDP as rho squared.
+
+    >>> from stirred.spec import catalogue
+    >>> pl, dhc = (catalogue.load(n).specification for n in ("das-2020-pl-person", "das-2020-dhc-person"))
+    >>> compose([pl, dhc]).specification.budget_text
+    'ρ²=7.52'
+    """
+    if not specifications:
+        raise refused("there is nothing to compose", where="compose", remedy="give one specification or more")
+    if not fresh:
+        raise refused(
+            "the releases share randomness, for instance one sample",
+            where="compose",
+            remedy="compose the mechanisms on the sample first and amplify the result once; "
+            "amplified losses that share a sample do not add up",
+        )
+    _same_domain(specifications)
+    parts = [Derivation(specification=specification) for specification in specifications]
+    parts = _common_distance(parts)
+    parts = _common_unit(parts, unit=unit, units=tuple(units))
+    parts = _common_multiverse(parts)
+    parts = _common_output(parts, delta=delta)
+    return _added(parts)
+
+
+def _same_domain(specifications: Sequence[Specification]) -> None:
+    first = specifications[0].domain
+    for other in (specification.domain for specification in specifications[1:]):
+        if other != first:
+            raise refused(
+                f"the domains differ: {first.name} ({first.stage}) and {other.name} ({other.stage})",
+                where="compose who",
+                remedy="specify every release from the same dataset at the same stage of its life",
+            )
+
+
+def _common_distance(parts: list[Derivation]) -> list[Derivation]:
+    """Bring ordered and unordered, bounded and unbounded distances to one that all can reach."""
+    names = {part.specification.input_premetric.name for part in parts}
+    if len(names) == 1:
+        return parts
+    for target in ("d_HamS", "d_InsDel", "d_Ham"):
+        if all(can_change_distance(part.specification, to=target) for part in parts):
+            return [part.then(change_distance(part.specification, to=target)) for part in parts]
+    raise refused(
+        f"the distances between datasets differ and none bounds all the others: {', '.join(sorted(names))}",
+        where="compose what",
+        remedy="specify the releases with one distance",
+    )
+
+
+def _common_unit(parts: list[Derivation], *, unit: str | None, units: tuple[UnitFactor, ...]) -> list[Derivation]:
+    present = list(dict.fromkeys(part.specification.input_premetric.unit for part in parts))
+    flags = {part.specification.input_premetric.post_imputation for part in parts}
+    if len(flags) > 1:
+        raise refused(
+            "some releases protect records after imputation and others the people behind them",
+            where="compose what",
+            remedy="bring them to one unit first with change_unit, stating how often a record may be copied",
+        )
+    target = unit or present[0]
+    if unit is None and len(present) > 1:
+        raise refused(
+            f"the releases protect different units: {', '.join(present)}",
+            where="compose what",
+            remedy=f"choose one (unit='{present[0]}') and state a factor for each of the others",
+        )
+    return [_to_unit(part, target, units) for part in parts]
+
+
+def _to_unit(part: Derivation, target: str, units: tuple[UnitFactor, ...]) -> Derivation:
+    here = part.specification.input_premetric.unit
+    if here == target:
+        return part
+    for relation in units:
+        if (relation.old, relation.new) == (here, target):
+            step = change_unit(
+                part.specification,
+                unit=target,
+                factor=relation.factor,
+                because=relation.because,
+                keeps_total=relation.keeps_total,
+            )
+            return part.then(step)
+    raise refused(
+        f"nothing says how a change of one {target} bounds the number of changed {here} records",
+        where="compose what",
+        remedy=f"state it: UnitFactor(old='{here}', new='{target}', factor=..., because='...'), "
+        f"on the command line --kappa {here}:{target}=...",
+    )
+
+
+def _common_multiverse(parts: list[Derivation]) -> list[Derivation]:
+    empty = Multiverse()
+    together = reduce(lambda a, b: a.meet(b), (part.specification.multiverse for part in parts), empty)
+    return [
+        part
+        if set(part.specification.multiverse.invariants) == set(together.invariants)
+        else part.then(refine(part.specification, to=together))
+        for part in parts
+    ]
+
+
+def _common_output(parts: list[Derivation], *, delta: Fraction | str | None) -> list[Derivation]:
+    names = {part.specification.output_premetric.name for part in parts}
+    premetrics = {part.specification.output_premetric for part in parts}
+    if len(premetrics) == 1 or names == {"D_Mult^delta"}:
+        return parts
+    for target, reachable in (
+        (GDP, {"D_Mult", "D_GDP"}),
+        (ZCDP, {"D_Mult", "D_NoR", "D_GDP"}),
+    ):
+        if names <= reachable:
+            return [part.then(change_output(part.specification, to=target)) for part in parts]
+    if "D_TV" in names:
+        raise refused(
+            "total variation can be reached from the others, but adding it up says little",
+            where="compose how",
+            remedy="convert each to D_TV first with change_output, if that is what you want",
+        )
+    if delta is None:
+        raise refused(
+            f"the releases measure change differently: {', '.join(sorted(names))}",
+            where="compose how",
+            remedy="give a delta to convert those that need one to approximate differential privacy",
+        )
+    target = approximate(delta)
+    return [
+        part
+        if part.specification.output_premetric.name == "D_Mult^delta"
+        else part.then(change_output(part.specification, to=target))
+        for part in parts
+    ]
+
+
+def _added(parts: list[Derivation]) -> Derivation:
+    first = parts[0].specification
+    specifications = [part.specification for part in parts]
+    premetrics = {specification.input_premetric for specification in specifications}
+    if len(premetrics) > 1:
+        raise refused(
+            f"the distances differ: {', '.join(sorted(p.symbol for p in premetrics))}",
+            where="compose what",
+            remedy="compose before converting to neighbours",
+        )
+    output = _added_output(specifications)
+    value = _added_budget([s.budget.realised for s in specifications], output)
+    varies = any(s.budget.varies for s in specifications)
+    budget = (
+        first.budget
+        if len(specifications) == 1
+        else Budget(policy=Derived(formula=_formula(specifications, output), value=value, varies=varies))
+    )
+    theorem = "Proposition 2.5.3 (composition)" if output.name != "D_NoR" else "zCDP composition (section 2.5)"
+    specification = Specification(
+        flavor=replace(first.flavor, output_premetric=output),
+        budget=budget,
+        assumptions=_union(s.assumptions for s in specifications) + ((FRESH,) if len(parts) > 1 else ()),
+        theorem=tuple(dict.fromkeys((*_union(s.theorem for s in specifications), theorem))),
+        settings_from=_settings(specifications),
+        seeded=any(s.seeded for s in specifications),
+    )
+    steps = [step for part in parts for step in part.steps]
+    joined = " and ".join(s.budget_text for s in specifications)
+    steps.append(Step(action="together", theorem=theorem, before=joined, after=specification.budget_text))
+    return Derivation(specification=specification, steps=tuple(steps))
+
+
+def _added_output(specifications: Sequence[Specification]) -> OutputPremetric:
+    first = specifications[0].output_premetric
+    if first.name != "D_Mult^delta":
+        return first
+    total = sum((s.output_premetric.delta for s in specifications), Fraction(0))
+    if total >= 1:
+        raise refused(
+            f"the deltas add up to {total}",
+            where="compose how",
+            remedy="use smaller deltas, or compose in zCDP",
+        )
+    return approximate(total)
+
+
+def _added_budget(values: list[Exact], output: OutputPremetric) -> Exact:
+    if output.composes == "root of sum of squares":
+        return sqrt(sum((value * value for value in values), exact(0)))
+    return sum(values, exact(0))
+
+
+def _formula(specifications: Sequence[Specification], output: OutputPremetric) -> str:
+    terms = [s.budget.shown for s in specifications]
+    if output.composes == "root of sum of squares":
+        return "root of " + " + ".join(f"{term}^2" for term in terms)
+    return " + ".join(terms)
+
+
+def _union(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for group in groups for item in group))
+
+
+def _settings(specifications: Sequence[Specification]) -> str | None:
+    """Return the most worrying basis among the parts: one part that looked at the data taints the whole."""
+    order: Mapping[str | None, int] = {"this-data": 0, None: 1, "other-data": 2, "invariants": 3, "policy": 4}
+    return min((s.settings_from for s in specifications), key=lambda basis: order[basis])

@@ -1,0 +1,443 @@
+"""specification.json: the specification as a file, read strictly and written without loss."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stirred.spec.budget import Budget, Constant, Derived, Free, PermutationSwapping, Policy, SwappedStrata
+from stirred.spec.domain import Domain
+from stirred.spec.exact import Exact, compare_exact, exact, fraction
+from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.invariant import Inequality, Invariant, Margin, Named
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.output_premetric import OutputPremetric
+from stirred.spec.problems import Problem, SpecificationError, placed, wrong
+from stirred.spec.specification import Flavor, Specification
+
+SCHEMA_VERSION = 1
+SCHEMA_ID = "urn:stirred:specification:1"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class DomainDocument(_Strict):
+    """Who is eligible for protection."""
+
+    name: str
+    dataset: str
+    stage: str
+    record_types: list[str] = []
+
+
+class MarginDocument(_Strict):
+    """Counts that are published exactly."""
+
+    kind: Literal["margin"]
+    of: str
+    variables: list[str] = []
+    level: str | None = None
+    includes: list[str] = []
+    words: str | None = Field(default=None, description="the invariant in words; for readers, ignored when read")
+
+
+class NamedDocument(_Strict):
+    """A function of the data that is published exactly, known by name."""
+
+    kind: Literal["named"]
+    name: str
+    description: str = ""
+    words: str | None = None
+
+
+class InequalityDocument(_Strict):
+    """A condition whose truth is published exactly."""
+
+    kind: Literal["inequality"]
+    name: str
+    condition: str
+    on: MarginDocument | None = None
+    words: str | None = None
+
+
+class HierarchyDocument(_Strict):
+    """Levels that nest, the finest first."""
+
+    name: str
+    levels: list[str]
+
+
+class MultiverseDocument(_Strict):
+    """Where the protection extends: datasets that agree on the invariants."""
+
+    invariants: list[Annotated[MarginDocument | NamedDocument | InequalityDocument, Field(discriminator="kind")]]
+    hierarchies: list[HierarchyDocument] = []
+    nearest: int = 1
+    nearest_because: str = ""
+
+
+class InputPremetricDocument(_Strict):
+    """What the unit of protection is."""
+
+    name: str
+    unit: str
+    post_imputation: bool = False
+    bounded: bool | None = None
+    within: int | None = None
+    relation: str | None = None
+
+
+class OutputPremetricDocument(_Strict):
+    """How change in the output is measured."""
+
+    name: str
+    delta: str | float | int | None = None
+    order: str | None = None
+
+
+class StrataDocument(_Strict):
+    """Strata swapped at one rate."""
+
+    rate: str
+    largest_stratum: int
+
+
+class PolicyDocument(_Strict):
+    """The budget as a function of the universe."""
+
+    name: Literal["constant", "free", "permutation-swapping", "derived"]
+    value: str | int | float | None = None
+    symbol: str | None = None
+    strata: list[StrataDocument] | None = None
+    formula: str | None = None
+    varies: bool | None = None
+
+
+class BudgetDocument(_Strict):
+    """How much may change: the policy and its value at the realised universe, in the customary parameter."""
+
+    policy: PolicyDocument
+    parameter: Literal["epsilon", "rho2", "mu", "tau"] | None = None
+    realised: float | int | Literal["inf"] | None = None
+    exact: str | None = None
+    shown: str | None = None
+    paper_epsilon: float | int | Literal["inf"] | None = None
+    paper_epsilon_exact: str | None = None
+
+
+class SpecificationDocument(_Strict):
+    """A differential privacy specification: five answers that only mean something together."""
+
+    schema_version: Literal[1]
+    domain: DomainDocument
+    multiverse: MultiverseDocument
+    input_premetric: InputPremetricDocument
+    output_premetric: OutputPremetricDocument
+    budget: BudgetDocument
+    assumptions: list[str] = []
+    theorem: list[str] = []
+    settings_from: Literal["policy", "invariants", "other-data", "this-data"] | None = None
+    seeded: bool = False
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of specification.json."""
+    schema = SpecificationDocument.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **schema}
+
+
+def to_document(specification: Specification) -> dict[str, Any]:
+    """Return the specification as plain data for JSON."""
+    premetric, output = specification.input_premetric, specification.output_premetric
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "domain": {
+            "name": specification.domain.name,
+            "dataset": specification.domain.dataset,
+            "stage": specification.domain.stage,
+            "record_types": list(specification.domain.record_types),
+        },
+        "multiverse": _multiverse_out(specification.multiverse),
+        "input_premetric": _without_none(
+            name=premetric.name,
+            unit=premetric.unit,
+            post_imputation=premetric.post_imputation,
+            bounded=premetric.bounded,
+            within=premetric.within,
+            relation=premetric.relation,
+        ),
+        "output_premetric": _without_none(
+            name=output.name,
+            delta=str(output.delta),
+            order=None if output.order is None else str(output.order),
+        ),
+        "budget": _budget_out(specification.budget, parameter=output.parameter),
+        "assumptions": list(specification.assumptions),
+        "theorem": list(specification.theorem),
+        "settings_from": specification.settings_from,
+        "seeded": specification.seeded,
+    }
+
+
+def to_json(specification: Specification) -> str:
+    """Return specification.json as text."""
+    return json.dumps(to_document(specification), indent=2, ensure_ascii=False) + "\n"
+
+
+def from_json(text: str, *, source: str = "specification") -> Specification:
+    """Read specification.json; every problem is reported at once, each with its place.
+
+    >>> from stirred.spec import catalogue
+    >>> specification = catalogue.load("das-2020").specification
+    >>> from_json(to_json(specification)) == specification
+    True
+    """
+    try:
+        data = json.loads(text, parse_float=_decimal_text, parse_constant=_no_constant)
+    except RecursionError:
+        raise wrong("the file is nested too deeply", where=source, remedy="write a specification.json") from None
+    except ValueError as error:
+        raise wrong(f"this is not JSON ({error})", where=source, remedy="check commas and quotes") from None
+    return from_document(data, source=source)
+
+
+def _decimal_text(text: str) -> str:
+    return text  # 15.29 is read as the exact decimal it shows, never through a double
+
+
+def _no_constant(text: str) -> str:
+    raise ValueError(f'{text} is not a number in JSON; write "inf" in quotes for infinity')
+
+
+def from_document(data: Any, *, source: str = "specification") -> Specification:
+    """Read a specification from plain data."""
+    try:
+        document = SpecificationDocument.model_validate(_decimals_allowed(data))
+    except ValidationError as error:
+        raise SpecificationError(_problems(error, source)) from None
+    with placed(source):
+        return _specification_in(document)
+
+
+def _decimals_allowed(data: Any) -> Any:
+    """Turn the display numbers of a budget back into floats; exact ones stay text."""
+    if not isinstance(data, dict) or not isinstance(data.get("budget"), dict):
+        return data
+    budget = dict(data["budget"])
+    for key in ("realised", "paper_epsilon"):
+        if isinstance(budget.get(key), str) and budget[key] != "inf":
+            try:
+                budget[key] = float(budget[key])
+            except ValueError:
+                continue
+    return {**data, "budget": budget}
+
+
+def _problems(error: ValidationError, source: str) -> list[Problem]:
+    problems = []
+    for detail in error.errors(include_url=False):
+        place = ".".join(str(part) for part in detail["loc"])
+        message = detail["msg"]
+        if detail["type"] == "extra_forbidden":
+            what, remedy = f"there is no key '{detail['loc'][-1]}' here", "remove it, or check its spelling"
+        elif detail["type"] == "missing":
+            what, remedy = f"the key '{detail['loc'][-1]}' is missing", "add it"
+        else:
+            given = repr(detail.get("input"))
+            what = f"{given if len(given) < 60 else given[:57] + '...'}: {message[0].lower()}{message[1:]}"
+            remedy = "see the published JSON Schema (`stirred spec schema`)"
+        problems.append(Problem(what=what, where=f"{source} {place}", remedy=remedy))
+    return problems
+
+
+def _without_none(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _multiverse_out(multiverse: Multiverse) -> dict[str, Any]:
+    if multiverse.universes is not None:
+        raise wrong(
+            "universes listed one by one cannot be written to a file",
+            where="multiverse",
+            remedy="describe them by invariants",
+        )
+    return {
+        "invariants": [_invariant_out(invariant) for invariant in multiverse.invariants],
+        "hierarchies": [{"name": h.name, "levels": list(h.levels)} for h in multiverse.hierarchies],
+        "nearest": multiverse.nearest,
+        "nearest_because": multiverse.nearest_because,
+    }
+
+
+def _invariant_out(invariant: Invariant) -> dict[str, Any]:
+    words = str(invariant)
+    if isinstance(invariant, Margin):
+        return {
+            "kind": "margin",
+            "of": invariant.of,
+            "variables": list(invariant.variables),
+            "level": invariant.level,
+            "includes": list(invariant.includes),
+            "words": words,
+        }
+    if isinstance(invariant, Named):
+        return {"kind": "named", "name": invariant.name, "description": invariant.description, "words": words}
+    on = None if invariant.on is None else _invariant_out(invariant.on)
+    return {
+        "kind": "inequality",
+        "name": invariant.name,
+        "condition": invariant.condition,
+        "on": on,
+        "words": words,
+    }
+
+
+def _budget_out(budget: Budget, *, parameter: str) -> dict[str, Any]:
+    out: dict[str, Any] = {"policy": _policy_out(budget.policy), "parameter": parameter}
+    if not budget.is_free:
+        out |= {"realised": number_out(budget.realised), "exact": str(budget.realised), "shown": budget.shown}
+    if budget.paper_epsilon is not None:
+        out |= {
+            "paper_epsilon": number_out(budget.paper_epsilon),
+            "paper_epsilon_exact": str(budget.paper_epsilon),
+        }
+    return out
+
+
+def number_out(value: Exact) -> float | str:
+    """Return a loss for JSON: a double rounded up, infinity as the text ``"inf"``."""
+    return "inf" if value.is_infinite else float(value)
+
+
+def _policy_out(policy: Policy) -> dict[str, Any]:
+    if isinstance(policy, Constant):
+        return {"name": "constant", "value": str(policy.value)}
+    if isinstance(policy, Free):
+        return {"name": "free", "symbol": policy.symbol}
+    if isinstance(policy, PermutationSwapping):
+        strata = [{"rate": str(s.rate), "largest_stratum": s.largest_stratum} for s in policy.strata]
+        return {"name": "permutation-swapping", "strata": strata}
+    return {"name": "derived", "formula": policy.formula, "value": str(policy.value), "varies": policy.varies}
+
+
+def _specification_in(document: SpecificationDocument) -> Specification:
+    premetric, output = document.input_premetric, document.output_premetric
+    flavor = Flavor(
+        domain=Domain(
+            name=document.domain.name,
+            dataset=document.domain.dataset,
+            stage=document.domain.stage,
+            record_types=tuple(document.domain.record_types),
+        ),
+        multiverse=_multiverse_in(document.multiverse),
+        input_premetric=InputPremetric(
+            name=premetric.name,
+            unit=premetric.unit,
+            post_imputation=premetric.post_imputation,
+            within=premetric.within,
+            relation=premetric.relation,
+        ),
+        output_premetric=OutputPremetric(
+            name=output.name,
+            delta=Fraction(0) if output.delta is None else fraction(output.delta, where="output_premetric delta"),
+            order=None if output.order is None else fraction(output.order, where="output_premetric order"),
+        ),
+    )
+    if premetric.bounded is not None and premetric.bounded != flavor.input_premetric.bounded:
+        raise wrong(
+            f"{premetric.name} is {'' if flavor.input_premetric.bounded else 'not '}bounded",
+            where="input_premetric bounded",
+            remedy="correct it, or leave it out",
+        )
+    return Specification(
+        flavor=flavor,
+        budget=_budget_in(document.budget, flavor.output_premetric),
+        assumptions=tuple(document.assumptions),
+        theorem=tuple(document.theorem),
+        settings_from=document.settings_from,
+        seeded=document.seeded,
+    )
+
+
+def _multiverse_in(document: MultiverseDocument) -> Multiverse:
+    return Multiverse(
+        invariants=tuple(_invariant_in(invariant) for invariant in document.invariants),
+        hierarchies=tuple(Hierarchy(name=h.name, levels=tuple(h.levels)) for h in document.hierarchies),
+        nearest=document.nearest,
+        nearest_because=document.nearest_because,
+    )
+
+
+def _invariant_in(document: MarginDocument | NamedDocument | InequalityDocument) -> Invariant:
+    if isinstance(document, MarginDocument):
+        return _margin_in(document)
+    if isinstance(document, NamedDocument):
+        return Named(name=document.name, description=document.description)
+    on = None if document.on is None else _margin_in(document.on)
+    return Inequality(name=document.name, condition=document.condition, on=on)
+
+
+def _margin_in(document: MarginDocument) -> Margin:
+    return Margin(
+        of=document.of,
+        variables=tuple(document.variables),
+        level=document.level,
+        includes=tuple(document.includes),
+    )
+
+
+def _budget_in(document: BudgetDocument, output: OutputPremetric) -> Budget:
+    if document.parameter is not None and document.parameter != output.parameter:
+        raise wrong(
+            f"a budget of {output.symbol} is stored as {output.parameter}, not {document.parameter}",
+            where="budget parameter",
+            remedy=f"write {output.parameter}",
+        )
+    paper = None if document.paper_epsilon_exact is None else exact(document.paper_epsilon_exact)
+    budget = Budget(policy=_policy_in(document.policy), paper_epsilon=paper)
+    if document.exact is not None and compare_exact(exact(document.exact), budget.realised) != 0:
+        raise wrong(
+            f"the stated value {document.exact} is not the value {budget.realised} of its own policy",
+            where="budget exact",
+            remedy="correct one of them, or leave the value out: it is computed",
+        )
+    if document.realised is not None and document.realised != number_out(budget.realised):
+        raise wrong(
+            f"the stated value {document.realised} is not {number_out(budget.realised)}, that of its own policy",
+            where="budget realised",
+            remedy="correct one of them, or leave the value out: it is computed",
+        )
+    return budget
+
+
+def _policy_in(document: PolicyDocument) -> Policy:
+    needed = {
+        "constant": ("value",),
+        "free": (),
+        "permutation-swapping": ("strata",),
+        "derived": ("value", "formula"),
+    }[document.name]
+    for key in needed:
+        if getattr(document, key) is None:
+            raise wrong(f"a {document.name} policy needs '{key}'", where="budget policy", remedy="add it")
+    if document.name == "free":
+        return Free(symbol=document.symbol or "ε")
+    if document.name == "permutation-swapping":
+        assert document.strata is not None
+        strata = tuple(
+            SwappedStrata(rate=fraction(s.rate, where="budget policy rate"), largest_stratum=s.largest_stratum)
+            for s in document.strata
+        )
+        return PermutationSwapping(strata=strata)
+    assert document.value is not None
+    with placed("budget policy value"):
+        value = exact(document.value)
+    if document.name == "constant":
+        return Constant(value=value)
+    return Derived(formula=document.formula or "", value=value, varies=bool(document.varies))

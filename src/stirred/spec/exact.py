@@ -1,0 +1,693 @@
+"""Numbers that protect people: exact expressions with certified enclosures.
+
+A budget is a rational number, a logarithm of one (``ln(264332)``), a root, or a short formula of
+those such as ``2*sqrt(5537100/1000000*ln(10000000000))``. :class:`Exact` keeps the formula, prints
+and parses it, and evaluates it to any number of digits as an interval that is certain to contain it.
+Comparisons are decided by those intervals, never by floating point.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache, reduce
+from typing import Any, Final, NoReturn
+
+from stirred.spec.problems import SpecificationError, wrong
+
+# Exponents are unbounded in practice: no possible outcome may underflow to zero (architecture, rules).
+_EMAX: Final = decimal.MAX_EMAX
+_EMIN: Final = decimal.MIN_EMIN
+_FIRST_DIGITS: Final = 34
+_MOST_DIGITS: Final = 1_200
+
+
+def _context(digits: int, rounding: str) -> decimal.Context:
+    return decimal.Context(prec=digits, rounding=rounding, Emax=_EMAX, Emin=_EMIN)
+
+
+@lru_cache(maxsize=64)
+def _floor(digits: int) -> decimal.Context:
+    return _context(digits, decimal.ROUND_FLOOR)
+
+
+@lru_cache(maxsize=64)
+def _ceiling(digits: int) -> decimal.Context:
+    return _context(digits, decimal.ROUND_CEILING)
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """An interval that is certain to contain a number: ``low <= number <= high``."""
+
+    low: Decimal
+    high: Decimal
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.high:
+            raise ArithmeticError(f"an enclosure from {self.low} to {self.high} contains nothing")
+
+    @property
+    def width(self) -> Decimal:
+        """Return the length of the interval."""
+        return self.high - self.low
+
+    @classmethod
+    def of(cls, value: Fraction, *, digits: int) -> Enclosure:
+        """Enclose a rational number."""
+        top, bottom = Decimal(value.numerator), Decimal(value.denominator)
+        return cls(_floor(digits).divide(top, bottom), _ceiling(digits).divide(top, bottom))
+
+
+def _around(function: Callable[[Decimal, decimal.Context], Decimal], x: Enclosure, digits: int) -> Enclosure:
+    """Enclose an increasing function whose decimal version is correctly rounded.
+
+    ``ln``, ``exp`` and ``sqrt`` of the decimal standard are correctly rounded half-even, so stepping
+    one unit in the last place outwards is certain to enclose the true value.
+    """
+    context = _context(digits, decimal.ROUND_HALF_EVEN)
+    low, high = function(x.low, context), function(x.high, context)
+    return Enclosure(low.next_minus(context), high.next_plus(context))
+
+
+def _ln(x: Decimal, context: decimal.Context) -> Decimal:
+    return x.ln(context)
+
+
+def _exp(x: Decimal, context: decimal.Context) -> Decimal:
+    return x.exp(context)
+
+
+def _sqrt(x: Decimal, context: decimal.Context) -> Decimal:
+    return x.sqrt(context)
+
+
+def _times(a: Enclosure, b: Enclosure, digits: int) -> Enclosure:
+    corners = [(p, q) for p in (a.low, a.high) for q in (b.low, b.high)]
+    return Enclosure(
+        min(_floor(digits).multiply(p, q) for p, q in corners),
+        max(_ceiling(digits).multiply(p, q) for p, q in corners),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """An exact non-random number: a rational, or a formula of logarithms and roots, or infinity.
+
+    Build one with :func:`exact`, :func:`ln`, :func:`sqrt` and ordinary arithmetic, or
+    :meth:`Exact.parse`.
+
+    >>> ln(264332) - ln(1)
+    Exact('ln(264332)')
+    >>> float(Exact.parse("1/2*ln(19/4)"))  # the double just above the value
+    0.77907...
+    >>> exact("1/20") < ln(2) < INFINITE
+    True
+    """
+
+    kind: str
+    rational: Fraction = Fraction(0)
+    parts: tuple[Exact, ...] = ()
+
+    @staticmethod
+    def parse(text: str) -> Exact:
+        """Read an expression such as ``"ln(264332)"``, ``"(3379/12343)^2"`` or ``"inf"``."""
+        return _Parser(text).whole()
+
+    @property
+    def is_infinite(self) -> bool:
+        """Say whether this is infinity."""
+        return self.kind == "infinite"
+
+    @property
+    def is_rational(self) -> bool:
+        """Say whether this is stored as a rational number."""
+        return self.kind == "rational"
+
+    def enclose(self, digits: int = _FIRST_DIGITS) -> Enclosure:
+        """Return an interval certain to contain the number, about ``digits`` digits wide."""
+        if self.is_infinite:
+            return Enclosure(Decimal("Infinity"), Decimal("Infinity"))
+        return _enclose(self, digits + 4)
+
+    def __float__(self) -> float:
+        """Return the smallest double found that is not below the number: losses are rounded up."""
+        if self.is_infinite:
+            return math.inf
+        if self.is_rational:
+            return _double_not_below(self.rational)
+        return _double_not_below(Fraction(self.enclose(40).high))
+
+    def shown(self, places: int | None = None) -> str:
+        """Return the number as text, rounded up: a loss is never shown smaller than it is.
+
+        A decimal of up to four places is shown as it is; otherwise two decimals from 1 upwards and
+        three significant digits below, unless ``places`` says how many.
+
+        >>> ln(264332).shown(), exact("55.371").shown(), (ln(2) / 1000).shown(), INFINITE.shown()
+        ('12.49', '55.371', '0.000694', 'inf')
+        """
+        if self.is_infinite:
+            return "inf"
+        if places is None and self.is_rational and (self.rational * 10**4).denominator == 1:
+            return f"{Decimal(self.rational.numerator) / Decimal(self.rational.denominator):f}"
+        wanted = places if places is not None else _places_for(self.enclose().high)
+        return f"{_round_up(self, wanted):f}"
+
+    def sign(self) -> int:
+        """Return -1, 0 or 1."""
+        if self.is_rational:
+            return (self.rational > 0) - (self.rational < 0)
+        return compare_exact(self, ZERO)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (int, Fraction)):
+            other = exact(other)
+        if not isinstance(other, Exact):
+            return NotImplemented
+        return (self.kind, self.rational, self.parts) == (other.kind, other.rational, other.parts)
+
+    def __hash__(self) -> int:
+        return hash(self.rational) if self.is_rational else hash((self.kind, self.rational, self.parts))
+
+    def __lt__(self, other: Exact | int | Fraction) -> bool:
+        return compare_exact(self, exact(other)) < 0
+
+    def __le__(self, other: Exact | int | Fraction) -> bool:
+        return compare_exact(self, exact(other)) <= 0
+
+    def __gt__(self, other: Exact | int | Fraction) -> bool:
+        return compare_exact(self, exact(other)) > 0
+
+    def __ge__(self, other: Exact | int | Fraction) -> bool:
+        return compare_exact(self, exact(other)) >= 0
+
+    def __add__(self, other: Exact | int | Fraction) -> Exact:
+        return _sum((self, exact(other)))
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Exact:
+        return _product((exact(-1), self))
+
+    def __sub__(self, other: Exact | int | Fraction) -> Exact:
+        return self + -exact(other)
+
+    def __rsub__(self, other: Exact | int | Fraction) -> Exact:
+        return exact(other) + -self
+
+    def __mul__(self, other: Exact | int | Fraction) -> Exact:
+        return _product((self, exact(other)))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Exact | int | Fraction) -> Exact:
+        return self * _reciprocal(exact(other))
+
+    def __rtruediv__(self, other: Exact | int | Fraction) -> Exact:
+        return exact(other) * _reciprocal(self)
+
+    def __pow__(self, power: int) -> Exact:
+        return reduce(lambda a, b: a * b, [self] * power, ONE)
+
+    def __str__(self) -> str:
+        return _text(self)
+
+    def __repr__(self) -> str:
+        return f"Exact({str(self)!r})"
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("compare an Exact with 0 instead of asking whether it is true")
+
+
+def exact(value: Exact | int | Fraction | str | Decimal | float) -> Exact:
+    """Return ``value`` as an :class:`Exact`; a float counts as its shortest decimal, never as its bits.
+
+    >>> exact(0.1) == Fraction(1, 10), exact("5%"), exact("1/20")
+    (True, Exact('1/20'), Exact('1/20'))
+    """
+    if isinstance(value, Exact):
+        return value
+    if isinstance(value, bool):
+        raise wrong(f"{value} is not a number", where="number", remedy="write a number such as 3/4")
+    if isinstance(value, float):
+        if math.isnan(value):
+            raise wrong("NaN is not a number", where="number", remedy="write a number such as 3/4")
+        return INFINITE if value == math.inf else exact(repr(value))
+    if isinstance(value, str):
+        return Exact.parse(value)
+    if isinstance(value, Decimal):
+        return exact(str(value))
+    return Exact("rational", Fraction(value))
+
+
+ZERO: Final = Exact("rational", Fraction(0))
+ONE: Final = Exact("rational", Fraction(1))
+INFINITE: Final = Exact("infinite")
+
+
+def fraction(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Fraction:
+    """Return ``value`` as an exact fraction: ``"1/20"``, ``"5%"``, ``"0.05"`` and ``0.05`` agree.
+
+    >>> fraction("5%", where="rate") == fraction(0.05, where="rate") == Fraction(1, 20)
+    True
+    """
+    try:
+        number = exact(value)
+    except SpecificationError:
+        number = INFINITE
+    if not number.is_rational:
+        raise wrong(
+            f"{value} is not a rational number",
+            where=where,
+            remedy="write a fraction, decimal or percentage, such as '1/20', '0.05' or '5%'",
+        )
+    return number.rational
+
+
+def probability(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Fraction:
+    """Return ``value`` as an exact fraction from 0 to 1.
+
+    >>> probability("7/4", where="rate")
+    Traceback (most recent call last):
+    stirred.spec.problems.SpecificationError: rate: 7/4 is not a probability. Mend: write a fraction ...
+    """
+    number = fraction(value, where=where)
+    if not 0 <= number <= 1:
+        raise wrong(
+            f"{value} is not a probability",
+            where=where,
+            remedy="write a fraction from 0 to 1, such as '1/20', '0.05' or '5%'",
+        )
+    return number
+
+
+def loss(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Exact:
+    """Return ``value`` as a protection loss: an exact number that is not negative."""
+    number = exact(value)
+    if number.sign() < 0:
+        raise wrong(f"{value} is negative", where=where, remedy="a loss is 0 or more; write such as 'ln(3)'")
+    return number
+
+
+def small(value: Fraction) -> str:
+    """Write a small probability the way people read it.
+
+    >>> small(Fraction(1, 10**10)), small(Fraction(3, 1000)), small(Fraction(1, 3))
+    ('1e-10', '3e-3', '1/3')
+    """
+    exponent, scaled = 0, value
+    while scaled and scaled.denominator != 1 and exponent < 40:
+        scaled, exponent = scaled * 10, exponent + 1
+    return f"{scaled}e-{exponent}" if value and scaled.denominator == 1 else str(value)
+
+
+def ln(value: Exact | int | Fraction) -> Exact:
+    """Return the natural logarithm, exactly.
+
+    >>> ln(1), ln(Fraction(1, 3))
+    (Exact('0'), Exact('-ln(3)'))
+    """
+    number = exact(value)
+    if number.is_infinite:
+        return INFINITE
+    if number.sign() <= 0:
+        raise ArithmeticError(f"no logarithm of {number}")
+    if number.is_rational:
+        if number.rational == 1:
+            return ZERO
+        if number.rational < 1:  # one sign convention, so that equal numbers print alike
+            return -ln(1 / number.rational)
+    if number.kind == "exp":
+        return number.parts[0]
+    return Exact("ln", parts=(number,))
+
+
+def exp(value: Exact | int | Fraction) -> Exact:
+    """Return the exponential, exactly; rational again where the exponent is a logarithm.
+
+    >>> exp(-ln(3)), exp(1)
+    (Exact('1/3'), Exact('exp(1)'))
+    """
+    number = exact(value)
+    if number.is_infinite or number == ZERO:
+        return INFINITE if number.is_infinite else ONE
+    if number.kind == "ln":
+        return number.parts[0]
+    log = _as_logarithm(number)
+    if log is not None and log[0].denominator == 1 and abs(log[0]) <= 64:
+        return exact(log[1] ** log[0].numerator)
+    return Exact("exp", parts=(number,))
+
+
+def sqrt(value: Exact | int | Fraction) -> Exact:
+    """Return the square root, exactly; rational where the number is a square.
+
+    >>> sqrt(Fraction(9, 4)), sqrt(2)
+    (Exact('3/2'), Exact('sqrt(2)'))
+    """
+    number = exact(value)
+    if number.is_infinite:
+        return INFINITE
+    if number.is_rational:
+        top, bottom = math.isqrt(max(number.rational.numerator, 0)), math.isqrt(number.rational.denominator)
+        if Fraction(top, bottom) ** 2 == number.rational:
+            return Exact("rational", Fraction(top, bottom))
+    if number.sign() < 0:
+        raise ArithmeticError(f"no square root of {number}")
+    return Exact("sqrt", parts=(number,))
+
+
+def largest(values: list[Exact]) -> Exact:
+    """Return the largest, compared exactly."""
+    return reduce(lambda a, b: a if compare_exact(a, b) >= 0 else b, values)
+
+
+def compare_exact(a: Exact, b: Exact) -> int:
+    """Return -1, 0 or 1, decided by enclosures that are narrowed until they separate."""
+    if a == b:
+        return 0
+    if a.is_infinite or b.is_infinite:
+        return 1 if a.is_infinite else -1
+    if a.is_rational and b.is_rational:
+        return 1 if a.rational > b.rational else -1
+    if (known := _compare_logarithms(a, b)) is not None:
+        return known
+    digits = _FIRST_DIGITS
+    while digits <= _MOST_DIGITS:
+        first, second = a.enclose(digits), b.enclose(digits)
+        if first.low > second.high:
+            return 1
+        if first.high < second.low:
+            return -1
+        digits *= 2
+    raise ArithmeticError(f"cannot tell {a} from {b}: they agree to {_MOST_DIGITS} digits")
+
+
+def _compare_logarithms(a: Exact, b: Exact) -> int | None:
+    """Compare two rational multiples of logarithms of rationals exactly, where that is what they are."""
+    first, second = _as_logarithm(a), _as_logarithm(b)
+    if first is None or second is None:
+        return None
+    (p, u), (q, v) = first, second
+    scale = math.lcm(p.denominator, q.denominator)
+    powers = int(p * scale), int(q * scale)
+    if max(abs(power) for power in powers) * max(map(_bits, (u, v))) > 200_000:
+        return None
+    left, right = u ** powers[0], v ** powers[1]
+    return (left > right) - (left < right)
+
+
+def _bits(value: Fraction) -> int:
+    return value.numerator.bit_length() + value.denominator.bit_length()
+
+
+def _as_logarithm(value: Exact) -> tuple[Fraction, Fraction] | None:
+    """Return (q, r) where the number is q ln r with rational q and r; 0 is 0 ln 1."""
+    if value.kind == "ln" and value.parts[0].is_rational:
+        return Fraction(1), value.parts[0].rational
+    if value == ZERO:
+        return Fraction(0), Fraction(1)
+    if value.kind == "product" and len(value.parts) == 2 and value.parts[0].is_rational:
+        inner = _as_logarithm(value.parts[1])
+        return None if inner is None else (value.parts[0].rational * inner[0], inner[1])
+    return None
+
+
+def _sum(terms: tuple[Exact, ...]) -> Exact:
+    flat = [part for term in terms for part in (term.parts if term.kind == "sum" else (term,))]
+    if any(term.is_infinite for term in flat):
+        return INFINITE
+    constant = sum((term.rational for term in flat if term.is_rational), Fraction(0))
+    logarithms: list[tuple[Fraction, Fraction]] = []
+    multiples: dict[Exact, Fraction] = {}
+    for term in flat:
+        if term.is_rational:
+            continue
+        if (log := _as_logarithm(term)) is not None:
+            logarithms.append(log)
+            continue
+        coefficient, base = _coefficient(term)
+        multiples[base] = multiples.get(base, Fraction(0)) + coefficient
+    rest = [_product((exact(q), base)) for base, q in multiples.items() if q]
+    rest += _one_logarithm(logarithms)
+    if constant:
+        rest.append(exact(constant))
+    if len(rest) < 2:
+        return rest[0] if rest else ZERO
+    return Exact("sum", parts=tuple(sorted(rest, key=str)))
+
+
+def _one_logarithm(logarithms: list[tuple[Fraction, Fraction]]) -> list[Exact]:
+    """Write q ln a + r ln b + ... as one multiple of one logarithm, so that sums of budgets stay short."""
+    if not logarithms:
+        return []
+    top = math.gcd(*(q.numerator for q, _ in logarithms))
+    unit = Fraction(top, math.lcm(*(q.denominator for q, _ in logarithms)))
+    if sum(abs(q / unit) * _bits(r) for q, r in logarithms) > 20_000:
+        return [_product((exact(q), ln(r))) for q, r in logarithms]
+    argument = math.prod((r ** (q / unit).numerator for q, r in logarithms), start=Fraction(1))
+    return [_product((exact(unit), ln(argument)))] if argument != 1 else []
+
+
+def _coefficient(term: Exact) -> tuple[Fraction, Exact]:
+    if term.kind == "product" and term.parts[0].is_rational:
+        rest = term.parts[1:]
+        return term.parts[0].rational, rest[0] if len(rest) == 1 else Exact("product", parts=rest)
+    return Fraction(1), term
+
+
+def _product(factors: tuple[Exact, ...]) -> Exact:
+    flat = [part for factor in factors for part in (factor.parts if factor.kind == "product" else (factor,))]
+    if any(factor == ZERO for factor in flat):
+        if any(factor.is_infinite for factor in flat):
+            raise ArithmeticError("0 times infinity: use `allowance` for budget times distance")
+        return ZERO
+    if any(factor.is_infinite for factor in flat):
+        negative = sum(factor.sign() < 0 for factor in flat if not factor.is_infinite) % 2
+        if negative:
+            raise ArithmeticError("a loss is never minus infinity")
+        return INFINITE
+    constant = math.prod((factor.rational for factor in flat if factor.is_rational), start=Fraction(1))
+    rest = sorted((factor for factor in flat if not factor.is_rational), key=str)
+    if (merged := _square_roots(rest)) is not None:
+        return _product((exact(constant), *merged))
+    if len(rest) == 1 and rest[0].kind == "sum" and constant != 1:
+        return _sum(tuple(_product((exact(constant), part)) for part in rest[0].parts))
+    if not rest:
+        return exact(constant)
+    if len(rest) == 1 and (rooted := _rooted_logarithm(constant, rest[0])) is not None:
+        return rooted
+    if constant == 1 and len(rest) == 1:
+        return rest[0]
+    return Exact("product", parts=(*((exact(constant),) if constant != 1 else ()), *rest))
+
+
+def _rooted_logarithm(constant: Fraction, log: Exact) -> Exact | None:
+    """Write 1/2 ln 9 as ln 3, where the root is rational."""
+    if constant.denominator % 2 or log.kind != "ln" or not log.parts[0].is_rational:
+        return None
+    root = sqrt(log.parts[0])
+    return _product((exact(constant * 2), ln(root))) if root.is_rational else None
+
+
+def _square_roots(factors: list[Exact]) -> list[Exact] | None:
+    """Merge one pair of square roots of a product (sqrt a times sqrt a is a), or return None."""
+    roots = [factor for factor in factors if factor.kind == "sqrt"]
+    for i, first in enumerate(roots):
+        for second in roots[i + 1 :]:
+            a, b = first.parts[0], second.parts[0]
+            if a == b or (a.is_rational and b.is_rational):
+                rest = list(factors)
+                rest.remove(first)
+                rest.remove(second)
+                return [*rest, a if a == b else sqrt(a * b)]
+    return None
+
+
+def _reciprocal(value: Exact) -> Exact:
+    if value.is_infinite:
+        return ZERO
+    if value.is_rational:
+        if not value.rational:
+            raise ArithmeticError("division by zero")
+        return exact(1 / value.rational)
+    if value.kind == "reciprocal":
+        return value.parts[0]
+    return Exact("reciprocal", parts=(value,))
+
+
+def _enclose(value: Exact, digits: int) -> Enclosure:
+    if value.kind == "rational":
+        return Enclosure.of(value.rational, digits=digits)
+    parts = [_enclose(part, digits) for part in value.parts]
+    if value.kind == "sum":
+        low = reduce(_floor(digits).add, (part.low for part in parts))
+        return Enclosure(low, reduce(_ceiling(digits).add, (part.high for part in parts)))
+    if value.kind == "product":
+        return reduce(lambda a, b: _times(a, b, digits), parts)
+    if value.kind == "reciprocal":
+        return _invert(parts[0], digits)
+    functions = {"ln": _ln, "exp": _exp, "sqrt": _sqrt}
+    return _around(functions[value.kind], parts[0], digits)
+
+
+def _invert(x: Enclosure, digits: int) -> Enclosure:
+    if x.low <= 0 <= x.high:
+        raise ArithmeticError("division by a number not told apart from zero")
+    one = Decimal(1)
+    return Enclosure(_floor(digits).divide(one, x.high), _ceiling(digits).divide(one, x.low))
+
+
+def _double_not_below(value: Fraction) -> float:
+    try:
+        double = value.numerator / value.denominator
+    except OverflowError:
+        return math.inf
+    return double if Fraction(double) >= value else math.nextafter(double, math.inf)
+
+
+def _places_for(size: Decimal) -> int:
+    if size == 0 or abs(size) >= 1:
+        return 2
+    return 2 - size.adjusted()
+
+
+def _round_up(value: Exact, places: int) -> Decimal:
+    """Round up to ``places`` decimals, exactly: a rational is rounded itself, not a decimal copy of it."""
+    if value.is_rational:
+        return Decimal(math.ceil(value.rational * 10**places)).scaleb(-places, _context(60, decimal.ROUND_CEILING))
+    wide = _context(80, decimal.ROUND_CEILING)
+    return value.enclose(60).high.quantize(Decimal(1).scaleb(-places), context=wide)
+
+
+def _text(value: Exact) -> str:
+    if value.kind == "rational":
+        return str(value.rational)
+    if value.is_infinite:
+        return "inf"
+    if value.kind in ("ln", "exp", "sqrt"):
+        return f"{value.kind}({_text(value.parts[0])})"
+    if value.kind == "reciprocal":
+        return f"1/({_text(value.parts[0])})"
+    if value.kind == "product":
+        return _product_text(value)
+    joined = " + ".join(_text(part) for part in value.parts)
+    return joined.replace("+ -", "- ")
+
+
+def _product_text(value: Exact) -> str:
+    first, rest = value.parts[0], value.parts[1:]
+    if first.is_rational and first.rational == -1:
+        return "-" + "*".join(_factor_text(part) for part in rest)
+    return "*".join(_factor_text(part) for part in value.parts)
+
+
+def _factor_text(value: Exact) -> str:
+    return f"({_text(value)})" if value.kind in ("sum", "reciprocal") else _text(value)
+
+
+_TOKEN: Final = re.compile(r"\s*(?:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)|(ln|sqrt|exp|inf(?:inity)?)|(.))")
+
+
+class _Parser:
+    """Recursive descent over +, -, *, /, ^, %, ln, sqrt, exp and parentheses; never ``eval``."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        if len(text) > 20_000:
+            self.fail()
+        self.tokens: list[tuple[str, str]] = []
+        for number, name, mark in _TOKEN.findall(text.strip().lower().replace("infinity", "inf")):
+            self.tokens.append(("number", number) if number else ("name", name) if name else ("mark", mark))
+        self.at = 0
+        self.depth = 0
+
+    def fail(self) -> NoReturn:
+        raise wrong(
+            f"{self.text[:80]!r} is not a number",
+            where="number",
+            remedy="write such as '3/4', '0.75', '5%', 'ln(3)', 'sqrt(2)' or 'inf'",
+        )
+
+    def whole(self) -> Exact:
+        try:
+            value = self.total()
+        except (ArithmeticError, ValueError, RecursionError):
+            self.fail()
+        if self.at != len(self.tokens) or not self.tokens:
+            self.fail()
+        return value
+
+    def take(self, *marks: str) -> str | None:
+        if self.at < len(self.tokens) and self.tokens[self.at][1] in marks:
+            self.at += 1
+            return self.tokens[self.at - 1][1]
+        return None
+
+    def total(self) -> Exact:
+        value = self.term()
+        while sign := self.take("+", "-"):
+            value = value + self.term() if sign == "+" else value - self.term()
+        return value
+
+    def term(self) -> Exact:
+        value = self.power()
+        while mark := self.take("*", "/"):
+            value = value * self.power() if mark == "*" else value / self.power()
+        return value
+
+    def power(self) -> Exact:
+        if self.take("-"):
+            return -self.power()
+        value = self.factor()
+        if self.take("%"):
+            value = value / 100
+        if self.take("^"):
+            raised = self.factor()
+            if not raised.is_rational or raised.rational.denominator != 1 or not 0 <= raised.rational <= 64:
+                self.fail()
+            value = value ** int(raised.rational)
+        return value
+
+    def factor(self) -> Exact:
+        if self.at >= len(self.tokens):
+            self.fail()
+        self.depth += 1
+        if self.depth > 60:
+            self.fail()
+        kind, text = self.tokens[self.at]
+        self.at += 1
+        if kind == "number":
+            value = _number(text, self.fail)
+        elif text == "inf":
+            value = INFINITE
+        elif kind == "name":
+            value = {"ln": ln, "sqrt": sqrt, "exp": exp}[text](self.parenthesis())
+        elif text == "(":
+            self.at -= 1
+            value = self.parenthesis()
+        else:
+            self.fail()
+        self.depth -= 1
+        return value
+
+    def parenthesis(self) -> Exact:
+        if not self.take("("):
+            self.fail()
+        value = self.total()
+        if not self.take(")"):
+            self.fail()
+        return value
+
+
+def _number(text: str, fail: Callable[[], Any]) -> Exact:
+    decimal_text = Decimal(text)
+    if not -400 < decimal_text.adjusted() < 4_000:  # '1e999999999' would fill the memory
+        fail()
+    return exact(Fraction(decimal_text))

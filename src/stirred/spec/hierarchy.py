@@ -1,0 +1,42 @@
+"""Levels that nest: block in tract in county, or any other chain of coarser and coarser classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stirred.spec.problems import wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hierarchy:
+    """A chain of levels from the finest to the coarsest, each value lying inside one value of the next.
+
+    >>> census = Hierarchy(name="geography", levels=("block", "tract", "county", "state"))
+    >>> census.determines("block", "county"), census.determines("county", "block")
+    (True, False)
+    """
+
+    name: str
+    levels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.levels) < 2 or len(set(self.levels)) != len(self.levels):
+            raise wrong(
+                f"levels {', '.join(self.levels) or '(none)'} are not a chain",
+                where=f"hierarchy {self.name}",
+                remedy="list two or more different levels, the finest first",
+            )
+
+    def determines(self, fine: str, coarse: str) -> bool:
+        """Say whether knowing ``fine`` tells ``coarse``."""
+        if fine not in self.levels or coarse not in self.levels:
+            return fine == coarse
+        return self.levels.index(fine) <= self.levels.index(coarse)
+
+
+def determined_by(variable: str, hierarchies: tuple[Hierarchy, ...]) -> frozenset[str]:
+    """Return every variable that ``variable`` tells: itself and all coarser levels above it."""
+    told = {variable}
+    for hierarchy in hierarchies:
+        told |= {level for level in hierarchy.levels if hierarchy.determines(variable, level)}
+    return frozenset(told)

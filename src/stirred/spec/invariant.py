@@ -1,0 +1,130 @@
+"""What is published exactly and so is not protected: the invariants of a release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from stirred.spec.problems import wrong
+
+# "Every variable of the record except geography": the saturated table of a swapping `hold`.
+ALL: Final = "*"
+
+Function = Callable[[Any], Hashable]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Margin:
+    """An equality invariant: the counts of ``of`` by ``variables`` at a geographic ``level``.
+
+    No variables and no level is the total. ``variables=("*",)`` is the table of all variables of the
+    record. ``includes`` names other records carried inside these, so that their number follows: a table
+    of households by size includes persons. ``function`` evaluates the invariant on a dataset, for
+    audits; it is not written to files.
+
+    >>> print(Margin(of="household", variables=("size",), level="block"))
+    number of households by size in each block
+    >>> print(Margin(of="person"))
+    total number of persons
+    """
+
+    of: str
+    variables: tuple[str, ...] = ()
+    level: str | None = None
+    includes: tuple[str, ...] = ()
+    function: Function | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.of.strip():
+            raise wrong("a margin counts nothing", where="invariant", remedy="say what it counts: of='household'")
+        if len(set(self.variables)) != len(self.variables):
+            raise wrong("a variable is named twice", where=f"invariant {self}", remedy="name each variable once")
+
+    @property
+    def kind(self) -> str:
+        """Return the word used for this kind of invariant in files."""
+        return "margin"
+
+    def __str__(self) -> str:
+        things = plural(self.of)
+        if not self.variables and self.level is None:
+            return f"total number of {things}"
+        place = f" in each {self.level}" if self.level else ""
+        if self.variables == (ALL,):
+            return f"number of {things} with each combination of all their characteristics{place}"
+        by = f" by {' x '.join(self.variables)}" if self.variables else ""
+        return f"number of {things}{by}{place}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """An equality invariant that is an arbitrary function of the data, known by its name.
+
+    Two of them are the same only if their names are the same: nothing else about them is decidable.
+    """
+
+    name: str
+    description: str = ""
+    function: Function | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise wrong("an invariant without a name", where="invariant", remedy="give it a name")
+
+    @property
+    def kind(self) -> str:
+        """Return the word used for this kind of invariant in files."""
+        return "named"
+
+    def __str__(self) -> str:
+        return self.description or self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inequality:
+    """An inequality invariant: whether ``condition`` holds is published exactly (Eq. 2.4).
+
+    ``on`` is the margin the condition is a function of, where it is one: equality of the counts
+    then implies that the condition does not change.
+
+    >>> units = Margin(of="housing unit", level="block")
+    >>> print(Inequality(name="some-housing", condition="at least one housing unit", on=units))
+    whether there is at least one housing unit in each block
+    """
+
+    name: str
+    condition: str
+    on: Margin | None = None
+    function: Function | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.name.strip() or not self.condition.strip():
+            raise wrong("an inequality without name or condition", where="invariant", remedy="give both")
+
+    @property
+    def kind(self) -> str:
+        """Return the word used for this kind of invariant in files."""
+        return "inequality"
+
+    def __str__(self) -> str:
+        place = f" in each {self.on.level}" if self.on is not None and self.on.level else ""
+        return f"whether there is {self.condition}{place}"
+
+
+Invariant = Margin | Named | Inequality
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a record type.
+
+    >>> plural("household"), plural("group quarters"), plural("business"), plural("county")
+    ('households', 'group quarters', 'businesses', 'counties')
+    """
+    if noun.endswith(("quarters", "people", "data")):
+        return noun
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return noun + "es"
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return noun[:-1] + "ies"
+    return noun + "s"

@@ -1,0 +1,279 @@
+"""How change is measured: the distance between output laws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+from stirred.spec.exact import INFINITE, ZERO, Enclosure, Exact, exact, largest, ln, probability, small, sqrt
+from stirred.spec.law import Law, likelihood_pairs
+from stirred.spec.normal import normal_quantile
+from stirred.spec.problems import wrong
+from stirred.spec.renyi import normalised_renyi, renyi
+
+Pairs = list[tuple[Fraction, Fraction]]
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A number known to lie from ``low`` to ``high``; both are the number where it is known exactly."""
+
+    low: Exact
+    high: Exact
+
+    @property
+    def is_exact(self) -> bool:
+        """Say whether the two ends are the same number."""
+        return self.low == self.high
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    words: str
+    classic: str
+    parameter: str  # the customary number a budget is stored and shown in
+    greek: str
+    metric: bool
+    composes: str  # how the customary numbers of fresh releases add up
+    infinite_on_disjoint: bool
+
+
+_KINDS: Final = {
+    "D_Mult": _Kind(
+        "largest factor by which the probability of any output can change, as its logarithm",
+        "pure differential privacy", "epsilon", "ε", True, "sum", True,
+    ),
+    "D_Mult^delta": _Kind(
+        "that factor, apart from events of probability delta",
+        "approximate differential privacy", "epsilon", "ε", False, "sum", True,
+    ),
+    "D_NoR": _Kind(
+        "normalised Rényi distance, a Gaussian-like average of that factor over outputs",
+        "zero-concentrated differential privacy (zCDP)", "rho2", "ρ²", True, "sum", True,
+    ),
+    "D_Renyi": _Kind(
+        "Rényi divergence of one order, in the worse direction",
+        "Rényi differential privacy", "epsilon", "ε", False, "sum", True,
+    ),
+    "D_GDP": _Kind(
+        "distance of two unit normals that are as hard to tell apart",
+        "Gaussian differential privacy", "mu", "μ", True, "root of sum of squares", True,
+    ),
+    "D_TV": _Kind(
+        "largest change in the probability of any event",
+        "total variation", "tau", "τ", True, "sum", False,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputPremetric:
+    """A distance between the output laws of two datasets; it can be computed on finite laws.
+
+    Names: ``D_Mult`` (pure DP), ``D_Mult^delta`` (approximate; needs ``delta``), ``D_NoR`` (zCDP),
+    ``D_Renyi`` (needs ``order``), ``D_GDP`` (Gaussian DP), ``D_TV``. Budgets are stored in the
+    customary number (:attr:`parameter`): for ``D_NoR`` that is rho squared, whose root is the distance.
+
+    >>> fair = Law({0: Fraction(1, 2), 1: Fraction(1, 2)})
+    >>> bent = Law({0: Fraction(3, 4), 1: Fraction(1, 4)})
+    >>> OutputPremetric(name="D_Mult").distance(fair, bent).high
+    Exact('ln(2)')
+    """
+
+    name: str
+    delta: Fraction = Fraction(0)
+    order: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in _KINDS:
+            raise wrong(
+                f"{self.name!r} is not an output premetric",
+                where="output_premetric name",
+                remedy=f"one of {', '.join(_KINDS)}",
+            )
+        delta = probability(self.delta, where="output_premetric delta")
+        object.__setattr__(self, "delta", delta)
+        if (self.name == "D_Mult^delta") != (delta > 0) or delta >= 1:
+            raise wrong(
+                f"delta {delta} does not fit {self.name}",
+                where="output_premetric delta",
+                remedy="D_Mult^delta needs a delta above 0 and below 1; the others take none",
+            )
+        if (self.name == "D_Renyi") != (self.order is not None):
+            raise wrong("order", where="output_premetric order", remedy="D_Renyi, and only it, needs an order")
+        if self.order is not None and self.order <= 1:
+            raise wrong(
+                f"{self.order} is not above 1",
+                where="output_premetric order",
+                remedy="write a number above 1",
+            )
+
+    @property
+    def parameter(self) -> str:
+        """Return the customary name of the budget: epsilon, rho2, mu or tau."""
+        return _KINDS[self.name].parameter
+
+    @property
+    def greek(self) -> str:
+        """Return the budget's letter."""
+        return _KINDS[self.name].greek
+
+    @property
+    def classic(self) -> str:
+        """Return the name under which the literature knows flavors with this output premetric."""
+        return _KINDS[self.name].classic
+
+    @property
+    def words(self) -> str:
+        """Return in plain words what the distance measures."""
+        extra = f" (delta = {small(self.delta)})" if self.delta else f" (order {self.order})" if self.order else ""
+        return _KINDS[self.name].words + extra
+
+    @property
+    def symbol(self) -> str:
+        """Return the symbol as in the paper."""
+        if self.name == "D_Mult^delta":
+            return f"D_Mult^{small(self.delta)}"
+        return f"D_Renyi^{self.order}" if self.order else self.name
+
+    @property
+    def is_metric(self) -> bool:
+        """Say whether it is a metric; if not, a bound for neighbours does not extend to pairs further apart."""
+        return _KINDS[self.name].metric
+
+    @property
+    def composes(self) -> str:
+        """Return how customary budgets of releases with fresh randomness combine."""
+        return _KINDS[self.name].composes
+
+    @property
+    def immune_to_post_processing(self) -> bool:
+        """Say whether no transformation of the output can increase it (Proposition 2.5.4): all of ours are."""
+        return True
+
+    @property
+    def infinite_on_disjoint(self) -> bool:
+        """Say whether laws without a common outcome are infinitely far apart (the premise of Proposition 1)."""
+        return _KINDS[self.name].infinite_on_disjoint
+
+    def to_distance(self, customary: Exact) -> Exact:
+        """Return the Lipschitz constant for a customary budget: rho for rho squared, otherwise itself."""
+        return sqrt(customary) if self.name == "D_NoR" else customary
+
+    def distance(self, p: Law, q: Law) -> Between:
+        """Return the distance between two finite laws, exactly where it can be, else tightly enclosed.
+
+        P(S)/Q(S) is 1 where both are 0 and infinite where only Q(S) is; different spaces are
+        infinitely far apart; the distance of a law to itself is 0.
+        """
+        if p == q:
+            return Between(ZERO, ZERO)
+        if p.space != q.space:
+            return Between(INFINITE, INFINITE)
+        pairs = likelihood_pairs(p, q)
+        return _DISTANCES[self.name](self, pairs)
+
+
+def _exactly(value: Exact) -> Between:
+    return Between(value, value)
+
+
+def _both_ways(one_way: Callable[[Pairs], Between], pairs: Pairs) -> Between:
+    there, back = one_way(pairs), one_way([(q, p) for p, q in pairs])
+    return Between(largest([there.low, back.low]), largest([there.high, back.high]))
+
+
+def _multiplicative(premetric: OutputPremetric, pairs: Pairs) -> Between:
+    del premetric
+    # The supremum over events is reached on single outcomes: a ratio of sums is at most the largest ratio.
+    if any((p == 0) != (q == 0) for p, q in pairs):
+        return _exactly(INFINITE)
+    ratio = max(max(p / q, q / p) for p, q in pairs)
+    return _exactly(ln(ratio))
+
+
+def _approximate(premetric: OutputPremetric, pairs: Pairs) -> Between:
+    return _both_ways(lambda way: _exactly(_delta_divergence(way, premetric.delta)), pairs)
+
+
+def _delta_divergence(pairs: Pairs, delta: Fraction) -> Exact:
+    """Return the largest ln of (P(S) - delta)/Q(S), or 0.
+
+    The best event takes outcomes in decreasing order of P/Q (Neyman and Pearson), so only as many
+    events as outcomes need a look.
+    """
+    mass = sum((p for p, q in pairs if q == 0), Fraction(0))
+    if mass > delta:
+        return INFINITE
+    best, other = Fraction(1), Fraction(0)
+    for p, q in sorted(((p, q) for p, q in pairs if q > 0), key=lambda pair: pair[0] / pair[1], reverse=True):
+        mass, other = mass + p, other + q
+        best = max(best, (mass - delta) / other)
+    return ln(best)
+
+
+def _normalised_renyi(premetric: OutputPremetric, pairs: Pairs) -> Between:
+    del premetric
+    return _both_ways(lambda way: _rational_between(normalised_renyi(way)), pairs)
+
+
+def _renyi(premetric: OutputPremetric, pairs: Pairs) -> Between:
+    order = premetric.order
+    assert order is not None
+    return _both_ways(lambda way: _rational_between(renyi(way, order=order)), pairs)
+
+
+def _rational_between(enclosure: Enclosure) -> Between:
+    if enclosure.high == Decimal("Infinity"):
+        return _exactly(INFINITE)
+    return Between(exact(max(Fraction(enclosure.low), Fraction(0))), exact(Fraction(enclosure.high)))
+
+
+def _gaussian(premetric: OutputPremetric, pairs: Pairs) -> Between:
+    """Return the smallest mu whose Gaussian trade-off curve lies below that of the two laws.
+
+    Both curves are convex and the one of finite laws is piecewise linear, so the corners decide.
+    """
+    del premetric
+    return _both_ways(_gaussian_one_way, pairs)
+
+
+def _gaussian_one_way(pairs: Pairs) -> Between:
+    if any((p == 0) != (q == 0) for p, q in pairs):
+        return _exactly(INFINITE)
+    low, high, alpha, power = Fraction(0), Fraction(0), Fraction(0), Fraction(0)
+    for p, q in sorted(pairs, key=lambda pair: pair[1] / pair[0], reverse=True):
+        alpha, power = alpha + p, power + q
+        if 0 < alpha < 1:
+            # Quantiles of the power and of the level: mu = Phi^-1(power) - Phi^-1(alpha).
+            (a, b), (c, d) = normal_quantile(power), normal_quantile(alpha)
+            low, high = max(low, a - d), max(high, b - c)
+    return Between(exact(low), exact(high))
+
+
+def _total_variation(premetric: OutputPremetric, pairs: Pairs) -> Between:
+    del premetric
+    return _exactly(exact(sum((abs(p - q) for p, q in pairs), Fraction(0)) / 2))
+
+
+_DISTANCES: Final[dict[str, Callable[[OutputPremetric, Pairs], Between]]] = {
+    "D_Mult": _multiplicative,
+    "D_Mult^delta": _approximate,
+    "D_NoR": _normalised_renyi,
+    "D_Renyi": _renyi,
+    "D_GDP": _gaussian,
+    "D_TV": _total_variation,
+}
+
+PURE: Final = OutputPremetric(name="D_Mult")
+ZCDP: Final = OutputPremetric(name="D_NoR")
+GDP: Final = OutputPremetric(name="D_GDP")
+TOTAL_VARIATION: Final = OutputPremetric(name="D_TV")
+
+
+def approximate(delta: Fraction | str | float) -> OutputPremetric:
+    """Return the output premetric of approximate differential privacy at ``delta``."""
+    return OutputPremetric(name="D_Mult^delta", delta=probability(delta, where="delta"))

@@ -1,0 +1,119 @@
+"""A DP specification: five answers that only mean something together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final
+
+from stirred.spec.budget import Budget
+from stirred.spec.domain import Domain
+from stirred.spec.exact import Exact, small
+from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.invariant import Margin
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.output_premetric import OutputPremetric
+from stirred.spec.problems import wrong
+
+# On what the settings of the mechanism were based. A mechanism whose design looked at the data it
+# protects has no guarantee (section 4.3 of the dissertation), except through the invariants.
+SETTINGS_FROM: Final = ("policy", "invariants", "other-data", "this-data")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flavor:
+    """The first four building blocks: who, where, what and how. Budgets compare only inside one flavor.
+
+    >>> from stirred.spec import catalogue
+    >>> print(catalogue.load("pure-dp").specification.flavor)
+    (X_datasets, {X}, d_Ham^record, D_Mult)
+    """
+
+    domain: Domain
+    multiverse: Multiverse
+    input_premetric: InputPremetric
+    output_premetric: OutputPremetric
+
+    @property
+    def effective_multiverse(self) -> Multiverse:
+        """Return the multiverse with what the input premetric fixes by itself.
+
+        A bounded premetric puts datasets of different size infinitely far apart, so the number of
+        records is an invariant whether it is listed or not (Propositions A.3.3 and A.4.2).
+        """
+        if not self.input_premetric.bounded or self.multiverse.universes is not None:
+            return self.multiverse
+        return self.multiverse.with_invariants([Margin(of=self.input_premetric.unit)])
+
+    def __str__(self) -> str:
+        universes = "{X}" if self.multiverse.is_vacuous else "D_c"
+        return f"(X_{self.domain.name}, {universes}, {self.input_premetric.symbol}, {self.output_premetric.symbol})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Specification:
+    """A flavor and a budget, with what they assume, the theorems behind them and how they were set.
+
+    It is never a bare number: whoever shows the budget shows the other four blocks.
+    """
+
+    flavor: Flavor
+    budget: Budget
+    assumptions: tuple[str, ...] = ()
+    theorem: tuple[str, ...] = ()
+    settings_from: str | None = None
+    seeded: bool = False
+
+    def __post_init__(self) -> None:
+        if self.settings_from is not None and self.settings_from not in SETTINGS_FROM:
+            raise wrong(
+                f"{self.settings_from!r} is not a known basis of the settings",
+                where="settings_from",
+                remedy=f"one of {', '.join(SETTINGS_FROM)}",
+            )
+
+    @property
+    def domain(self) -> Domain:
+        """Return who is eligible."""
+        return self.flavor.domain
+
+    @property
+    def multiverse(self) -> Multiverse:
+        """Return where the protection extends."""
+        return self.flavor.multiverse
+
+    @property
+    def input_premetric(self) -> InputPremetric:
+        """Return what the unit is."""
+        return self.flavor.input_premetric
+
+    @property
+    def output_premetric(self) -> OutputPremetric:
+        """Return how change is measured."""
+        return self.flavor.output_premetric
+
+    @property
+    def notation(self) -> str:
+        """Return the one-line notation of the paper.
+
+        >>> from stirred.spec import catalogue
+        >>> catalogue.load("das-2020").specification.notation
+        'ρ²=55.371-DP(X_CEF, D_c, d_HamS^person, D_NoR)'
+        """
+        return f"{self.budget_text}-DP{self.flavor}"
+
+    @property
+    def budget_text(self) -> str:
+        """Return the budget with its letter, rounded up, and delta where there is one."""
+        greek, delta = self.output_premetric.greek, self.output_premetric.delta
+        text = greek if self.budget.is_free else f"{greek}={self.budget.shown}"
+        return f"({text}, δ={small(delta)})" if delta else text
+
+    def with_budget(self, value: Exact | int | Fraction | str | float | Budget) -> Specification:
+        """Return the same flavor with another budget."""
+        budget = value if isinstance(value, Budget) else Budget.constant(value)
+        return replace(self, budget=budget)
+
+    def with_flavor(self, **blocks: Domain | Multiverse | InputPremetric | OutputPremetric) -> Specification:
+        """Return the specification with some of the first four blocks replaced; no theorem is applied."""
+        return replace(self, flavor=replace(self.flavor, **blocks))  # type: ignore[arg-type]

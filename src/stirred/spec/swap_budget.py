@@ -1,0 +1,165 @@
+"""The budget of permutation swapping as a function of the swap rate and the largest stratum.
+
+Theorem 1 and Theorem 3 of "A Refreshment Stirred, Not Shaken", and their inverses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from stirred.spec.exact import INFINITE, ONE, ZERO, Exact, exact, exp, largest, ln, loss, probability, sqrt
+from stirred.spec.problems import refused, wrong
+
+# Up to here derangement ratios are exact; beyond, their distance from n(n-1) is below 10**-40.
+_EXACT_DERANGEMENTS = 60
+
+
+def checked_stratum(largest_stratum: int) -> int:
+    """Return the largest live stratum if it can be one: 0 (none is live), or 2 and more."""
+    if largest_stratum < 0 or largest_stratum == 1:
+        raise wrong(
+            f"{largest_stratum} is not the size of a largest stratum",
+            where="stratum",
+            remedy="write 0 if no stratum has two different records, otherwise 2 or more: "
+            "a single record has nobody to swap with",
+        )
+    return largest_stratum
+
+
+def psa_loss_ratio(rate: Fraction, *, largest_stratum: int) -> Exact:
+    """Return exp(epsilon) of permutation swapping, exactly.
+
+    Theorem 1, Eq. 3.3, relative to the universe its invariants fix. ``largest_stratum`` counts only
+    strata with two or more hold values and two or more swap values (the theorem says "two distinct
+    records"; see "known gaps").
+
+    >>> psa_loss_ratio(Fraction(1, 2), largest_stratum=264_331)
+    Exact('264332')
+    """
+    rate = probability(rate, where="rate")
+    if checked_stratum(largest_stratum) == 0:
+        return ONE
+    if rate in (0, 1):
+        return INFINITE
+    odds = rate / (1 - rate)
+    # Both branches of Eq. 3.3 meet where odds**2 == b + 1, so their maximum is the bound and stays
+    # rational: no square root.
+    return exact(max((largest_stratum + 1) / odds, odds))
+
+
+def psa_epsilon(rate: Fraction, *, largest_stratum: int) -> Exact:
+    """Return the epsilon of Theorem 1.
+
+    >>> psa_epsilon(Fraction(1, 100), largest_stratum=264_331).shown()
+    '17.09'
+    """
+    return ln(psa_loss_ratio(rate, largest_stratum=largest_stratum))
+
+
+def smallest_psa_epsilon(largest_stratum: int) -> Exact:
+    """Return the smallest epsilon that any rate reaches: half the logarithm of b + 1 (section 3.6)."""
+    return ln(checked_stratum(largest_stratum) + 1) / 2 if largest_stratum else ZERO
+
+
+def smallest_psa_rate(largest_stratum: int) -> Exact:
+    """Return the rate that reaches the smallest epsilon."""
+    root = sqrt(checked_stratum(largest_stratum) + 1)
+    return root / (root + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapRates:
+    """The two rates that reach one epsilon: the gentle one and the one close to 1."""
+
+    low: Exact
+    high: Exact
+
+
+def psa_rates_for(epsilon: Exact, *, largest_stratum: int) -> SwapRates:
+    """Return both swap rates whose epsilon by Theorem 1 is ``epsilon``.
+
+    The first branch gives odds (b+1)/exp(epsilon), the second odds exp(epsilon).
+
+    >>> rates = psa_rates_for(exact(3), largest_stratum=10)
+    >>> round(float(rates.low), 4), round(float(rates.high), 4)
+    (0.3539, 0.9526)
+    """
+    epsilon = loss(epsilon, where="epsilon")
+    if checked_stratum(largest_stratum) == 0:
+        raise refused(
+            "no stratum is live, so every rate has epsilon 0",
+            where="stratum",
+            remedy="choose the rate by other reasons; nothing is protected that swapping could change",
+        )
+    least = smallest_psa_epsilon(largest_stratum)
+    if epsilon < least:
+        raise refused(
+            f"no rate reaches epsilon {epsilon.shown()} with a largest stratum of {largest_stratum:,}: "
+            f"the smallest is {least.shown(3)}",
+            where="epsilon",
+            remedy=f"ask for {least.shown(3)} or more, or make the largest stratum smaller "
+            "(which adds invariants, and so protects less)",
+        )
+    if epsilon.is_infinite:
+        return SwapRates(low=ZERO, high=ONE)
+    top = largest_stratum + 1
+    ratio = exp(epsilon)
+    return SwapRates(low=top / (top + ratio), high=ratio / (1 + ratio))
+
+
+def rate_not_above(epsilon: Exact, *, largest_stratum: int, high: bool = False) -> Fraction:
+    """Return a rational rate with a loss of at most ``epsilon``: a rate one could use.
+
+    The loss falls with the rate on the first branch and rises on the second, so the rate is rounded
+    to nine decimals upwards on the first and downwards on the second.
+    """
+    rates = psa_rates_for(epsilon, largest_stratum=largest_stratum)
+    grid = 10**9
+    if high:
+        return Fraction(math.floor(Fraction(rates.high.enclose().low) * grid), grid)
+    return Fraction(math.ceil(Fraction(rates.low.enclose().high) * grid), grid)
+
+
+def psa_existential_bound(rate: Fraction, *, largest_stratum: int) -> Exact:
+    """Return a loss that *some* file with this largest stratum has; never a bound for a given file.
+
+    Theorem 3: ln o, and half of ln[d(b)/d(b-2)] - ln o with d the derangement numbers. For b = 2 and 3,
+    where the quotient is 1 or undefined, the largest loss over all files by direct enumeration of the
+    moves (swapping theory R1). The returned number is not above the true one.
+
+    >>> psa_existential_bound(Fraction(1, 2), largest_stratum=4)
+    Exact('ln(3)')
+    """
+    rate = probability(rate, where="rate")
+    if checked_stratum(largest_stratum) == 0:
+        return ZERO
+    if rate in (0, 1):
+        return INFINITE
+    odds = ln(rate / (1 - rate))
+    if largest_stratum == 2:
+        return largest([odds, -odds])
+    if largest_stratum == 3:
+        return largest([odds, (ln(2) - odds) / 2, ln(2) / 3 - odds])
+    return largest([odds, ln(_derangement_ratio_not_above(largest_stratum)) / 2 - odds])
+
+
+def derangements(n: int) -> int:
+    """Return the number of permutations of ``n`` records that move every one of them.
+
+    >>> [derangements(n) for n in range(6)]
+    [1, 0, 1, 2, 9, 44]
+    """
+    count = 1
+    for k in range(1, n + 1):
+        count = k * count + (-1) ** k
+    return count
+
+
+def _derangement_ratio_not_above(n: int) -> Fraction:
+    """Return d(n)/d(n-2) = n(n-1) - (-1)^n (n-1)/d(n-2), rounded down where n is large."""
+    if n <= _EXACT_DERANGEMENTS:
+        return Fraction(derangements(n), derangements(n - 2))
+    product = Fraction(n * (n - 1))
+    return product - Fraction(n - 1, derangements(_EXACT_DERANGEMENTS - 2)) if n % 2 == 0 else product

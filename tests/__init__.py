@@ -1,0 +1,1 @@
+"""The tests of stirred; the folders mirror ``src/stirred``."""
