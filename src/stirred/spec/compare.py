@@ -261,15 +261,15 @@ def _unit_step(a: Specification, b: Specification, units: tuple[UnitFactor, ...]
 
 def _overall(forward: _Implication, backward: _Implication) -> tuple[str | None, str]:
     if forward.holds and backward.holds:
-        return EQUAL, "each follows from the other"
+        return EQUAL, "Each follows from the other."
     if forward.holds or backward.holds:
         winner = forward if forward.holds else backward
         assert winner.reached is not None
         steps = "; ".join(str(step) for step in winner.reached.steps) or "same flavor, smaller budget"
-        which = "the second follows from the first" if forward.holds else "the first follows from the second"
+        which = "The second follows from the first" if forward.holds else "The first follows from the second"
         return (STRONGER if forward.holds else WEAKER), f"{which}: {steps}"
     return None, (
-        "neither follows from the other, so the two budgets cannot be compared. "
+        "Neither follows from the other, so the two budgets cannot be compared. "
         f"From first to second: {forward.obstacle}. From second to first: {backward.obstacle}."
     )
 

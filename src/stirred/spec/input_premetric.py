@@ -94,12 +94,14 @@ class InputPremetric:
     def words(self) -> str:
         """Return in plain words what the distance counts."""
         unit = f"{'post-imputation ' if self.post_imputation else ''}{self.unit}"
+        counting = unit + ("s" if unit.endswith("record") else " records")
         if self.name == "d_r":
             return f"1 between two datasets related by {self.relation} ({unit}), infinite otherwise"
-        counted = f"{_KINDS[self.name].words} ({unit} records)"
+        counted = f"{_KINDS[self.name].words} ({counting})"
         if self.within is None:
             return counted
-        return f"1 where the {counted} is from 1 to {self.within}, infinite beyond"
+        reach = "exactly 1" if self.within == 1 else f"from 1 to {self.within}"
+        return f"1 where the {counted} is {reach}, infinite beyond"
 
     def neighbours(self, within: int = 1) -> InputPremetric:
         """Return the neighbour relation of this metric: only datasets at most ``within`` apart count."""

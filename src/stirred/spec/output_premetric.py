@@ -47,12 +47,13 @@ _KINDS: Final = {
         "pure differential privacy", "epsilon", "ε", True, "sum", True,
     ),
     "D_Mult^delta": _Kind(
-        "that factor, apart from events of probability delta",
+        "largest factor by which the probability of any output can change, as its logarithm, apart from events of "
+        "small probability",
         "approximate differential privacy", "epsilon", "ε", False, "sum", True,
     ),
     "D_NoR": _Kind(
-        "normalised Rényi distance, a Gaussian-like average of that factor over outputs",
-        "zero-concentrated differential privacy (zCDP)", "rho2", "ρ²", True, "sum", True,
+        "normalised Rényi distance: an average, not the worst case, of the factor by which probabilities change",
+        "zCDP, zero-concentrated differential privacy", "rho2", "ρ²", True, "sum", True,
     ),
     "D_Renyi": _Kind(
         "Rényi divergence of one order, in the worse direction",

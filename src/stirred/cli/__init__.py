@@ -1,0 +1,1 @@
+"""The command line: parse, call, print. Nothing is computed here that Python cannot call elsewhere."""

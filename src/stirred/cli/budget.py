@@ -1,0 +1,213 @@
+"""`stirred budget`: quick sums with budgets, each with the companions that give it meaning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stirred.cli.output import emit, emit_json, facts, heading, paragraph
+
+if TYPE_CHECKING:
+    from stirred.spec.exact import Exact
+
+app = typer.Typer(help="Quick sums with budgets: swapping, conversions, copied records.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
+
+
+def _numbers(**values: Exact) -> dict[str, Any]:
+    """Return each number as a double rounded up, and beside it the exact expression."""
+    from stirred.spec.document import number_out
+
+    return {key: out for name, v in values.items() for key, out in ((name, number_out(v)), (f"{name}_exact", str(v)))}
+
+
+@app.command()
+def swap(
+    stratum: Annotated[int, typer.Option(help="Number of records in the largest stratum that has something to swap.")],
+    rate: Annotated[str | None, typer.Option(help="Swap rate, exactly: 1/20, 0.05 or 5%.")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="Target epsilon; gives both rates that reach it.")] = None,
+    json: Json = False,
+) -> None:
+    """Epsilon of permutation swapping from rate and largest stratum (Theorem 1), or the rates for an epsilon."""
+    from stirred.spec.problems import wrong
+
+    if (rate is None) == (epsilon is None):
+        raise wrong("give either --rate or --epsilon", where="stirred budget swap", remedy="such as --rate 5%")
+    if rate is not None:
+        _swap_rate(stratum, rate, as_json=json)
+    else:
+        assert epsilon is not None
+        _swap_target(stratum, epsilon, as_json=json)
+
+
+def _swap_rate(stratum: int, rate: str, *, as_json: bool) -> None:
+    from stirred.spec.exact import probability
+    from stirred.spec.swap_budget import (
+        psa_epsilon,
+        psa_existential_bound,
+        smallest_psa_epsilon,
+        smallest_psa_rate,
+    )
+
+    p = probability(rate, where="--rate")
+    loss = psa_epsilon(p, largest_stratum=stratum)
+    exists = psa_existential_bound(p, largest_stratum=stratum)
+    least, best = smallest_psa_epsilon(stratum), smallest_psa_rate(stratum)
+    if as_json:
+        numbers = _numbers(epsilon=loss, smallest_epsilon=least, smallest_rate=best)
+        below = _rounded_down(exists)
+        emit_json(
+            {
+                "stratum": stratum,
+                "rate": float(p),
+                "rate_exact": str(p),
+                **numbers,
+                "existential_bound": below,
+                "existential_bound_exact": str(exists),
+            }
+        )
+        return
+    heading(f"Permutation swapping at rate {p}, largest stratum {stratum:,}")
+    _companions(f"epsilon {loss.shown()} (Theorem 1; exactly {loss})")
+    emit()
+    facts(
+        [
+            ("smallest", f"no rate gives less than epsilon {least.shown()}; it is reached at {_percent(best)}"),
+            ("tightness", f"some file with this largest stratum loses at least {_shown_down(exists)} (Theorem 3); "
+             "that says nothing about yours"),
+        ]
+    )  # fmt: skip
+
+
+def _swap_target(stratum: int, epsilon: str, *, as_json: bool) -> None:
+    from stirred.spec.exact import loss
+    from stirred.spec.problems import placed
+    from stirred.spec.swap_budget import psa_rates_for, rate_not_above
+
+    with placed("--epsilon"):
+        target = loss(epsilon, where="")
+    rates = psa_rates_for(target, largest_stratum=stratum)
+    usable = [rate_not_above(target, largest_stratum=stratum, high=high) for high in (False, True)]
+    if as_json:
+        numbers = _numbers(epsilon=target)
+        both = [float(rates.low), float(rates.high)]
+        emit_json({"stratum": stratum, **numbers, "rates": both, "rates_exact": [str(rates.low), str(rates.high)],
+                   "usable_rates": [str(rate) for rate in usable]})  # fmt: skip
+        return
+    heading(f"Permutation swapping with epsilon {target.shown()}, largest stratum {stratum:,}")
+    _companions(f"epsilon {target.shown()} (Theorem 1)")
+    emit()
+    facts(
+        [
+            ("rates", f"{_percent(rates.low)} or {_percent(rates.high)} reach it"),
+            ("to use", f"{float(usable[0])} or {float(usable[1])}: rounded so that the loss is not above the target"),
+        ]
+    )
+    paragraph(
+        "The high rate moves nearly everyone, and what stays put gives itself away; the low one is the usual choice."
+    )
+
+
+def _companions(how_much: str) -> None:
+    facts(
+        [
+            ("who", "any file with the same variables"),
+            ("where", "only between files that agree on the match x swap table and on the table of all hold variables"),
+            ("what", "one record of the kind that is swapped (d_HamS); such files are at least 2 records apart"),
+            ("how", "D_Mult: the factor by which the odds of any output change"),
+            ("how much", how_much),
+        ]
+    )
+
+
+def _percent(value: Exact) -> str:
+    number = float(value) * 100
+    return f"{number:.2f}%" if number < 99.9 else f"{number:.4f}%"
+
+
+def _rounded_down(value: Exact) -> float | str:
+    import math
+    from fractions import Fraction
+
+    if value.is_infinite:
+        return "inf"
+    low = Fraction(value.enclose(40).low)
+    double = low.numerator / low.denominator
+    return double if Fraction(double) <= low else math.nextafter(double, -math.inf)
+
+
+def _shown_down(value: Exact) -> str:
+    import math
+
+    double = _rounded_down(value)
+    return "inf" if isinstance(double, str) else f"{math.floor(double * 100) / 100:.2f}"
+
+
+@app.command()
+def convert(
+    rho2: Annotated[str, typer.Option(help="Budget of zero-concentrated DP, the customary rho (our rho squared).")],
+    delta: Annotated[str, typer.Option(help="delta of the approximate budget, such as 1e-10.")],
+    method: Annotated[str, typer.Option(help="bun-steinke (the Census Bureau's) or cks (tighter).")] = "bun-steinke",
+    json: Json = False,
+) -> None:
+    """Turn a zCDP budget into epsilon at a delta, for two files that differ in one unit."""
+    from stirred.spec.convert_output import zcdp_to_epsilon
+    from stirred.spec.exact import loss, probability, small
+
+    budget, d = loss(rho2, where="--rho2"), probability(delta, where="--delta")
+    epsilon = zcdp_to_epsilon(budget, delta=d, method=method)
+    if json:
+        emit_json(
+            {**_numbers(rho2=budget, epsilon=epsilon), "delta": float(d), "delta_exact": str(d), "method": method}
+        )
+        return
+    heading(f"zCDP with rho squared {budget.shown()} at delta {small(d)}")
+    facts([("epsilon", f"{epsilon.shown()} ({method}; exactly {epsilon})")])
+    _neighbours_only()
+
+
+@app.command()
+def duplicates(
+    rho2: Annotated[str, typer.Option(help="Budget of zero-concentrated DP per record (rho squared).")],
+    copies: Annotated[int, typer.Option(help="Number of records that hold one person's answers after imputation.")],
+    delta: Annotated[str, typer.Option(help="delta of the approximate budget, such as 1e-10.")],
+    method: Annotated[str, typer.Option(help="bun-steinke or cks.")] = "bun-steinke",
+    json: Json = False,
+) -> None:
+    """The budget of a person whose answers stand in several records: group privacy (Proposition 2.4.15)."""
+    from stirred.spec.convert_output import zcdp_to_epsilon
+    from stirred.spec.exact import loss, probability, small
+    from stirred.spec.problems import wrong
+
+    if copies < 1:
+        raise wrong(
+            f"{copies} is below 1", where="--copies", remedy="count the person's own record too: 2 for one copy"
+        )
+    d = probability(delta, where="--delta")
+    each = loss(rho2, where="--rho2")
+    budget = each * copies * copies
+    epsilon = zcdp_to_epsilon(budget, delta=d, method=method)
+    if json:
+        emit_json({"copies": copies, **_numbers(rho2=budget, epsilon=epsilon), "delta": float(d), "delta_exact": str(d),
+                   "method": method})  # fmt: skip
+        return
+    heading(f"A person whose answers stand in {copies} records, rho squared {each.shown()} per record")
+    facts(
+        [
+            (
+                "rho squared",
+                f"{budget.shown()} ({copies} squared times: the distance grows {copies}-fold, and so does rho)",
+            ),
+            ("epsilon", f"{epsilon.shown()} at delta {small(d)} ({method})"),
+        ]
+    )
+    _neighbours_only()
+
+
+def _neighbours_only() -> None:
+    paragraph(
+        "This is for two files that differ in one unit; files further apart lose more than in proportion. The number "
+        "means something only with the invariants and the unit of its release: `stirred spec explain` writes them out."
+    )

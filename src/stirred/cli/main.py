@@ -1,0 +1,91 @@
+"""The `stirred` command: its groups, and the one place where errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from stirred.cli import budget, spec
+
+DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+
+app = typer.Typer(
+    name="stirred",
+    help="Publish statistics from confidential microdata: every release with the DP specification it satisfies.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(spec.app, name="spec")
+app.add_typer(budget.app, name="budget")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from stirred import __version__
+
+        sys.stdout.write(f"stirred {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Publish statistics from confidential microdata: every release with the DP specification it satisfies."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code: 0 done, 1 a check failed, 2 bad input or refused, 130 interrupted."""
+    try:
+        code = app(args=arguments, prog_name="stirred", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else DONE
+    except (KeyboardInterrupt, typer.Abort):
+        sys.stderr.write("Interrupted; nothing was written.\n")
+        return INTERRUPTED
+    except typer.Exit as stop:
+        return stop.exit_code
+    except BrokenPipeError:
+        # The reader of a pipe went away (such as `head`): not an error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except Exception as error:
+        return _report(error, as_json="--json" in arguments)
+
+
+def _report(error: Exception, *, as_json: bool) -> int:
+    """Print what went wrong, where and how to mend it; a bug of ours says so."""
+    from stirred.cli.output import emit_json, say
+    from stirred.spec.problems import Problem, StirredError
+
+    if isinstance(error, StirredError):
+        problems, code = error.problems, REFUSED
+    elif hasattr(error, "format_message"):  # a wrong option or argument
+        text = error.format_message().strip()
+        context = getattr(error, "ctx", None)
+        place = context.command_path if context else "stirred"
+        problems, code = (Problem(what=text, where=place, remedy=f"see `{place} --help`"),), REFUSED
+    elif os.environ.get("STIRRED_DEBUG"):
+        raise error
+    else:
+        what = f"this is a fault in stirred, not in your input ({type(error).__name__}: {error})"
+        remedy = "please report it; STIRRED_DEBUG=1 shows where it happened"
+        problems, code = (Problem(what=what, where="stirred", remedy=remedy),), FAILED
+    if as_json:
+        emit_json({"errors": [{"what": p.what, "where": p.where, "remedy": p.remedy} for p in problems]})
+    else:
+        for problem in problems:
+            say(str(problem))
+    return code
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,439 @@
+"""`stirred spec`: write, read, explain, compare, compose, convert, check and export specifications."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, say, wrapped
+
+if TYPE_CHECKING:
+    from stirred.spec import Comparison, Derivation, OutputPremetric, UnitFactor
+    from stirred.spec.catalogue import Entry
+
+app = typer.Typer(
+    help="DP specifications: the five answers behind a budget. NAME is a catalogue name or a specification.json.",
+    no_args_is_help=True,
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A name from `stirred spec list`, or a .json file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
+Budget = Annotated[str | None, typer.Option("--budget", help="A value for a budget that is only a letter, such as 1.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Also write the resulting specification.json here.")]
+Kappa = Annotated[
+    list[str] | None,
+    typer.Option("--kappa", help="OLD:NEW=K, one NEW unit changes at most K OLD records: household:person=1."),
+]
+Because = Annotated[str, typer.Option("--because", help="Why the factor holds; kept as an assumption.")]
+
+
+@app.command("list")
+def list_(json: Json = False) -> None:
+    """List the catalogue of published specifications."""
+    from stirred.spec import catalogue
+
+    entries = [catalogue.load(name) for name in catalogue.names()]
+    if json:
+        emit_json(
+            [
+                {"name": e.name, "title": e.title, "notation": e.specification.notation, "source": e.source}
+                for e in entries
+            ]
+        )
+        return
+    for entry in entries:
+        heading(entry.name)
+        emit(wrapped(f"{entry.title}: {entry.specification.budget_text}", first="    ", rest="    "))
+    emit()
+    paragraph(
+        "The budgets are in different currencies and must not be ranked: `stirred spec explain NAME` says what each "
+        "is relative to, `stirred spec compare A B` what differs."
+    )
+
+
+@app.command()
+def show(name: Name, budget: Budget = None, json: Json = False) -> None:
+    """Show one specification: its notation, the five blocks and the listed invariants."""
+    entry = read(name, budget=budget)
+    if json:
+        from stirred.spec.document import to_document
+
+        emit_json(to_document(entry.specification))
+        return
+    _show(entry)
+
+
+def _show(entry: Entry) -> None:
+    from stirred.spec.explain import explain
+
+    specification = entry.specification
+    words = explain(specification)
+    heading(f"{entry.title}")
+    emit(specification.notation)
+    emit()
+    answers = {a.question: a.answer for a in words.answers}
+    facts([(question, answers[question]) for question in ("who", "where", "what", "how", "how much")])
+    emit()
+    emit("held fixed, and so not protected:")
+    bullets(words.not_protected[: -1 - specification.input_premetric.post_imputation] or ["nothing"])
+    if entry.steps:
+        emit()
+        emit("derived by:")
+        bullets([str(step) for step in entry.steps])
+    if entry.source:
+        emit()
+        facts([("source", entry.source), *(("note", note) for note in entry.notes)])
+
+
+@app.command()
+def explain(name: Name, budget: Budget = None, json: Json = False) -> None:
+    """Explain a specification in plain language: what is not protected comes first."""
+    from stirred.spec.explain import explain as in_words
+
+    entry = read(name, budget=budget)
+    words = in_words(entry.specification)
+    if json:
+        emit_json(
+            {
+                "title": entry.title,
+                "notation": entry.specification.notation,
+                "not_protected": list(words.not_protected),
+                "answers": {a.question: a.answer for a in words.answers},
+                "how_to_read": words.how_to_read,
+                "why_not_compare": words.why_not_compare,
+                "assumptions": list(words.assumptions),
+            }
+        )
+        return
+    heading(entry.title)
+    emit()
+    emit("NOT protected, because it is published exactly:")
+    bullets(words.not_protected)
+    emit()
+    emit("What is promised:")
+    facts([(a.question, a.answer) for a in words.answers], indent=2)
+    emit()
+    paragraph(words.how_to_read)
+    emit()
+    paragraph(words.why_not_compare)
+    if words.assumptions:
+        emit()
+        emit("This holds if:")
+        bullets(words.assumptions)
+
+
+@app.command()
+def compare(
+    a: Name, b: Name, kappa: Kappa = None, because: Because = "stated on the command line", json: Json = False
+) -> None:
+    """Compare two specifications block by block; an overall verdict only where a theorem gives one."""
+    from stirred.spec import compare as compare_specifications
+
+    first, second = read(a), read(b)
+    comparison = compare_specifications(first.specification, second.specification, units=_factors(kappa, because))
+    if json:
+        emit_json(_comparison_facts(a, b, comparison))
+        return
+    heading(f"{first.title}  ({first.specification.budget_text})")
+    emit("  compared with")
+    heading(f"{second.title}  ({second.specification.budget_text})")
+    emit()
+    facts([(block.question, f"{block.verdict.upper()}: {block.reason}") for block in comparison.blocks])
+    emit()
+    paragraph(f"Overall: {comparison.overall.upper() if comparison.overall else 'no verdict'}. {comparison.because}")
+    if comparison.to_change:
+        emit()
+        emit("For a verdict one would have to:")
+        bullets(comparison.to_change)
+
+
+def _comparison_facts(a: str, b: str, comparison: Comparison) -> dict[str, Any]:
+    return {
+        "first": {"name": a, "notation": comparison.first.notation},
+        "second": {"name": b, "notation": comparison.second.notation},
+        "blocks": {
+            block.block: {"question": block.question, "verdict": block.verdict, "reason": block.reason}
+            for block in comparison.blocks
+        },
+        "overall": comparison.overall,
+        "because": comparison.because,
+        "to_change": list(comparison.to_change),
+    }
+
+
+@app.command()
+def compose(
+    names: Annotated[list[str], typer.Argument(metavar="NAME|FILE...", help="Two or more specifications.")],
+    unit: Annotated[str | None, typer.Option(help="The common unit, where they differ.")] = None,
+    kappa: Kappa = None,
+    because: Because = "stated on the command line",
+    delta: Annotated[str | None, typer.Option(help="delta, if some must become approximate.")] = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Compose releases into one specification, every conversion shown with its theorem."""
+    from stirred.spec import compose as compose_specifications
+
+    parts = [read(name).specification for name in names]
+    derivation = compose_specifications(parts, unit=unit, units=_factors(kappa, because), delta=delta)
+    _derived(derivation, title=" + ".join(names), out=out, as_json=json)
+
+
+@app.command()
+def convert(
+    name: Name,
+    output: Annotated[
+        str | None, typer.Option(help="To another output premetric: zcdp, approximate, gdp, renyi or tv.")
+    ] = None,
+    delta: Annotated[str | None, typer.Option(help="delta, for --output approximate.")] = None,
+    order: Annotated[str | None, typer.Option(help="Order, for --output renyi.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="sharp or bun-steinke to zcdp; bun-steinke or cks to approximate.")
+    ] = None,
+    at_distance: Annotated[
+        int | None, typer.Option(help="Compare files this many records apart (default: the nearest there are).")
+    ] = None,
+    unit: Annotated[str | None, typer.Option(help="To another unit, by group privacy.")] = None,
+    factor: Annotated[
+        str | None, typer.Option(help="Largest number of old units that one new unit changes, for --unit.")
+    ] = None,
+    because: Because = "",
+    people: Annotated[
+        bool, typer.Option("--people", help="With --unit: from records after imputation to the people behind them.")
+    ] = False,
+    refine: Annotated[
+        list[str] | None,
+        typer.Option("--refine", help="Hold fixed as well: 'household: size x tenure @ county' or 'person @ state'."),
+    ] = None,
+    budget: Budget = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Convert a specification: --refine, then --unit, then --output; impossible conversions are refused."""
+    from stirred.spec import Derivation, change_output, change_unit
+    from stirred.spec import refine as refine_specification
+    from stirred.spec.problems import wrong
+
+    if not (output or unit or refine):
+        raise wrong("nothing to convert to", where="stirred spec convert", remedy="give --output, --unit or --refine")
+    derivation = Derivation(specification=read(name, budget=budget).specification)
+    if refine:
+        invariants = [_invariant(text) for text in refine]
+        derivation = derivation.then(refine_specification(derivation.specification, invariants=invariants))
+    if unit:
+        if factor is None:
+            raise wrong(
+                f"nothing says how many old units one {unit} changes",
+                where="--factor",
+                remedy="state the largest number, such as --factor 6 --because 'at most 6 persons in a household'",
+            )
+        step = change_unit(
+            derivation.specification,
+            unit=unit,
+            factor=factor,
+            because=because or "stated on the command line",
+            post_imputation=False if people else None,
+        )
+        derivation = derivation.then(step)
+    if output:
+        target = _output(output, delta=delta, order=order)
+        step = change_output(derivation.specification, to=target, method=method, at_distance=at_distance)
+        derivation = derivation.then(step)
+    _derived(derivation, title=name, out=out, as_json=json)
+
+
+def _derived(derivation: Derivation, *, title: str, out: Path | None, as_json: bool) -> None:
+    from stirred.spec.catalogue import Entry
+    from stirred.spec.document import to_document, to_json
+
+    if out is not None:
+        _write(out, to_json(derivation.specification))
+    if as_json:
+        steps = [
+            {"action": s.action, "theorem": s.theorem, "before": s.before, "after": s.after} for s in derivation.steps
+        ]
+        emit_json({"specification": to_document(derivation.specification), "steps": steps})
+        return
+    _show(
+        Entry(
+            name=title, title=title, source="", notes=(), specification=derivation.specification, steps=derivation.steps
+        )
+    )
+
+
+@app.command()
+def lint(
+    name: Name,
+    before: Annotated[
+        str | None, typer.Option(metavar="NAME|FILE", help="An earlier version, to see why its number fell.")
+    ] = None,
+    records: Annotated[int | None, typer.Option(help="Number of records, to judge delta.")] = None,
+    budget: Budget = None,
+    json: Json = False,
+) -> None:
+    """Check a specification for ways a small number promises little; exits with 1 on a serious finding."""
+    from stirred.spec.lint import SERIOUS
+    from stirred.spec.lint import lint as check
+
+    earlier = read(before).specification if before else None
+    findings = check(read(name, budget=budget).specification, before=earlier, records=records)
+    if json:
+        emit_json(
+            {
+                "findings": [
+                    {"check": f.check, "severity": f.severity, "message": f.message, "advice": f.advice}
+                    for f in findings
+                ]
+            }
+        )
+    else:
+        for finding in findings:
+            heading(f"{finding.severity}: {finding.check}")
+            emit(wrapped(finding.message, first="  ", rest="  "))
+            emit(wrapped(f"Advice: {finding.advice}", first="  ", rest="  "))
+        if not findings:
+            emit("nothing found; that is not a proof of protection")
+    if any(finding.severity == SERIOUS for finding in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
+def export(
+    name: Name,
+    format_: Annotated[
+        str, typer.Option("--format", help="opendp (registry YAML), json, markdown or latex.")
+    ] = "opendp",
+    title: Annotated[str | None, typer.Option(help="Title of the release.")] = None,
+    curator: Annotated[str, typer.Option(help="Who publishes it, for the registry.")] = "",
+    budget: Budget = None,
+    out: Annotated[Path | None, typer.Option(help="Write to this file instead of printing.")] = None,
+    json: Json = False,
+) -> None:
+    """Export a specification: OpenDP deployments registry, JSON, Markdown or LaTeX."""
+    from stirred.spec.document import to_json
+    from stirred.spec.problems import wrong
+    from stirred.spec.render import to_latex, to_markdown, to_registry
+
+    entry = read(name, budget=budget)
+    specification = entry.specification
+    heading_ = title or entry.title
+    writers = {
+        "opendp": lambda: to_registry(specification, name=heading_, curator=curator),
+        "json": lambda: to_json(specification),
+        "markdown": lambda: to_markdown(specification, title=heading_),
+        "latex": lambda: to_latex(specification) + "\n",
+    }
+    if format_ not in writers:
+        raise wrong(f"{format_!r} is not a format", where="--format", remedy=f"one of {', '.join(writers)}")
+    text = writers[format_]()
+    if out is not None:
+        _write(out, text)
+        say(f"wrote {out}")
+    if json:
+        emit_json({"name": name, "format": format_, "text": text})
+    elif out is None:
+        emit(text.rstrip("\n"))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of specification.json."""
+    from stirred.spec.document import json_schema
+
+    emit_json(json_schema())
+
+
+def read(name: str, *, budget: str | None = None) -> Entry:
+    """Return a catalogue entry, or a file as one; a letter gets the value of ``--budget``."""
+    from dataclasses import replace
+
+    from stirred.spec import catalogue
+    from stirred.spec.document import from_json
+    from stirred.spec.problems import placed, wrong
+
+    path = Path(name)
+    if path.suffix == ".json" or "/" in name or path.is_file():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not a text file"
+            raise wrong(
+                f"cannot read the file: {reason}", where=name, remedy="check the path and its permissions"
+            ) from None
+        specification = from_json(text, source=name)
+        entry = catalogue.Entry(name=name, title=path.stem, source="", notes=(), specification=specification)
+    else:
+        entry = catalogue.load(name)
+    if budget is not None:
+        with placed("--budget"):
+            entry = replace(entry, specification=entry.specification.with_budget(budget))
+    return entry
+
+
+def _write(path: Path, text: str) -> None:
+    from stirred.spec.problems import wrong
+
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise wrong(f"cannot write: {error.strerror}", where=str(path), remedy="choose another place") from None
+
+
+def _factors(texts: list[str] | None, because: str) -> list[UnitFactor]:
+    from stirred.spec import UnitFactor
+    from stirred.spec.exact import fraction
+    from stirred.spec.problems import wrong
+
+    factors = []
+    for text in texts or ():
+        units, equals, value = text.partition("=")
+        old, colon, new = units.partition(":")
+        if not (equals and colon and old.strip() and new.strip()):
+            raise wrong(f"{text!r} is not OLD:NEW=K", where="--kappa", remedy="write such as household:person=1")
+        factors.append(
+            UnitFactor(old=old.strip(), new=new.strip(), factor=fraction(value, where="--kappa"), because=because)
+        )
+    return factors
+
+
+def _output(text: str, *, delta: str | None, order: str | None) -> OutputPremetric:
+    from stirred.spec import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
+    from stirred.spec.exact import fraction
+    from stirred.spec.problems import placed, wrong
+
+    simple = {"pure": PURE, "zcdp": ZCDP, "gdp": GDP, "tv": TOTAL_VARIATION}
+    simple |= {premetric.name.lower(): premetric for premetric in simple.values()}
+    key = text.lower()
+    if key in simple:
+        return simple[key]
+    if key in ("approximate", "d_mult^delta"):
+        if delta is None:
+            raise wrong("approximate DP needs a delta", where="--delta", remedy="write such as --delta 1e-10")
+        with placed("--delta"):
+            return approximate(delta)
+    if key in ("renyi", "d_renyi"):
+        if order is None:
+            raise wrong("Rényi DP needs an order", where="--order", remedy="write such as --order 2")
+        with placed("--order"):
+            return OutputPremetric(name="D_Renyi", order=fraction(order, where=""))
+    raise wrong(
+        f"{text!r} is not an output premetric",
+        where="--output",
+        remedy="one of pure, zcdp, approximate, gdp, renyi, tv",
+    )
+
+
+def _invariant(text: str) -> Any:
+    from stirred.spec import Margin
+    from stirred.spec.problems import placed
+
+    counted, _, level = text.partition("@")
+    of, _, variables = counted.partition(":")
+    with placed("--refine"):
+        return Margin(
+            of=of.strip(),
+            variables=tuple(v.strip() for v in variables.split(" x ") if v.strip()),
+            level=level.strip() or None,
+        )

@@ -1,0 +1,181 @@
+"""A specification in plain language, for a board: what is not protected comes first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from stirred.spec.exact import Exact, exact, exp, small
+from stirred.spec.invariant import plural
+from stirred.spec.specification import Specification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One of the five questions with its answer in words."""
+
+    question: str
+    block: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What is not protected, the five answers, what they assume, and how to read the number."""
+
+    not_protected: tuple[str, ...]
+    answers: tuple[Answer, ...]
+    how_to_read: str
+    why_not_compare: str
+    assumptions: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = ["NOT protected, because it is published exactly:"]
+        lines += [f"  - {item}" for item in self.not_protected]
+        lines += ["", "What is promised:"]
+        lines += [f"  {a.question:<11}{a.answer}" for a in self.answers]
+        lines += ["", self.how_to_read, "", self.why_not_compare]
+        if self.assumptions:
+            lines += ["", "This holds if:", *(f"  - {a}" for a in self.assumptions)]
+        return "\n".join(lines)
+
+
+WHY_NOT_COMPARE: Final = (
+    "Why this number cannot be set beside another one: like a price, it means nothing without its currency. "
+    "The currency is the other four answers. Publish more figures exactly, call a smaller thing a unit, or measure "
+    "change more gently, and the number falls although nobody is better protected. Two numbers compare only if "
+    "the other four answers are the same; `stirred spec compare A B` says which of them differ."
+)
+
+
+def explain(specification: Specification) -> Explanation:
+    """Return the specification in words, what is *not* protected first.
+
+    >>> from stirred.spec import catalogue
+    >>> explain(catalogue.load("das-2020").specification).not_protected[0]
+    'the number of persons in each state'
+    """
+    return Explanation(
+        not_protected=_not_protected(specification),
+        answers=_answers(specification),
+        how_to_read=_how_to_read(specification),
+        why_not_compare=WHY_NOT_COMPARE,
+        assumptions=specification.assumptions,
+    )
+
+
+def _not_protected(specification: Specification) -> tuple[str, ...]:
+    items = [
+        f"the {invariant}" if not str(invariant).startswith("whether") else str(invariant)
+        for invariant in specification.multiverse.invariants
+    ]
+    premetric = specification.input_premetric
+    if premetric.bounded and specification.multiverse.universes is None:
+        listed = specification.multiverse.with_invariants([])
+        effective = specification.flavor.effective_multiverse
+        if set(effective.invariants) != set(listed.invariants):
+            items.append(
+                f"the total number of {plural(premetric.unit)}: not listed, but fixed by the distance itself, "
+                "which never compares files of different size"
+            )
+        elif not items:
+            items.append(f"the total number of {plural(premetric.unit)}")
+    items.append("whatever can be worked out from these figures together with other knowledge")
+    if premetric.post_imputation:
+        items.append(
+            f"people as such: the unit is a {premetric.unit} record after imputation, and one person's answers "
+            "may have been copied into several records"
+        )
+    return tuple(items)
+
+
+def _answers(specification: Specification) -> tuple[Answer, ...]:
+    domain, premetric, output = (
+        specification.domain,
+        specification.input_premetric,
+        specification.output_premetric,
+    )
+    if specification.multiverse.is_vacuous:
+        where = "everywhere: no figure is published exactly"
+        if premetric.bounded:
+            where = f"between files with the same number of {plural(premetric.unit)}; no other figure is held fixed"
+    else:
+        same = "of the same size " if premetric.bounded else ""
+        where = f"only between files {same}that agree on every figure held fixed"
+    return (
+        Answer(question="who", block="domain", answer=f"{domain.dataset}; protected as {domain.stage_in_words}"),
+        Answer(question="where", block="multiverse", answer=where),
+        Answer(question="what", block="input_premetric", answer=_what(specification)),
+        Answer(question="how", block="output_premetric", answer=f"{output.words}; known as {output.classic}"),
+        Answer(question="how much", block="budget", answer=_how_much(specification)),
+    )
+
+
+def _what(specification: Specification) -> str:
+    premetric, nearest = specification.input_premetric, specification.multiverse.nearest
+    words = f"distance = {premetric.words}"
+    if nearest > 1 and premetric.is_metric:
+        words += f"; two different files that agree on the figures are at least {nearest} apart"
+    return words
+
+
+def _how_much(specification: Specification) -> str:
+    budget = specification.budget
+    if budget.is_free:
+        return f"{budget.shown}, a letter: choose its value"
+    text = f"{specification.budget_text} per unit of distance (rounded up; exactly {budget.realised})"
+    if budget.varies:
+        text += ". It depends on the figures held fixed; this is its value for the file at hand"
+    return text
+
+
+def _how_to_read(specification: Specification) -> str:
+    budget, output = specification.budget, specification.output_premetric
+    if budget.is_free:
+        return "How to read it: the smaller the letter's value, the less any output can tell two files apart."
+    if budget.realised.is_infinite:
+        return "How to read it: the budget is infinite, so nothing is promised."
+    nearest = specification.multiverse.nearest if specification.input_premetric.is_metric else 1
+    unit = specification.input_premetric.unit
+    far = f"{nearest} {plural(unit) if nearest > 1 else unit}"
+    if output.name in ("D_Mult", "D_Mult^delta"):
+        factor = exp(budget.realised * nearest)
+        but = f", apart from events of probability {small(output.delta)}" if output.delta else ""
+        return (
+            f"How to read it: if the true file and another one differ in {far}, seeing the output changes the odds "
+            f"between them by a factor of at most {_large(factor)}{but}."
+        )
+    if output.name == "D_NoR":
+        mu = float((2 * budget.realised * nearest * nearest).enclose().high) ** 0.5
+        return (
+            f"How to read it: by this measure, two files that differ in {far} give outputs no further apart than two "
+            f"bell curves of unit width whose centres are {mu:.3g} apart."
+        )
+    if output.name == "D_GDP":
+        mu = float((budget.realised * nearest).enclose().high)
+        return (
+            f"How to read it: telling apart two files that differ in {far} is at least as hard as telling apart "
+            f"two bell curves of unit width whose centres are {mu:.3g} apart."
+        )
+    if output.name == "D_TV":
+        return (
+            f"How to read it: the probability of any output event changes by at most {budget.shown} when {far} "
+            "change; an output may still give a file away."
+        )
+    return "How to read it: an average over outputs of the factor by which odds change, on a logarithmic scale."
+
+
+def _large(value: Exact) -> str:
+    """Write a factor so that people can take it in; rounded up."""
+    number = value.enclose().high
+    if number < 1000:
+        return value.shown(1) if value > exact(10) else value.shown()
+    if number < 10**6:
+        return f"{-(-int(number) // 1) + (number != int(number)):,}"
+    digits = number.adjusted()
+    lead = int(number.scaleb(-digits)) + 1
+    names = {6: "million", 9: "billion", 12: "trillion"}
+    base = digits - digits % 3
+    if base in names:
+        return f"{int(number.scaleb(-base)) + 1} {names[base]}"
+    return f"{lead} followed by {digits} zeros"

@@ -1,0 +1,266 @@
+"""The perverse guide as checks: ways in which a small budget promises less than it seems.
+
+Section 4.3 of the dissertation lists how to reduce a loss on paper without adding noise. Each check
+here looks for one of them and says in plain words what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from stirred.spec.exact import Exact, exact, small
+from stirred.spec.invariant import ALL, Margin
+from stirred.spec.multiverse import Verdict
+from stirred.spec.specification import Specification
+
+SERIOUS: Final = "serious"
+WARNING: Final = "warning"
+NOTE: Final = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing a reader of the specification should know: what was seen, and what to do about it."""
+
+    check: str
+    severity: str
+    message: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a check may look at: the specification, an earlier version of it, and the number of records."""
+
+    specification: Specification
+    before: Specification | None = None
+    records: int | None = None
+
+
+def lint(
+    specification: Specification, *, before: Specification | None = None, records: int | None = None
+) -> list[Finding]:
+    """Return what is doubtful about a specification, the most serious first.
+
+    ``before`` is an earlier specification of the same release, to see whether its number fell for a
+    bad reason. ``records`` is the number of records, to judge delta.
+
+    >>> from stirred.spec import catalogue
+    >>> [f.check for f in lint(catalogue.load("das-2020").specification)]
+    ['large-budget', 'post-imputation-units', 'settings-from-other-data']
+    """
+    context = Context(specification=specification, before=before, records=records)
+    findings = [finding for check in CHECKS for finding in check(context)]
+    rank = {SERIOUS: 0, WARNING: 1, NOTE: 2}
+    return sorted(findings, key=lambda finding: rank[finding.severity])
+
+
+def _infinite_budget(context: Context) -> Iterator[Finding]:
+    budget = context.specification.budget
+    if not budget.is_free and budget.realised.is_infinite:
+        yield Finding(
+            check="infinite-budget",
+            severity=SERIOUS,
+            message="The budget is infinite: an output may give the data away with certainty.",
+            advice="Change the settings of the mechanism; for swapping use a rate above 0 and below 1.",
+        )
+
+
+# exp(10) = 22026: the odds between two datasets may change by that factor for one unit.
+_LARGE: Final = exact(10)
+
+
+def _large_budget(context: Context) -> Iterator[Finding]:
+    specification = context.specification
+    budget, name = specification.budget, specification.output_premetric.name
+    if budget.is_free or budget.realised.is_infinite or name == "D_TV":
+        return
+    if budget.realised > _LARGE:
+        yield Finding(
+            check="large-budget",
+            severity=NOTE,
+            message=f"The budget {specification.budget_text} alone limits little: for pure DP a loss of 10 lets the "
+            "odds between two datasets change 22,026-fold.",
+            advice="Say what protects in practice: look at disclosure risk, not only at this number.",
+        )
+
+
+def _singleton_universes(context: Context) -> Iterator[Finding]:
+    specification = context.specification
+    multiverse, datasets = specification.multiverse, specification.domain.datasets
+    finest = {hierarchy.levels[0] for hierarchy in multiverse.hierarchies}
+    whole = [
+        margin
+        for margin in multiverse.invariants
+        if isinstance(margin, Margin)
+        and margin.variables == (ALL,)
+        and (margin.level in finest or not multiverse.hierarchies)
+    ]
+    alone = datasets is not None and all(len(universe) == 1 for universe in multiverse.universes_of(datasets))
+    if whole or alone:
+        what = f"the {whole[0]} fixes the whole file" if whole else "every universe holds a single dataset"
+        yield Finding(
+            check="singleton-universes",
+            severity=SERIOUS,
+            message=f"The invariants leave nothing to protect: {what}. Any budget, even 0, is then empty.",
+            advice="Remove invariants until datasets that matter can differ inside a universe.",
+        )
+
+
+def _no_neighbours(context: Context) -> Iterator[Finding]:
+    specification = context.specification
+    within, nearest = specification.input_premetric.within, specification.multiverse.nearest
+    if within is not None and within < nearest:
+        yield Finding(
+            check="no-neighbours",
+            severity=SERIOUS,
+            message=f"Only datasets at most {within} apart are compared, but under these invariants no two different "
+            f"datasets are closer than {nearest}: the promise is empty.",
+            advice=f"Compare all pairs (no neighbour relation), or convert at distance {nearest} or more.",
+        )
+
+
+def _delta_too_large(context: Context) -> Iterator[Finding]:
+    delta, records = context.specification.output_premetric.delta, context.records
+    if not delta:
+        return
+    if records is not None and delta * records * 100 > 1:
+        yield Finding(
+            check="delta-too-large",
+            severity=SERIOUS if delta * records >= 1 else WARNING,
+            message=f"delta = {small(delta)} is not far below 1/n = 1/{records:,}: publishing about "
+            f"{float(delta * records):.2g} records at random would satisfy it.",
+            advice=f"Use a delta of at most {small(Fraction(1, 10 ** len(str(records * 100))))}.",
+        )
+    elif records is None and delta > Fraction(1, 10**6):
+        yield Finding(
+            check="delta-too-large",
+            severity=WARNING,
+            message=f"delta = {small(delta)} may not be far below one over the number of records.",
+            advice="Give the number of records (--records) to check it.",
+        )
+
+
+def _post_imputation(context: Context) -> Iterator[Finding]:
+    premetric = context.specification.input_premetric
+    if premetric.post_imputation:
+        yield Finding(
+            check="post-imputation-units",
+            severity=WARNING,
+            message=f"The unit is a {premetric.unit} record after imputation, not a {premetric.unit}: whoever's "
+            "answers were copied into k records is protected with k times the loss (rho squared: k^2 times).",
+            advice="Say so wherever the budget is quoted, and give the budget for the largest number of copies "
+            "(`stirred budget duplicates`).",
+        )
+
+
+def _looked_at_data(context: Context) -> Iterator[Finding]:
+    basis = context.specification.settings_from
+    if basis == "this-data":
+        yield Finding(
+            check="settings-from-this-data",
+            severity=SERIOUS,
+            message="The settings were chosen by looking at the confidential data: the budget does not cover what "
+            "that choice reveals, and no guarantee holds.",
+            advice="Choose settings by policy, from the invariants alone, or on an earlier or a synthetic file.",
+        )
+    elif basis == "other-data":
+        yield Finding(
+            check="settings-from-other-data",
+            severity=NOTE,
+            message="The settings were tuned on other data, which is sound for this file.",
+            advice="Make sure that the other data do not contain this file's records.",
+        )
+
+
+def _budget_outside_partition(context: Context) -> Iterator[Finding]:
+    specification = context.specification
+    if specification.budget.varies and not specification.multiverse.is_partition:
+        yield Finding(
+            check="budget-outside-partition",
+            severity=SERIOUS,
+            message="The budget depends on the universe and universes overlap, so the realised budget tells "
+            "something about the data (Corollary A.2.2).",
+            advice="Publish the policy, not the realised value, or use invariants: they always partition.",
+        )
+
+
+def _seeded(context: Context) -> Iterator[Finding]:
+    if context.specification.seeded:
+        yield Finding(
+            check="seeded",
+            severity=SERIOUS,
+            message="The randomness came from a seed: whoever knows the seed can undo it.",
+            advice="Use it for tests only; run without a seed for a release.",
+        )
+
+
+def _fell_by_invariants(context: Context) -> Iterator[Finding]:
+    before, now = context.before, context.specification
+    if before is None or not _fell(before, now):
+        return
+    finer = now.flavor.effective_multiverse.refines(before.flavor.effective_multiverse)
+    coarser = before.flavor.effective_multiverse.refines(now.flavor.effective_multiverse)
+    if finer.verdict is Verdict.YES and coarser.verdict is not Verdict.YES:
+        yield Finding(
+            check="fell-by-invariants",
+            severity=SERIOUS,
+            message=f"The budget fell from {before.budget_text} to {now.budget_text} while invariants were added: "
+            f"newly fixed is the {coarser.reason}.",
+            advice="Do not present this as better protection: less is left to protect (Proposition 3).",
+        )
+
+
+def _fell_by_unit(context: Context) -> Iterator[Finding]:
+    before, now = context.before, context.specification
+    if before is None or not _fell(before, now):
+        return
+    old, new = before.input_premetric, now.input_premetric
+    finer_unit = (old.unit, new.unit) in {("household", "person"), ("person", "transaction"), ("business", "employee")}
+    if finer_unit or (new.post_imputation and not old.post_imputation and new.unit == old.unit):
+        yield Finding(
+            check="fell-by-unit",
+            severity=SERIOUS,
+            message=f"The budget fell from {before.budget_text} to {now.budget_text} while the unit became smaller: "
+            f"{old.words}, now {new.words}.",
+            advice="Convert one of them by group privacy before comparing (Proposition 2.4.15).",
+        )
+
+
+def _fell_by_output(context: Context) -> Iterator[Finding]:
+    before, now = context.before, context.specification
+    if before is None or before.output_premetric == now.output_premetric or not _fell(before, now):
+        return
+    yield Finding(
+        check="fell-by-output-premetric",
+        severity=WARNING,
+        message=f"The number fell from {before.budget_text} to {now.budget_text} while change is measured differently: "
+        f"{before.output_premetric.classic}, now {now.output_premetric.classic}.",
+        advice="Compare them in one output premetric; a number in another scale is not a smaller loss.",
+    )
+
+
+def _fell(before: Specification, now: Specification) -> bool:
+    if before.budget.is_free or now.budget.is_free:
+        return False
+    old: Exact = before.budget.realised
+    return now.budget.realised < old
+
+
+CHECKS: Final[tuple[Callable[[Context], Iterator[Finding]], ...]] = (
+    _infinite_budget,
+    _singleton_universes,
+    _no_neighbours,
+    _looked_at_data,
+    _budget_outside_partition,
+    _seeded,
+    _fell_by_invariants,
+    _fell_by_unit,
+    _fell_by_output,
+    _delta_too_large,
+    _post_imputation,
+    _large_budget,
+)

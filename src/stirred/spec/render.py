@@ -1,0 +1,152 @@
+"""A specification on paper: Markdown, LaTeX, and the YAML of OpenDP's deployments registry."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from stirred.spec.exact import small
+from stirred.spec.explain import explain
+from stirred.spec.invariant import plural
+from stirred.spec.specification import Specification
+
+
+def to_markdown(specification: Specification, *, title: str = "DP specification") -> str:
+    """Return the specification as a Markdown page: the notation, the five answers, the invariants."""
+    words = explain(specification)
+    lines = [f"# {title}", "", f"`{specification.notation}`", "", "## Not protected", ""]
+    lines += [f"- {item}" for item in words.not_protected]
+    lines += ["", "## The five answers", "", "| question | block | answer |", "|---|---|---|"]
+    lines += [f"| {a.question} | {a.block.replace('_', ' ')} | {_cell(a.answer)} |" for a in words.answers]
+    lines += ["", words.how_to_read, "", words.why_not_compare]
+    for heading, items in (("Assumptions", specification.assumptions), ("Theorems", specification.theorem)):
+        if items:
+            lines += ["", f"## {heading}", "", *(f"- {item}" for item in items)]
+    if specification.seeded:
+        lines += ["", "**Test run with a seed: not for publication.**"]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def to_latex(specification: Specification) -> str:
+    r"""Return the notation of the paper in LaTeX.
+
+    >>> from stirred.spec import catalogue
+    >>> print(to_latex(catalogue.load("pure-dp").specification)[:40])
+    $\varepsilon\text{-DP}(\mathcal{X}_{\tex
+    """
+    greek = {"epsilon": r"\varepsilon", "rho2": r"\rho^2", "mu": r"\mu", "tau": r"\tau"}
+    letter = greek[specification.output_premetric.parameter]
+    budget = specification.budget
+    text = letter if budget.is_free else f"{letter}={budget.shown}".replace("inf", r"\infty")
+    delta = specification.output_premetric.delta
+    if delta:
+        text = f"({text}, \\delta={_power(small(delta))})"
+    universes = r"\{\mathcal{X}\}" if specification.multiverse.is_vacuous else r"\mathscr{D}_{\mathbf{c}}"
+    domain = rf"\mathcal{{X}}_{{\text{{{specification.domain.name}}}}}"
+    return (
+        rf"${text}\text{{-DP}}({domain}, {universes}, {_latex_input(specification)}, {_latex_output(specification)})$"
+    )
+
+
+def _power(text: str) -> str:
+    mantissa, _, exponent = text.partition("e-")
+    return rf"{mantissa}\cdot 10^{{-{exponent}}}" if exponent else text
+
+
+def _latex_input(specification: Specification) -> str:
+    premetric = specification.input_premetric
+    name = premetric.name.removeprefix("d_") if premetric.name != "d_r" else "r"
+    sub = rf"r[{name}\leq {premetric.within}]" if premetric.within else name
+    return rf"d_{{\text{{{sub}}}}}^{{\text{{{premetric.unit}}}}}".replace(r"\leq", r"$\leq$")
+
+
+def _latex_output(specification: Specification) -> str:
+    premetric = specification.output_premetric
+    name = premetric.name.removeprefix("D_").removesuffix("^delta")
+    up = r"^{\delta}" if premetric.delta else rf"^{{{premetric.order}}}" if premetric.order else ""
+    return rf"D_{{\text{{{name}}}}}{up}"
+
+
+# The registry's names for flavors (opendp/deployments-registry-data).
+_REGISTRY_FLAVORS = {
+    "D_Mult": "Pure DP",
+    "D_Mult^delta": "Approximate DP",
+    "D_NoR": "Zero-concentrated DP",
+    "D_Renyi": "Rényi DP",
+    "D_GDP": "Gaussian DP",
+    "D_TV": "Total variation",
+}
+# The registry calls the customary zCDP number, our rho squared, "rho".
+_REGISTRY_PARAMETERS = {"epsilon": "epsilon", "rho2": "rho", "mu": "mu", "tau": "tau"}
+
+
+def to_registry(specification: Specification, *, name: str = "Untitled release", curator: str = "") -> str:
+    """Return the specification as YAML for OpenDP's deployments registry.
+
+    The registry's fields map nearly one to one onto the five blocks. What it has no field for goes
+    into its descriptions; fields about the deployment that a specification does not know stay out.
+    """
+    domain, premetric = specification.domain, specification.input_premetric
+    words = explain(specification)
+    parameters: dict[str, Any] = {}
+    if not specification.budget.is_free:
+        parameters[_REGISTRY_PARAMETERS[specification.output_premetric.parameter]] = _number(specification)
+    if specification.output_premetric.delta:
+        parameters["delta"] = float(specification.output_premetric.delta)
+    flavor = {
+        "name": _REGISTRY_FLAVORS[specification.output_premetric.name],
+        "input_metric": premetric.symbol,
+        "output_measure": specification.output_premetric.symbol,
+        "data_domain": f"{domain.dataset}; {domain.stage_in_words}",
+        "unprotected_quantities": "\n".join(f"- {item}" for item in words.not_protected) + "\n",
+    }
+    loss = {
+        "privacy_unit": f"{premetric.unit[:1].upper()}{premetric.unit[1:]}-level",
+        "privacy_unit_description": f"{premetric.words}. {_adjacency(specification)}",
+        "privacy_parameters": parameters,
+        "privacy_parameters_description": (
+            f"{specification.notation}. Exact value: "
+            f"{specification.budget.shown if specification.budget.is_free else specification.budget.realised}. "
+            f"{words.how_to_read}"
+        ),
+    }
+    accounting = {
+        "post_processing": "Any function of the released output has the same specification.",
+        "composition": "; ".join(specification.theorem) or "none stated",
+    }
+    deployment = {"name": name, **({"data_curator": curator} if curator else {}), "dp_flavor": flavor}
+    tree = {"status": "Draft", "deployment": {**deployment, "privacy_loss": loss, "accounting": accounting}}
+    return _yaml(tree)
+
+
+def _number(specification: Specification) -> float | str:
+    value = specification.budget.realised
+    return ".inf" if value.is_infinite else float(value)
+
+
+def _adjacency(specification: Specification) -> str:
+    premetric = specification.input_premetric
+    if premetric.bounded:
+        return f"Files of different size are never compared, so the number of {plural(premetric.unit)} is fixed."
+    return "Records may be added or removed."
+
+
+def _yaml(value: Any, indent: int = 0) -> str:
+    """Write nested dictionaries of text and numbers as YAML: text as JSON strings, which YAML contains."""
+    pad = "  " * indent
+    lines = []
+    for key, item in value.items():
+        if isinstance(item, dict):
+            lines.append(f"{pad}{key}:" + (" {}\n" if not item else "\n" + _yaml(item, indent + 1)))
+        elif isinstance(item, str) and "\n" in item:
+            body = "".join(f"{pad}  {line}\n" for line in item.rstrip("\n").split("\n"))
+            lines.append(f"{pad}{key}: |\n{body}")
+        elif item == ".inf":
+            lines.append(f"{pad}{key}: .inf\n")
+        else:
+            lines.append(f"{pad}{key}: {json.dumps(item, ensure_ascii=False)}\n")
+    return "".join(lines)
