@@ -13,5 +13,7 @@ myst_heading_anchors = 3
 autodoc_typehints = "description"
 
 html_theme = "furo"
+html_static_path = ["_static"]
+exclude_patterns = ["_static"]
 html_title = f"stirred {release}"
 html_show_sphinx = False

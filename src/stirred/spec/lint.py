@@ -50,7 +50,7 @@ def lint(
 
     >>> from stirred.spec import catalogue
     >>> [f.check for f in lint(catalogue.load("das-2020").specification)]
-    ['large-budget', 'post-imputation-units', 'settings-from-other-data']
+    ['post-imputation-units', 'settings-from-other-data', 'large-budget']
     """
     context = Context(specification=specification, before=before, records=records)
     findings = [finding for check in CHECKS for finding in check(context)]
