@@ -32,7 +32,7 @@ def assert_prints(value: Exact | int | Fraction, text: str) -> None:
     """
     low, high = bounds(value)
     printed, half = Fraction(text.replace(",", "")), _last_place(text) / 2
-    assert printed - half <= low and high <= printed + half, f"{float(low):.12g} does not print as {text}"
+    assert printed - half <= low <= high <= printed + half, f"{float(low):.12g} does not print as {text}"
 
 
 def assert_truncates(value: Exact | int | Fraction, text: str) -> None:
@@ -42,7 +42,7 @@ def assert_truncates(value: Exact | int | Fraction, text: str) -> None:
     """
     low, high = bounds(value)
     printed, place = Fraction(text), _last_place(text)
-    assert printed + place / 2 < low and high < printed + place, f"{float(low):.12g} is not cut off to {text}"
+    assert printed + place / 2 < low <= high < printed + place, f"{float(low):.12g} is not cut off to {text}"
 
 
 def assert_encloses(value: Exact, other: Fraction, *, within: Fraction = Fraction(1, 10**40)) -> None:

@@ -2,19 +2,27 @@
 
 import pytest
 
-from stirred.spec import Specification, ZCDP, change_output, change_unit, compose
+from stirred.spec import ZCDP, Specification, change_output, change_unit, compose
 from stirred.spec.convert_output import pure_to_rho2, zcdp_to_epsilon
 from stirred.spec.exact import exact
 from tests.paper.printed import assert_prints
 from tests.paper.published import DELTA, epsilon_at_delta, household_to_person, specification
 
-# Table 3 as printed; (unit, rho squared).
+# Table 3 as printed.
 PRINTED_TOPDOWN = [
     ("das-2020-pl-household", "0.07"),
     ("das-2020-pl-person", "2.56"),
     ("das-2020-dhc-household", "7.70"),
     ("das-2020-dhc-person", "4.96"),
 ]
+
+
+def printed_topdown() -> list[Specification]:
+    return [specification(name).with_budget(rho2) for name, rho2 in PRINTED_TOPDOWN]
+
+
+def swapping_at_12_48() -> Specification:
+    return specification("psa-2020-state-county-50pct").with_budget("12.48")
 
 
 def duplicated_once(spec: Specification) -> Specification:
@@ -75,9 +83,8 @@ def test_a_person_who_may_move_between_two_households_costs_more() -> None:
 
     Needs the printed budgets of Table 3, of which the household ones are multiplied by four.
     """
-    topdown = [specification(name).with_budget(rho2) for name, rho2 in PRINTED_TOPDOWN]
     others = [specification(f"das-2020-{name}") for name in ("safetab-p", "safetab-h", "phsafe")]
-    overall = compose([*topdown, *others], unit="person", units=[household_to_person(2)]).specification
+    overall = compose([*printed_topdown(), *others], unit="person", units=[household_to_person(2)]).specification
     assert overall.budget.realised == exact("139.596")
     assert_prints(epsilon_at_delta(overall), "252.99")
     assert overall.multiverse.refines(specification("das-2020").multiverse)
@@ -85,11 +92,12 @@ def test_a_person_who_may_move_between_two_households_costs_more() -> None:
 
 def test_with_factor_1_the_printed_parts_give_the_printed_total() -> None:
     """Tables 3 and 4: 0.07 + 2.56 + 7.70 + 4.96 = 15.29, and 55.371 in all."""
-    topdown = [specification(name).with_budget(rho2) for name, rho2 in PRINTED_TOPDOWN]
     others = [specification(f"das-2020-{name}") for name in ("safetab-p", "safetab-h", "phsafe")]
     units = [household_to_person(1)]
-    assert compose(topdown, unit="person", units=units).specification.budget.realised == exact("15.29")
-    assert compose([*topdown, *others], unit="person", units=units).specification.budget.realised == exact("55.371")
+    assert compose(printed_topdown(), unit="person", units=units).specification.budget.realised == exact("15.29")
+    assert compose([*printed_topdown(), *others], unit="person", units=units).specification.budget.realised == exact(
+        "55.371"
+    )
 
 
 @pytest.mark.parametrize(("nearest", "rho2"), [(1, "0.462117"), (2, "0.380797")])
@@ -100,29 +108,41 @@ def test_pure_loss_1_is_the_sharp_zcdp_loss(nearest: int, rho2: str) -> None:
 
 @pytest.mark.parametrize(("factor", "rho2", "epsilon"), [(1, "21.530", "66.061"), (2, "40.250", "101.136")])
 def test_swapping_and_topdown_together(factor: int, rho2: str, epsilon: str) -> None:
-    """R17, case T32: swapping at 12.48 (Table 2) with TopDown at 15.29 (Table 4), per person.
-
-    With factor 2 a moving person changes two households at once, so that datasets one person apart exist in a
-    swapping universe and the sharper conversion for a nearest distance of 2 is lost: 4 x 6.24, not 2 x 6.24.
-    """
-    swapping = specification("psa-2020-state-county-50pct").with_budget("12.48")
+    """R17, case T32: swapping at 12.48 (Table 2) with TopDown at 15.29 (Table 4), per person."""
     topdown = specification("das-2020-topdown")
-    together = compose([swapping, topdown], unit="person", units=[household_to_person(factor)]).specification
+    together = compose([swapping_at_12_48(), topdown], unit="person", units=[household_to_person(factor)]).specification
     assert_prints(together.budget.realised, rho2)
     assert_prints(zcdp_to_epsilon(together.budget.realised, delta=DELTA), epsilon)
 
 
-@pytest.mark.parametrize("factor", [1, 2, 3])
-def test_converting_the_unit_first_is_not_below_converting_the_output_first(factor: int) -> None:
-    """R16 and R17: (epsilon/2) tanh(epsilon) per household is multiplied by the square of the factor per person.
+def test_swapping_and_topdown_together_where_nearest_datasets_are_two_apart() -> None:
+    """R17, case T32 with factor 1: no two datasets are closer than 2, where epsilon is 175.18."""
+    topdown = specification("das-2020-topdown")
+    together = compose([swapping_at_12_48(), topdown], unit="person", units=[household_to_person(1)]).specification
+    assert together.multiverse.nearest == 2
+    assert_prints(epsilon_at_delta(together), "175.18")
 
-    The order of the two conversions must not make the loss smaller than the one proven.
+
+def test_swapping_and_the_parts_of_topdown_together_for_persons_who_may_move() -> None:
+    """R17: 7.52 + 4 x 7.77 + 24.96 = 63.560 and 140.072, with the printed budgets of Table 3."""
+    parts = [swapping_at_12_48(), *printed_topdown()]
+    together = compose(parts, unit="person", units=[household_to_person(2)]).specification
+    assert_prints(together.budget.realised, "63.560")
+    assert_prints(zcdp_to_epsilon(together.budget.realised, delta=DELTA), "140.072")
+
+
+@pytest.mark.parametrize(("factor", "nearest"), [(1, 2), (2, 1), (3, 1)])
+def test_a_change_of_unit_carries_the_nearest_distance_with_it(factor: int, nearest: int) -> None:
+    """R17: datasets 2 households apart are 2/factor persons apart or more, and nothing else is certain.
+
+    With factor 2: one of three persons alike leaves for a household of two of them in another county. Every
+    invariant stays, two households change, and only the record of that person does.
     """
     swapping = specification("psa-2020-state-county-50pct")
-    proven = factor**2 * pure_to_rho2(swapping.budget.realised, nearest=2)
+    assert swapping.multiverse.nearest == 2
     per_person = change_unit(
         swapping, unit="person", factor=factor, because="stated for this test", keeps_total="stated for this test"
     ).specification
-    unit_first = change_output(per_person, to=ZCDP).specification.budget.realised
-    # To the tenth decimal: tanh of a swapping loss is 1 up to far less than that.
-    assert unit_first + exact("1e-10") > proven
+    assert per_person.multiverse.nearest <= nearest
+    rho2 = change_output(per_person, to=ZCDP).specification.budget.realised
+    assert rho2 >= pure_to_rho2(factor * swapping.budget.realised, nearest=nearest)

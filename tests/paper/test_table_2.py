@@ -1,6 +1,7 @@
 """Table 2: swap rates and protection losses for Massachusetts in 1940 (section 3.4)."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_the_flavor_is_pure_and_counts_households(name: str) -> None:
 def test_the_four_losses_can_be_compared_because_the_invariants_are_the_same() -> None:
     """Section 3.4: with fixed invariants the values are guarantees of different strength."""
     specs = [specification(name) for name, _, _ in ROWS]
-    for weaker, stronger in zip(specs, specs[1:], strict=False):
+    for weaker, stronger in pairwise(specs):
         assert compare(stronger, weaker).overall == STRONGER
 
 

@@ -15,7 +15,9 @@ PAIRS = list(zip(TABLE_5[::2], TABLE_5[1::2], strict=True))
 @pytest.mark.parametrize("row", TABLE_5, ids=lambda row: str(row.name))
 def test_each_row_prints_its_stratum_and_both_losses(row: Table5Row) -> None:
     """Table 5, columns b, p = 5% and p = 50%."""
-    for name, rate, epsilon in zip(row.entries, ("5/100", "50/100"), (row.at_5_percent, row.at_50_percent), strict=True):
+    for name, rate, epsilon in zip(
+        row.entries, ("5/100", "50/100"), (row.at_5_percent, row.at_50_percent), strict=True
+    ):
         spec = specification(name)
         assert only_stratum(spec).largest_stratum == row.b
         assert only_stratum(spec).rate == Fraction(rate)

@@ -94,7 +94,7 @@ def change_unit(
         )
     after = scale_budget(specification, scale, formula=f"{scale} x the budget per {old.unit}")
     new = replace(old, unit=unit, post_imputation=old.post_imputation if post_imputation is None else post_imputation)
-    after = after.with_flavor(input_premetric=new)
+    after = after.with_flavor(input_premetric=new, multiverse=after.multiverse.nearest_in(scale))
     if old.bounded and unit != old.unit and keeps_total is None:
         after = after.with_flavor(multiverse=after.multiverse.with_invariants([Margin(of=old.unit)]))
     return stepped(
@@ -153,7 +153,7 @@ def change_distance(specification: Specification, *, to: str) -> Derivation:
     after = scale_budget(specification, exact(factor), formula=f"{factor} x the budget per {old.name}")
     return stepped(
         specification,
-        after.with_flavor(input_premetric=replace(old, name=to)),
+        after.with_flavor(input_premetric=replace(old, name=to), multiverse=after.multiverse.nearest_in(exact(factor))),
         action=f"distance {old.name} -> {to}, factor {factor}",
         theorem="Proposition 2.4.15 (input premetrics that bound each other)",
     )

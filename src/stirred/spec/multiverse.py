@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from stirred.spec.exact import Exact
 from stirred.spec.hierarchy import Hierarchy, determined_by
 from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, Named, plural
 from stirred.spec.problems import wrong
@@ -92,6 +93,16 @@ class Multiverse:
             nearest=wider.nearest,
             nearest_because=wider.nearest_because,
         )
+
+    def nearest_in(self, factor: Exact) -> Multiverse:
+        """Return the multiverse for a distance with ``d_old <= factor * d_new``.
+
+        All that follows for the nearest pair is ``d_new >= nearest / factor``.
+        """
+        if self.nearest == 1:
+            return self
+        nearest = max(1, -int(-self.nearest // factor.rational)) if factor.is_rational else 1
+        return replace(self, nearest=nearest, nearest_because=self.nearest_because if nearest > 1 else "")
 
     def universes_of(self, datasets: Iterable[Hashable]) -> list[frozenset[Hashable]]:
         """Return the universes of a finite domain, by evaluating every invariant on every dataset."""
@@ -211,9 +222,10 @@ def _margin_implied(wanted: Margin, given: tuple[Invariant, ...], hierarchies: t
             verdict=Verdict.CANNOT_TELL,
             reason=f"whether it follows from '{named[0]}' is not stated",
         )
-    for margin in margins:
-        if wanted.of in margin.includes and _level_determines(margin, wanted, hierarchies):
-            return _included(wanted, margin)
+    carrying = [m for m in margins if wanted.of in m.includes and _level_determines(m, wanted, hierarchies)]
+    if carrying:
+        answers = [_included(wanted, margin) for margin in carrying]
+        return next((answer for answer in answers if answer), answers[0])
     same = [margin for margin in margins if margin.of == wanted.of]
     if not same:
         return Refines(

@@ -1,0 +1,1 @@
+"""Files and frames: reading, checking, coding, writing. Knows columns; knows no mechanism."""

@@ -1,0 +1,174 @@
+"""The confidential file: households, and optionally the persons in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from stirred.data.frames import read_frame
+from stirred.data.problems import DataError, bad_file, counted, listed
+from stirred.spec.problems import Problem, StirredError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Microdata:
+    """Household records and their person records, linked by ``hid``; ``id`` columns are never released.
+
+    >>> data = Microdata(households=pl.DataFrame({"hid": [1, 2], "county": ["A", "B"]}), hid="hid")
+    >>> data.variables
+    ['county']
+    """
+
+    households: pl.DataFrame
+    persons: pl.DataFrame | None = None
+    hid: str | None = None
+    id: tuple[str, ...] = ()
+    household_source: str = field(default="households")
+    person_source: str = field(default="persons")
+
+    def __post_init__(self) -> None:
+        problems = list(_link_problems(self))
+        if problems:
+            raise DataError(problems)
+
+    @classmethod
+    def read(
+        cls, households: Path, persons: Path | None = None, *, hid: str | None = None, id: Sequence[str] = ()
+    ) -> Microdata:
+        """Read the files; problems of both are reported together."""
+        frames: list[pl.DataFrame | None] = []
+        problems: list[Problem] = []
+        for path in (households, persons):
+            try:
+                frames.append(None if path is None else read_frame(path))
+            except StirredError as error:
+                problems += error.problems
+                frames.append(None)
+        if problems:
+            raise DataError(problems)
+        assert frames[0] is not None
+        return cls(
+            households=frames[0],
+            persons=frames[1],
+            hid=hid,
+            id=tuple(id),
+            household_source=str(households),
+            person_source=str(persons) if persons else "persons",
+        )
+
+    @property
+    def identifiers(self) -> tuple[str, ...]:
+        """Return the columns that identify: the household link and the ids; none is released."""
+        return tuple(dict.fromkeys((*((self.hid,) if self.hid else ()), *self.id)))
+
+    @property
+    def variables(self) -> list[str]:
+        """Return the household columns that are not identifiers."""
+        return [name for name in self.households.columns if name not in self.identifiers]
+
+    @property
+    def person_variables(self) -> list[str]:
+        """Return the person columns that are neither identifiers nor already on the household."""
+        if self.persons is None:
+            return []
+        taken = {*self.identifiers, *self.households.columns}
+        return [name for name in self.persons.columns if name not in taken]
+
+
+def _link_problems(data: Microdata) -> list[Problem]:
+    problems: list[Problem] = []
+    if not data.households.height or not data.households.width:
+        raise bad_file("the file holds no records", where=data.household_source, remedy="check the file")
+    if data.persons is not None and data.hid is None:
+        what = "persons are given, but not the column that links them to households"
+        return [Problem(what=what, where="hid", remedy="name it: --hid COLUMN, or hid in [data]")]
+    if data.hid is not None:
+        problems += _hid_problems(data, data.hid)
+    known = set(data.households.columns) | (set(data.persons.columns) if data.persons is not None else set())
+    for name in data.id:
+        if name not in known:
+            problems.append(missing_column(name, data.households.columns, where=data.household_source, role="id"))
+    return problems
+
+
+def _hid_problems(data: Microdata, hid: str) -> list[Problem]:
+    problems = []
+    for frame, source in ((data.households, data.household_source), (data.persons, data.person_source)):
+        if frame is not None and hid not in frame.columns:
+            problems.append(missing_column(hid, frame.columns, where=source, role="hid"))
+    if problems:
+        return problems
+    ids = data.households[hid]
+    if ids.null_count():
+        problems.append(_nulls(ids, data.household_source))
+    repeated = ids.is_duplicated() & ids.is_not_null()
+    if repeated.any():
+        rows = repeated.arg_true().to_list()
+        problems.append(
+            Problem(
+                what=f"household ids are not unique ({counted(rows)})",
+                where=f'{data.household_source} "{hid}"',
+                remedy="give every household one row and its own id",
+            )
+        )
+    if data.persons is not None:
+        problems += _person_link_problems(data.persons, ids, hid, data)
+    return problems
+
+
+def _person_link_problems(persons: pl.DataFrame, ids: pl.Series, hid: str, data: Microdata) -> list[Problem]:
+    link = persons[hid]
+    if link.dtype != ids.dtype:
+        return [
+            Problem(
+                what=f'"{hid}" is {link.dtype} here and {ids.dtype} in {data.household_source}',
+                where=f'{data.person_source} "{hid}"',
+                remedy="store the link with the same type in both files",
+            )
+        ]
+    problems = [_nulls(link, data.person_source)] if link.null_count() else []
+    orphan = ~link.is_in(ids.unique().implode()) & link.is_not_null()
+    if orphan.any():
+        rows = orphan.arg_true().to_list()
+        problems.append(
+            Problem(
+                what=f"persons whose household is not in {data.household_source} ({counted(rows)})",
+                where=f'{data.person_source} "{hid}"',
+                remedy="add the households, or remove these persons",
+            )
+        )
+    return problems
+
+
+def _nulls(column: pl.Series, source: str) -> Problem:
+    rows = column.is_null().arg_true().to_list()
+    return Problem(
+        what=f"values are missing ({counted(rows)})",
+        where=f'{source} "{column.name}"',
+        remedy="fill them in, for instance with a code for 'unknown', or remove the records",
+    )
+
+
+def missing_column(name: str, available: Sequence[str], *, where: str, role: str) -> Problem:
+    """Return the problem of a named column that is not there, with those that are."""
+    return Problem(
+        what=f'there is no column "{name}" (wanted as {role}); there are {listed(list(available)[:30])}',
+        where=where,
+        remedy="check the spelling, or name another column",
+    )
+
+
+def null_problem(column: pl.Series, *, source: str, role: str) -> Problem | None:
+    """Return the problem of missing values in a column that must not have any."""
+    count = column.null_count()
+    if not count:
+        return None
+    rows = column.is_null().arg_true().head(5).to_list()
+    return Problem(
+        what=f"values are missing in the {role} variable ({counted(rows, total=count)})",
+        where=f'{source} "{column.name}"',
+        remedy="fill them in, for instance with a code for 'unknown', or remove the records",
+    )

@@ -1,0 +1,46 @@
+"""Problems with a custodian's file: collected all at once, each with column, count, first rows and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stirred.spec.problems import Problem, StirredError
+
+
+class DataError(StirredError):
+    """A file that cannot be used as it is."""
+
+
+class PlanError(StirredError):
+    """A plan that cannot be carried out as it is."""
+
+
+def bad_file(what: str, *, where: str, remedy: str) -> DataError:
+    """Return (not raise) the error for one problem with a file."""
+    return DataError([Problem(what=what, where=where, remedy=remedy)])
+
+
+def bad_plan(what: str, *, where: str, remedy: str) -> PlanError:
+    """Return (not raise) the error for one problem with a plan."""
+    return PlanError([Problem(what=what, where=where, remedy=remedy)])
+
+
+def counted(rows: Sequence[int], *, total: int | None = None) -> str:
+    """Write where something stands: the number of rows and the first of them, counted from 1.
+
+    >>> counted([11, 39, 40]), counted([0]), counted(list(range(9)))
+    ('3 rows: 12, 40, 41', '1 row: 1', '9 rows: 1, 2, 3, 4, 5, ...')
+    """
+    count = len(rows) if total is None else total
+    first = ", ".join(str(row + 1) for row in rows[:5])
+    more = ", ..." if count > min(len(rows), 5) else ""
+    return f"{count:,} row{'s' if count != 1 else ''}: {first}{more}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write names in quotes.
+
+    >>> listed(["a", "b"])
+    '"a", "b"'
+    """
+    return ", ".join(f'"{name}"' for name in names)
