@@ -11,25 +11,32 @@ the differential-privacy specification it satisfies: who is protected, where, wh
 """
 
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stirred import spec
+    from stirred.mechanisms.swapping.permutation import PermutationSwap
+    from stirred.randomness.entropy import Entropy
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "spec"]
+__all__ = ["Entropy", "PermutationSwap", "__version__", "spec"]
 
 _ROOMS = ("spec",)
+_NAMES = {
+    "PermutationSwap": "stirred.mechanisms.swapping.permutation",
+    "Entropy": "stirred.randomness.entropy",
+}
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import a room of the package the first time it is named."""
+def __getattr__(name: str) -> Any:
+    """Import a room of the package, or one of its main names, the first time it is named."""
     if name in _ROOMS:
         return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; its rooms are {', '.join(_ROOMS)}")
+    if name in _NAMES:
+        return getattr(import_module(_NAMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ROOMS})
+    return sorted({*globals(), *__all__})

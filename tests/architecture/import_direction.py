@@ -71,9 +71,7 @@ def _targets(node: ast.AST, *, inside: tuple[str, ...]) -> Iterator[str]:
             base = ".".join(inside[:-level] if level else ())
             origin = ".".join(filter(None, (base, module)))
             yield from (f"{origin}.{alias.name}" for alias in names)
-        case ast.Call(
-            func=ast.Name(id="import_module" | "__import__"), args=[ast.Constant(value=str(name)), *_]
-        ):
+        case ast.Call(func=ast.Name(id="import_module" | "__import__"), args=[ast.Constant(value=str(name)), *_]):
             yield name
         case ast.Call(func=ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name)), *_]):
             yield name

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stirred.cli import budget, spec
+from stirred.cli import budget, spec, swap, synth
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
@@ -22,6 +22,10 @@ app = typer.Typer(
 )
 app.add_typer(spec.app, name="spec")
 app.add_typer(budget.app, name="budget")
+app.add_typer(synth.app, name="synth")
+app.command("swap")(swap.swap)
+app.command("plan")(swap.plan)
+app.command("release")(swap.release)
 
 
 def _version(wanted: bool) -> None:

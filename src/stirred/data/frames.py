@@ -42,7 +42,7 @@ def _read(path: Path) -> pl.DataFrame:
     if path.suffix.lower() == ".csv":
         if path.stat().st_size == 0:
             return pl.DataFrame()
-        return pl.read_csv(path, infer_schema=False, missing_utf8_is_empty_string=False, encoding="utf8")
+        return pl.read_csv(path, infer_schema=False, encoding="utf8")
     return pl.read_parquet(path)
 
 

@@ -60,6 +60,11 @@ class Microdata:
         )
 
     @property
+    def name(self) -> str:
+        """Return the name of the file without folder and ending: what a specification calls the data."""
+        return Path(self.household_source).stem
+
+    @property
     def identifiers(self) -> tuple[str, ...]:
         """Return the columns that identify: the household link and the ids; none is released."""
         return tuple(dict.fromkeys((*((self.hid,) if self.hid else ()), *self.id)))
@@ -76,6 +81,39 @@ class Microdata:
             return []
         taken = {*self.identifiers, *self.households.columns}
         return [name for name in self.persons.columns if name not in taken]
+
+    @property
+    def dropped_person_columns(self) -> list[str]:
+        """Return the person columns that are not released, or come from the household instead."""
+        if self.persons is None:
+            return []
+        kept = {self.hid, *self.person_variables, *_shared(self)}
+        return [name for name in self.persons.columns if name not in kept]
+
+    def disagreements(self, columns: Sequence[str]) -> list[Problem]:
+        """Return a problem for each column on which persons disagree with their household."""
+        if self.persons is None or self.hid is None:
+            return []
+        problems = []
+        for name in (n for n in _shared(self) if n in columns):
+            own = self.households.select(self.hid, pl.col(name).alias("__household"))
+            both = self.persons.select(self.hid, name).join(own, on=self.hid, how="left", maintain_order="left")
+            rows = both.select(pl.col(name).ne_missing(pl.col("__household")).arg_true()).to_series().to_list()
+            if rows:
+                problems.append(
+                    Problem(
+                        what=f"persons disagree with their household ({counted(rows)})",
+                        where=f'{self.person_source} "{name}"',
+                        remedy=f"correct them, or leave the column out: persons get it from {self.household_source}",
+                    )
+                )
+        return problems
+
+
+def _shared(data: Microdata) -> list[str]:
+    if data.persons is None:
+        return []
+    return [n for n in data.persons.columns if n in data.households.columns and n not in data.identifiers]
 
 
 def _link_problems(data: Microdata) -> list[Problem]:

@@ -1,0 +1,1 @@
+"""Mechanisms: how confidential data become a release."""

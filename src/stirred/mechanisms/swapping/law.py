@@ -1,0 +1,41 @@
+"""The exact law of permutation swapping on small strata, by enumeration of all permutations."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from fractions import Fraction
+from itertools import permutations
+
+from stirred.spec.law import Law
+from stirred.spec.swap_budget import derangements
+
+
+def psa_weights(n: int, rate: Fraction) -> list[Fraction]:
+    """Return the probability of *each* permutation that moves exactly k of n records, for k = 0..n.
+
+    u_k = p^k (1-p)^(n-k) / (d(k) (1 - n p (1-p)^(n-1))), and 0 for k = 1, which is drawn again.
+
+    >>> psa_weights(2, Fraction(1, 2))
+    [Fraction(1, 2), Fraction(0, 1), Fraction(1, 2)]
+    """
+    if n < 2:
+        return [Fraction(1)] + [Fraction(0)] * n
+    kept = 1 - n * rate * (1 - rate) ** (n - 1)
+    return [Fraction(0) if k == 1 else rate**k * (1 - rate) ** (n - k) / (derangements(k) * kept) for k in range(n + 1)]
+
+
+def psa_law(records: Sequence[tuple[Hashable, Hashable]], *, rate: Fraction) -> Law:
+    """Return the law of the released multiset of (hold, swap) pairs, for the records of one stratum.
+
+    >>> law = psa_law([("a", "x"), ("b", "y")], rate=Fraction(1, 4))
+    >>> law[(("a", "y"), ("b", "x"))]
+    Fraction(1, 10)
+    """
+    n = len(records)
+    weights = psa_weights(n, rate)
+    outcomes: dict[Hashable, Fraction] = {}
+    for sigma in permutations(range(n)):
+        moved = sum(i != j for i, j in enumerate(sigma))
+        table = tuple(sorted((records[i][0], records[j][1]) for i, j in enumerate(sigma)))
+        outcomes[table] = outcomes.get(table, Fraction(0)) + weights[moved]
+    return Law(outcomes)

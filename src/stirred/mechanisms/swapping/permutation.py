@@ -1,0 +1,348 @@
+"""Permutation swapping (Algorithm 1): the promise and the act side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from itertools import permutations
+from typing import Any
+
+import polars as pl
+
+from stirred.data.codes import Coded, encode
+from stirred.data.microdata import Microdata, missing_column, null_problem
+from stirred.data.problems import DataError, bad_plan, listed
+from stirred.mechanisms.protocol import Progress, Release
+from stirred.mechanisms.swapping.law import psa_law
+from stirred.mechanisms.swapping.persons import fingerprint, person_fingerprints, released_persons
+from stirred.mechanisms.swapping.strata import Strata, find_strata
+from stirred.randomness.entropy import Entropy
+from stirred.spec.budget import Budget, PermutationSwapping
+from stirred.spec.domain import Domain
+from stirred.spec.exact import Exact, probability
+from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.invariant import Margin
+from stirred.spec.law import Law
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.output_premetric import PURE
+from stirred.spec.problems import Problem
+from stirred.spec.specification import Flavor, Specification
+
+RateLike = Fraction | str | float | int | Decimal
+
+# The conditions of use (swapping theory, section 9) that no code can enforce.
+ASSUMPTIONS = (
+    "the rates, the match, swap and hold variables and the collapsing of their values were fixed beforehand, or "
+    "depend on the invariants alone",
+    "neither the randomness, nor which records were selected, nor how many, nor accuracy measured against the "
+    "confidential file is published",
+    "no edit or structural zero is enforced by drawing again until an output satisfies it",
+    "a later release chosen after seeing this one keeps its own budget whatever this one shows",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapUniverse:
+    """What the invariants tell about a file, as far as the budget needs it: strata by rate, largest live size."""
+
+    policy: PermutationSwapping
+    match: tuple[str, ...]
+    swap: tuple[str, ...]
+    hold: tuple[str, ...]
+    persons: bool = False
+    name: str = "file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SwapPlan:
+    """What a swap would do to a file: nothing random has happened, and all of it follows from invariants."""
+
+    specification: Specification
+    strata: Strata
+    hold: tuple[str, ...]
+    dropped: tuple[str, ...]
+    universe: SwapUniverse
+
+    @property
+    def epsilon(self) -> Exact:
+        """Return the loss by Theorem 1 at the realised universe."""
+        return self.specification.budget.realised
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermutationSwap:
+    """Swap values between records of equal ``match`` values: the Permutation Swapping Algorithm.
+
+    Records are selected independently with probability ``rate`` (drawn again where exactly one of a
+    stratum is selected) and exchange all their ``swap`` variables along a uniformly random
+    derangement; everything else, persons included, is held. ``rates`` overrides the rate where match
+    variables have given values, the last fitting rule winning.
+
+    >>> swap = PermutationSwap(match=["size"], swap=["county"], rate="1/2")
+    >>> homes = pl.DataFrame({"size": [1, 1, 2, 2], "county": list("ABAB"), "tenure": list("oror")})
+    >>> swap.plan(homes).specification.budget.shown
+    '1.10'
+    >>> released = swap.release(homes, Entropy.from_os()).public["data"]
+    >>> sorted(released.select("size", "county").rows())  # match x swap is invariant
+    [(1, 'A'), (1, 'B'), (2, 'A'), (2, 'B')]
+    """
+
+    match: Sequence[str]
+    swap: Sequence[str]
+    rate: RateLike
+    rates: Sequence[Mapping[str, Any]] = ()
+    hold: Sequence[str] | None = None
+    unit: str = "household"
+    settings_from: str | None = None
+    threads: int | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("match", "swap", "hold"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+        object.__setattr__(self, "rate", probability(self.rate, where="rate"))
+        object.__setattr__(self, "rates", tuple(dict(rule) for rule in self.rates))
+        self._check_roles()
+        for number, rule in enumerate(self.rates, start=1):
+            self._check_rule(number, rule)
+
+    def _check_roles(self) -> None:
+        if not self.swap:
+            raise bad_plan("nothing is swapped", where="swap", remedy="name at least one variable, such as county")
+        named = [*self.match, *self.swap, *(n for n in self.hold or () if n not in self.match)]
+        twice = sorted({name for name in named if named.count(name) > 1})
+        if twice:
+            raise bad_plan(
+                f"{listed(twice)} has two roles",
+                where="match, swap, hold",
+                remedy="a variable is either swapped or held; match variables are held",
+            )
+
+    def _check_rule(self, number: int, rule: Mapping[str, Any]) -> None:
+        place = f"rates[{number}]"
+        if "rate" not in rule:
+            raise bad_plan("a rule without a rate", where=place, remedy="add rate = '1/20'")
+        probability(rule["rate"], where=place)
+        other = [name for name in rule if name not in (*self.match, "rate")]
+        if other or len(rule) < 2:
+            raise bad_plan(
+                f"rates may depend on match variables only, not on {listed(other)}" if other else "a rule for nothing",
+                where=place,
+                remedy="name values of match variables: rates that depend on anything else are outside Theorem 1",
+            )
+
+    def specification(self, universe: SwapUniverse) -> Specification:
+        """Return the promise in one universe: Theorem 1, relative to the margins of Proposition 4."""
+        return Specification(
+            flavor=Flavor(
+                domain=Domain(
+                    name=universe.name,
+                    dataset=f"the confidential file '{universe.name}'",
+                    stage="edited-file",
+                    record_types=(self.unit, "person") if universe.persons else (self.unit,),
+                ),
+                multiverse=Multiverse(
+                    invariants=self._invariants(universe),
+                    nearest=2,
+                    nearest_because="swapping: with both tables fixed no record can change alone",
+                ),
+                input_premetric=InputPremetric(name="d_HamS", unit=self.unit),
+                output_premetric=PURE,
+            ),
+            budget=Budget(policy=universe.policy, paper_epsilon=universe.policy.realised),
+            assumptions=ASSUMPTIONS,
+            theorem=("Theorem 1", "Proposition 4"),
+            settings_from=self.settings_from,
+        )
+
+    def _invariants(self, universe: SwapUniverse) -> tuple[Margin, ...]:
+        held = [name for name in universe.hold if name not in universe.match]
+        inside = ("person",) if universe.persons else ()
+        of_persons = ["all characteristics of its persons"] if universe.persons else []
+        return (
+            Margin(of=self.unit, variables=(*universe.match, *universe.swap)),
+            Margin(of=self.unit, variables=(*universe.match, *held, *of_persons), includes=inside),
+        )
+
+    def plan(self, data: Any) -> SwapPlan:
+        """Return strata, loss and invariants for a file; nothing random happens."""
+        return self._prepare(as_microdata(data)).plan
+
+    def release(self, data: Any, entropy: Entropy, *, progress: Progress | None = None) -> Release:
+        """Swap once. The result is an unordered table: rows come out in an order independent of the input."""
+        from stirred.mechanisms.swapping.kernel import swap_in_place
+        from stirred.mechanisms.swapping.order import release_order
+        from stirred.mechanisms.swapping.rates import StratumRates
+
+        microdata = as_microdata(data)
+        ready = self._prepare(microdata)
+        strata = ready.plan.strata
+        swapped = ready.swap.codes.copy()
+        rates = StratumRates.by_stratum([stratum.rate for stratum in strata.table])
+        swap_in_place(
+            strata.coded.codes,
+            swapped,
+            rates=rates,
+            entropy=entropy.child("permutation swap"),
+            threads=self.threads,
+            progress=progress,
+        )
+        # Grouped by the released swap values and uniformly random inside: the input order is gone.
+        order = release_order(swapped, entropy=entropy.child("release order"), threads=self.threads)
+        held = [name for name in microdata.households.columns if name in ready.plan.hold]
+        public = pl.concat(
+            [microdata.households.select(held)[order], ready.swap.decoded(swapped[order])], how="horizontal"
+        ).select([name for name in microdata.households.columns if name in (*held, *self.swap)])
+        frames = {"data": public}
+        if microdata.persons is not None:
+            frames = released_persons(microdata, public, order, swap=self.swap)
+        return Release(public=frames, specification=ready.plan.specification, internal={"plan": ready.plan})
+
+    def audit_universes(self) -> list[list[Hashable]]:
+        """Return all tables with the margins of a few small strata, as multisets of (hold, swap) pairs."""
+        return [tables_with_margins(h, s) for h, s in (("aab", "xxy"), ("ab", "xy"), ("abc", "xyz"), ("aabb", "xxyy"))]
+
+    def law(self, dataset: Any) -> Law:
+        """Return the exact law of the swapped table for a small dataset of one stratum."""
+        return psa_law(dataset, rate=Fraction(self.rate))
+
+    def _prepare(self, data: Microdata) -> _Ready:
+        hold, dropped = self._roles(data)
+        swap = encode(data.households, list(self.swap))
+        hold_frame = data.households.select(list(hold))
+        people = person_fingerprints(data)
+        prints = fingerprint(hold_frame, people)
+        exact_hold = hold_frame if people is None else hold_frame.with_columns(people)
+        rules = [
+            ({k: v for k, v in rule.items() if k != "rate"}, probability(rule["rate"], where="rates"))
+            for rule in self.rates
+        ]
+        strata = find_strata(
+            data.households,
+            match=self.match,
+            swap=swap,
+            hold=prints,
+            hold_frame=exact_hold,
+            rates=rules,
+            rate=Fraction(self.rate),
+        )
+        _every_rule_fits(rules, strata)
+        universe = SwapUniverse(
+            policy=strata.policy,
+            match=tuple(self.match),
+            swap=tuple(self.swap),
+            hold=hold,
+            persons=data.persons is not None,
+            name=data.name,
+        )
+        plan = SwapPlan(
+            specification=self.specification(universe),
+            strata=strata,
+            hold=hold,
+            dropped=dropped,
+            universe=universe,
+        )
+        return _Ready(plan=plan, swap=swap)
+
+    def _roles(self, data: Microdata) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the hold variables and the columns that are dropped; all problems at once."""
+        problems: list[Problem] = []
+        columns, source = data.households.columns, data.household_source
+        for role in ("match", "swap", "hold"):
+            for name in getattr(self, role) or ():
+                if name in data.identifiers:
+                    problems.append(
+                        Problem(
+                            what=f'"{name}" is an identifier and cannot be a {role} variable',
+                            where=source,
+                            remedy=f"remove it from {role}, or from id",
+                        )
+                    )
+                elif name not in columns:
+                    problems.append(missing_column(name, columns, where=source, role=role))
+                elif role != "hold":
+                    problems += _column_problems(data.households[name], source=source, role=role)
+        held = self.hold if self.hold is not None else [n for n in data.variables if n not in self.swap]
+        hold = tuple(dict.fromkeys((*self.match, *held)))
+        for name in hold:
+            if name in columns and name not in self.match:
+                problems += _type_problems(data.households[name], source=source, role="hold", floats=True)
+        if not problems:
+            problems += data.disagreements([*self.match, *self.swap])
+        if problems:
+            raise DataError(problems)
+        if set(hold) <= set(self.match) and data.persons is None:
+            raise bad_plan(
+                "there is nothing to hold besides the match variables, so swapping changes nothing",
+                where="hold",
+                remedy="keep at least one more column, or match on fewer variables",
+            )
+        dropped = tuple(n for n in columns if n not in hold and n not in self.swap)
+        return hold, (*dropped, *data.dropped_person_columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Ready:
+    plan: SwapPlan
+    swap: Coded
+
+
+def _every_rule_fits(rules: Sequence[tuple[dict[str, object], Fraction]], strata: Strata) -> None:
+    """Refuse a rule that fits no stratum: a mistyped value would silently leave the default rate."""
+    present = [dict(zip(strata.match, stratum.values, strict=True)) for stratum in strata.table]
+    for wanted, _ in rules:
+        if not any(all(str(values[k]) == str(v) for k, v in wanted.items()) for values in present):
+            text = ", ".join(f"{k} = {v}" for k, v in wanted.items())
+            raise bad_plan(f"no record has {text}", where="rates", remedy="check the value, or remove the rule")
+
+
+def as_microdata(data: Any) -> Microdata:
+    """Return microdata, from microdata or from one frame of any library."""
+    if isinstance(data, Microdata):
+        return data
+    if isinstance(data, pl.LazyFrame):
+        data = data.collect()
+    if not isinstance(data, pl.DataFrame):
+        import narwhals as nw
+
+        data = pl.DataFrame(nw.from_native(data, eager_only=True).to_arrow())
+    return Microdata(households=data)
+
+
+def _column_problems(column: pl.Series, *, source: str, role: str) -> list[Problem]:
+    problems = _type_problems(column, source=source, role=role, floats=False)
+    missing = null_problem(column, source=source, role=role)
+    return [*problems, missing] if missing is not None else problems
+
+
+def _type_problems(column: pl.Series, *, source: str, role: str, floats: bool) -> list[Problem]:
+    if column.dtype.is_nested() or column.dtype in (pl.Object, pl.Null, pl.Binary):
+        return [
+            Problem(
+                what=f"values of type {column.dtype} cannot be used as a {role} variable",
+                where=f'{source} "{column.name}"',
+                remedy="store it as text, whole numbers, dates or true/false",
+            )
+        ]
+    if column.dtype.is_float() and not floats:
+        return [
+            Problem(
+                what=f"a {role} variable must hold codes, and this column holds fractional numbers ({column.dtype})",
+                where=f'{source} "{column.name}"',
+                remedy="turn it into classes or whole numbers first",
+            )
+        ]
+    return []
+
+
+def tables_with_margins(hold: str, swap: str) -> list[Hashable]:
+    """Return every multiset of (hold, swap) pairs with the given hold and swap values.
+
+    >>> len(tables_with_margins("ab", "xy"))
+    2
+    """
+    tables = {tuple(sorted(zip(hold, order, strict=True))) for order in permutations(swap)}
+    return [*sorted(tables)]

@@ -1,0 +1,104 @@
+"""Permutation swapping and the release order in plain Python: the oracles of the compiled kernels.
+
+Written to be compared with Algorithm 1 by eye. They read the same random words (``addressing``) and
+must give the same result, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from stirred.mechanisms.swapping import addressing
+from stirred.mechanisms.swapping.addressing import CHUNK_ROWS
+from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.tally import SwapTally
+from stirred.randomness.bernoulli import bernoulli
+from stirred.randomness.derangements import derangement
+from stirred.randomness.entropy import Entropy, Keystream, WordReader
+from stirred.randomness.integers import permutation
+
+
+def swap_reference(
+    stratum: Sequence[int], swap: Sequence[int], *, rates: StratumRates, entropy: Entropy
+) -> tuple[list[int], SwapTally]:
+    """Return the swapped column and the tally, as ``swap_in_place`` makes them.
+
+    >>> from fractions import Fraction
+    >>> pair = StratumRates.constant(Fraction(1), strata=1)
+    >>> swap_reference([0, 0], [7, 9], rates=pair, entropy=Entropy.from_os())[0]
+    [9, 7]
+    """
+    swapped = list(swap)
+    first_choice = _select_rows(stratum, rates=rates, entropy=entropy)
+    words = _BlockWords(entropy, shift=addressing.block_shift(rates.strata, rows=len(swap)))
+    total = 0
+    for code, records in sorted(_rows_by_code(stratum).items()):
+        if len(records) == 1:
+            continue  # lines 3-5
+        selected = [row for row in records if first_choice[row]]
+        purpose = addressing.DERANGE
+        while len(selected) == 1:  # lines 11-13
+            redraw = words.of(addressing.REDRAW, code)
+            selected = [row for row in records if bernoulli(rates.of(code), redraw)]
+            purpose = addressing.DERANGE_REDRAWN
+        if selected:
+            sigma = derangement(len(selected), words.of(purpose, code))  # line 15
+            for place, row in enumerate(selected):
+                swapped[row] = swap[selected[sigma[place]]]  # line 17
+        total += len(selected)
+    return swapped, SwapTally(records=len(swap), strata=rates.strata, selected=total)
+
+
+def release_order_reference(codes: Sequence[int], *, groups: int, entropy: Entropy) -> list[int]:
+    """Return the order of rows, as ``release_order`` makes it.
+
+    >>> release_order_reference([2, 0, 1], groups=3, entropy=Entropy.from_os())
+    [1, 2, 0]
+    """
+    words = _BlockWords(entropy, shift=addressing.block_shift(groups, rows=len(codes)))
+    order: list[int] = []
+    for code, rows in sorted(_rows_by_code(codes).items()):
+        shuffled = permutation(len(rows), words.of(addressing.SHUFFLE, code))
+        order.extend(rows[place] for place in shuffled)
+    return order
+
+
+def _select_rows(stratum: Sequence[int], *, rates: StratumRates, entropy: Entropy) -> list[bool]:
+    """Lines 6-8 for all strata at once, in row order."""
+    keystream = entropy.keystream(addressing.SELECT)
+    ties = entropy.keystream(addressing.SELECT_TIES)
+    selected = []
+    words: Iterator[int] = iter(())
+    for row, code in enumerate(stratum):
+        if row % CHUNK_ROWS == 0:
+            words = keystream.reader(row // CHUNK_ROWS)
+        selected.append(bernoulli(rates.of(code), _with_further(next(words), ties, row)))
+    return selected
+
+
+def _with_further(word: int, ties: Keystream, row: int) -> Iterator[int]:
+    yield word
+    yield from ties.reader(row)
+
+
+def _rows_by_code(codes: Sequence[int]) -> dict[int, list[int]]:
+    rows = defaultdict(list)
+    for row, code in enumerate(codes):
+        rows[code].append(row)
+    return rows
+
+
+class _BlockWords:
+    """The readers of every block, which go on from one stratum of the block to the next."""
+
+    def __init__(self, entropy: Entropy, *, shift: int) -> None:
+        self._entropy = entropy
+        self._shift = shift
+        self._readers: dict[tuple[str, int], WordReader] = {}
+
+    def of(self, purpose: str, code: int) -> WordReader:
+        block = code >> self._shift
+        if (purpose, block) not in self._readers:
+            self._readers[purpose, block] = self._entropy.keystream(purpose).reader(block)
+        return self._readers[purpose, block]

@@ -1,0 +1,143 @@
+"""plan.toml: everything a release needs to know, read strictly."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from stirred.data.problems import PlanError, bad_plan
+from stirred.spec.problems import Problem
+
+SettingsFrom = Literal["policy", "invariants", "other-data", "this-data"]
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[list[str], BeforeValidator(_as_list)]
+Rate = str | int | Decimal
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class DataSection(_Strict):
+    """[data]: the confidential files and their identifiers."""
+
+    households: str
+    persons: str | None = None
+    hid: str | None = None
+    id: Names = []
+
+
+class MechanismSection(_Strict):
+    """[mechanism]: which one, and its settings."""
+
+    name: Literal["permutation-swap"] = "permutation-swap"
+    match: Names = []
+    swap: Names
+    hold: Names | None = None
+    rate: Rate
+    rates: list[dict[str, Any]] = []
+    unit: str = "household"
+    settings_from: SettingsFrom | None = None
+
+
+class TableSection(_Strict):
+    """[[tables]]: a table to publish from the released data."""
+
+    variables: Names
+    name: str | None = None
+    level: str | None = None
+
+
+class ReleaseSection(_Strict):
+    """[release]: where the bundle goes, and what it is for."""
+
+    out: str
+    format: Literal["parquet", "csv"] = "parquet"
+    purpose: str = ""
+    ledger: str | None = None
+
+
+class PlanFile(_Strict):
+    """A plan: data, mechanism, tables and release."""
+
+    data: DataSection
+    mechanism: MechanismSection
+    tables: list[TableSection] = []
+    release: ReleaseSection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A plan and the folder its paths are relative to."""
+
+    plan: PlanFile
+    folder: Path
+
+    @property
+    def households(self) -> Path:
+        """Return the path of the household file."""
+        return self.folder / self.plan.data.households
+
+    @property
+    def persons(self) -> Path | None:
+        """Return the path of the person file, if there is one."""
+        return None if self.plan.data.persons is None else self.folder / self.plan.data.persons
+
+    @property
+    def out(self) -> Path:
+        """Return the path of the bundle."""
+        return self.folder / self.plan.release.out
+
+
+def read_plan(path: Path) -> Planned:
+    """Read plan.toml; every problem is reported at once with its section and key."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not a text file"
+        raise bad_plan(f"cannot read the plan: {reason}", where=str(path), remedy="check the path") from None
+    try:
+        # Decimals stay decimals: rate = 0.05 is exactly 1/20.
+        content = tomllib.loads(text, parse_float=Decimal)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise bad_plan(f"this is not TOML ({error})", where=str(path), remedy="check quotes and brackets") from None
+    return planned(content, source=str(path), folder=path.parent)
+
+
+def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
+    """Return a plan from plain data; ``source`` names it in messages."""
+    try:
+        return Planned(plan=PlanFile.model_validate(content), folder=folder)
+    except ValidationError as error:
+        raise PlanError(_problem(detail, source) for detail in error.errors(include_url=False)) from None
+
+
+def _problem(detail: Any, source: str) -> Problem:
+    place = [str(part) for part in detail["loc"]]
+    section = f"[{place[0]}] " if place else ""
+    where = f"{source} {section}{'.'.join(place[1:])}".strip()
+    if detail["type"] == "extra_forbidden":
+        return Problem(
+            what=f"there is no setting called '{place[-1]}'", where=where, remedy="remove it, or check its spelling"
+        )
+    if detail["type"] == "missing":
+        return Problem(what=f"'{place[-1]}' is missing", where=where, remedy="add it")
+    message = str(detail["msg"])
+    given = repr(detail.get("input"))[:60]
+    return Problem(what=f"{given}: {message[:1].lower()}{message[1:]}", where=where, remedy="see the plan reference")
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a plan, for editors."""
+    schema = PlanFile.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "urn:stirred:plan:1", **schema}

@@ -1,0 +1,248 @@
+"""From a plan to a bundle: validate, plan, run, write, verify, and only then let it appear."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stirred import __version__
+from stirred.data.frames import write_frame
+from stirred.data.microdata import Microdata
+from stirred.mechanisms.protocol import Progress, Release
+from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
+from stirred.randomness.entropy import Entropy
+from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manifest
+from stirred.release.plan_file import Planned
+from stirred.release.tables import Table, tabulate, wanted_tables
+from stirred.release.verify import Check, verify_swap
+from stirred.report.swap import SwapReport, internal_report, public_report
+from stirred.spec.document import to_json
+from stirred.spec.problems import placed
+from stirred.spec.render import to_markdown
+from stirred.spec.specification import Specification
+from stirred.utility.error import compare_tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prepared:
+    """A plan whose files were read and checked; nothing random has happened."""
+
+    planned: Planned
+    data: Microdata
+    mechanism: PermutationSwap
+    plan: SwapPlan
+    tables: Sequence[Table]
+
+
+def prepare(planned: Planned) -> Prepared:
+    """Read and check everything, and return what would happen."""
+    mechanism = mechanism_of(planned)
+    data = Microdata.read(planned.households, planned.persons, hid=planned.plan.data.hid, id=planned.plan.data.id)
+    plan = mechanism.plan(data)
+    requests = [
+        (table.name, [*table.variables, *([table.level] if table.level else [])]) for table in planned.plan.tables
+    ]
+    released = [name for name in data.households.columns if name in (*plan.hold, *mechanism.swap)]
+    tables = wanted_tables(requests, households=released, persons=data.person_variables)
+    return Prepared(planned=planned, data=data, mechanism=mechanism, plan=plan, tables=tables)
+
+
+def mechanism_of(planned: Planned) -> PermutationSwap:
+    """Return the mechanism a plan asks for."""
+    section = planned.plan.mechanism
+    with placed("[mechanism]"):
+        return PermutationSwap(
+            match=section.match,
+            swap=section.swap,
+            rate=section.rate,
+            rates=section.rates,
+            hold=section.hold,
+            unit=section.unit,
+            settings_from=section.settings_from,
+        )
+
+
+def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = None) -> Path:
+    """Carry a prepared plan out and return the bundle. It is complete, or it does not exist."""
+    advance = progress or (lambda stage, done, total: None)
+    out = prepared.planned.out
+    with bundle_at(out) as folder:
+        log = Log(folder)
+        log.add("started", records=prepared.data.households.height)
+        release = prepared.mechanism.release(prepared.data, entropy, progress=advance)
+        release = _marked(release, seeded=entropy.seeded)
+        log.add("swapped")
+        advance("write", 0, 1)
+        _write_public(folder, prepared, release)
+        log.add("written")
+        advance("verify", 0, 1)
+        checks = verify_swap(
+            prepared.data,
+            prepared.mechanism,
+            prepared.plan,
+            folder / "public",
+            format_=prepared.planned.plan.release.format,
+        )
+        log.add("verified", checks=[check.what for check in checks])
+        advance("report", 0, 1)
+        _write_reports(folder, prepared, release, checks)
+        if entropy.seeded:
+            mark_seeded(folder)
+        log.add("complete")
+        write_manifest(folder, _manifest(prepared, release, checks))
+        advance("done", 1, 1)
+    return out
+
+
+class Log:
+    """internal/log.jsonl: what happened and when; never a record of the file."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "public" / "tables").mkdir(parents=True)
+        (folder / "internal").mkdir(mode=0o700)
+        self.path = folder / "internal" / "log.jsonl"
+
+    def add(self, event: str, **facts: Any) -> None:
+        """Append one line."""
+        line = json.dumps({"at": _now(), "event": event, **facts})
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(line + "\n")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _marked(release: Release, *, seeded: bool) -> Release:
+    return replace(release, specification=replace(release.specification, seeded=seeded))
+
+
+def _notes(specification: Specification) -> dict[str, str]:
+    """Return the Parquet metadata: the notation, and the mark of a test run."""
+    notes = {"stirred.specification": specification.notation}
+    return {**notes, "stirred.seeded": "test run with a seed, not for publication"} if specification.seeded else notes
+
+
+def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
+    public, ending = folder / "public", prepared.planned.plan.release.format
+    notes = _notes(release.specification)
+    for name, frame in release.public.items():
+        write_frame(frame, public / f"{name}.{ending}", note=notes)
+    for table in prepared.tables:
+        source = release.public["persons" if table.of_persons else "data"]
+        write_frame(
+            tabulate(_with_household(source, release, table), table.variables), public / "tables" / f"{table.name}.csv"
+        )
+    write_frame(_invariants(prepared, release), public / "invariants.parquet", note=notes)
+    write_frame(prepared.plan.strata.frame(), public / "strata.parquet", note=notes)
+    (public / "specification.json").write_text(to_json(release.specification), encoding="utf-8")
+    title = f"Specification of the release of {prepared.data.name}"
+    (public / "specification.md").write_text(to_markdown(release.specification, title=title), encoding="utf-8")
+
+
+def _with_household(frame: pl.DataFrame, release: Release, table: Table) -> pl.DataFrame:
+    """Add household variables to persons, where a table of persons asks for them."""
+    wanted = [name for name in table.variables if name not in frame.columns]
+    if not wanted:
+        return frame
+    key = release.public["data"].columns[0]
+    return frame.join(release.public["data"].select(key, *wanted), on=key, how="left")
+
+
+def _invariants(prepared: Prepared, release: Release) -> pl.DataFrame:
+    """Return both invariant tables in long form, counted from the released file, which has them too.
+
+    With persons, the hold table here is that of the household variables; the persons themselves are
+    in the released files.
+    """
+    data, mechanism = release.public["data"], prepared.mechanism
+    tables = []
+    for name, columns in (
+        ("match x swap", [*mechanism.match, *mechanism.swap]),
+        ("hold", list(prepared.plan.hold)),
+    ):
+        counts = data.group_by(columns).agg(pl.len().cast(pl.Int64).alias("count")).sort(columns)
+        tables.append(counts.with_columns(pl.lit(name).alias("table")).select("table", *columns, "count"))
+    return pl.concat(tables, how="diagonal").select("table", pl.exclude("table", "count"), "count")
+
+
+def _accuracy(prepared: Prepared, release: Release) -> dict[str, pl.DataFrame]:
+    accuracy = {}
+    for table in prepared.tables:
+        truth = _truth(prepared, table)
+        source = _with_household(release.public["persons" if table.of_persons else "data"], release, table)
+        accuracy[table.title] = compare_tables(
+            tabulate(truth, table.variables), tabulate(source, table.variables), table.variables
+        )
+    return accuracy
+
+
+def _truth(prepared: Prepared, table: Table) -> pl.DataFrame:
+    data = prepared.data
+    if not table.of_persons or data.persons is None or data.hid is None:
+        return data.households
+    wanted = [name for name in table.variables if name not in data.person_variables]
+    persons = data.persons.select(data.hid, *(v for v in table.variables if v in data.person_variables))
+    return persons.join(data.households.select(data.hid, *wanted), on=data.hid, how="left")
+
+
+def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: Sequence[Check]) -> None:
+    accuracy = _accuracy(prepared, release)
+    shown = {
+        table.title: pl.read_csv(folder / "public" / "tables" / f"{table.name}.csv", infer_schema=False).with_columns(
+            pl.col("count").cast(pl.Int64)
+        )
+        for table in prepared.tables
+    }
+    report = SwapReport(
+        title=f"Release of {prepared.data.name}",
+        mechanism=prepared.mechanism,
+        plan=replace(prepared.plan, specification=release.specification),
+        checks=[(check.what, check.cells) for check in checks],
+        tables=shown,
+        records=prepared.data.households.height,
+        seeded=release.specification.seeded,
+        made=f"Made with stirred {__version__}.",
+        accuracy=accuracy,
+    )
+    (folder / "public" / "report.html").write_text(public_report(report), encoding="utf-8")
+    (folder / "internal" / "report.html").write_text(internal_report(report), encoding="utf-8")
+    if accuracy:
+        frames = [
+            frame.select(
+                pl.lit(title).alias("table"),
+                pl.concat_str(pl.exclude("true", "released", "error").cast(pl.String), separator=" | ").alias("cell"),
+                "true",
+                "released",
+                "error",
+            )
+            for title, frame in accuracy.items()
+        ]
+        write_frame(pl.concat(frames), folder / "internal" / "accuracy.parquet")
+
+
+def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> dict[str, Any]:
+    planned = prepared.planned
+    inputs = {path.name: checksum(path) for path in (planned.households, planned.persons) if path is not None}
+    parameters = json.loads(planned.plan.model_dump_json())
+    return {
+        "stirred": __version__,
+        "python": platform.python_version(),
+        "polars": pl.__version__,
+        "created": _now(),
+        "purpose": planned.plan.release.purpose,
+        "plan": parameters,
+        "rate": str(Fraction(prepared.mechanism.rate)),
+        "inputs": inputs,
+        "records": prepared.data.households.height,
+        "seeded": release.specification.seeded,
+        "checks": [{"what": check.what, "cells": check.cells} for check in checks],
+    }

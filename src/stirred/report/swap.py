@@ -1,0 +1,140 @@
+"""The report of a swap, in two editions: public, and internal with accuracy against the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from html import escape
+
+import polars as pl
+
+from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
+from stirred.report.charts import epsilon_curve
+from stirred.report.five import first_screen
+from stirred.report.page import bullets, page, paragraph, section, table
+from stirred.spec.swap_budget import smallest_psa_epsilon, smallest_psa_rate
+from stirred.utility.error import mean_absolute_percentage_error
+
+_ROWS_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SwapReport:
+    """What a report shows. ``accuracy`` compares with the confidential truth and belongs inside only."""
+
+    title: str
+    mechanism: PermutationSwap
+    plan: SwapPlan
+    checks: Sequence[tuple[str, int]]
+    tables: Mapping[str, pl.DataFrame]
+    records: int
+    seeded: bool
+    made: str
+    accuracy: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+
+
+def public_report(report: SwapReport) -> str:
+    """Return the edition that may be published as far as the specification says."""
+    body = [_head(report, internal=False), first_screen(report.plan.specification)]
+    body += [_rate(report), _strata(report), _checks(report), _tables(report), _conditions(report)]
+    return page(report.title, body, seeded=report.seeded)
+
+
+def internal_report(report: SwapReport) -> str:
+    """Return the edition for the agency: the public one, and before and after with errors."""
+    body = [_head(report, internal=True), first_screen(report.plan.specification)]
+    body += [_accuracy(report), _rate(report), _strata(report), _checks(report), _conditions(report)]
+    return page(f"{report.title} (internal)", body, seeded=report.seeded)
+
+
+def _head(report: SwapReport, *, internal: bool) -> str:
+    stamp = (
+        '<span class="stamp internal">internal: computed from confidential data, never publish</span>'
+        if internal
+        else '<span class="stamp">public edition</span>'
+    )
+    swapped = ", ".join(report.mechanism.swap)
+    lead = f"{report.records:,} {report.mechanism.unit} records, permutation swapping of {swapped}."
+    return f'{stamp}<h1>{escape(report.title)}</h1><p class="lead">{escape(lead)} {escape(report.made)}</p>'
+
+
+def _rate(report: SwapReport) -> str:
+    strata = report.plan.strata
+    if strata.largest_live is None:
+        return section(
+            "Rate and loss",
+            paragraph(
+                "No stratum has two different households in two different places: swapping changes nothing, and the "
+                "loss of 0 is not protection. Everything in the file is published as it is."
+            ),
+        )
+    size = strata.largest_live.records
+    points = [(p / 200, float(strata.epsilon(Fraction(p, 200)))) for p in range(1, 200)]
+    chosen = [
+        (float(part.rate), float(strata.epsilon(part.rate)))
+        for part in strata.policy.strata
+        if 0 < part.rate < 1 and part.largest_stratum == size
+    ]
+    least = (float(smallest_psa_rate(size)), float(smallest_psa_epsilon(size)))
+    text = (
+        f"The largest stratum with something to swap has {size:,} records. About {100 * strata.moved:.1f}% of all "
+        "records are expected to get another record's values. A smaller stratum would give a smaller number, but only "
+        "because more is then published exactly."
+    )
+    return section("Rate and loss", paragraph(text), epsilon_curve(points, chosen=chosen, least=least))
+
+
+def _strata(report: SwapReport) -> str:
+    strata = report.plan.strata
+    largest = sorted(strata.table, key=lambda stratum: -stratum.records)[:_ROWS_SHOWN]
+    header = [*strata.match, "records", "something to swap", "rate", "expected share moved"]
+    rows = [[*map(str, s.values), s.records, s.live, str(s.rate), f"{100 * s.moved:.2f}%"] for s in largest]
+    count = f"{len(strata.table):,} strata, {len(strata.live):,} of them with something to swap."
+    more = f" The {_ROWS_SHOWN} largest are shown." if len(strata.table) > _ROWS_SHOWN else ""
+    return section("Strata", paragraph(count + more), table(header, rows))
+
+
+def _checks(report: SwapReport) -> str:
+    rows = [[what, cells, "identical to the input"] for what, cells in report.checks]
+    text = "After writing, the files were read again and compared with the confidential input."
+    return section("Verified on the files as written", paragraph(text), table(["what", "cells", "result"], rows))
+
+
+def _tables(report: SwapReport) -> str:
+    if not report.tables:
+        return ""
+    parts = []
+    for name, frame in report.tables.items():
+        shown = table(frame.columns, frame.head(_ROWS_SHOWN).rows())
+        more = paragraph(f"{frame.height:,} rows; the first {_ROWS_SHOWN} are shown.", note=True)
+        parts.append(f"<h3>{escape(name)}</h3>{shown}{more if frame.height > _ROWS_SHOWN else ''}")
+    text = "Counted from the released records; each costs nothing beyond the release itself (post-processing)."
+    return section("Tables", paragraph(text), *parts)
+
+
+def _accuracy(report: SwapReport) -> str:
+    if not report.accuracy:
+        return section("Before and after", paragraph("No table was asked for, so none is compared."))
+    parts = []
+    for name, frame in report.accuracy.items():
+        mape = 100 * mean_absolute_percentage_error(frame)
+        mae = frame["error"].abs().sum() / frame.height
+        parts.append(
+            f"<h3>{escape(name)}</h3>"
+            + paragraph(
+                f"Mean absolute error {mae:.4g}; mean absolute percentage error {mape:.2f}% over non-empty cells."
+            )
+            + table(frame.columns, frame.head(_ROWS_SHOWN).rows())
+        )
+    text = "Released counts beside the confidential truth. Publishing these errors would be a further disclosure."
+    return section("Before and after", paragraph(text), *parts)
+
+
+def _conditions(report: SwapReport) -> str:
+    specification = report.plan.specification
+    parts = [paragraph("The promise holds under these conditions:"), bullets(specification.assumptions)]
+    if report.plan.dropped:
+        parts.append(paragraph(f"Columns not released: {', '.join(report.plan.dropped)}."))
+    parts.append(paragraph(f"Evidence: {'; '.join(specification.theorem)}.", note=True))
+    return section("Conditions of use", *parts)

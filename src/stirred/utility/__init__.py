@@ -1,0 +1,1 @@
+"""Accuracy measures: how far a release is from the truth. Their results are confidential."""
