@@ -42,9 +42,8 @@ kernels: ## compile the numba kernels ahead of their first use
 		echo "kernels: compiling"; $(BIN)/python -c 'import stirred.mechanisms.swapping.kernel'; fi
 
 .PHONY: demo
-demo: $(STAMP) ## show what stirred does
-	@$(BIN)/stirred spec show das-2020
-	@$(BIN)/stirred spec compare das-2020 psa-2020-state-county-5pct
+demo: $(STAMP) ## swap Massachusetts 1940 as the paper does, and write build/demo/report.html
+	@$(BIN)/python examples/massachusetts_1940.py --out build/demo
 
 .PHONY: test
 test: lint types pytest ## lint, types, unit tests, doctests and the examples in the documentation

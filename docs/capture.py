@@ -5,6 +5,7 @@ The pictures in the README and the documentation are made by this script and by 
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -25,7 +26,7 @@ def capture(command: str, picture: Path, *, columns: int = 100) -> None:
     arguments = [tool, *shlex.split(command)[1:]]
     environment = {**os.environ, "COLUMNS": str(columns)}
     output = subprocess.run(arguments, capture_output=True, text=True, check=True, env=environment).stdout
-    console = Console(record=True, width=columns, file=Path(os.devnull).open("w", encoding="utf-8"))
+    console = Console(record=True, width=columns, file=io.StringIO())
     console.print(Text(f"$ {command}", style="bold green"))
     console.print(Text(output.rstrip()))
     svg = console.export_svg(title="stirred")

@@ -66,15 +66,22 @@ def _swap_rate(stratum: int, rate: str, *, as_json: bool) -> None:
                 **numbers,
                 "existential_bound": below,
                 "existential_bound_exact": str(exists),
+                "relative_to": dict(_COMPANIONS),
             }
         )
         return
     heading(f"Permutation swapping at rate {p}, largest stratum {stratum:,}")
     _companions(f"epsilon {loss.shown()} (Theorem 1; exactly {loss})")
     emit()
+    if loss.is_infinite:
+        paragraph("Nothing is promised: at this rate an output can give the file away.")
+        return
+    if not stratum:
+        paragraph("No stratum has anything to swap: the file is published as it is, and a loss of 0 is not protection.")
+        return
     facts(
         [
-            ("smallest", f"no rate gives less than epsilon {least.shown()}; it is reached at {_percent(best)}"),
+            ("smallest", f"no rate gives less than epsilon {_shown_down(least, 3)}, reached near {_percent(best)}"),
             ("tightness", f"some file with this largest stratum loses at least {_shown_down(exists)} (Theorem 3); "
              "that says nothing about yours"),
         ]
@@ -83,11 +90,9 @@ def _swap_rate(stratum: int, rate: str, *, as_json: bool) -> None:
 
 def _swap_target(stratum: int, epsilon: str, *, as_json: bool) -> None:
     from stirred.spec.exact import loss
-    from stirred.spec.problems import placed
     from stirred.spec.swap_budget import psa_rates_for, rate_not_above
 
-    with placed("--epsilon"):
-        target = loss(epsilon, where="")
+    target = loss(epsilon, where="--epsilon")
     rates = psa_rates_for(target, largest_stratum=stratum)
     usable = [rate_not_above(target, largest_stratum=stratum, high=high) for high in (False, True)]
     if as_json:
@@ -110,16 +115,16 @@ def _swap_target(stratum: int, epsilon: str, *, as_json: bool) -> None:
     )
 
 
+_COMPANIONS = (
+    ("who", "any file with the same variables"),
+    ("where", "only between versions that agree on the match x swap table and on the table of all hold variables"),
+    ("what", "one record of the kind that is swapped (d_HamS); such versions are at least 2 records apart"),
+    ("how", "D_Mult: the logarithm of the factor by which the odds of any output change"),
+)
+
+
 def _companions(how_much: str) -> None:
-    facts(
-        [
-            ("who", "any file with the same variables"),
-            ("where", "only between files that agree on the match x swap table and on the table of all hold variables"),
-            ("what", "one record of the kind that is swapped (d_HamS); such files are at least 2 records apart"),
-            ("how", "D_Mult: the factor by which the odds of any output change"),
-            ("how much", how_much),
-        ]
-    )
+    facts([*_COMPANIONS, ("how much", how_much)])
 
 
 def _percent(value: Exact) -> str:
@@ -138,11 +143,11 @@ def _rounded_down(value: Exact) -> float | str:
     return double if Fraction(double) <= low else math.nextafter(double, -math.inf)
 
 
-def _shown_down(value: Exact) -> str:
+def _shown_down(value: Exact, places: int = 2) -> str:
     import math
 
     double = _rounded_down(value)
-    return "inf" if isinstance(double, str) else f"{math.floor(double * 100) / 100:.2f}"
+    return "inf" if isinstance(double, str) else f"{math.floor(double * 10**places) / 10**places:.{places}f}"
 
 
 @app.command()
@@ -193,7 +198,9 @@ def duplicates(
         emit_json({"copies": copies, **_numbers(rho2=budget, epsilon=epsilon), "delta": float(d), "delta_exact": str(d),
                    "method": method})  # fmt: skip
         return
-    heading(f"A person whose answers stand in {copies} records, rho squared {each.shown()} per record")
+    heading(
+        f"A person whose answers stand in {copies} record{'s' if copies > 1 else ''} of rho squared {each.shown()} each"
+    )
     facts(
         [
             (

@@ -47,6 +47,7 @@ def _root(
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code: 0 done, 1 a check failed, 2 bad input or refused, 130 interrupted."""
+    _never_fail_to_print()
     try:
         code = app(args=arguments, prog_name="stirred", standalone_mode=False)
         sys.stdout.flush()
@@ -64,6 +65,13 @@ def run(arguments: list[str]) -> int:
         return _report(error, as_json="--json" in arguments)
 
 
+def _never_fail_to_print() -> None:
+    """Print a stand-in for letters the terminal cannot show, rather than stopping half-way."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
 def _report(error: Exception, *, as_json: bool) -> int:
     """Print what went wrong, where and how to mend it; a bug of ours says so."""
     from stirred.cli.output import emit_json, say
@@ -71,8 +79,17 @@ def _report(error: Exception, *, as_json: bool) -> int:
 
     if isinstance(error, StirredError):
         problems, code = error.problems, REFUSED
+    elif type(error).__name__ == "NoArgsIsHelpError":  # `stirred spec` alone
+        sys.stdout.write(str(error) + "\n")
+        return DONE
+    elif isinstance(error, OSError) and error.strerror:
+        what = f"the system refused: {error.strerror}"
+        problems, code = (
+            (Problem(what=what, where=str(error.filename or "output"), remedy="make room, or check rights"),),
+            REFUSED,
+        )
     elif hasattr(error, "format_message"):  # a wrong option or argument
-        text = error.format_message().strip()
+        text = error.format_message().strip().rstrip(".")
         context = getattr(error, "ctx", None)
         place = context.command_path if context else "stirred"
         problems, code = (Problem(what=text, where=place, remedy=f"see `{place} --help`"),), REFUSED

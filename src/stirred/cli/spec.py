@@ -10,7 +10,7 @@ import typer
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, say, wrapped
 
 if TYPE_CHECKING:
-    from stirred.spec import Comparison, Derivation, OutputPremetric, UnitFactor
+    from stirred.spec import Comparison, Derivation, OutputPremetric, Specification, UnitFactor
     from stirred.spec.catalogue import Entry
 
 app = typer.Typer(
@@ -130,23 +130,37 @@ def compare(
 ) -> None:
     """Compare two specifications block by block; an overall verdict only where a theorem gives one."""
     from stirred.spec import compare as compare_specifications
+    from stirred.spec.problems import wrong
 
     first, second = read(a), read(b)
+    units = {first.specification.input_premetric.unit, second.specification.input_premetric.unit}
+    for factor in _factors(kappa, because):
+        if not {factor.old, factor.new} <= units:
+            raise wrong(
+                f"{factor.old} and {factor.new} are not the units here",
+                where="--kappa",
+                remedy=f"use {', '.join(units)}",
+            )
     comparison = compare_specifications(first.specification, second.specification, units=_factors(kappa, because))
     if json:
         emit_json(_comparison_facts(a, b, comparison))
         return
-    heading(f"{first.title}  ({first.specification.budget_text})")
+    heading(f"{first.title}: {first.specification.budget_text}")
     emit("  compared with")
-    heading(f"{second.title}  ({second.specification.budget_text})")
+    heading(f"{second.title}: {second.specification.budget_text}")
     emit()
-    facts([(block.question, f"{block.verdict.upper()}: {block.reason}") for block in comparison.blocks])
+    facts([(block.question, f"{_verdict(block.verdict)}: {block.reason}") for block in comparison.blocks])
     emit()
-    paragraph(f"Overall: {comparison.overall.upper() if comparison.overall else 'no verdict'}. {comparison.because}")
+    overall = _verdict(comparison.overall) if comparison.overall else "no verdict"
+    paragraph(f"Overall: {overall}. {comparison.because}")
     if comparison.to_change:
         emit()
         emit("For a verdict one would have to:")
         bullets(comparison.to_change)
+
+
+def _verdict(word: str) -> str:
+    return f"the first is {word.upper()}" if word in ("stronger", "weaker") else word.upper()
 
 
 def _comparison_facts(a: str, b: str, comparison: Comparison) -> dict[str, Any]:
@@ -175,7 +189,10 @@ def compose(
 ) -> None:
     """Compose releases into one specification, every conversion shown with its theorem."""
     from stirred.spec import compose as compose_specifications
+    from stirred.spec.problems import wrong
 
+    if len(names) < 2:
+        raise wrong("there is one specification", where="stirred spec compose", remedy="give two or more")
     parts = [read(name).specification for name in names]
     derivation = compose_specifications(parts, unit=unit, units=_factors(kappa, because), delta=delta)
     _derived(derivation, title=" + ".join(names), out=out, as_json=json)
@@ -216,18 +233,19 @@ def convert(
     from stirred.spec import refine as refine_specification
     from stirred.spec.problems import wrong
 
-    if not (output or unit or refine):
-        raise wrong("nothing to convert to", where="stirred spec convert", remedy="give --output, --unit or --refine")
+    _no_idle_options(output=output, unit=unit, refine=refine, delta=delta, order=order, method=method,
+                     at_distance=at_distance, factor=factor, because=because, people=people)  # fmt: skip
     derivation = Derivation(specification=read(name, budget=budget).specification)
     if refine:
-        invariants = [_invariant(text) for text in refine]
+        invariants = [_invariant(text, derivation.specification) for text in refine]
         derivation = derivation.then(refine_specification(derivation.specification, invariants=invariants))
     if unit:
         if factor is None:
             raise wrong(
                 f"nothing says how many old units one {unit} changes",
                 where="--factor",
-                remedy="state the largest number, such as --factor 6 --because 'at most 6 persons in a household'",
+                remedy=f"state the largest number of {derivation.specification.input_premetric.unit} records that one "
+                f"{unit} changes, and why: --factor 6 --because '...'",
             )
         step = change_unit(
             derivation.specification,
@@ -250,6 +268,7 @@ def _derived(derivation: Derivation, *, title: str, out: Path | None, as_json: b
 
     if out is not None:
         _write(out, to_json(derivation.specification))
+        say(f"wrote {out}")
     if as_json:
         steps = [
             {"action": s.action, "theorem": s.theorem, "before": s.before, "after": s.after} for s in derivation.steps
@@ -276,7 +295,10 @@ def lint(
     """Check a specification for ways a small number promises little; exits with 1 on a serious finding."""
     from stirred.spec.lint import SERIOUS
     from stirred.spec.lint import lint as check
+    from stirred.spec.problems import wrong
 
+    if records is not None and records < 1:
+        raise wrong(f"{records} is not a number of records", where="--records", remedy="write 1 or more")
     earlier = read(before).specification if before else None
     findings = check(read(name, budget=budget).specification, before=earlier, records=records)
     if json:
@@ -356,9 +378,11 @@ def read(name: str, *, budget: str | None = None) -> Entry:
     path = Path(name)
     if path.suffix == ".json" or "/" in name or path.is_file():
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not a text file"
+            text = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError:
+            raise wrong("this is not text in UTF-8", where=name, remedy="save the file as UTF-8") from None
+        except OSError as error:
+            reason = error.strerror
             raise wrong(
                 f"cannot read the file: {reason}", where=name, remedy="check the path and its permissions"
             ) from None
@@ -367,6 +391,12 @@ def read(name: str, *, budget: str | None = None) -> Entry:
     else:
         entry = catalogue.load(name)
     if budget is not None:
+        if not entry.specification.budget.is_free:
+            raise wrong(
+                f"{name} has a budget already: {entry.specification.budget_text}",
+                where="--budget",
+                remedy="leave --budget out; it is for definitions whose budget is a letter",
+            )
         with placed("--budget"):
             entry = replace(entry, specification=entry.specification.with_budget(budget))
     return entry
@@ -375,6 +405,8 @@ def read(name: str, *, budget: str | None = None) -> Entry:
 def _write(path: Path, text: str) -> None:
     from stirred.spec.problems import wrong
 
+    if path.exists():
+        raise wrong("this file exists already", where=str(path), remedy="choose another name, or remove it")
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -411,13 +443,12 @@ def _output(text: str, *, delta: str | None, order: str | None) -> OutputPremetr
     if key in ("approximate", "d_mult^delta"):
         if delta is None:
             raise wrong("approximate DP needs a delta", where="--delta", remedy="write such as --delta 1e-10")
-        with placed("--delta"):
-            return approximate(delta)
+        return approximate(delta)
     if key in ("renyi", "d_renyi"):
         if order is None:
             raise wrong("Rényi DP needs an order", where="--order", remedy="write such as --order 2")
         with placed("--order"):
-            return OutputPremetric(name="D_Renyi", order=fraction(order, where=""))
+            return OutputPremetric(name="D_Renyi", order=fraction(order, where="order"))
     raise wrong(
         f"{text!r} is not an output premetric",
         where="--output",
@@ -425,15 +456,53 @@ def _output(text: str, *, delta: str | None, order: str | None) -> OutputPremetr
     )
 
 
-def _invariant(text: str) -> Any:
-    from stirred.spec import Margin
-    from stirred.spec.problems import placed
+def _no_idle_options(**options: Any) -> None:
+    """Refuse options that would have no effect: whoever gave them expects one."""
+    from stirred.spec.problems import wrong
 
-    counted, _, level = text.partition("@")
-    of, _, variables = counted.partition(":")
-    with placed("--refine"):
-        return Margin(
-            of=of.strip(),
-            variables=tuple(v.strip() for v in variables.split(" x ") if v.strip()),
-            level=level.strip() or None,
+    if not (options["output"] or options["unit"] or options["refine"]):
+        raise wrong("nothing to convert to", where="stirred spec convert", remedy="give --output, --unit or --refine")
+    needs = {
+        "delta": options["output"] in ("approximate", "D_Mult^delta", "d_mult^delta"),
+        "order": options["output"] in ("renyi", "D_Renyi", "d_renyi"),
+        "method": bool(options["output"]),
+        "at_distance": options["output"] in ("approximate", "renyi"),
+        "factor": bool(options["unit"]),
+        "because": bool(options["unit"]),
+        "people": bool(options["unit"]),
+    }
+    for name, has_effect in needs.items():
+        if options[name] and not has_effect:
+            option = "--" + name.replace("_", "-")
+            raise wrong("this option has no effect here", where=option, remedy="leave it out, or see --help")
+
+
+def _invariant(text: str, specification: Specification) -> Any:
+    """Read 'household: size x tenure @ county', checking names against those the specification knows."""
+    from difflib import get_close_matches
+
+    from stirred.spec import Margin
+    from stirred.spec.problems import placed, wrong
+
+    counted, _, level = (part.strip() for part in text.partition("@"))
+    of, _, names = (part.strip() for part in counted.partition(":"))
+    variables = [name.strip() for name in names.split(" x ")] if names else []
+    if "@" in level or not all(variables) or any(v.endswith(" x") or v == "x" for v in variables):
+        raise wrong(
+            f"{text!r} cannot be read", where="--refine", remedy="write such as 'household: size x tenure @ county'"
         )
+    multiverse = specification.multiverse
+    margins = [i for i in multiverse.invariants if isinstance(i, Margin)]
+    records = {*specification.domain.record_types, specification.input_premetric.unit, *(m.of for m in margins)}
+    levels = {level for hierarchy in multiverse.hierarchies for level in hierarchy.levels}
+    for given, known, what in ((of, records, "kind of record"), (level, levels, "level")):
+        if given and known and given not in known:
+            near = get_close_matches(given, known, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise wrong(
+                f"there is no {what} called {given!r} here",
+                where="--refine",
+                remedy=f"{hint}There are: {', '.join(sorted(known))}",
+            )
+    with placed("--refine"):
+        return Margin(of=of, variables=tuple(variables), level=level or None)

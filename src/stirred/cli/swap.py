@@ -135,15 +135,15 @@ def _from_options(
             Problem(what=what, where=name, remedy="see `stirred swap --help`, or write a plan.toml") for name in missing
         )
     content: dict[str, Any] = {
-        "data": {"households": str(file.absolute()), "id": _names(id)},
+        "data": {"households": str(file), "id": _names(id)},
         "mechanism": {"match": _names(match), "swap": _names(swap), "rate": rate, "unit": unit},
         "tables": [{"variables": parse_table(text)[1]} for text in table or ()],
-        "release": {"out": str(Path(str(out)).absolute()), "format": format_},
+        "release": {"out": str(out), "format": format_},
     }
     if hold is not None:
         content["mechanism"]["hold"] = _names(hold)
     if persons is not None:
-        content["data"]["persons"] = str(persons.absolute())
+        content["data"]["persons"] = str(persons)
     if hid is not None:
         content["data"]["hid"] = hid
     return planned(content, source="command line", folder=Path())

@@ -78,10 +78,11 @@ class PlanFile(_Strict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A plan and the folder its paths are relative to."""
+    """A plan, what to call it in messages, and the folder its paths are relative to."""
 
     plan: PlanFile
     folder: Path
+    source: str
 
     @property
     def households(self) -> Path:
@@ -117,7 +118,7 @@ def read_plan(path: Path) -> Planned:
 def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
     """Return a plan from plain data; ``source`` names it in messages."""
     try:
-        return Planned(plan=PlanFile.model_validate(content), folder=folder)
+        return Planned(plan=PlanFile.model_validate(content), folder=folder, source=source)
     except ValidationError as error:
         raise PlanError(_problem(detail, source) for detail in error.errors(include_url=False)) from None
 

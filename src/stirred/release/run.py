@@ -16,6 +16,7 @@ import polars as pl
 from stirred import __version__
 from stirred.data.frames import write_frame
 from stirred.data.microdata import Microdata
+from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import Progress, Release
 from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
 from stirred.randomness.entropy import Entropy
@@ -25,7 +26,7 @@ from stirred.release.tables import Table, tabulate, wanted_tables
 from stirred.release.verify import Check, verify_swap
 from stirred.report.swap import SwapReport, internal_report, public_report
 from stirred.spec.document import to_json
-from stirred.spec.problems import placed
+from stirred.spec.problems import StirredError, placed
 from stirred.spec.render import to_markdown
 from stirred.spec.specification import Specification
 from stirred.utility.error import compare_tables
@@ -44,8 +45,7 @@ class Prepared:
 
 def prepare(planned: Planned) -> Prepared:
     """Read and check everything, and return what would happen."""
-    mechanism = mechanism_of(planned)
-    data = Microdata.read(planned.households, planned.persons, hid=planned.plan.data.hid, id=planned.plan.data.id)
+    mechanism, data = _both(planned)
     plan = mechanism.plan(data)
     requests = [
         (table.name, [*table.variables, *([table.level] if table.level else [])]) for table in planned.plan.tables
@@ -55,10 +55,27 @@ def prepare(planned: Planned) -> Prepared:
     return Prepared(planned=planned, data=data, mechanism=mechanism, plan=plan, tables=tables)
 
 
+def _both(planned: Planned) -> tuple[PermutationSwap, Microdata]:
+    """Return mechanism and data; problems of the plan and of the files are reported together."""
+    mechanism, data, problems = None, None, []
+    try:
+        mechanism = mechanism_of(planned)
+    except StirredError as error:
+        problems += error.problems
+    try:
+        section = planned.plan.data
+        data = Microdata.read(planned.households, planned.persons, hid=section.hid, id=section.id)
+    except StirredError as error:
+        problems += error.problems
+    if mechanism is None or data is None:
+        raise PlanError(problems)
+    return mechanism, data
+
+
 def mechanism_of(planned: Planned) -> PermutationSwap:
     """Return the mechanism a plan asks for."""
     section = planned.plan.mechanism
-    with placed("[mechanism]"):
+    with placed(f"{planned.source} [mechanism]"):
         return PermutationSwap(
             match=section.match,
             swap=section.swap,

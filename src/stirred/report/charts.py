@@ -39,7 +39,9 @@ def chart(specification: Mapping[str, Any], *, title: str, width: int = 640, hei
                 "labelColor": _INK, "titleColor": _INK, "domainColor": _FAINT, "tickColor": _FAINT,
                 "gridColor": _FAINT, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 500,
             },
-            "legend": {"labelColor": _INK, "titleColor": _INK, "labelFontSize": 12, "titleFontSize": 12},
+            "legend": {
+                "titleLimit": 0, "labelColor": _INK, "titleColor": _INK, "labelFontSize": 12, "titleFontSize": 12,
+            },
             "text": {"color": _INK},
             "header": {"labelColor": _INK, "titleColor": _INK},
         },
@@ -121,11 +123,11 @@ def box_plot(
     x_title: str,
     marks: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Return box plots of ``y`` by ``x``; ``marks`` are single values drawn as diamonds."""
+    """Return box plots of ``y`` by ``x`` on a logarithmic scale; ``marks`` are single values drawn as diamonds."""
     order = list(dict.fromkeys(str(row[x]) for row in rows))
     encoding = {
         "x": {"field": x, "type": "ordinal", "sort": order, "axis": {"title": x_title, "labelAngle": 0}},
-        "y": {"field": y, "type": "quantitative", "axis": {"title": y_title}, "scale": {"zero": True}},
+        "y": {"field": y, "type": "quantitative", "axis": {"title": y_title}, "scale": {"type": "log"}},
     }
     layers: list[dict[str, Any]] = [
         {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,13 +80,20 @@ def _where(a: Specification, b: Specification) -> Block:
 def _nesting(finer: Refines, coarser: Refines) -> tuple[str, str]:
     if finer and coarser:
         return EQUAL, "the same invariants"
+    # What the second fixes and the first does not is what keeps the first from refining it.
+    only_second, only_first = _fixed(finer), _fixed(coarser)
     if finer:
-        return WEAKER, f"more is held fixed: not implied by the other's invariants is the {coarser.reason}"
+        return WEAKER, f"it holds more fixed: only the first fixes {only_first}"
     if coarser:
-        return STRONGER, f"less is held fixed: free to vary is the {finer.reason}"
-    unknown = Verdict.CANNOT_TELL in (finer.verdict, coarser.verdict)
-    lead = "cannot tell" if unknown else "neither set of invariants contains the other"
-    return INCOMPARABLE, f"{lead}. First: {finer.reason}. Second: {coarser.reason}"
+        return STRONGER, f"it holds less fixed: only the second fixes {only_second}"
+    return INCOMPARABLE, f"only the first fixes {only_first}; only the second fixes {only_second}"
+
+
+def _fixed(answer: Refines) -> str:
+    if answer.verdict is Verdict.CANNOT_TELL:
+        named = "; the ".join(str(invariant) for invariant in answer.undecidable)
+        return f"(cannot tell) the {named}" if named else f"(cannot tell) {answer.reason}"
+    return "the " + ", the ".join(str(invariant) for invariant in answer.free) if answer.free else answer.reason
 
 
 # Units from the finest to the coarsest: one of a later kind is made of several of an earlier kind.
@@ -101,7 +108,7 @@ def _what(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> 
 def _units(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> tuple[str, str]:
     mine, yours = a.input_premetric, b.input_premetric
     if mine == yours:
-        return EQUAL, f"both count changed {mine.unit} records"
+        return EQUAL, f"both count: {mine.words}"
     if mine.unit != yours.unit:
         return _different_units(mine.unit, yours.unit, units)
     if mine.post_imputation != yours.post_imputation:
@@ -124,16 +131,20 @@ def _units(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) ->
 
 def _different_units(mine: str, yours: str, units: tuple[UnitFactor, ...]) -> tuple[str, str]:
     for relation in units:
-        stated = f"stated: a change of one {relation.new} changes at most {relation.factor} {relation.old} records"
+        # d_old <= factor d_new: the smaller distance is the stronger promise (Proposition 2.4.15).
+        some = "record" if str(relation.factor) == "1" else "records"
+        stated = f"a change of one {relation.new} changes at most {relation.factor} {relation.old} {some}"
         if (relation.old, relation.new) == (mine, yours):
-            return WEAKER, f"{stated} ({relation.because})"
+            return STRONGER, f"it protects a whole {mine}; stated: {stated} ({relation.because})"
         if (relation.old, relation.new) == (yours, mine):
-            return STRONGER, f"{stated} ({relation.because})"
+            return WEAKER, f"the second protects a whole {yours}; stated: {stated} ({relation.because})"
     if mine in _COARSER and yours in _COARSER:
-        verdict = STRONGER if _COARSER.index(mine) > _COARSER.index(yours) else WEAKER
-        return verdict, (
-            f"a {max(mine, yours, key=_COARSER.index)} is made of several {min(mine, yours, key=_COARSER.index)} "
-            "records, so all of them are protected at once; by which factor must be stated to convert budgets"
+        stronger = _COARSER.index(mine) > _COARSER.index(yours)
+        first, second = ("it", "the second") if stronger else ("the second", "it")
+        coarse, fine = (mine, yours) if stronger else (yours, mine)
+        return (STRONGER if stronger else WEAKER), (
+            f"{first} protects a whole {coarse}, {second} one {fine} record at a time; to convert budgets, the factor "
+            "between them must be stated"
         )
     return INCOMPARABLE, f"nothing is stated about how {mine} and {yours} records relate"
 
@@ -170,35 +181,27 @@ def _how_much(a: Specification, b: Specification) -> Block:
             verdict=INCOMPARABLE,
             reason="a budget is left open: choose a value",
         )
-    if a.flavor != b.flavor and _nested_only(a, b) is None:
-        return Block(
-            block="budget",
-            question=question,
-            verdict=INCOMPARABLE,
-            reason=f"{a.budget_text} and {b.budget_text} are numbers in different units of measurement: "
-            "the blocks above are the units",
-        )
-    order = compare_exact(a.budget.realised, b.budget.realised)
-    verdict = EQUAL if order == 0 else STRONGER if order < 0 else WEAKER
-    reason = f"{a.budget_text} against {b.budget_text}"
     if a.flavor != b.flavor:
         return Block(
             block="budget",
             question=question,
             verdict=INCOMPARABLE,
-            reason=f"{reason}, relative to different invariants: "
-            "a smaller number with more held fixed is not more protection (Proposition 3)",
+            reason=f"{a.budget_text} and {b.budget_text} are in different currencies: the two differ in "
+            f"{_differing(a, b)}. A smaller number with more held fixed, or for a smaller unit, is not more protection",
         )
-    return Block(block="budget", question=question, verdict=verdict, reason=reason)
+    order = compare_exact(a.budget.realised, b.budget.realised)
+    verdict = EQUAL if order == 0 else STRONGER if order < 0 else WEAKER
+    return Block(block="budget", question=question, verdict=verdict, reason=f"{a.budget_text} against {b.budget_text}")
 
 
-def _nested_only(a: Specification, b: Specification) -> bool | None:
-    same = (a.domain, a.input_premetric, a.output_premetric) == (
-        b.domain,
-        b.input_premetric,
-        b.output_premetric,
-    )
-    return True if same else None
+def _differing(a: Specification, b: Specification) -> str:
+    pairs = {
+        "who": (a.domain, b.domain),
+        "where": (a.multiverse, b.multiverse),
+        "what": (a.input_premetric, b.input_premetric),
+        "how": (a.output_premetric, b.output_premetric),
+    }
+    return ", ".join(question for question, (mine, yours) in pairs.items() if mine != yours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +220,28 @@ def _implies(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) 
     try:
         reached = _to_flavor_of(a, b, units)
     except StirredError as error:
-        return _Implication(False, None, error.problems[0].what)
+        return _Implication(False, None, "; ".join(_obstacles(a, b, units)) or error.problems[0].what)
     holds = reached.specification.budget.realised <= b.budget.realised
     return _Implication(holds, reached, "" if holds else "in the other's flavor its budget is the larger one")
+
+
+def _obstacles(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> list[str]:
+    """Return everything that stands in the way, not only the first thing."""
+    obstacles = []
+    answer = b.flavor.effective_multiverse.refines(a.multiverse)
+    if not answer:
+        obstacles.append(f"the invariants: only the starting point fixes {_fixed(answer)}")
+    steps: list[Callable[[], Derivation]] = [
+        lambda: _unit_step(a, b, units),
+        lambda: change_distance(a, to=b.input_premetric.name),
+        lambda: change_output(a, to=b.output_premetric),
+    ]
+    for step in steps:
+        try:
+            step()
+        except StirredError as error:
+            obstacles.append(error.problems[0].what)
+    return list(dict.fromkeys(obstacles))
 
 
 def _to_flavor_of(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> Derivation:
@@ -278,8 +300,8 @@ def _to_change(blocks: tuple[Block, ...]) -> list[str]:
     """Say what would have to be the same, or stated, for a verdict."""
     advice = {
         "domain": "specify both for the same dataset at the same stage of its life",
-        "multiverse": "evaluate both relative to the same invariants (the common refinement: `spec compose`, "
-        "or `spec convert --refine`), and judge the extra invariants by disclosure risk",
+        "multiverse": "evaluate both mechanisms relative to the same invariants (`spec convert --refine` adds some), "
+        "and judge what the extra ones give away by disclosure risk",
         "input_premetric": "bring both to one unit (`spec convert --unit`), stating the largest group",
         "output_premetric": "bring both to one output premetric (`spec convert --output`)",
     }

@@ -110,7 +110,7 @@ def _common_unit(parts: list[Derivation], *, unit: str | None, units: tuple[Unit
         raise refused(
             f"the releases protect different units: {', '.join(present)}",
             where="compose what",
-            remedy=f"choose one (unit='{present[0]}') and state a factor for each of the others",
+            remedy=f"choose one with --unit {present[0]} and state a factor for each of the others with --kappa",
         )
     return [_to_unit(part, target, units) for part in parts]
 
@@ -132,8 +132,7 @@ def _to_unit(part: Derivation, target: str, units: tuple[UnitFactor, ...]) -> De
     raise refused(
         f"nothing says how a change of one {target} bounds the number of changed {here} records",
         where="compose what",
-        remedy=f"state it: UnitFactor(old='{here}', new='{target}', factor=..., because='...'), "
-        f"on the command line --kappa {here}:{target}=...",
+        remedy=f"state it: --kappa {here}:{target}=K, in Python units=[UnitFactor(old='{here}', new='{target}', ...)]",
     )
 
 

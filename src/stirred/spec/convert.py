@@ -9,7 +9,7 @@ from typing import Final
 
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.derivation import Derivation, stepped
-from stirred.spec.exact import Exact, exact
+from stirred.spec.exact import Exact, exact, fraction
 from stirred.spec.invariant import Invariant, Margin
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.problems import refused, wrong
@@ -76,9 +76,13 @@ def change_unit(
     changes, so that number becomes an explicit invariant, unless ``keeps_total`` gives the reason why
     the invariants already fix it.
     """
-    scale = exact(factor)
-    if scale.is_infinite or scale <= 0:
-        raise wrong(f"{factor} is not a factor", where="factor", remedy="write a number above 0, such as 6")
+    scale = exact(fraction(factor, where="factor"))
+    if scale < 1:
+        raise wrong(
+            f"{factor} is below 1, but whoever changes one {unit} changes at least one record",
+            where="factor",
+            remedy="write the largest number of old units that one new unit changes, 1 or more",
+        )
     if not because.strip():
         raise wrong(
             "no reason given for the factor",
@@ -86,6 +90,8 @@ def change_unit(
             remedy="say why no new unit holds more old units, such as 'households have at most 6 persons'",
         )
     old = specification.input_premetric
+    if unit == old.unit and post_imputation in (None, old.post_imputation):
+        raise wrong(f"the unit is {unit} already", where="unit", remedy="name another unit")
     if not old.is_metric:
         raise refused(
             f"{old.symbol} compares neighbours only, so it says nothing about groups of {scale}",

@@ -43,8 +43,9 @@ def zcdp_to_epsilon(rho2: Exact, *, delta: Fraction, method: str = "bun-steinke"
 def _checked_delta(delta: Fraction) -> Fraction:
     delta = probability(delta, where="delta")
     if not 0 < delta < 1:
+        why = "a positive budget of this kind never gives pure DP" if delta == 0 else "it would allow everything"
         raise refused(
-            f"delta {delta} allows no conversion: zCDP with a positive budget is not pure",
+            f"delta {delta} allows no conversion: {why}",
             where="delta",
             remedy="choose a delta above 0 and below 1, far below one over the number of records",
         )
@@ -194,7 +195,7 @@ def _pure_to_zcdp(spec: Specification, to: OutputPremetric, method: str | None) 
     value = pure_to_rho2(spec.budget.realised, nearest=nearest, method=chosen)
     if chosen == "bun-steinke":
         return value, "Bun and Steinke 2016, Proposition 1.4", "epsilon^2/2"
-    return value, "sharp pure to zCDP (our R17)", f"(epsilon/{nearest}) tanh({nearest} epsilon/2)"
+    return value, "sharp pure to zCDP (proved in our theory pages)", f"(epsilon/{nearest}) tanh({nearest} epsilon/2)"
 
 
 def _pure_to_approximate(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
@@ -262,6 +263,21 @@ def _gdp_to_zcdp(spec: Specification, to: OutputPremetric, method: str | None) -
     return mu * mu / 2, "Rényi divergence of the normal (Dong, Roth and Su 2022, Corollary B.6)", "mu^2/2"
 
 
+def _pure_to_renyi(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
+    """Return the smaller of two bounds: D_a <= D_infinity, and a times the sharp zCDP bound for distance 1.
+
+    The second grows with the square of the distance, so it is used for neighbours only.
+    """
+    del method
+    assert to.order is not None
+    epsilon = spec.budget.realised
+    if spec.input_premetric.is_metric:
+        return epsilon, "the Rényi divergence grows with its order up to D_Mult", "the same epsilon"
+    bound = to.order * pure_to_rho2(epsilon)
+    value = epsilon if epsilon.is_infinite or epsilon <= bound else bound
+    return value, "D_a <= D_Mult, and D_a <= a x rho^2 (theory pages)", "min(epsilon, order x epsilon tanh(epsilon/2))"
+
+
 def _pure_to_tv(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
     return _approximate_to_tv(spec, to, method)
 
@@ -291,6 +307,7 @@ _RULES: Final = {
     ("D_Mult", "D_NoR"): _Rule(_pure_to_zcdp),
     ("D_Mult", "D_Mult^delta"): _Rule(_pure_to_approximate),
     ("D_Mult", "D_GDP"): _Rule(_pure_to_gdp),
+    ("D_Mult", "D_Renyi"): _Rule(_pure_to_renyi),
     ("D_Mult", "D_TV"): _Rule(_pure_to_tv),
     ("D_Mult^delta", "D_Mult^delta"): _Rule(_looser_delta),
     ("D_Mult^delta", "D_TV"): _Rule(_approximate_to_tv),

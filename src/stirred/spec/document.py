@@ -85,7 +85,7 @@ class MultiverseDocument(_Strict):
 class InputPremetricDocument(_Strict):
     """What the unit of protection is."""
 
-    name: str
+    name: Literal["d_HamS", "d_Ham", "d_SymDiff", "d_InsDel", "d_r"]
     unit: str
     post_imputation: bool = False
     bounded: bool | None = None
@@ -96,7 +96,7 @@ class InputPremetricDocument(_Strict):
 class OutputPremetricDocument(_Strict):
     """How change in the output is measured."""
 
-    name: str
+    name: Literal["D_Mult", "D_Mult^delta", "D_NoR", "D_Renyi", "D_GDP", "D_TV"]
     delta: str | float | int | None = None
     order: str | None = None
 
@@ -199,12 +199,31 @@ def from_json(text: str, *, source: str = "specification") -> Specification:
     True
     """
     try:
-        data = json.loads(text, parse_float=_decimal_text, parse_constant=_no_constant)
+        data = json.loads(text, parse_float=_decimal_text, parse_constant=_no_constant, object_pairs_hook=_no_key_twice)
+        text.encode("utf-8")
+        json.dumps(data, ensure_ascii=False).encode("utf-8")
     except RecursionError:
         raise wrong("the file is nested too deeply", where=source, remedy="write a specification.json") from None
+    except UnicodeEncodeError:
+        raise wrong("the text holds half a character", where=source, remedy="save the file as UTF-8") from None
+    except json.JSONDecodeError as error:
+        empty = not text.strip()
+        raise wrong(
+            "the file is empty" if empty else f"this is not JSON ({error})",
+            where=source,
+            remedy="write a specification.json; `stirred spec export NAME --format json` gives an example",
+        ) from None
     except ValueError as error:
-        raise wrong(f"this is not JSON ({error})", where=source, remedy="check commas and quotes") from None
+        raise wrong(str(error), where=source, remedy="correct it there") from None
     return from_document(data, source=source)
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise ValueError(f"the key '{key}' stands twice in one place")
+    return dict(pairs)
 
 
 def _decimal_text(text: str) -> str:
@@ -217,6 +236,12 @@ def _no_constant(text: str) -> str:
 
 def from_document(data: Any, *, source: str = "specification") -> Specification:
     """Read a specification from plain data."""
+    if not isinstance(data, dict):
+        raise wrong(
+            f"this is {type(data).__name__} and not a specification",
+            where=source,
+            remedy="write an object with domain, multiverse, input_premetric, output_premetric and budget",
+        )
     try:
         document = SpecificationDocument.model_validate(_decimals_allowed(data))
     except ValidationError as error:
@@ -240,7 +265,7 @@ def _decimals_allowed(data: Any) -> Any:
 
 
 def _problems(error: ValidationError, source: str) -> list[Problem]:
-    problems = []
+    problems: list[Problem] = []
     for detail in error.errors(include_url=False):
         place = ".".join(str(part) for part in detail["loc"])
         message = detail["msg"]
@@ -250,10 +275,27 @@ def _problems(error: ValidationError, source: str) -> list[Problem]:
             what, remedy = f"the key '{detail['loc'][-1]}' is missing", "add it"
         else:
             given = repr(detail.get("input"))
-            what = f"{given if len(given) < 60 else given[:57] + '...'}: {message[0].lower()}{message[1:]}"
-            remedy = "see the published JSON Schema (`stirred spec schema`)"
-        problems.append(Problem(what=what, where=f"{source} {place}", remedy=remedy))
+            given = given if len(given) < 60 else given[:57] + "..."
+            place = (
+                place.removesuffix(".str").removesuffix(".int").removesuffix(".float").removesuffix(".literal['inf']")
+            )
+            what, remedy = _in_words(detail["type"], given, message)
+        problem = Problem(what=what, where=f"{source} {place}", remedy=remedy)
+        if not any(problem.where == other.where for other in problems):
+            problems.append(problem)
     return problems
+
+
+def _in_words(kind: str, given: str, message: str) -> tuple[str, str]:
+    """Return a validation message as a person would say it."""
+    schema = "see `stirred spec schema`, or an example from `stirred spec export NAME --format json`"
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return "an invariant needs a kind: margin, named or inequality", 'write such as {"kind": "margin", ...}'
+    if kind.endswith("_type") or kind.endswith("_parsing"):
+        wanted = {"string": "text in quotes", "int": "a whole number", "float": "a number", "bool": "true or false",
+                  "list": "a list in [ ]", "model": "an object in { }", "dict": "an object in { }"}  # fmt: skip
+        return f"{given} stands where {wanted.get(kind.rsplit('_', 1)[0], 'something else')} is needed", schema
+    return f"{given}: {message[:1].lower()}{message[1:]}", schema
 
 
 def _without_none(**values: Any) -> dict[str, Any]:
@@ -413,6 +455,12 @@ def _budget_in(document: BudgetDocument, output: OutputPremetric) -> Budget:
             where="budget realised",
             remedy="correct one of them, or leave the value out: it is computed",
         )
+    if document.shown is not None and document.shown != budget.shown:
+        raise wrong(
+            f"it is said to show as {document.shown}, but its policy shows as {budget.shown}",
+            where="budget shown",
+            remedy="leave 'shown' out: it is computed",
+        )
     return budget
 
 
@@ -426,6 +474,9 @@ def _policy_in(document: PolicyDocument) -> Policy:
     for key in needed:
         if getattr(document, key) is None:
             raise wrong(f"a {document.name} policy needs '{key}'", where="budget policy", remedy="add it")
+    allowed = {"name", *needed, *{"free": ("symbol",), "derived": ("varies",)}.get(document.name, ())}
+    for key in sorted(document.model_fields_set - allowed):
+        raise wrong(f"a {document.name} policy has no '{key}'", where="budget policy", remedy="remove it")
     if document.name == "free":
         return Free(symbol=document.symbol or "ε")
     if document.name == "permutation-swapping":

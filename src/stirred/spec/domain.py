@@ -11,6 +11,7 @@ from stirred.spec.problems import wrong
 # Where the mechanism starts in the life of the data (section 2.4.2 of the dissertation): protection
 # is for the data as they are at this point, not before it.
 STAGES: Final = {
+    "as-given": "it is given to the mechanism",
     "raw-responses": "the answers as respondents gave them",
     "edited-file": "the file after coding, editing and imputation",
     "sample": "the sampled units, after the sample was drawn",

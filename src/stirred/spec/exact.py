@@ -251,19 +251,26 @@ ONE: Final = Exact("rational", Fraction(1))
 INFINITE: Final = Exact("infinite")
 
 
+# A fraction, decimal or percentage, and no formula: '1/20/2' is a slip of the pen.
+_PLAIN: Final = re.compile(r"[+-]?[0-9]+/[0-9]+|[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*%?")
+# exp(10^6) is beyond every use; infinity says what such a number would say.
+_ABSURD: Final = 10**6
+
+
 def fraction(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Fraction:
     """Return ``value`` as an exact fraction: ``"1/20"``, ``"5%"``, ``"0.05"`` and ``0.05`` agree.
 
     >>> fraction("5%", where="rate") == fraction(0.05, where="rate") == Fraction(1, 20)
     True
     """
+    plain = not isinstance(value, str) or _PLAIN.fullmatch(value.strip()) is not None
     try:
-        number = exact(value)
+        number = exact(value) if plain else INFINITE
     except SpecificationError:
         number = INFINITE
     if not number.is_rational:
         raise wrong(
-            f"{value} is not a rational number",
+            f"{str(value)[:60]!r} is not a number that can be used here",
             where=where,
             remedy="write a fraction, decimal or percentage, such as '1/20', '0.05' or '5%'",
         )
@@ -288,10 +295,26 @@ def probability(value: Exact | int | Fraction | str | Decimal | float, *, where:
 
 
 def loss(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Exact:
-    """Return ``value`` as a protection loss: an exact number that is not negative."""
-    number = exact(value)
+    """Return ``value`` as a protection loss: an exact number that is not negative.
+
+    >>> loss("-1", where="budget")
+    Traceback (most recent call last):
+    stirred.spec.problems.SpecificationError: budget: -1 is negative. Mend: a loss is 0 or more, or 'inf'.
+    """
+    try:
+        number = exact(value)
+    except SpecificationError:
+        raise wrong(
+            f"{str(value)[:60]!r} is not a loss",
+            where=where,
+            remedy="write a number such as '3/4', '0.75' or 'ln(3)', or 'inf' if nothing is promised",
+        ) from None
     if number.sign() < 0:
-        raise wrong(f"{value} is negative", where=where, remedy="a loss is 0 or more; write such as 'ln(3)'")
+        raise wrong(f"{value} is negative", where=where, remedy="a loss is 0 or more, or 'inf'")
+    if not number.is_infinite and number.enclose().low > _ABSURD:
+        raise wrong(
+            f"a loss above {_ABSURD:,} promises nothing", where=where, remedy="write 'inf', or check the number"
+        )
     return number
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
 
-from stirred.spec.exact import Exact, exact, exp, small
+from stirred.spec.convert_output import zcdp_to_epsilon
+from stirred.spec.exact import Exact, exact, exp, small, sqrt
 from stirred.spec.invariant import plural
 from stirred.spec.specification import Specification
 
@@ -98,10 +100,13 @@ def _answers(specification: Specification) -> tuple[Answer, ...]:
     if specification.multiverse.is_vacuous:
         where = "everywhere: no figure is published exactly"
         if premetric.bounded:
-            where = f"between files with the same number of {plural(premetric.unit)}; no other figure is held fixed"
+            where = (
+                f"between versions of the file with the same number of {plural(premetric.unit)}; nothing else is fixed"
+            )
     else:
-        same = "of the same size " if premetric.bounded else ""
-        where = f"only between files {same}that agree on every figure held fixed"
+        where = "only between versions of the file that agree on every figure published exactly"
+        if premetric.bounded:
+            where += ", and so have the same number of records"
     return (
         Answer(question="who", block="domain", answer=f"{domain.dataset}; protected as {domain.stage_in_words}"),
         Answer(question="where", block="multiverse", answer=where),
@@ -113,9 +118,9 @@ def _answers(specification: Specification) -> tuple[Answer, ...]:
 
 def _what(specification: Specification) -> str:
     premetric, nearest = specification.input_premetric, specification.multiverse.nearest
-    words = f"distance = {premetric.words}"
+    words = f"the distance between two versions of the file is: {premetric.words}"
     if nearest > 1 and premetric.is_metric:
-        words += f"; two different files that agree on the figures are at least {nearest} apart"
+        words += f"; versions that agree on the fixed figures are at least {nearest} apart"
     return words
 
 
@@ -123,16 +128,28 @@ def _how_much(specification: Specification) -> str:
     budget = specification.budget
     if budget.is_free:
         return f"{budget.shown}, a letter: choose its value"
-    text = f"{specification.budget_text} per unit of distance (rounded up; exactly {budget.realised})"
+    if specification.output_premetric.name == "D_NoR":
+        text = f"{specification.budget_text} at distance 1, k² times that at distance k"
+    else:
+        text = f"{specification.budget_text} at distance 1, k times that at distance k"
+    text += _exactly(budget.realised)
     if budget.varies:
-        text += ". It depends on the figures held fixed; this is its value for the file at hand"
+        text += ". It depends on the figures held fixed; this is its value for those of this file"
     return text
+
+
+def _exactly(value: Exact) -> str:
+    """Add the exact number where what is shown was rounded up."""
+    if value.is_infinite or (value.is_rational and exact(value.shown()) == value):
+        return ""
+    certified = value.is_rational and value.rational.denominator > 10**9
+    return " (a certified upper bound)" if certified else f" (rounded up from exactly {value})"
 
 
 def _how_to_read(specification: Specification) -> str:
     budget, output = specification.budget, specification.output_premetric
     if budget.is_free:
-        return "How to read it: the smaller the letter's value, the less any output can tell two files apart."
+        return "How to read it: the smaller the letter's value, the less an output can tell versions of the file apart."
     if budget.realised.is_infinite:
         return "How to read it: the budget is infinite, so nothing is promised."
     nearest = specification.multiverse.nearest if specification.input_premetric.is_metric else 1
@@ -142,20 +159,22 @@ def _how_to_read(specification: Specification) -> str:
         factor = exp(budget.realised * nearest)
         but = f", apart from events of probability {small(output.delta)}" if output.delta else ""
         return (
-            f"How to read it: if the true file and another one differ in {far}, seeing the output changes the odds "
-            f"between them by a factor of at most {_large(factor)}{but}."
+            f"How to read it: if the true file and another version of it differ in {far}, seeing the output changes "
+            f"the odds between them by a factor of at most {_large(factor)}{but}{_hardly(factor)}."
         )
     if output.name == "D_NoR":
-        mu = float((2 * budget.realised * nearest * nearest).enclose().high) ** 0.5
+        mu = sqrt(2 * budget.realised) * nearest
+        epsilon = zcdp_to_epsilon(budget.realised * nearest * nearest, delta=Fraction(1, 10**10))
         return (
-            f"How to read it: by this measure, two files that differ in {far} give outputs no further apart than two "
-            f"bell curves of unit width whose centres are {mu:.3g} apart."
+            f"How to read it: by this measure, two versions that differ in {far} give outputs no further apart than "
+            f"two bell curves of unit width whose centres are {mu.shown()} apart{_overlap(mu)}. The same promise is "
+            f"also quoted as ε={epsilon.shown()} at δ=1e-10, for such versions: another scale, not a second loss."
         )
     if output.name == "D_GDP":
-        mu = float((budget.realised * nearest).enclose().high)
+        mu = budget.realised * nearest
         return (
-            f"How to read it: telling apart two files that differ in {far} is at least as hard as telling apart "
-            f"two bell curves of unit width whose centres are {mu:.3g} apart."
+            f"How to read it: telling apart two versions that differ in {far} is at least as hard as telling apart "
+            f"two bell curves of unit width whose centres are {mu.shown()} apart{_overlap(mu)}."
         )
     if output.name == "D_TV":
         return (
@@ -163,6 +182,15 @@ def _how_to_read(specification: Specification) -> str:
             "change; an output may still give a file away."
         )
     return "How to read it: an average over outputs of the factor by which odds change, on a logarithmic scale."
+
+
+def _overlap(mu: Exact) -> str:
+    """Say what a distance between bell curves means, where it is large."""
+    return ": they hardly overlap, so on its own this number promises little" if mu > exact(6) else ""
+
+
+def _hardly(factor: Exact) -> str:
+    return ": on its own, practically no limit" if factor > exact(10**6) else ""
 
 
 def _large(value: Exact) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from stirred.spec.budget import PermutationSwapping
 from stirred.spec.exact import Exact, exact, small
 from stirred.spec.invariant import ALL, Margin
 from stirred.spec.multiverse import Verdict
@@ -82,8 +83,8 @@ def _large_budget(context: Context) -> Iterator[Finding]:
         yield Finding(
             check="large-budget",
             severity=NOTE,
-            message=f"The budget {specification.budget_text} alone limits little: for pure DP a loss of 10 lets the "
-            "odds between two datasets change 22,026-fold.",
+            message=f"The budget {specification.budget_text} alone limits little"
+            + (": a loss of 10 lets the odds between two datasets change 22,026-fold." if name == "D_Mult" else "."),
             advice="Say what protects in practice: look at disclosure risk, not only at this number.",
         )
 
@@ -120,6 +121,18 @@ def _no_neighbours(context: Context) -> Iterator[Finding]:
             message=f"Only datasets at most {within} apart are compared, but under these invariants no two different "
             f"datasets are closer than {nearest}: the promise is empty.",
             advice=f"Compare all pairs (no neighbour relation), or convert at distance {nearest} or more.",
+        )
+
+
+def _swapping_has_no_neighbours(context: Context) -> Iterator[Finding]:
+    specification = context.specification
+    if isinstance(specification.budget.policy, PermutationSwapping) and specification.multiverse.nearest < 2:
+        yield Finding(
+            check="nearest-not-stated",
+            severity=NOTE,
+            message="Under swapping invariants no record can change alone, but the file does not say so.",
+            advice="Set nearest = 2 in the multiverse: conversions are sharper, and readers see that the closest two "
+            "versions of the file already lose twice the budget.",
         )
 
 
@@ -261,6 +274,7 @@ CHECKS: Final[tuple[Callable[[Context], Iterator[Finding]], ...]] = (
     _fell_by_unit,
     _fell_by_output,
     _delta_too_large,
+    _swapping_has_no_neighbours,
     _post_imputation,
     _large_budget,
 )

@@ -27,6 +27,7 @@ class Refines:
     verdict: Verdict
     reason: str
     undecidable: tuple[Invariant, ...] = ()
+    free: tuple[Invariant, ...] = ()
 
     def __bool__(self) -> bool:
         return self.verdict is Verdict.YES
@@ -133,7 +134,11 @@ class Multiverse:
         answers = [(wanted, _implied(wanted, self.invariants, hierarchies)) for wanted in other.invariants]
         free = [(wanted, answer) for wanted, answer in answers if answer.verdict is Verdict.NO]
         if free:
-            return Refines(verdict=Verdict.NO, reason=f"{free[0][0]}: {free[0][1].reason}")
+            return Refines(
+                verdict=Verdict.NO,
+                reason=f"{free[0][0]}: {free[0][1].reason}",
+                free=tuple(wanted for wanted, _ in free),
+            )
         unknown = [(wanted, answer) for wanted, answer in answers if answer.verdict is Verdict.CANNOT_TELL]
         if unknown:
             return Refines(
