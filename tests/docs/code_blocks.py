@@ -96,9 +96,7 @@ def read_blocks(markdown: str, *, page: str, first_line: int = 1) -> list[Block]
         elif opening := _FENCE.match(lines[at]):
             end = _closing(lines, at, opening["fence"], where=f"{page}:{here}")
             indent = len(opening["indent"])
-            text = "".join(
-                line[min(indent, len(line) - len(line.lstrip())) :] + "\n" for line in lines[at + 1 : end]
-            )
+            text = "".join(line[min(indent, len(line) - len(line.lstrip())) :] + "\n" for line in lines[at + 1 : end])
             language = opening["info"].strip()
             blocks.append(Block(page=page, line=here + 1, language=language, text=text, **steering))
             if language.startswith("{"):
@@ -106,9 +104,7 @@ def read_blocks(markdown: str, *, page: str, first_line: int = 1) -> list[Block]
             steering = {}
             at = end
         elif steering and lines[at].strip():
-            raise BlockError(
-                f"{page}:{here}: a `test:` comment must stand directly above the block it steers"
-            )
+            raise BlockError(f"{page}:{here}: a `test:` comment must stand directly above the block it steers")
         at += 1
     if steering:
         raise BlockError(f"{page}: its last `test:` comment steers no block")
@@ -172,9 +168,7 @@ def _run(block: Block, *, namespace: dict[str, Any], targets: set[str]) -> None:
         case "":
             raise block.error("a block without a language is not run. Name one; `text` if it is only shown.")
         case language:
-            raise block.error(
-                f"blocks in {language!r} are not run. Use python, bash, console, toml, json or text."
-            )
+            raise block.error(f"blocks in {language!r} are not run. Use python, bash, console, toml, json or text.")
 
 
 def _directive(language: str) -> str | None:
@@ -184,9 +178,7 @@ def _directive(language: str) -> str | None:
 
 def _save(block: Block) -> None:
     if block.language not in SAVED:
-        raise block.error(
-            f"`test: file` belongs above {', '.join(sorted(SAVED))}, not above {block.language!r}"
-        )
+        raise block.error(f"`test: file` belongs above {', '.join(sorted(SAVED))}, not above {block.language!r}")
     path = Path(str(block.file))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(block.text, encoding="utf-8")
@@ -255,9 +247,7 @@ def _run_commands(block: Block, commands: list[Command], *, targets: set[str]) -
 def _check_make(block: Block, words: list[str], *, targets: set[str]) -> None:
     asked = [word for word in words if "=" not in word and not word.startswith("-")]
     if unknown := [word for word in asked if word not in targets]:
-        raise block.error(
-            f"the Makefile has no target {', '.join(unknown)}. It has {', '.join(sorted(targets))}."
-        )
+        raise block.error(f"the Makefile has no target {', '.join(unknown)}. It has {', '.join(sorted(targets))}.")
 
 
 def _execute(block: Block, command: Command, *, exit_code: int) -> None:
@@ -305,9 +295,7 @@ def matches(expected: str, printed: str) -> bool:
             return r"(?:.*\n)*?"
         return ".*?".join(map(re.escape, line.split("..."))) + r"\n"
 
-    return bool(
-        re.fullmatch("".join(map(pattern, _trimmed(expected))), "".join(f"{x}\n" for x in _trimmed(printed)))
-    )
+    return bool(re.fullmatch("".join(map(pattern, _trimmed(expected))), "".join(f"{x}\n" for x in _trimmed(printed))))
 
 
 def _trimmed(text: str) -> list[str]:

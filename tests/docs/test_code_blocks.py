@@ -8,9 +8,7 @@ from tests.docs.code_blocks import BlockError, makefile_targets, matches, read_b
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
-    path
-    for glob in ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "examples/**/*.md")
-    for path in ROOT.glob(glob)
+    path for glob in ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "examples/**/*.md") for path in ROOT.glob(glob)
 )
 TARGETS = {"setup", "test", "demo"}
 
@@ -38,9 +36,7 @@ PASSES = {
     "pycon is a doctest": fenced("pycon", ">>> [1,\n...  2]\n[1, 2]"),
     "console output is compared": fenced("console", "$ python -c 'print(1)'\n1\n$ python -c 'print(2)'\n2"),
     "console output may be left out": fenced("console", "$ python -c 'print(1)'"),
-    "console output may be abridged": fenced(
-        "console", "$ python -c 'for i in range(9): print(i)'\n0\n...\n8"
-    ),
+    "console output may be abridged": fenced("console", "$ python -c 'for i in range(9): print(i)'\n0\n...\n8"),
     "console shows both streams in order": fenced(
         "console", "$ python -c 'import sys; print(1); print(2, file=sys.stderr); print(3)'\n1\n2\n3"
     ),
@@ -49,9 +45,7 @@ PASSES = {
     + fenced("console", "$ python -c 'import sys; print(1); sys.exit(2)'\n1"),
     "a comment and an empty line may precede": "<!-- test: exit 2 -->\n\n"
     + fenced("bash", "python -c 'print(1)'\npython -c 'raise SystemExit(2)'"),
-    "bash comments and preparation are not run": fenced(
-        "bash", "# first\ngit clone x\ncd x\nmake setup\nmake"
-    ),
+    "bash comments and preparation are not run": fenced("bash", "# first\ngit clone x\ncd x\nmake setup\nmake"),
     "bash commands may continue": fenced("bash", "python -c \\\n  'print(1)'"),
     "the environment's own programs": fenced("bash", ".venv/bin/python -c 'import stirred'"),
     "toml": fenced("toml", "[a]\nb = 1"),

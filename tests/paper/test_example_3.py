@@ -54,6 +54,6 @@ def test_no_choice_of_match_and_swap_gives_the_invariants_of_2020(
 @pytest.mark.parametrize("name", TABLE_5_ENTRIES)
 def test_the_number_of_young_adults_is_fixed_by_swapping_only(name: str) -> None:
     """Example 3: how many persons of each age there are in the country is invariant under any swapping."""
-    ages = Multiverse(invariants=(Margin(of="person", variables=("age",), level="nation"),))
+    ages = Multiverse(invariants=(Margin(of="person", variables=("age",)),))
     assert specification(name).multiverse.refines(ages).verdict is Verdict.YES
     assert topdown().refines(ages).verdict is Verdict.NO

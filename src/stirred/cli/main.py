@@ -82,6 +82,9 @@ def _report(error: Exception, *, as_json: bool) -> int:
     elif type(error).__name__ == "NoArgsIsHelpError":  # `stirred spec` alone
         sys.stdout.write(str(error) + "\n")
         return DONE
+    elif isinstance(error, ArithmeticError):
+        what = f"a number here is too large, or too close to another, to compute with ({error or type(error).__name__})"
+        problems, code = (Problem(what=what, where="number", remedy="check the numbers you gave"),), REFUSED
     elif isinstance(error, OSError) and error.strerror:
         what = f"the system refused: {error.strerror}"
         problems, code = (

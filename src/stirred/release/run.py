@@ -26,7 +26,7 @@ from stirred.release.tables import Table, tabulate, wanted_tables
 from stirred.release.verify import Check, verify_swap
 from stirred.report.swap import SwapReport, internal_report, public_report
 from stirred.spec.document import to_json
-from stirred.spec.problems import StirredError, placed
+from stirred.spec.problems import Problem, StirredError, placed
 from stirred.spec.render import to_markdown
 from stirred.spec.specification import Specification
 from stirred.utility.error import compare_tables
@@ -57,7 +57,8 @@ def prepare(planned: Planned) -> Prepared:
 
 def _both(planned: Planned) -> tuple[PermutationSwap, Microdata]:
     """Return mechanism and data; problems of the plan and of the files are reported together."""
-    mechanism, data, problems = None, None, []
+    mechanism, data = None, None
+    problems: list[Problem] = []
     try:
         mechanism = mechanism_of(planned)
     except StirredError as error:

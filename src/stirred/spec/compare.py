@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
 
+from stirred.spec.budget import Budget, PermutationSwapping
 from stirred.spec.compose import UnitFactor
 from stirred.spec.convert import change_distance, change_unit, refine, to_neighbours
 from stirred.spec.convert_output import change_output
 from stirred.spec.derivation import Derivation
-from stirred.spec.exact import compare_exact
-from stirred.spec.multiverse import Refines, Verdict
+from stirred.spec.exact import UndecidedError, compare_exact
+from stirred.spec.multiverse import Multiverse, Refines, Verdict
 from stirred.spec.problems import StirredError, refused
 from stirred.spec.specification import Specification
 
@@ -181,7 +183,7 @@ def _how_much(a: Specification, b: Specification) -> Block:
             verdict=INCOMPARABLE,
             reason="a budget is left open: choose a value",
         )
-    if a.flavor != b.flavor:
+    if not _same_flavor(a, b):
         return Block(
             block="budget",
             question=question,
@@ -191,13 +193,28 @@ def _how_much(a: Specification, b: Specification) -> Block:
         )
     order = compare_exact(a.budget.realised, b.budget.realised)
     verdict = EQUAL if order == 0 else STRONGER if order < 0 else WEAKER
-    return Block(block="budget", question=question, verdict=verdict, reason=f"{a.budget_text} against {b.budget_text}")
+    reason = f"{a.budget_text} against {b.budget_text}"
+    if a.budget.varies or b.budget.varies:
+        reason += ", at the realised universe"
+    return Block(block="budget", question=question, verdict=verdict, reason=reason)
+
+
+def _same_flavor(a: Specification, b: Specification) -> bool:
+    """Say whether the first four blocks agree; the order in which invariants are listed means nothing."""
+    same = (a.domain, a.input_premetric, a.output_premetric) == (b.domain, b.input_premetric, b.output_premetric)
+    return same and _same_multiverse(a.multiverse, b.multiverse)
+
+
+def _same_multiverse(a: Multiverse, b: Multiverse) -> bool:
+    if a.universes is not None or b.universes is not None:
+        return a.universes is not None and b.universes is not None and set(a.universes) == set(b.universes)
+    return set(a.invariants) == set(b.invariants)
 
 
 def _differing(a: Specification, b: Specification) -> str:
     pairs = {
         "who": (a.domain, b.domain),
-        "where": (a.multiverse, b.multiverse),
+        "where": (_same_multiverse(a.multiverse, b.multiverse), True),
         "what": (a.input_premetric, b.input_premetric),
         "how": (a.output_premetric, b.output_premetric),
     }
@@ -221,8 +238,40 @@ def _implies(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) 
         reached = _to_flavor_of(a, b, units)
     except StirredError as error:
         return _Implication(False, None, "; ".join(_obstacles(a, b, units)) or error.problems[0].what)
-    holds = reached.specification.budget.realised <= b.budget.realised
+    same_universes = _same_multiverse(a.multiverse, b.multiverse)
+    try:
+        holds = _not_above(reached.specification.budget, b.budget, same_universes=same_universes)
+    except UndecidedError as error:
+        return _Implication(False, None, error.problems[0].what)
+    if holds is None:
+        why = "the budgets depend on the universe, and one is not below the other in all of them"
+        return _Implication(False, None, why)
     return _Implication(holds, reached, "" if holds else "in the other's flavor its budget is the larger one")
+
+
+def _not_above(a: Budget, b: Budget, *, same_universes: bool) -> bool | None:
+    """Say whether one budget is at most another in *every* universe (Definition 2.4.9), or None.
+
+    For Theorem 1 with odds o and o' in the same universes: max((b+1)/o, o) <= max((b+1)/o', o') for
+    every b >= 2 if and only if o = o', or o > o' and o o' <= 3.
+    """
+    if not a.varies and not b.varies:
+        return a.realised <= b.realised
+    rates = [_single_rate(budget) for budget in (a, b)]
+    if not same_universes or rates[0] is None or rates[1] is None:
+        return None
+    if rates[0] == rates[1]:
+        return True
+    if rates[0] in (0, 1) or rates[1] in (0, 1):
+        return rates[1] in (0, 1)  # an infinite budget is never the smaller one
+    mine, yours = (rate / (1 - rate) for rate in (rates[0], rates[1]))
+    return (mine > yours and mine * yours <= 3) or None
+
+
+def _single_rate(budget: Budget) -> Fraction | None:
+    """Return the rate of a swapping budget with one rate for all strata."""
+    policy = budget.policy
+    return policy.strata[0].rate if isinstance(policy, PermutationSwapping) and len(policy.strata) == 1 else None
 
 
 def _obstacles(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> list[str]:
@@ -250,10 +299,9 @@ def _to_flavor_of(a: Specification, b: Specification, units: tuple[UnitFactor, .
     path = path.then(_unit_step(path.specification, b, units))
     if wanted.name != path.specification.input_premetric.name:
         path = path.then(change_distance(path.specification, to=wanted.name))
-    fixed = b.flavor.effective_multiverse
-    if set(path.specification.multiverse.invariants) != set(b.multiverse.invariants):
+    if not _same_multiverse(path.specification.multiverse, b.multiverse):
         # What b's distance fixes by itself counts as fixed on both sides.
-        path = path.then(refine(path.specification, to=fixed))
+        path = path.then(refine(path.specification, to=b.flavor.effective_multiverse))
     path = path.then(change_output(path.specification, to=b.output_premetric, at_distance=wanted.within))
     if wanted.within is not None and path.specification.input_premetric.is_metric:
         path = path.then(to_neighbours(path.specification, within=wanted.within))
@@ -275,7 +323,7 @@ def _unit_step(a: Specification, b: Specification, units: tuple[UnitFactor, ...]
                 factor=relation.factor,
                 because=relation.because,
                 keeps_total=relation.keeps_total,
-                post_imputation=yours.post_imputation,
+                post_imputation=False if relation.people else None,
             )
     # Not even people -> records after imputation: a change of one copy alone is no change of a person.
     raise refused(f"no factor is stated from {mine.unit} to {yours.unit} records", where="what")

@@ -24,13 +24,17 @@ FRESH: Final = "the releases use fresh, independent randomness; a later one chos
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFactor:
-    """A stated bound ``d_old <= factor * d_new`` between distances in two units, with its reason."""
+    """A stated bound ``d_old <= factor * d_new`` between distances in two units, with its reason.
+
+    ``people`` says that the new unit is the people behind records after imputation.
+    """
 
     old: str
     new: str
     factor: int | Fraction | str
     because: str
     keeps_total: str | None = None
+    people: bool = False
 
 
 def compose(
@@ -127,6 +131,7 @@ def _to_unit(part: Derivation, target: str, units: tuple[UnitFactor, ...]) -> De
                 factor=relation.factor,
                 because=relation.because,
                 keeps_total=relation.keeps_total,
+                post_imputation=False if relation.people else None,
             )
             return part.then(step)
     raise refused(

@@ -92,6 +92,13 @@ def change_unit(
     old = specification.input_premetric
     if unit == old.unit and post_imputation in (None, old.post_imputation):
         raise wrong(f"the unit is {unit} already", where="unit", remedy="name another unit")
+    if post_imputation and not old.post_imputation:
+        raise refused(
+            "a promise for people gives none for records after imputation: a change of one copy alone is no change "
+            "of a person",
+            where="unit",
+            remedy="specify the release for records after imputation from the start",
+        )
     if not old.is_metric:
         raise refused(
             f"{old.symbol} compares neighbours only, so it says nothing about groups of {scale}",
@@ -101,7 +108,7 @@ def change_unit(
     after = scale_budget(specification, scale, formula=f"{scale} x the budget per {old.unit}")
     new = replace(old, unit=unit, post_imputation=old.post_imputation if post_imputation is None else post_imputation)
     after = after.with_flavor(input_premetric=new, multiverse=after.multiverse.nearest_in(scale))
-    if old.bounded and unit != old.unit and keeps_total is None:
+    if old.bounded and keeps_total is None:
         after = after.with_flavor(multiverse=after.multiverse.with_invariants([Margin(of=old.unit)]))
     return stepped(
         specification,

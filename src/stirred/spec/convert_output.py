@@ -58,7 +58,10 @@ def _cks(rho2: Exact, delta: Fraction) -> Exact:
     def at(order: float) -> float:
         return order * rho + (log + (order - 1) * math.log1p(-1 / order) - math.log(order)) / (order - 1)
 
-    a = Fraction(_minimum(at, start=1 + math.sqrt(log / rho))).limit_denominator(10**6)
+    best = _minimum(at, start=1 + math.sqrt(log / rho))
+    a = 1 + Fraction(best - 1).limit_denominator(10**6)
+    if a <= 1:  # a huge budget: the orders worth trying are too close to 1, and little is to be gained
+        return zcdp_to_epsilon(rho2, delta=delta)
     value = a * rho2 + (ln(1 / delta) + (a - 1) * ln(1 - 1 / a) - ln(a)) / (a - 1)
     # Very large deltas make the formula negative: nothing is lost then.
     return value if value > ZERO else ZERO
@@ -108,16 +111,17 @@ def gdp_to_epsilon(mu: Exact, *, delta: Fraction) -> Exact:
     if mu.is_infinite or mu == ZERO:
         return mu
     m = Fraction(mu.enclose().high)  # a larger mu is the weaker promise
-    low, high = Fraction(0), Fraction(1)
-    if _gdp_delta_high(m, low) <= delta:
+    if _gdp_delta_high(m, Fraction(0)) <= delta:
         return ZERO
-    while _gdp_delta_high(m, high) > delta:
+    # In units of mu the answer lies within a few dozen: epsilon = mu z with z - mu/2 a normal quantile.
+    low, high = Fraction(0), m / 2 + 1
+    while _gdp_delta_high(m, m * high) > delta:
         low, high = high, high * 2
-    grid = Fraction(1, 10**9)
+    grid = Fraction(1, 10**10)
     while high - low > grid:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _gdp_delta_high(m, middle) > delta else (low, middle)
-    return exact(Fraction(math.ceil(high / grid)) * grid)
+        middle = Fraction(math.floor((low + high) / 2 / grid)) * grid
+        low, high = (middle, high) if _gdp_delta_high(m, m * middle) > delta else (low, middle)
+    return exact(m * high)
 
 
 def _gdp_delta_high(mu: Fraction, epsilon: Fraction) -> Fraction:
@@ -136,6 +140,9 @@ def pure_to_mu(epsilon: Exact) -> Exact:
     epsilon = loss(epsilon, where="epsilon")
     if epsilon.is_infinite or epsilon == ZERO:
         return epsilon
+    if epsilon > exact(600):
+        # Phi(-x) <= exp(-x^2/2)/2 gives the quantile bound sqrt(2 ln((1 + e^eps)/2)) <= sqrt(2 eps).
+        return 2 * sqrt(2 * epsilon)
     ratio = Fraction(exp(epsilon).enclose().high)
     return exact(2 * normal_quantile(ratio / (1 + ratio))[1])
 
@@ -171,9 +178,11 @@ def change_output(
     value, theorem, formula = rule.compute(prepared, to, method)
     policy = Derived(formula=formula, value=value, varies=specification.budget.varies)
     after = prepared.with_flavor(output_premetric=to).with_budget(Budget(policy=policy))
-    return start.then(
-        stepped(prepared, after, action=f"measure by {to.symbol} instead of {old.symbol}", theorem=theorem)
+    used = prepared.multiverse.nearest_because if (old.name, to.name) == ("D_Mult", "D_NoR") else ""
+    step = stepped(
+        prepared, after, action=f"measure by {to.symbol} instead of {old.symbol}", theorem=theorem, assuming=used
     )
+    return start.then(step)
 
 
 _Computed = tuple[Exact, str, str]
@@ -294,13 +303,21 @@ def _approximate_to_tv(spec: Specification, to: OutputPremetric, method: str | N
 
 def _zcdp_to_tv(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
     del to, method
-    return sqrt(spec.budget.realised / 2), "Pinsker's inequality, order 1 of D_NoR", "rho/sqrt(2)"
+    value = INFINITE if spec.budget.realised.is_infinite else sqrt(spec.budget.realised / 2)
+    return _at_most_one(value), "Pinsker's inequality, order 1 of D_NoR", "rho/sqrt(2), at most 1"
 
 
 def _gdp_to_tv(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
     del to, method
+    if spec.budget.realised.is_infinite:
+        return exact(1), "distance of two unit normals", "1"
     half = Fraction(spec.budget.realised.enclose().high) / 2
     return exact(2 * normal_cdf(half)[1] - 1), "distance of two unit normals", "2 Phi(mu/2) - 1"
+
+
+def _at_most_one(value: Exact) -> Exact:
+    """Total variation never exceeds 1."""
+    return exact(1) if value > exact(1) else value
 
 
 _RULES: Final = {

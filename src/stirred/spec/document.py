@@ -44,7 +44,7 @@ class MarginDocument(_Strict):
     variables: list[str] = []
     level: str | None = None
     includes: list[str] = []
-    words: str | None = Field(default=None, description="the invariant in words; for readers, ignored when read")
+    words: str | None = Field(default=None, description="the invariant in words; computed, and checked when read")
 
 
 class NamedDocument(_Strict):
@@ -71,6 +71,7 @@ class HierarchyDocument(_Strict):
 
     name: str
     levels: list[str]
+    geographic: bool = True
 
 
 class MultiverseDocument(_Strict):
@@ -311,7 +312,9 @@ def _multiverse_out(multiverse: Multiverse) -> dict[str, Any]:
         )
     return {
         "invariants": [_invariant_out(invariant) for invariant in multiverse.invariants],
-        "hierarchies": [{"name": h.name, "levels": list(h.levels)} for h in multiverse.hierarchies],
+        "hierarchies": [
+            {"name": h.name, "levels": list(h.levels), "geographic": h.geographic} for h in multiverse.hierarchies
+        ],
         "nearest": multiverse.nearest,
         "nearest_because": multiverse.nearest_because,
     }
@@ -410,13 +413,26 @@ def _specification_in(document: SpecificationDocument) -> Specification:
 def _multiverse_in(document: MultiverseDocument) -> Multiverse:
     return Multiverse(
         invariants=tuple(_invariant_in(invariant) for invariant in document.invariants),
-        hierarchies=tuple(Hierarchy(name=h.name, levels=tuple(h.levels)) for h in document.hierarchies),
+        hierarchies=tuple(
+            Hierarchy(name=h.name, levels=tuple(h.levels), geographic=h.geographic) for h in document.hierarchies
+        ),
         nearest=document.nearest,
         nearest_because=document.nearest_because,
     )
 
 
 def _invariant_in(document: MarginDocument | NamedDocument | InequalityDocument) -> Invariant:
+    invariant = _plain_invariant_in(document)
+    if document.words is not None and document.words != str(invariant):
+        raise wrong(
+            f"the invariant says '{document.words}' in words, but it is: {invariant}",
+            where="multiverse invariants",
+            remedy="leave 'words' out: they are computed",
+        )
+    return invariant
+
+
+def _plain_invariant_in(document: MarginDocument | NamedDocument | InequalityDocument) -> Invariant:
     if isinstance(document, MarginDocument):
         return _margin_in(document)
     if isinstance(document, NamedDocument):
@@ -442,6 +458,12 @@ def _budget_in(document: BudgetDocument, output: OutputPremetric) -> Budget:
             remedy=f"write {output.parameter}",
         )
     paper = None if document.paper_epsilon_exact is None else exact(document.paper_epsilon_exact)
+    if document.paper_epsilon is not None and (paper is None or number_out(paper) != document.paper_epsilon):
+        raise wrong(
+            f"paper_epsilon {document.paper_epsilon} is not the number of paper_epsilon_exact",
+            where="budget paper_epsilon",
+            remedy="give paper_epsilon_exact, and leave paper_epsilon out: it is computed",
+        )
     budget = Budget(policy=_policy_in(document.policy), paper_epsilon=paper)
     if document.exact is not None and compare_exact(exact(document.exact), budget.realised) != 0:
         raise wrong(

@@ -18,13 +18,15 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import Any, Final, NoReturn
 
-from stirred.spec.problems import SpecificationError, wrong
+from stirred.spec.problems import Problem, SpecificationError, wrong
 
 # Exponents are unbounded in practice: no possible outcome may underflow to zero (architecture, rules).
 _EMAX: Final = decimal.MAX_EMAX
 _EMIN: Final = decimal.MIN_EMIN
 _FIRST_DIGITS: Final = 34
 _MOST_DIGITS: Final = 1_200
+_MOST_BITS: Final = 200_000
+_LARGEST_EXPONENT: Final = 10**7
 
 
 def _context(digits: int, rounding: str) -> decimal.Context:
@@ -51,11 +53,6 @@ class Enclosure:
     def __post_init__(self) -> None:
         if not self.low <= self.high:
             raise ArithmeticError(f"an enclosure from {self.low} to {self.high} contains nothing")
-
-    @property
-    def width(self) -> Decimal:
-        """Return the length of the interval."""
-        return self.high - self.low
 
     @classmethod
     def of(cls, value: Fraction, *, digits: int) -> Enclosure:
@@ -133,7 +130,15 @@ class Exact:
         """Return an interval certain to contain the number, about ``digits`` digits wide."""
         if self.is_infinite:
             return Enclosure(Decimal("Infinity"), Decimal("Infinity"))
-        return _enclose(self, digits + 4)
+        working = digits + 4
+        while True:
+            try:
+                return _enclose(self, working)
+            except (decimal.DecimalException, _TooCoarseError):
+                # A logarithm, root or quotient of numbers that nearly cancel needs more digits first.
+                working *= 2
+                if working > _MOST_DIGITS:
+                    raise ArithmeticError(f"{str(self)[:80]} is too large or too delicate to evaluate") from None
 
     def __float__(self) -> float:
         """Return the smallest double found that is not below the number: losses are rounded up."""
@@ -155,7 +160,7 @@ class Exact:
         if self.is_infinite:
             return "inf"
         if places is None and self.is_rational and (self.rational * 10**4).denominator == 1:
-            return f"{Decimal(self.rational.numerator) / Decimal(self.rational.denominator):f}"
+            return _decimal_text(self.rational)
         wanted = places if places is not None else _places_for(self.enclose().high)
         return f"{_round_up(self, wanted):f}"
 
@@ -213,6 +218,8 @@ class Exact:
         return exact(other) * _reciprocal(self)
 
     def __pow__(self, power: int) -> Exact:
+        if power < 0:
+            raise ArithmeticError("negative powers are written as quotients")
         return reduce(lambda a, b: a * b, [self] * power, ONE)
 
     def __str__(self) -> str:
@@ -238,7 +245,7 @@ def exact(value: Exact | int | Fraction | str | Decimal | float) -> Exact:
     if isinstance(value, float):
         if math.isnan(value):
             raise wrong("NaN is not a number", where="number", remedy="write a number such as 3/4")
-        return INFINITE if value == math.inf else exact(repr(value))
+        return INFINITE if value == math.inf else exact(repr(float(value)))
     if isinstance(value, str):
         return Exact.parse(value)
     if isinstance(value, Decimal):
@@ -348,6 +355,8 @@ def ln(value: Exact | int | Fraction) -> Exact:
             return -ln(1 / number.rational)
     if number.kind == "exp":
         return number.parts[0]
+    if number.kind == "sqrt":
+        return ln(number.parts[0]) / 2
     return Exact("ln", parts=(number,))
 
 
@@ -362,6 +371,8 @@ def exp(value: Exact | int | Fraction) -> Exact:
         return INFINITE if number.is_infinite else ONE
     if number.kind == "ln":
         return number.parts[0]
+    if abs(number.enclose().high) > _LARGEST_EXPONENT:
+        raise ArithmeticError(f"exp({str(number)[:40]}) is beyond every use")
     log = _as_logarithm(number)
     if log is not None and log[0].denominator == 1 and abs(log[0]) <= 64:
         return exact(log[1] ** log[0].numerator)
@@ -377,13 +388,28 @@ def sqrt(value: Exact | int | Fraction) -> Exact:
     number = exact(value)
     if number.is_infinite:
         return INFINITE
-    if number.is_rational:
-        top, bottom = math.isqrt(max(number.rational.numerator, 0)), math.isqrt(number.rational.denominator)
-        if Fraction(top, bottom) ** 2 == number.rational:
-            return Exact("rational", Fraction(top, bottom))
     if number.sign() < 0:
         raise ArithmeticError(f"no square root of {number}")
+    if number.is_rational:
+        # One form for each root: sqrt(a/b) = sqrt(ab)/b, square factors outside.
+        inside = number.rational.numerator * number.rational.denominator
+        outside, inside = _square_part(inside)
+        outer = Fraction(outside, number.rational.denominator)
+        root = Exact("sqrt", parts=(Exact("rational", Fraction(inside)),))
+        return exact(outer) if inside == 1 else _product((exact(outer), root)) if inside else ZERO
     return Exact("sqrt", parts=(number,))
+
+
+def _square_part(n: int) -> tuple[int, int]:
+    """Return (a, b) with n = a^2 b, taking out small squares and a whole square."""
+    whole = math.isqrt(n)
+    if whole * whole == n:
+        return whole, 1 if n else 0
+    outside = 1
+    for p in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47):
+        while n % (p * p) == 0:
+            outside, n = outside * p, n // (p * p)
+    return outside, n
 
 
 def largest(values: list[Exact]) -> Exact:
@@ -409,7 +435,23 @@ def compare_exact(a: Exact, b: Exact) -> int:
         if first.high < second.low:
             return -1
         digits *= 2
-    raise ArithmeticError(f"cannot tell {a} from {b}: they agree to {_MOST_DIGITS} digits")
+    raise UndecidedError(
+        [
+            Problem(
+                what=f"{str(a)[:60]} and {str(b)[:60]} agree to {_MOST_DIGITS // 2} digits",
+                where="comparison",
+                remedy="write both in the same form",
+            )
+        ]
+    )
+
+
+class UndecidedError(SpecificationError):
+    """Two numbers that are equal as far as one can see, and not written alike."""
+
+
+class _TooCoarseError(ArithmeticError):
+    """More digits are needed."""
 
 
 def _compare_logarithms(a: Exact, b: Exact) -> int | None:
@@ -496,12 +538,19 @@ def _product(factors: tuple[Exact, ...]) -> Exact:
         if negative:
             raise ArithmeticError("a loss is never minus infinity")
         return INFINITE
-    constant = math.prod((factor.rational for factor in flat if factor.is_rational), start=Fraction(1))
+    rationals = [factor.rational for factor in flat if factor.is_rational]
+    if sum(map(_bits, rationals)) > _MOST_BITS:
+        raise ArithmeticError("a number with more digits than anyone needs")
+    constant = math.prod(rationals, start=Fraction(1))
     rest = sorted((factor for factor in flat if not factor.is_rational), key=str)
     if (merged := _square_roots(rest)) is not None:
         return _product((exact(constant), *merged))
-    if len(rest) == 1 and rest[0].kind == "sum" and constant != 1:
-        return _sum(tuple(_product((exact(constant), part)) for part in rest[0].parts))
+    sums = [factor for factor in rest if factor.kind == "sum"]
+    if sums and constant != 1:
+        # A constant goes into the first sum, so that a product is written in one way only.
+        rest.remove(sums[0])
+        inner = _sum(tuple(_product((exact(constant), part)) for part in sums[0].parts))
+        return _product((inner, *rest)) if rest else inner
     if not rest:
         return exact(constant)
     if len(rest) == 1 and (rooted := _rooted_logarithm(constant, rest[0])) is not None:
@@ -562,7 +611,7 @@ def _enclose(value: Exact, digits: int) -> Enclosure:
 
 def _invert(x: Enclosure, digits: int) -> Enclosure:
     if x.low <= 0 <= x.high:
-        raise ArithmeticError("division by a number not told apart from zero")
+        raise _TooCoarseError
     one = Decimal(1)
     return Enclosure(_floor(digits).divide(one, x.high), _ceiling(digits).divide(one, x.low))
 
@@ -584,9 +633,19 @@ def _places_for(size: Decimal) -> int:
 def _round_up(value: Exact, places: int) -> Decimal:
     """Round up to ``places`` decimals, exactly: a rational is rounded itself, not a decimal copy of it."""
     if value.is_rational:
-        return Decimal(math.ceil(value.rational * 10**places)).scaleb(-places, _context(60, decimal.ROUND_CEILING))
-    wide = _context(80, decimal.ROUND_CEILING)
-    return value.enclose(60).high.quantize(Decimal(1).scaleb(-places), context=wide)
+        scaled = math.ceil(value.rational * 10**places)
+        return Decimal(scaled).scaleb(-places, _context(len(str(abs(scaled))) + 10, decimal.ROUND_CEILING))
+    high = value.enclose(60).high
+    wide = _context(max(80, high.adjusted() + places + 10), decimal.ROUND_CEILING)
+    return high.quantize(Decimal(1).scaleb(-places), context=wide)
+
+
+def _decimal_text(value: Fraction) -> str:
+    """Write a decimal of at most four places as it is."""
+    scaled = int(abs(value) * 10**4)
+    whole, rest = divmod(scaled, 10**4)
+    places = f".{rest:04d}".rstrip("0").rstrip(".")
+    return f"{'-' if value < 0 else ''}{whole}{places}"
 
 
 def _text(value: Exact) -> str:

@@ -152,15 +152,23 @@ def _how_to_read(specification: Specification) -> str:
         return "How to read it: the smaller the letter's value, the less an output can tell versions of the file apart."
     if budget.realised.is_infinite:
         return "How to read it: the budget is infinite, so nothing is promised."
-    nearest = specification.multiverse.nearest if specification.input_premetric.is_metric else 1
+    premetric = specification.input_premetric
+    nearest = specification.multiverse.nearest if premetric.is_metric else 1
     unit = specification.input_premetric.unit
     far = f"{nearest} {plural(unit) if nearest > 1 else unit}"
+    if premetric.within is not None and premetric.within > 1:
+        far = f"up to {premetric.within} {plural(unit)}"
     if output.name in ("D_Mult", "D_Mult^delta"):
         factor = exp(budget.realised * nearest)
-        but = f", apart from events of probability {small(output.delta)}" if output.delta else ""
+        if output.delta:
+            return (
+                f"How to read it: if the true file and another version of it differ in {far}, no output event is more "
+                f"than {_large(factor)} times as probable under one as under the other, plus {small(output.delta)}"
+                f"{_hardly(factor)}. With that probability anything may be revealed."
+            )
         return (
             f"How to read it: if the true file and another version of it differ in {far}, seeing the output changes "
-            f"the odds between them by a factor of at most {_large(factor)}{but}{_hardly(factor)}."
+            f"the odds between them by a factor of at most {_large(factor)}{_hardly(factor)}."
         )
     if output.name == "D_NoR":
         mu = sqrt(2 * budget.realised) * nearest
@@ -178,10 +186,14 @@ def _how_to_read(specification: Specification) -> str:
         )
     if output.name == "D_TV":
         return (
-            f"How to read it: the probability of any output event changes by at most {budget.shown} when {far} "
-            "change; an output may still give a file away."
+            "How to read it: the probability of any output event changes by at most "
+            f"{_at_most_one(budget.realised * nearest).shown()} when {far} change; one may still give a file away."
         )
     return "How to read it: an average over outputs of the factor by which odds change, on a logarithmic scale."
+
+
+def _at_most_one(value: Exact) -> Exact:
+    return value if value < exact(1) else exact(1)
 
 
 def _overlap(mu: Exact) -> str:

@@ -11,6 +11,8 @@ from stirred.spec.problems import wrong
 class Hierarchy:
     """A chain of levels from the finest to the coarsest, each value lying inside one value of the next.
 
+    ``geographic`` says whether these are places, or classes of a characteristic such as age groups.
+
     >>> census = Hierarchy(name="geography", levels=("block", "tract", "county", "state"))
     >>> census.determines("block", "county"), census.determines("county", "block")
     (True, False)
@@ -18,6 +20,7 @@ class Hierarchy:
 
     name: str
     levels: tuple[str, ...]
+    geographic: bool = True
 
     def __post_init__(self) -> None:
         if len(self.levels) < 2 or len(set(self.levels)) != len(self.levels):
@@ -32,6 +35,19 @@ class Hierarchy:
         if fine not in self.levels or coarse not in self.levels:
             return fine == coarse
         return self.levels.index(fine) <= self.levels.index(coarse)
+
+
+def check_agreement(hierarchies: tuple[Hierarchy, ...]) -> None:
+    """Refuse hierarchies of which one nests two levels the other way round than another."""
+    for first in hierarchies:
+        for second in hierarchies:
+            shared = [level for level in first.levels if level in second.levels]
+            if [level for level in second.levels if level in shared] != shared:
+                raise wrong(
+                    f"hierarchies {first.name} and {second.name} nest {', '.join(shared)} in different orders",
+                    where="hierarchies",
+                    remedy="list the levels from the finest to the coarsest in both",
+                )
 
 
 def determined_by(variable: str, hierarchies: tuple[Hierarchy, ...]) -> frozenset[str]:

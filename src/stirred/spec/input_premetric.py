@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -113,10 +113,8 @@ class InputPremetric:
         The shortest path through single changes is the metric itself; through steps of several
         changes, or of a relation of your own, it is not one of the named metrics.
         """
-        if self.within == 1:
+        if self.name != "d_r" and self.within in (None, 1):
             return replace(self, within=None)
-        if self.within is None and self.name != "d_r":
-            return self
         raise wrong(
             f"the sharpening of {self.symbol} is not one of the named metrics",
             where="input_premetric",
@@ -129,6 +127,7 @@ class InputPremetric:
         ``by`` names the column that links rows to units: a person file with ``by="hid"`` gives the
         distance in households, each the multiset of its persons; the identifier itself does not count.
         """
+        _same_columns(x, y)
         a, b = records(x, by=by), records(y, by=by)
         if self.name == "d_r":
             return self._relation_distance(a, b)
@@ -149,32 +148,19 @@ class InputPremetric:
         return exact(1) if self.related(a, b) else INFINITE
 
     def shortest_paths(self, datasets: Sequence[Any]) -> dict[tuple[int, int], Exact]:
-        """Return the sharpening on a finite domain: shortest path lengths between all pairs (A.4.1).
+        """Return the sharpening on a finite domain: shortest weighted paths between all pairs (A.4.1).
 
-        Keys are positions in ``datasets``. Steps of length 0 or 1 are walked breadth first; a metric
-        is its own sharpening.
+        Keys are positions in ``datasets``. A metric is its own sharpening.
         """
-        near = {
-            i: [j for j, y in enumerate(datasets) if i != j and self.distance(x, y) <= 1]
-            for i, x in enumerate(datasets)
-        }
-        lengths: dict[tuple[int, int], Exact] = {}
-        for start in near:
-            steps = _breadth_first(start, near)
-            for end in near:
-                lengths[start, end] = exact(steps[end]) if end in steps else INFINITE
+        indices = range(len(datasets))
+        lengths = {(i, j): self.distance(datasets[i], datasets[j]) for i in indices for j in indices}
+        for middle in indices:
+            for i in indices:
+                for j in indices:
+                    through = lengths[i, middle] + lengths[middle, j]
+                    if through < lengths[i, j]:
+                        lengths[i, j] = through
         return lengths
-
-
-def _breadth_first(start: int, near: dict[int, list[int]]) -> dict[int, int]:
-    steps, queue = {start: 0}, deque([start])
-    while queue:
-        here = queue.popleft()
-        for there in near[here]:
-            if there not in steps:
-                steps[there] = steps[here] + 1
-                queue.append(there)
-    return steps
 
 
 def records(frame: Any, *, by: str | None = None) -> list[Row]:
@@ -185,7 +171,7 @@ def records(frame: Any, *, by: str | None = None) -> list[Row]:
     """
     names, rows = _names_and_rows(frame)
     if by is None:
-        return [row if isinstance(row, Hashable) else _hashable(row) for row in rows]
+        return list(rows)
     if names is None or by not in names:
         raise wrong(
             f"there is no column {by!r}",
@@ -199,21 +185,35 @@ def records(frame: Any, *, by: str | None = None) -> list[Row]:
     return [frozenset(unit.items()) for unit in units.values()]
 
 
-def _hashable(row: Any) -> Row:
-    return tuple(sorted(row.items())) if isinstance(row, dict) else tuple(row)
+def _same_columns(x: Any, y: Any) -> None:
+    """Refuse to compare tables with different columns: they are no versions of one file."""
+    mine, yours = _names_and_rows(x)[0], _names_and_rows(y)[0]
+    if mine is not None and yours is not None and mine != yours and len(x) and len(y):
+        raise wrong(
+            f"the columns differ: {', '.join(mine)} and {', '.join(yours)}",
+            where="distance",
+            remedy="compare two versions of the same file",
+        )
+
+
+def _plain(value: Any) -> Any:
+    """Return missing and not-a-number values as None, so that a row equals itself."""
+    return None if value is None or value != value else value
 
 
 def _names_and_rows(frame: Any) -> tuple[list[str] | None, list[Any]]:
     if isinstance(frame, (list, tuple)):
         if frame and isinstance(frame[0], dict):
-            names = list(frame[0])
-            return names, [tuple(row[name] for name in names) for row in frame]
-        return None, list(frame)
+            names = sorted(frame[0])
+            if any(sorted(row) != names for row in frame):
+                raise wrong("the rows have different keys", where="distance", remedy="give every row the same keys")
+            return names, [tuple(_plain(row[name]) for name in names) for row in frame]
+        return None, [tuple(map(_plain, row)) if isinstance(row, (tuple, list)) else _plain(row) for row in frame]
     import narwhals as nw  # any frame of any library; imported only when a frame is given
 
     table = nw.from_native(frame, eager_only=True, pass_through=False)
     names = sorted(table.columns)
-    return names, table.select(names).rows()
+    return names, [tuple(map(_plain, row)) for row in table.select(names).rows()]
 
 
 def _hamming_unordered(a: list[Row], b: list[Row]) -> Exact:

@@ -14,7 +14,7 @@ from typing import Final
 from stirred.spec.budget import PermutationSwapping
 from stirred.spec.exact import Exact, exact, small
 from stirred.spec.invariant import ALL, Margin
-from stirred.spec.multiverse import Verdict
+from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.specification import Specification
 
 SERIOUS: Final = "serious"
@@ -98,7 +98,7 @@ def _singleton_universes(context: Context) -> Iterator[Finding]:
         for margin in multiverse.invariants
         if isinstance(margin, Margin)
         and margin.variables == (ALL,)
-        and (margin.level in finest or not multiverse.hierarchies)
+        and (margin.level in finest or (margin.level is None and not _uses_levels(multiverse)))
     ]
     alone = datasets is not None and all(len(universe) == 1 for universe in multiverse.universes_of(datasets))
     if whole or alone:
@@ -108,6 +108,24 @@ def _singleton_universes(context: Context) -> Iterator[Finding]:
             severity=SERIOUS,
             message=f"The invariants leave nothing to protect: {what}. Any budget, even 0, is then empty.",
             advice="Remove invariants until datasets that matter can differ inside a universe.",
+        )
+
+
+def _uses_levels(multiverse: Multiverse) -> bool:
+    """Say whether anything shows that the records carry geography, which "*" leaves out."""
+    levels = [m.level for m in multiverse.invariants if isinstance(m, Margin)]
+    return bool(multiverse.hierarchies) or any(level is not None for level in levels)
+
+
+def _neighbour_guarantee(context: Context) -> Iterator[Finding]:
+    premetric, output = context.specification.input_premetric, context.specification.output_premetric
+    if not output.is_metric and premetric.is_metric and not context.specification.theorem:
+        yield Finding(
+            check="neighbours-only",
+            severity=WARNING,
+            message=f"The promise is stated for all distances, but {output.classic} is usually proved for neighbours "
+            "only, and does not extend to larger groups by itself.",
+            advice='Add "within": 1 to the input premetric, unless the bound was proved for every distance.',
         )
 
 
@@ -267,6 +285,7 @@ CHECKS: Final[tuple[Callable[[Context], Iterator[Finding]], ...]] = (
     _infinite_budget,
     _singleton_universes,
     _no_neighbours,
+    _neighbour_guarantee,
     _looked_at_data,
     _budget_outside_partition,
     _seeded,

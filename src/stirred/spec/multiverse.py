@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from stirred.spec.exact import Exact
-from stirred.spec.hierarchy import Hierarchy, determined_by
+from stirred.spec.hierarchy import Hierarchy, check_agreement, determined_by
 from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, Named, plural
 from stirred.spec.problems import wrong
 
@@ -56,6 +56,13 @@ class Multiverse:
     def __post_init__(self) -> None:
         if self.nearest < 1:
             raise wrong(f"{self.nearest} is below 1", where="multiverse nearest", remedy="write 1 or more")
+        if self.nearest > 1 and not (self.nearest_because.strip() and self.invariants):
+            raise wrong(
+                f"nothing says why different datasets are at least {self.nearest} apart",
+                where="multiverse nearest",
+                remedy="give nearest_because; without invariants the nearest datasets are 1 apart",
+            )
+        check_agreement(self.hierarchies)
         object.__setattr__(self, "invariants", tuple(dict.fromkeys(self.invariants)))
 
     @property
@@ -131,7 +138,9 @@ class Multiverse:
         if self.universes is not None or other.universes is not None:
             return _refines_by_listing(self, other)
         hierarchies = tuple(dict.fromkeys((*self.hierarchies, *other.hierarchies)))
-        answers = [(wanted, _implied(wanted, self.invariants, hierarchies)) for wanted in other.invariants]
+        check_agreement(hierarchies)
+        given = _with_inherited(self.invariants, (*self.invariants, *other.invariants), hierarchies)
+        answers = [(wanted, _implied(wanted, given, hierarchies)) for wanted in other.invariants]
         free = [(wanted, answer) for wanted, answer in answers if answer.verdict is Verdict.NO]
         if free:
             return Refines(
@@ -151,12 +160,31 @@ class Multiverse:
 
 
 def _without_implied(invariants: tuple[Invariant, ...], hierarchies: tuple[Hierarchy, ...]) -> tuple[Invariant, ...]:
-    kept = list(dict.fromkeys(invariants))
+    kept = list(_with_inherited(invariants, invariants, hierarchies))
     for invariant in list(kept):
-        others = tuple(other for other in kept if other != invariant)
+        others = tuple(other for other in kept if other is not invariant)
         if _implied(invariant, others, hierarchies).verdict is Verdict.YES:
-            kept.remove(invariant)
-    return tuple(kept)
+            kept = [other for other in kept if other is not invariant]
+    return tuple(dict.fromkeys(kept))
+
+
+def _with_inherited(
+    invariants: tuple[Invariant, ...], known: tuple[Invariant, ...], hierarchies: tuple[Hierarchy, ...]
+) -> tuple[Invariant, ...]:
+    """Return the invariants, each margin with the records that any table it determines is known to include."""
+    facts = [margin for margin in known if isinstance(margin, Margin) and margin.includes]
+    return tuple(_inheriting(i, facts, hierarchies) if isinstance(i, Margin) else i for i in invariants)
+
+
+def _inheriting(margin: Margin, facts: list[Margin], hierarchies: tuple[Hierarchy, ...]) -> Margin:
+    more = [
+        record
+        for fact in facts
+        if fact.of == margin.of and _determines(margin, fact, hierarchies) is Verdict.YES
+        for record in fact.includes
+    ]
+    includes = tuple(dict.fromkeys((*margin.includes, *more)))
+    return margin if includes == margin.includes else replace(margin, includes=includes)
 
 
 def _evaluate(invariant: Invariant, dataset: Hashable) -> Hashable:
@@ -184,28 +212,36 @@ def _refines_by_listing(fine: Multiverse, coarse: Multiverse) -> Refines:
 def _implied(wanted: Invariant, given: tuple[Invariant, ...], hierarchies: tuple[Hierarchy, ...]) -> Refines:
     """Say whether fixing ``given`` fixes ``wanted``."""
     if wanted in given:
-        return Refines(verdict=Verdict.YES, reason="held fixed in both")
+        return _yes("held fixed in both")
     if isinstance(wanted, Margin):
         return _margin_implied(wanted, given, hierarchies)
-    if isinstance(wanted, Inequality) and wanted.on is not None:
-        count = _implied(wanted.on, given, hierarchies)
-        if count.verdict is Verdict.YES:
-            return Refines(verdict=Verdict.YES, reason=f"a function of the {wanted.on}, which is fixed")
-        if not given:
-            return Refines(verdict=Verdict.NO, reason="nothing is held fixed on the other side")
-        related = [g for g in given if _may_bear_on(g, wanted.on)]
-        if not related:
-            return Refines(verdict=Verdict.NO, reason=f"nothing fixed says anything about {plural(wanted.on.of)}")
-        return Refines(
-            verdict=Verdict.CANNOT_TELL,
-            reason=f"the {wanted.on} may vary, but perhaps not across this condition",
-        )
     if not given:
-        return Refines(verdict=Verdict.NO, reason="nothing is held fixed on the other side")
-    return Refines(
-        verdict=Verdict.CANNOT_TELL,
-        reason=f"'{wanted}' is known by name only, and whether the other invariants determine it is not stated",
-    )
+        return _no("nothing is held fixed on the other side")
+    if isinstance(wanted, Inequality) and wanted.on is not None:
+        return _inequality_implied(wanted, wanted.on, given, hierarchies)
+    return _unknown("it is known by name only, and whether the other invariants determine it is not stated")
+
+
+def _yes(reason: str) -> Refines:
+    return Refines(verdict=Verdict.YES, reason=reason)
+
+
+def _no(reason: str) -> Refines:
+    return Refines(verdict=Verdict.NO, reason=reason)
+
+
+def _unknown(reason: str) -> Refines:
+    return Refines(verdict=Verdict.CANNOT_TELL, reason=reason)
+
+
+def _inequality_implied(
+    wanted: Inequality, on: Margin, given: tuple[Invariant, ...], hierarchies: tuple[Hierarchy, ...]
+) -> Refines:
+    if _implied(on, given, hierarchies):
+        return _yes(f"a function of the {on}, which is fixed")
+    if not any(_may_bear_on(g, on) for g in given):
+        return _no(f"nothing fixed says anything about {plural(on.of)}")
+    return _unknown(f"the {on} may vary, but perhaps not so far that '{wanted.condition}' changes")
 
 
 def _may_bear_on(given: Invariant, wanted: Margin) -> bool:
@@ -217,45 +253,51 @@ def _may_bear_on(given: Invariant, wanted: Margin) -> bool:
 
 def _margin_implied(wanted: Margin, given: tuple[Invariant, ...], hierarchies: tuple[Hierarchy, ...]) -> Refines:
     margins = [margin for margin in given if isinstance(margin, Margin)]
-    for margin in margins:
-        if margin.of == wanted.of and _determines(margin, wanted, hierarchies):
-            how = "a coarser table of" if wanted != margin else "the same as"
-            return Refines(verdict=Verdict.YES, reason=f"{how} the {margin}, which is fixed")
-    named = [str(invariant) for invariant in given if isinstance(invariant, Named)]
+    same = [(margin, _determines(margin, wanted, hierarchies)) for margin in margins if margin.of == wanted.of]
+    for margin, answer in same:
+        if answer is Verdict.YES:
+            return _yes(f"it can be added up from the {margin}, which is fixed")
+    carried = [_included(wanted, margin, hierarchies) for margin in margins if wanted.of in margin.includes]
+    if any(carried):
+        return next(answer for answer in carried if answer)
+    unknown = [answer for answer in carried if answer.verdict is Verdict.CANNOT_TELL]
+    if unknown:
+        return unknown[0]
+    for margin, answer in same:
+        if answer is Verdict.CANNOT_TELL:
+            return _unknown(f"whether it follows from the fixed {margin} is not stated")
+    named = [invariant for invariant in given if isinstance(invariant, Named)]
     if named:
-        return Refines(
-            verdict=Verdict.CANNOT_TELL,
-            reason=f"whether it follows from '{named[0]}' is not stated",
-        )
-    carrying = [m for m in margins if wanted.of in m.includes and _level_determines(m, wanted, hierarchies)]
-    if carrying:
-        answers = [_included(wanted, margin) for margin in carrying]
-        return next((answer for answer in answers if answer), answers[0])
-    same = [margin for margin in margins if margin.of == wanted.of]
+        return _unknown(f"whether it follows from '{named[0]}' is not stated")
     if not same:
-        return Refines(
-            verdict=Verdict.NO,
-            reason=f"nothing fixed on the other side counts {plural(wanted.of)}, so it can vary",
-        )
+        return _no(f"nothing fixed on the other side counts {plural(wanted.of)}, so it can vary")
     # Interaction spaces of a contingency table are independent: a margin is a function of others only
     # if one of them contains it.
-    return Refines(
-        verdict=Verdict.NO,
-        reason=f"it can vary while the {' and the '.join(str(margin) for margin in same)} stay fixed",
-    )
+    return _no(f"it can vary while the {' and the '.join(str(margin) for margin, _ in same)} stay fixed")
 
 
-def _included(wanted: Margin, margin: Margin) -> Refines:
+def _included(wanted: Margin, margin: Margin, hierarchies: tuple[Hierarchy, ...]) -> Refines:
     """Answer for records carried inside others: persons, where the fixed table is one of households."""
-    if not wanted.variables or ALL in margin.variables:
-        return Refines(
-            verdict=Verdict.YES,
-            reason=f"every {wanted.of} is part of a {margin.of} record, and the {margin} is fixed",
-        )
-    return Refines(
-        verdict=Verdict.CANNOT_TELL,
-        reason=f"whether {', '.join(wanted.variables)} of a {wanted.of} follows from the fixed {margin} is not stated",
-    )
+    places = _places(wanted, hierarchies)
+    if not places <= _axes(margin, hierarchies):
+        return _no(f"the fixed {margin} does not tell {', '.join(sorted(places - _axes(margin, hierarchies)))}")
+    own = [v for v in wanted.variables if v not in places]
+    if not own:
+        return _yes(f"every {wanted.of} is part of a {margin.of} record, and the {margin} is fixed")
+    if ALL in margin.variables and (ALL in own or _knows_geography(hierarchies)):
+        return _yes(f"every {wanted.of} is part of a {margin.of} record with all its characteristics, which are fixed")
+    return _unknown(f"whether {', '.join(own)} of a {wanted.of} follows from the fixed {margin} is not stated")
+
+
+def _places(margin: Margin, hierarchies: tuple[Hierarchy, ...]) -> frozenset[str]:
+    """Return the geographic axes of a margin: its level, and variables that are levels of a geography."""
+    geography = {level for hierarchy in hierarchies if hierarchy.geographic for level in hierarchy.levels}
+    named = {variable for variable in margin.variables if variable in geography}
+    return frozenset(named | ({margin.level} if margin.level is not None else set()))
+
+
+def _knows_geography(hierarchies: tuple[Hierarchy, ...]) -> bool:
+    return any(hierarchy.geographic for hierarchy in hierarchies)
 
 
 def _axes(margin: Margin, hierarchies: tuple[Hierarchy, ...]) -> frozenset[str]:
@@ -265,19 +307,23 @@ def _axes(margin: Margin, hierarchies: tuple[Hierarchy, ...]) -> frozenset[str]:
     return frozenset().union(*(determined_by(variable, hierarchies) for variable in named))
 
 
-def _determines(fine: Margin, coarse: Margin, hierarchies: tuple[Hierarchy, ...]) -> bool:
-    """Say whether the table ``coarse`` can be added up from the table ``fine``."""
-    wanted = {variable for variable in coarse.variables if variable != ALL}
-    if coarse.level is not None:
-        wanted.add(coarse.level)
-    missing = wanted - _axes(fine, hierarchies)
-    if ALL in coarse.variables and ALL not in fine.variables:
-        return False
+def _determines(fine: Margin, coarse: Margin, hierarchies: tuple[Hierarchy, ...]) -> Verdict:
+    """Say whether the table ``coarse`` of the same records can be added up from the table ``fine``.
+
+    "*" stands for every characteristic that is not geography. Which variables are geography is known
+    only where a geographic hierarchy is declared.
+    """
+    places = _places(coarse, hierarchies)
+    missing = {v for v in coarse.variables if v != ALL} | places
+    missing -= _axes(fine, hierarchies)
+    if missing & places:
+        return Verdict.NO
     if ALL in fine.variables:
-        levels = {level for hierarchy in hierarchies for level in hierarchy.levels}
-        missing &= levels | ({coarse.level} if coarse.level else set())
-    return not missing
-
-
-def _level_determines(fine: Margin, coarse: Margin, hierarchies: tuple[Hierarchy, ...]) -> bool:
-    return coarse.level is None or coarse.level in _axes(fine, hierarchies)
+        return Verdict.YES if not missing or _knows_geography(hierarchies) else Verdict.CANNOT_TELL
+    if missing:
+        return Verdict.NO
+    if ALL not in coarse.variables:
+        return Verdict.YES
+    # Whether the named characteristics are all there are is not stated; if none is named, they are not.
+    own = set(fine.variables) - _places(fine, hierarchies)
+    return Verdict.CANNOT_TELL if own else Verdict.NO

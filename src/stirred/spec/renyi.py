@@ -33,9 +33,9 @@ def renyi(pairs: Pairs, *, order: Fraction) -> Enclosure:
 def normalised_renyi(pairs: Pairs, *, tolerance: Fraction = Fraction(1, 10**6)) -> Enclosure:
     """Enclose the supremum over orders a > 1 of ``sqrt(D_a(P||Q) / a)``, one direction of D_NoR.
 
-    D_a grows with a, so on orders from a to b the ratio is at most D_b / a; intervals of orders are
-    split, the most promising first, until the bound and the best value found agree to ``tolerance``.
-    Beyond the last interval the ratio is at most D_infinity / a.
+    (a-1) D_a is convex in a and 0 at a = 1, so on an interval of orders it lies below its chord, which
+    gives the bound of :func:`_push`. Intervals are split, the most promising first, until the bound and
+    the best value found agree to ``tolerance``. Beyond the last one the ratio is at most D_infinity / a.
     """
     if any(q == 0 < p for p, q in pairs):
         return _EVERYWHERE
@@ -66,13 +66,42 @@ def normalised_renyi(pairs: Pairs, *, tolerance: Fraction = Fraction(1, 10**6)) 
 
 
 def _push(
-    intervals: list[tuple[Decimal, Fraction, Fraction]],
-    pairs: Pairs,
-    logs: list[_Logs],
-    a: Fraction,
-    b: Fraction,
+    intervals: list[tuple[Decimal, Fraction, Fraction]], pairs: Pairs, logs: list[_Logs], a: Fraction, b: Fraction
 ) -> None:
-    heappush(intervals, (-_divide_up(_divergence(pairs, logs, b).high, a), a, b))
+    heappush(intervals, (-_bound(pairs, logs, a, b), a, b))
+
+
+def _bound(pairs: Pairs, logs: list[_Logs], a: Fraction, b: Fraction) -> Decimal:
+    """Bound D_x / x over orders x from a to b.
+
+    The chord of (x-1) D_x, divided by x (x-1), is P/x - N/(x-1) with P >= N >= 0. That is largest at
+    x/(x-1) = sqrt(P/N), where it is (sqrt P - sqrt N)^2; otherwise an end of the interval decides. From
+    a = 1 the chord gives D_b.
+    """
+    at_b = _divergence(pairs, logs, b)
+    if a == 1:
+        return at_b.high
+    at_a = _divergence(pairs, logs, a)
+    high, end_high = (a - 1) * Fraction(at_a.high), (b - 1) * Fraction(at_b.high)
+    ends = max(_divide_up(at_a.high, a), _divide_up(at_b.high, b))
+    # A chord through the upper ends lies above the true one: high + slope (x - a) = -P + ... in the form above.
+    slope = (end_high - high) / (b - a)
+    p, n = slope * a - high, slope * (a - 1) - high
+    if slope <= 0 or p <= 0 or n <= 0:
+        return max(ends, _divide_up(_decimal_up(max(high, end_high)), a * (a - 1)))
+    # The top of the curve lies inside the interval only if (b/(b-1))^2 <= P/N <= (a/(a-1))^2.
+    if (b / (b - 1)) ** 2 <= p / n <= (a / (a - 1)) ** 2:
+        return max(ends, _squared_gap(p, n))
+    return ends
+
+
+def _squared_gap(p: Fraction, n: Fraction) -> Decimal:
+    """Return (sqrt p - sqrt n)^2 rounded up, for p >= n."""
+    context = decimal.Context(prec=_DIGITS)
+    up = _decimal_up(p).sqrt(context).next_plus(context)
+    down = Enclosure.of(n, digits=_DIGITS).low.sqrt(context).next_minus(context)
+    gap = _UP.subtract(up, down)
+    return _UP.multiply(gap, gap)
 
 
 def _ratio_low(pairs: Pairs, logs: list[_Logs], order: Fraction) -> Decimal:

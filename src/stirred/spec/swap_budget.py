@@ -113,13 +113,23 @@ def rate_not_above(epsilon: Exact, *, largest_stratum: int, high: bool = False) 
     """Return a rational rate with a loss of at most ``epsilon``: a rate one could use.
 
     The loss falls with the rate on the first branch and rises on the second, so the rate is rounded
-    to nine decimals upwards on the first and downwards on the second.
+    upwards on the first and downwards on the second, to nine decimals or as many more as it takes not
+    to step over the minimum. At the minimum itself the rate is irrational, and no rational one will do.
     """
     rates = psa_rates_for(epsilon, largest_stratum=largest_stratum)
-    grid = 10**9
-    if high:
-        return Fraction(math.floor(Fraction(rates.high.enclose().low) * grid), grid)
-    return Fraction(math.ceil(Fraction(rates.low.enclose().high) * grid), grid)
+    for places in (9, 15, 30):
+        grid = 10**places
+        if high:
+            rate = Fraction(math.floor(Fraction(rates.high.enclose(40).low) * grid), grid)
+        else:
+            rate = Fraction(math.ceil(Fraction(rates.low.enclose(40).high) * grid), grid)
+        if psa_epsilon(rate, largest_stratum=largest_stratum) <= epsilon:
+            return rate
+    raise refused(
+        f"epsilon {epsilon.shown()} is so close to the smallest possible that no usable rate reaches it",
+        where="epsilon",
+        remedy="ask for a slightly larger one",
+    )
 
 
 def psa_existential_bound(rate: Fraction, *, largest_stratum: int) -> Exact:

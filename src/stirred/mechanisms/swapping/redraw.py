@@ -158,8 +158,9 @@ def _redraw(
             if word == tie:
                 end = _TIED
                 break
-            chosen[begin + decided] = word < digit
-            selected += word < digit
+            hit = word < digit
+            chosen[begin + decided] = hit
+            selected += hit
             decided += 1
         if end == _DONE:
             # Lines 9-14: exactly one selected means every record of the stratum again.

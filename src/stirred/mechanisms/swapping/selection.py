@@ -82,6 +82,6 @@ def _select_by_stratum(
             state[0], state[1] = row, selected
             return False
         room[selected] = row
-        selected += word <= digits[kind]
+        selected += word < digits[kind]
     state[0], state[1] = words.size, selected
     return True
