@@ -38,8 +38,8 @@ $(STAMP): requirements/dev.lock pyproject.toml
 # Numba kernels are compiled once here, so that the first release does not pay for it.
 .PHONY: kernels
 kernels: ## compile the numba kernels ahead of their first use
-	@if [ -e src/stirred/mechanisms/swapping/kernel.py ]; then \
-		echo "kernels: compiling"; $(BIN)/python -c 'import stirred.mechanisms.swapping.kernel'; fi
+	@echo "kernels: compiling"
+	@$(BIN)/python -m stirred.mechanisms.swapping.warm
 
 .PHONY: demo
 demo: $(STAMP) ## swap Massachusetts 1940 as the paper does, and write build/demo/report.html

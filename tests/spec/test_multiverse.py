@@ -261,8 +261,9 @@ def test_universes_of_invariants_partition_the_domain(one: Multiverse) -> None:
 @SOME
 @given(SETS_OF_MARGINS, SETS_OF_MARGINS)
 def test_the_common_refinement_has_the_intersections_of_the_universes(one: Multiverse, other: Multiverse) -> None:
-    crossed = {a & b for a in one.universes_of(TABLES) for b in other.universes_of(TABLES)} - {frozenset()}
-    assert set(one.meet(other).universes_of(TABLES)) == crossed
+    small = [table for table in TABLES if len(table) <= 2]
+    crossed = {a & b for a in one.universes_of(small) for b in other.universes_of(small)} - {frozenset()}
+    assert set(one.meet(other).universes_of(small)) == crossed
 
 
 def test_listed_universes_may_overlap_and_are_compared_one_by_one() -> None:

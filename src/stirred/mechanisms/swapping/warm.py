@@ -1,0 +1,29 @@
+"""Compile the swapping kernels once, so that the first release does not wait for it: ``make`` runs this."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from stirred.mechanisms.swapping.kernel import swap_in_place
+from stirred.mechanisms.swapping.order import release_order
+from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.randomness.entropy import Entropy
+
+
+def compile_kernels() -> None:
+    """Swap and order a small file, with strata small enough that the redraw is needed too."""
+    entropy = Entropy.from_seed("warm")
+    stratum = np.repeat(np.arange(500, dtype=np.uint32), 3)
+    for rates in (
+        StratumRates.constant(Fraction(1, 3), strata=500),
+        StratumRates.by_stratum([Fraction(1, 2 + n % 2) for n in range(500)]),
+    ):
+        codes = np.arange(stratum.size, dtype=np.uint32)
+        swap_in_place(stratum, codes, rates=rates, entropy=entropy.child("swap"))
+        release_order(codes, entropy=entropy.child("order"))
+
+
+if __name__ == "__main__":
+    compile_kernels()
