@@ -45,8 +45,16 @@ kernels: ## compile the numba kernels ahead of their first use
 demo: $(STAMP) ## swap Massachusetts 1940 as the paper does, and write build/demo/report.html
 	@$(BIN)/python examples/massachusetts_1940.py --out build/demo
 
+# Reports are looked at in a real browser. Debian and Ubuntu call the package chromium.
+.PHONY: browser
+browser: ## install a browser for the tests of the report, if there is none
+	@mkdir -p build; command -v chromium >/dev/null 2>&1 || { echo "browser: installing chromium"; \
+		sudo=$$([ "$$(id -u)" = 0 ] || command -v sudo || true); \
+		{ $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq chromium; } >build/browser.log 2>&1 \
+		|| { echo "browser: could not install it; install 'chromium' by hand and run again" >&2; exit 2; }; }
+
 .PHONY: test
-test: lint types pytest ## lint, types, unit tests, doctests and the examples in the documentation
+test: lint types browser pytest ## lint, types, unit tests, doctests and the examples in the documentation
 
 .PHONY: lint
 lint: $(STAMP) ## ruff: rules and formatting
