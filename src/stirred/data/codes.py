@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stirred.data.columns import Columns, select
+
+Codes = npt.NDArray[np.uint32]
+
 # Up to here a table with one entry for every possible combination beats hashing the combinations.
-_DENSE = 1 << 24
+_DENSE: Final = 1 << 26
+# From here compiled passes pay for loading the compiler.
+_LARGE: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,7 +27,7 @@ class Coded:
     The numbering depends on the set of values present and not on the order of the rows.
     """
 
-    codes: npt.NDArray[np.uint32]
+    codes: Codes
     levels: pl.DataFrame
 
     @property
@@ -27,12 +35,12 @@ class Coded:
         """Return the number of different combinations."""
         return self.levels.height
 
-    def decoded(self, codes: npt.NDArray[np.uint32]) -> pl.DataFrame:
+    def decoded(self, codes: Codes) -> pl.DataFrame:
         """Return the values of codes."""
         return self.levels[codes] if self.levels.width else pl.DataFrame()
 
 
-def encode(frame: pl.DataFrame, columns: list[str]) -> Coded:
+def encode(frame: Columns, columns: list[str]) -> Coded:
     """Return each row's combination of ``columns`` as one code.
 
     >>> coded = encode(pl.DataFrame({"a": ["x", "y", "x"], "b": [1, 1, 2]}), ["a", "b"])
@@ -41,55 +49,177 @@ def encode(frame: pl.DataFrame, columns: list[str]) -> Coded:
     """
     if not columns:
         return Coded(np.zeros(frame.height, dtype=np.uint32), pl.DataFrame([{}]) if frame.height else pl.DataFrame())
-    single = [_encode_column(frame[column]) for column in columns]
-    sizes = [len(values) for _, values in single]
-    cells = 1
-    for size in sizes:
-        cells *= size
-    if cells <= _DENSE:
-        return _combine_dense(single, columns, cells)
-    return _combine_sparse(frame, columns)
-
-
-def _encode_column(column: pl.Series) -> tuple[npt.NDArray[np.uint32], pl.Series]:
-    values = column.unique().sort()
-    if column.dtype.is_integer() and len(values):
-        low, high = int(values[0]), int(values[-1])
-        if high - low < _DENSE:
-            # Counting: a table from value to code, no hashing of the rows.
-            table = np.zeros(high - low + 1, dtype=np.uint32)
-            table[(values - low).to_numpy().astype(np.int64)] = np.arange(len(values), dtype=np.uint32)
-            return table[(column - low).to_numpy().astype(np.int64, copy=False)], values
-    codes = pl.DataFrame({"value": column}).join(
-        pl.DataFrame({"value": values}).with_row_index("code"), on="value", how="left", maintain_order="left"
-    )["code"]
-    return codes.to_numpy().astype(np.uint32, copy=False), values
-
-
-def _combine_dense(single: list[tuple[npt.NDArray[np.uint32], pl.Series]], columns: list[str], cells: int) -> Coded:
-    """Number the combinations that occur, in order, through a table of all that could."""
-    if len(single) == 1:
-        codes, values = single[0]
-        return Coded(np.ascontiguousarray(codes), values.alias(columns[0]).to_frame())
-    cell = single[0][0].astype(np.uint32, copy=True)
-    for codes, values in single[1:]:
-        cell *= np.uint32(len(values))
-        cell += codes
+    singles = [_single(frame[column]) for column in columns]
+    cells = math.prod(len(single.levels) for single in singles)
+    if cells > _DENSE:
+        return _combine_sparse(frame, columns)
+    codes = np.zeros(frame.height, dtype=np.uint32)
+    for single in singles:
+        _fold_in(single, codes)
+    if len(singles) == 1:
+        return Coded(codes, singles[0].levels.alias(columns[0]).to_frame())
     present = np.zeros(cells, dtype=np.bool_)
-    present[cell] = True
+    _mark(codes, 0, present)
     occurring = np.flatnonzero(present)
-    number = np.zeros(cells, dtype=np.uint32)
-    number[occurring] = np.arange(occurring.size, dtype=np.uint32)
+    if occurring.size < cells:
+        number = np.zeros(cells, dtype=np.uint32)
+        number[occurring] = np.arange(occurring.size, dtype=np.uint32)
+        _renumber(codes, number)
+    return Coded(codes, _levels(occurring, singles, columns))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Single:
+    """One column: integers with a table from value to code, the table starting at the value ``low``."""
+
+    values: npt.NDArray[Any]
+    low: int
+    table: Codes
+    levels: pl.Series
+
+
+def _single(column: pl.Series) -> _Single:
+    if column.dtype.is_integer() and not column.null_count() and len(column):
+        low, high = int(column.min()), int(column.max())  # type: ignore[arg-type]
+        if high - low < _DENSE:
+            return _counted(column, low, high)
+    levels = column.unique().sort()
+    index = pl.DataFrame({"value": levels}).with_row_index("code")
+    codes = pl.DataFrame({"value": column}).join(
+        index, on="value", how="left", maintain_order="left", nulls_equal=True
+    )["code"]
+    table = np.arange(max(len(levels), 1), dtype=np.uint32)
+    return _Single(codes.to_numpy(), 0, table, levels)
+
+
+def _counted(column: pl.Series, low: int, high: int) -> _Single:
+    """Number integers by counting: no hashing and no sorting of the rows."""
+    values = column.to_numpy()
+    present = np.zeros(high - low + 1, dtype=np.bool_)
+    _mark(values, low, present)
+    occurring = np.flatnonzero(present)
+    table = np.zeros(present.size, dtype=np.uint32)
+    table[occurring] = np.arange(occurring.size, dtype=np.uint32)
+    levels = pl.Series(occurring + low).cast(column.dtype)
+    return _Single(values, low, table, levels)
+
+
+def _levels(occurring: npt.NDArray[np.intp], singles: list[_Single], columns: list[str]) -> pl.DataFrame:
     parts: list[pl.Series] = []
-    rest = occurring
-    for (_, values), name in zip(reversed(single), reversed(columns), strict=True):
-        rest, index = np.divmod(rest, len(values))
-        parts.append(values[index].alias(name))
-    return Coded(number[cell], pl.DataFrame(list(reversed(parts))))
+    rest: npt.NDArray[Any] = occurring
+    for single, name in zip(reversed(singles), reversed(columns), strict=True):
+        rest, index = np.divmod(rest, len(single.levels))
+        parts.append(single.levels[index].alias(name))
+    return pl.DataFrame(list(reversed(parts)))
 
 
-def _combine_sparse(frame: pl.DataFrame, columns: list[str]) -> Coded:
-    levels = frame.select(columns).unique().sort(columns)
+def _combine_sparse(table: Columns, columns: list[str]) -> Coded:
+    frame = select(table, columns)
+    levels = frame.unique().sort(columns)
     indexed = levels.with_row_index("__code")
-    codes = frame.select(columns).join(indexed, on=columns, how="left", maintain_order="left")["__code"]
-    return Coded(codes.to_numpy().astype(np.uint32, copy=False), levels)
+    codes = frame.join(indexed, on=columns, how="left", maintain_order="left", nulls_equal=True)
+    return Coded(codes["__code"].to_numpy().astype(np.uint32, copy=False), levels)
+
+
+def _mark(values: npt.NDArray[Any], low: int, present: npt.NDArray[np.bool_]) -> None:
+    if values.size >= _LARGE:
+        from stirred.data.code_kernels import mark_present
+
+        mark_present(values, low, present)
+    else:
+        present[values.astype(np.int64) - low] = True
+
+
+def _fold_in(single: _Single, codes: Codes) -> None:
+    size = len(single.levels)
+    if codes.size >= _LARGE:
+        from stirred.data.code_kernels import fold_in
+
+        fold_in(single.values, single.low, single.table, size, codes)
+    else:
+        codes *= np.uint32(size)
+        codes += single.table[single.values.astype(np.int64) - single.low]
+
+
+def _renumber(codes: Codes, number: Codes) -> None:
+    if codes.size >= _LARGE:
+        from stirred.data.code_kernels import renumber
+
+        renumber(codes, number)
+    else:
+        codes[:] = number[codes]
+
+
+def count(codes: Codes, *, groups: int) -> npt.NDArray[np.int64]:
+    """Return how often each code from 0 to ``groups - 1`` occurs.
+
+    >>> count(np.array([0, 2, 2], dtype=np.uint32), groups=4).tolist()
+    [1, 0, 2, 0]
+    """
+    if codes.size < _LARGE:
+        return np.bincount(codes, minlength=groups)
+    from stirred.data.code_kernels import count_codes
+
+    counts = np.zeros(groups, dtype=np.int64)
+    count_codes(codes, counts)
+    return counts
+
+
+def differing(groups: Codes, values: npt.NDArray[Any], *, count: int) -> npt.NDArray[np.bool_]:
+    """Return which groups hold two different values.
+
+    >>> differing(np.array([0, 0, 1, 1], dtype=np.uint32), np.array([5, 6, 7, 7]), count=2).tolist()
+    [True, False]
+    """
+    first = np.zeros(count, dtype=values.dtype)
+    if groups.size >= _LARGE:
+        from stirred.data.code_kernels import find_differing
+
+        found = np.zeros(count, dtype=np.bool_)
+        find_differing(groups, values, first, np.zeros(count, dtype=np.bool_), found)
+        return found
+    first[groups] = values  # the last value of each group
+    found = np.zeros(count, dtype=np.bool_)
+    found[groups[first[groups] != values]] = True
+    return found
+
+
+def all_different(ids: pl.Series) -> bool:
+    """Say whether no value occurs twice; missing values do not count.
+
+    >>> all_different(pl.Series([3, 1, 2])), all_different(pl.Series(["a", "b", "a"]))
+    (True, False)
+    """
+    present = _present(ids)
+    if present is None:
+        return not (ids.is_duplicated() & ids.is_not_null()).any()
+    return int(np.count_nonzero(present[0])) == len(ids)
+
+
+def all_known(values: pl.Series, known: pl.Series) -> bool:
+    """Say whether every value that is not missing occurs among the known ones.
+
+    >>> all_known(pl.Series([1, 1, 2]), pl.Series([1, 2, 3])), all_known(pl.Series([4]), pl.Series([1]))
+    (True, False)
+    """
+    present = _present(known)
+    if present is None or values.null_count() or not values.dtype.is_integer() or not len(values):
+        return bool(values.drop_nulls().is_in(known.unique().implode()).all())
+    table, low = present
+    if int(values.min()) < low or int(values.max()) >= low + table.size:  # type: ignore[arg-type]
+        return False
+    found = np.zeros(table.size, dtype=np.bool_)
+    _mark(values.to_numpy(), low, found)
+    return not bool((found & ~table).any())
+
+
+def _present(ids: pl.Series) -> tuple[npt.NDArray[np.bool_], int] | None:
+    """Return which integers occur, as a table from the lowest on; None where a table would be too large."""
+    if not ids.dtype.is_integer() or ids.null_count() or not len(ids):
+        return None
+    low, high = int(ids.min()), int(ids.max())  # type: ignore[arg-type]
+    if high - low > max(_DENSE, 8 * len(ids)):
+        return None
+    table = np.zeros(high - low + 1, dtype=np.bool_)
+    _mark(ids.to_numpy(), low, table)
+    return table, low

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import polars as pl
 
+from stirred.data.codes import all_different, all_known
+from stirred.data.columns import Columns, ParquetColumns, select
 from stirred.data.frames import read_frame
 from stirred.data.problems import DataError, bad_file, counted, listed
 from stirred.spec.problems import Problem, StirredError
@@ -23,7 +25,7 @@ class Microdata:
     """
 
     households: pl.DataFrame
-    persons: pl.DataFrame | None = None
+    persons: Columns | None = None
     hid: str | None = None
     id: tuple[str, ...] = ()
     household_source: str = field(default="households")
@@ -39,20 +41,22 @@ class Microdata:
         cls, households: Path, persons: Path | None = None, *, hid: str | None = None, id: Sequence[str] = ()
     ) -> Microdata:
         """Read the files; problems of both are reported together."""
-        frames: list[pl.DataFrame | None] = []
+        homes: pl.DataFrame | None = None
+        people: Columns | None = None
         problems: list[Problem] = []
-        for path in (households, persons):
-            try:
-                frames.append(None if path is None else read_frame(path))
-            except StirredError as error:
-                problems += error.problems
-                frames.append(None)
-        if problems:
+        try:
+            homes = read_frame(households)
+        except StirredError as error:
+            problems += error.problems
+        try:
+            people = None if persons is None else _read_persons(persons)
+        except StirredError as error:
+            problems += error.problems
+        if homes is None or problems:
             raise DataError(problems)
-        assert frames[0] is not None
         return cls(
-            households=frames[0],
-            persons=frames[1],
+            households=homes,
+            persons=people,
             hid=hid,
             id=tuple(id),
             household_source=str(households),
@@ -97,7 +101,7 @@ class Microdata:
         problems = []
         for name in (n for n in _shared(self) if n in columns):
             own = self.households.select(self.hid, pl.col(name).alias("__household"))
-            both = self.persons.select(self.hid, name).join(own, on=self.hid, how="left", maintain_order="left")
+            both = select(self.persons, [self.hid, name]).join(own, on=self.hid, how="left", maintain_order="left")
             rows = both.select(pl.col(name).ne_missing(pl.col("__household")).arg_true()).to_series().to_list()
             if rows:
                 problems.append(
@@ -108,6 +112,18 @@ class Microdata:
                     )
                 )
         return problems
+
+
+# From here persons are fetched column by column: a national file does not fit beside its households.
+_LARGE_FILE = 256 << 20
+
+
+def _read_persons(path: Path) -> Columns:
+    parts = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    large = sum(part.stat().st_size for part in parts if part.exists()) > _LARGE_FILE
+    if large and all(part.suffix == ".parquet" for part in parts):
+        return ParquetColumns(path)
+    return read_frame(path)
 
 
 def _shared(data: Microdata) -> list[str]:
@@ -142,9 +158,8 @@ def _hid_problems(data: Microdata, hid: str) -> list[Problem]:
     ids = data.households[hid]
     if ids.null_count():
         problems.append(_nulls(ids, data.household_source))
-    repeated = ids.is_duplicated() & ids.is_not_null()
-    if repeated.any():
-        rows = repeated.arg_true().to_list()
+    if not all_different(ids):
+        rows = (ids.is_duplicated() & ids.is_not_null()).arg_true().to_list()
         problems.append(
             Problem(
                 what=f"household ids are not unique ({counted(rows)})",
@@ -157,7 +172,7 @@ def _hid_problems(data: Microdata, hid: str) -> list[Problem]:
     return problems
 
 
-def _person_link_problems(persons: pl.DataFrame, ids: pl.Series, hid: str, data: Microdata) -> list[Problem]:
+def _person_link_problems(persons: Columns, ids: pl.Series, hid: str, data: Microdata) -> list[Problem]:
     link = persons[hid]
     if link.dtype != ids.dtype:
         return [
@@ -168,9 +183,8 @@ def _person_link_problems(persons: pl.DataFrame, ids: pl.Series, hid: str, data:
             )
         ]
     problems = [_nulls(link, data.person_source)] if link.null_count() else []
-    orphan = ~link.is_in(ids.unique().implode()) & link.is_not_null()
-    if orphan.any():
-        rows = orphan.arg_true().to_list()
+    if not all_known(link, ids):
+        rows = (~link.is_in(ids.unique().implode()) & link.is_not_null()).arg_true().to_list()
         problems.append(
             Problem(
                 what=f"persons whose household is not in {data.household_source} ({counted(rows)})",

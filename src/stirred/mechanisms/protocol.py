@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,6 +16,36 @@ from stirred.spec.specification import Specification
 Progress = Callable[[str, int, int], None]
 
 
+class Frames(Mapping[str, Any]):
+    """Released tables by name. Each is kept as parts, so that a national file never has to be one frame.
+
+    ``frames["persons"]`` puts the parts together, in the caller's own kind of frame.
+    """
+
+    def __init__(
+        self, parts: Mapping[str, Callable[[], Iterable[pl.DataFrame]]], *, convert: Callable[[pl.DataFrame], Any]
+    ) -> None:
+        self._parts = parts
+        self._convert = convert
+
+    def parts(self, name: str) -> Iterator[pl.DataFrame]:
+        """Yield the parts of a table, in order; asking again yields the same parts again."""
+        yield from self._parts[name]()
+
+    def frame(self, name: str) -> pl.DataFrame:
+        """Return a table as one polars frame."""
+        return pl.concat(list(self.parts(name)))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._convert(self.frame(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Release:
     """Protected data with the specification it satisfies.
@@ -24,7 +54,7 @@ class Release:
     not depend on the input. ``internal`` is computed from the confidential data and never published.
     """
 
-    public: Mapping[str, pl.DataFrame]
+    public: Frames
     specification: Specification
     internal: Mapping[str, Any] = field(default_factory=dict, repr=False)
 

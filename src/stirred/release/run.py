@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from stirred import __version__
+from stirred.data.columns import select
 from stirred.data.frames import write_frame
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError
@@ -22,8 +23,8 @@ from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manifest
 from stirred.release.plan_file import Planned
-from stirred.release.tables import Table, tabulate, wanted_tables
-from stirred.release.verify import Check, verify_swap
+from stirred.release.tables import Table, completed, tabulate, wanted_tables
+from stirred.release.verify import PERSONS_IN_ONE_FILE, Check, verify_swap
 from stirred.report.swap import SwapReport, internal_report, public_report
 from stirred.spec.document import to_json
 from stirred.spec.problems import Problem, StirredError, placed
@@ -106,6 +107,7 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
             prepared.data,
             prepared.mechanism,
             prepared.plan,
+            release,
             folder / "public",
             format_=prepared.planned.plan.release.format,
         )
@@ -152,13 +154,11 @@ def _notes(specification: Specification) -> dict[str, str]:
 def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
     public, ending = folder / "public", prepared.planned.plan.release.format
     notes = _notes(release.specification)
-    for name, frame in release.public.items():
-        write_frame(frame, public / f"{name}.{ending}", note=notes)
+    write_frame(release.public.frame("data"), public / f"data.{ending}", note=notes)
+    if "persons" in release.public:
+        _write_persons(release, public / f"persons.{ending}", notes)
     for table in prepared.tables:
-        source = release.public["persons" if table.of_persons else "data"]
-        write_frame(
-            tabulate(_with_household(source, release, table), table.variables), public / "tables" / f"{table.name}.csv"
-        )
+        write_frame(released_table(release, table), public / "tables" / f"{table.name}.csv")
     write_frame(_invariants(prepared, release), public / "invariants.parquet", note=notes)
     write_frame(prepared.plan.strata.frame(), public / "strata.parquet", note=notes)
     (public / "specification.json").write_text(to_json(release.specification), encoding="utf-8")
@@ -166,13 +166,39 @@ def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
     (public / "specification.md").write_text(to_markdown(release.specification, title=title), encoding="utf-8")
 
 
-def _with_household(frame: pl.DataFrame, release: Release, table: Table) -> pl.DataFrame:
-    """Add household variables to persons, where a table of persons asks for them."""
-    wanted = [name for name in table.variables if name not in frame.columns]
-    if not wanted:
-        return frame
-    key = release.public["data"].columns[0]
-    return frame.join(release.public["data"].select(key, *wanted), on=key, how="left")
+def _write_persons(release: Release, path: Path, notes: dict[str, str]) -> None:
+    """Write the persons to one file, or to a folder of parts where they are many."""
+    held: list[pl.DataFrame] = []
+    rows = number = 0
+    for part in release.public.parts("persons"):
+        held.append(part)
+        rows += part.height
+        if rows > PERSONS_IN_ONE_FILE:
+            path.mkdir(exist_ok=True)
+            for frame in held:
+                write_frame(frame, path / f"part-{number:05d}{path.suffix}", note=notes)
+                number += 1
+            held.clear()
+    if held:
+        write_frame(pl.concat(held), path, note=notes)
+
+
+def released_table(release: Release, table: Table) -> pl.DataFrame:
+    """Count a table from the released data, part by part."""
+    if not table.of_persons:
+        return tabulate(release.public.frame("data").select(table.variables), table.variables)
+    homes = release.public.frame("data")
+    key = homes.columns[0]
+    own = [name for name in table.variables if name not in homes.columns]
+    shared = [name for name in table.variables if name in homes.columns]
+    counts = [
+        part.select(key, *own)
+        .join(homes.select(key, *shared), on=key, how="left")
+        .group_by(list(table.variables))
+        .len("count")
+        for part in release.public.parts("persons")
+    ]
+    return completed(pl.concat(counts), table.variables)
 
 
 def _invariants(prepared: Prepared, release: Release) -> pl.DataFrame:
@@ -181,7 +207,7 @@ def _invariants(prepared: Prepared, release: Release) -> pl.DataFrame:
     With persons, the hold table here is that of the household variables; the persons themselves are
     in the released files.
     """
-    data, mechanism = release.public["data"], prepared.mechanism
+    data, mechanism = release.public.frame("data"), prepared.mechanism
     tables = []
     for name, columns in (
         ("match x swap", [*mechanism.match, *mechanism.swap]),
@@ -195,11 +221,8 @@ def _invariants(prepared: Prepared, release: Release) -> pl.DataFrame:
 def _accuracy(prepared: Prepared, release: Release) -> dict[str, pl.DataFrame]:
     accuracy = {}
     for table in prepared.tables:
-        truth = _truth(prepared, table)
-        source = _with_household(release.public["persons" if table.of_persons else "data"], release, table)
-        accuracy[table.title] = compare_tables(
-            tabulate(truth, table.variables), tabulate(source, table.variables), table.variables
-        )
+        truth = tabulate(_truth(prepared, table), table.variables)
+        accuracy[table.title] = compare_tables(truth, released_table(release, table), table.variables)
     return accuracy
 
 
@@ -208,7 +231,8 @@ def _truth(prepared: Prepared, table: Table) -> pl.DataFrame:
     if not table.of_persons or data.persons is None or data.hid is None:
         return data.households
     wanted = [name for name in table.variables if name not in data.person_variables]
-    persons = data.persons.select(data.hid, *(v for v in table.variables if v in data.person_variables))
+    own = [name for name in table.variables if name in data.person_variables]
+    persons = select(data.persons, [data.hid, *own])
     return persons.join(data.households.select(data.hid, *wanted), on=data.hid, how="left")
 
 

@@ -68,7 +68,12 @@ def tabulate(frame: pl.DataFrame, variables: Sequence[str]) -> pl.DataFrame:
     >>> tabulate(pl.DataFrame({"a": [1, 1, 2], "b": ["x", "x", "y"]}), ["a", "b"]).rows()
     [(1, 'x', 2), (1, 'y', 0), (2, 'x', 0), (2, 'y', 1)]
     """
-    counts = frame.group_by(list(variables)).agg(pl.len().cast(pl.Int64).alias("count"))
+    return completed(frame.group_by(list(variables)).len("count"), variables)
+
+
+def completed(counts: pl.DataFrame, variables: Sequence[str]) -> pl.DataFrame:
+    """Add up counts of the same cell, and put in the empty cells where the table is small enough."""
+    counts = counts.group_by(list(variables)).agg(pl.col("count").sum().cast(pl.Int64))
     levels = [counts.select(variable).unique() for variable in variables]
     cells = 1
     for level in levels:

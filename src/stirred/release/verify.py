@@ -1,16 +1,24 @@
-"""Read back what was written and check, exactly, that both invariant tables are those of the input."""
+"""Read back what was written and check, exactly, that both invariant tables are those of the input.
+
+The permutation that was applied is still known here, so equality of the hold values is checked record
+by record and not by fingerprints; the match x swap table is counted anew on both sides.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
+from stirred.data.codes import count, encode
 from stirred.data.frames import read_frame
 from stirred.data.microdata import Microdata
+from stirred.mechanisms.protocol import Release
 from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
-from stirred.mechanisms.swapping.persons import person_fingerprints
+from stirred.mechanisms.swapping.persons import Persons, released_persons
 from stirred.spec.problems import Problem, StirredError
 
 
@@ -27,79 +35,101 @@ class Check:
 
 
 def verify_swap(
-    data: Microdata, mechanism: PermutationSwap, plan: SwapPlan, folder: Path, *, format_: str
+    data: Microdata, mechanism: PermutationSwap, plan: SwapPlan, release: Release, folder: Path, *, format_: str
 ) -> list[Check]:
-    """Compare the released files with the input on match x swap and on all of hold, persons included."""
-    released = read_frame(folder / f"data.{format_}")
-    persons = read_frame(folder / f"persons.{format_}") if data.persons is not None else None
-    original = data.households
-    if format_ == "csv":  # CSV knows only text; what is compared is what a reader gets
-        original = original.select(pl.all().cast(pl.String))
-    out = Microdata(households=released, persons=persons, hid=data.hid if persons is not None else None)
+    """Compare the written files with the confidential input; raise if anything differs."""
+    order: np.ndarray = release.internal["order"]
+    written = read_frame(folder / f"data.{format_}")
+    if written.height != data.households.height or not _is_permutation(order):
+        raise _failed("the released households are not those of the input, one for one")
+    text = format_ == "csv"  # CSV knows only text; what is compared is what a reader gets
+    for name in plan.hold:
+        original = data.households[name].gather(order)
+        if not _equal(_as_read(original, text=text), written[name]):
+            raise _failed(f'hold variable "{name}" differs from the input')
     checks = [
-        _same(
-            "match x swap table",
-            original.select(*mechanism.match, *mechanism.swap),
-            released.select(*mechanism.match, *mechanism.swap),
-        ),
-        _same(
-            "table of all hold variables, persons included" if persons is not None else "table of all hold variables",
-            _held(original, plan, _cast_persons(data, format_), data),
-            _held(released, plan, out, data),
-        ),
+        _margin_check(data.households, written, [*mechanism.match, *mechanism.swap], text=text),
+        Check(what="all hold variables, record by record", cells=written.height * len(plan.hold)),
     ]
-    if persons is not None:
-        checks.append(_persons_follow(out, mechanism))
+    people: Persons | None = release.internal["persons"]
+    if people is not None:
+        checks.append(_persons_check(data, mechanism, people, written, order, folder, format_=format_))
     return checks
 
 
-def _cast_persons(data: Microdata, format_: str) -> Microdata:
-    if format_ != "csv" or data.persons is None:
-        return data
-    return Microdata(
-        households=data.households.select(pl.all().cast(pl.String)),
-        persons=data.persons.select(pl.all().cast(pl.String)),
-        hid=data.hid,
-        id=data.id,
-    )
+def _is_permutation(order: np.ndarray) -> bool:
+    seen = np.zeros(order.size, dtype=np.bool_)
+    seen[order] = True
+    return bool(seen.all())
 
 
-def _held(frame: pl.DataFrame, plan: SwapPlan, data: Microdata, original: Microdata) -> pl.DataFrame:
-    held = frame.select(list(plan.hold))
-    if data.persons is None or data.hid is None:
-        return held
-    # The same person columns on both sides: those that the release carries.
-    kept = [name for name in original.person_variables if name in data.persons.columns]
-    slim = Microdata(
-        households=data.households.select(data.hid), persons=data.persons.select(data.hid, *kept), hid=data.hid
-    )
-    prints = person_fingerprints(slim)
-    assert prints is not None
-    return held.with_columns(prints)
+def _as_read(column: pl.Series, *, text: bool) -> pl.Series:
+    return column.cast(pl.String) if text and column.dtype != pl.String else column
 
 
-def _same(what: str, before: pl.DataFrame, after: pl.DataFrame) -> Check:
-    columns = before.columns
-    first = before.group_by(columns).agg(pl.len().alias("__before"))
-    second = after.select(columns).group_by(columns).agg(pl.len().alias("__after"))
-    try:
-        both = first.join(second, on=columns, how="full", nulls_equal=True, coalesce=True)
-    except pl.exceptions.PolarsError as error:
-        raise _failed(f"the {what} cannot be compared ({str(error).splitlines()[0]})") from None
-    wrong = both.filter(pl.col("__before").ne_missing(pl.col("__after"))).height
-    if wrong:
-        raise _failed(f"{wrong:,} of {both.height:,} cells of the {what} differ from the input")
-    return Check(what=what, cells=both.height)
+def _equal(a: pl.Series, b: pl.Series) -> bool:
+    return a.dtype == b.dtype and a.equals(b.alias(a.name), null_equal=True)
 
 
-def _persons_follow(out: Microdata, mechanism: PermutationSwap) -> Check:
-    """Check that every person has a household and carries its released swap values."""
-    assert out.persons is not None
-    assert out.hid is not None
-    problems = out.disagreements(list(mechanism.swap))
-    if problems:
-        raise _failed(f"released persons and households disagree: {problems[0].what}")
-    return Check(what="swap values of persons and their households", cells=out.persons.height)
+def _margin_check(before: pl.DataFrame, after: pl.DataFrame, names: list[str], *, text: bool) -> Check:
+    """Count the match x swap table on both sides."""
+    original = pl.DataFrame([_as_read(before[name], text=text) for name in names])
+    first, second = encode(original, names), encode(after.select(names), names)
+    same_cells = first.levels.equals(second.levels)
+    if not same_cells or not np.array_equal(
+        count(first.codes, groups=first.count), count(second.codes, groups=second.count)
+    ):
+        raise _failed("the match x swap table differs from the input")
+    return Check(what="match x swap table, counted anew", cells=first.count)
+
+
+def _persons_check(
+    data: Microdata,
+    mechanism: PermutationSwap,
+    people: Persons,
+    homes: pl.DataFrame,
+    order: np.ndarray,
+    folder: Path,
+    *,
+    format_: str,
+) -> Check:
+    """Check that every household, as written, has exactly its own persons, with its released swap values."""
+    expected = released_persons(people, homes, order, hid=str(data.hid), swap=mechanism.swap)
+    rows = 0
+    for wanted, found in zip(_rebatched(expected), _written_parts(folder, format_), strict=True):
+        frame = wanted.select(pl.all().cast(pl.String)) if format_ == "csv" else wanted
+        if not frame.equals(found, null_equal=True):
+            raise _failed("persons and households, as written, do not belong together as in the input")
+        rows += found.height
+    if rows != people.coded.codes.size:
+        raise _failed(f"{people.coded.codes.size:,} persons went in and {rows:,} came out")
+    return Check(what="persons of every household, record by record", cells=rows)
+
+
+PERSONS_IN_ONE_FILE = 20_000_000
+
+
+def _rebatched(parts: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield one frame where the persons were written to one file, and the parts themselves otherwise."""
+    held: list[pl.DataFrame] = []
+    rows = 0
+    for part in parts:
+        held.append(part)
+        rows += part.height
+        if rows > PERSONS_IN_ONE_FILE:
+            yield from held
+            yield from parts
+            return
+    yield pl.concat(held)
+
+
+def _written_parts(folder: Path, format_: str) -> Iterator[pl.DataFrame]:
+    path = folder / f"persons.{format_}"
+    if path.is_dir():
+        for part in sorted(path.glob(f"*.{format_}")):
+            yield read_frame(part)
+    else:
+        yield read_frame(path)
 
 
 def _failed(what: str) -> VerificationError:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from itertools import permutations
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from stirred.data.codes import Coded, encode
+from stirred.data.codes import Coded, Codes, encode
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.problems import DataError, bad_plan, listed
-from stirred.mechanisms.protocol import Progress, Release
+from stirred.mechanisms.protocol import Frames, Progress, Release
 from stirred.mechanisms.swapping.law import psa_law
-from stirred.mechanisms.swapping.persons import fingerprint, person_fingerprints, released_persons
+from stirred.mechanisms.swapping.persons import Persons, Rows, held_parts, released_persons
 from stirred.mechanisms.swapping.strata import Strata, find_strata
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, PermutationSwapping
@@ -175,31 +176,44 @@ class PermutationSwap:
         """Swap once. The result is an unordered table: rows come out in an order independent of the input."""
         from stirred.mechanisms.swapping.kernel import swap_in_place
         from stirred.mechanisms.swapping.order import release_order
-        from stirred.mechanisms.swapping.rates import StratumRates
 
         microdata = as_microdata(data)
         ready = self._prepare(microdata)
         strata = ready.plan.strata
         swapped = ready.swap.codes.copy()
-        rates = StratumRates.by_stratum([stratum.rate for stratum in strata.table])
         swap_in_place(
             strata.coded.codes,
             swapped,
-            rates=rates,
+            rates=strata.rates,
             entropy=entropy.child("permutation swap"),
             threads=self.threads,
             progress=progress,
         )
         # Grouped by the released swap values and uniformly random inside: the input order is gone.
-        order = release_order(swapped, entropy=entropy.child("release order"), threads=self.threads)
-        held = [name for name in microdata.households.columns if name in ready.plan.hold]
-        public = pl.concat(
-            [microdata.households.select(held)[order], ready.swap.decoded(swapped[order])], how="horizontal"
-        ).select([name for name in microdata.households.columns if name in (*held, *self.swap)])
-        frames = {"data": public}
-        if microdata.persons is not None:
-            frames = released_persons(microdata, public, order, swap=self.swap)
-        return Release(public=frames, specification=ready.plan.specification, internal={"plan": ready.plan})
+        order = release_order(
+            swapped, entropy=entropy.child("release order"), groups=ready.swap.count, threads=self.threads
+        )
+        public = self._released(microdata, ready, swapped, order)
+        parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {"data": lambda: [public]}
+        people = Persons.of(microdata) if microdata.persons is not None else None
+        if people is not None:
+            hid = str(microdata.hid)
+            parts["persons"] = lambda: released_persons(people, public, order, hid=hid, swap=self.swap)
+        internal = {"plan": ready.plan, "order": order, "persons": people}
+        frames = Frames(parts, convert=like(data))
+        return Release(public=frames, specification=ready.plan.specification, internal=internal)
+
+    def _released(self, data: Microdata, ready: _Ready, swapped: Codes, order: Rows) -> pl.DataFrame:
+        """Return the released households: held columns in the new order, swap columns from their codes."""
+        moved = ready.swap.decoded(swapped[order])
+        columns = [
+            moved[name] if name in self.swap else data.households[name].gather(order)
+            for name in data.households.columns
+            if name in ready.plan.hold or name in self.swap
+        ]
+        if data.persons is not None:
+            columns.insert(0, pl.Series(data.hid, np.arange(1, order.size + 1, dtype=np.int64)))
+        return pl.DataFrame(columns)
 
     def audit_universes(self) -> list[list[Hashable]]:
         """Return all tables with the margins of a few small strata, as multisets of (hold, swap) pairs."""
@@ -212,10 +226,6 @@ class PermutationSwap:
     def _prepare(self, data: Microdata) -> _Ready:
         hold, dropped = self._roles(data)
         swap = encode(data.households, list(self.swap))
-        hold_frame = data.households.select(list(hold))
-        people = person_fingerprints(data)
-        prints = fingerprint(hold_frame, people)
-        exact_hold = hold_frame if people is None else hold_frame.with_columns(people)
         rules = [
             ({k: v for k, v in rule.items() if k != "rate"}, probability(rule["rate"], where="rates"))
             for rule in self.rates
@@ -224,8 +234,7 @@ class PermutationSwap:
             data.households,
             match=self.match,
             swap=swap,
-            hold=prints,
-            hold_frame=exact_hold,
+            held=held_parts(data, hold),
             rates=rules,
             rate=Fraction(self.rate),
         )
@@ -308,8 +317,24 @@ def as_microdata(data: Any) -> Microdata:
     if not isinstance(data, pl.DataFrame):
         import narwhals as nw
 
-        data = pl.DataFrame(nw.from_native(data, eager_only=True).to_arrow())
+        data = nw.from_native(data, eager_only=True).to_polars()
     return Microdata(households=data)
+
+
+def like(data: Any) -> Callable[[pl.DataFrame], Any]:
+    """Return a function that turns a polars frame into the kind of frame the caller gave."""
+    if isinstance(data, (Microdata, pl.DataFrame)):
+        return lambda frame: frame
+    if isinstance(data, pl.LazyFrame):
+        return lambda frame: frame.lazy()
+    import narwhals as nw
+
+    given = nw.from_native(data, eager_only=True).implementation
+    if given.is_pandas():
+        return lambda frame: nw.from_native(frame).to_pandas()
+    if given.is_pyarrow():
+        return lambda frame: nw.from_native(frame).to_arrow()
+    return lambda frame: frame
 
 
 def _column_problems(column: pl.Series, *, source: str, role: str) -> list[Problem]:

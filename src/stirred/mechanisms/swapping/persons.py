@@ -2,73 +2,136 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stirred.data.codes import Coded, Codes, count, encode
 from stirred.data.microdata import Microdata
 
-# Two independent 64-bit fingerprints; equality of both stands for equality of the persons.
-_SEEDS = (0x5717, 0x9E37)
+Rows = npt.NDArray[np.uint32]
+BATCH: Final = 2_000_000  # households whose persons are handled at once
 
 
-def person_fingerprints(data: Microdata) -> list[pl.Series] | None:
-    """Return two fingerprints of each household's multiset of persons, or None without persons.
+def held_parts(data: Microdata, hold: Sequence[str]) -> list[Callable[[], pl.Series]]:
+    """Return the parts of a household's hold value, the cheap ones first and its persons last."""
+    parts: list[Callable[[], pl.Series]] = [lambda name=name: data.households[name] for name in hold]  # type: ignore[misc]
+    if data.persons is not None:
+        parts.append(lambda: _persons_as_text(data))
+    return parts
 
-    The fingerprints of the persons are added up, so the order of the persons does not matter.
+
+def _persons_as_text(data: Microdata) -> pl.Series:
+    """Return each household's multiset of persons written out, so that equal text means equal persons."""
+    people = Persons.of(data)
+    rows = pl.DataFrame({"house": people.house(), "person": people.coded.codes}).sort("house", "person")
+    text = rows.group_by("house", maintain_order=True).agg(pl.col("person").cast(pl.String).str.join(" "))
+    index = pl.DataFrame({"house": np.arange(data.households.height, dtype=np.uint32)})
+    return index.join(text, on="house", how="left", maintain_order="left")["person"].fill_null("")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Persons:
+    """The persons of a file as codes, grouped by household.
+
+    ``coded`` numbers each person's characteristics in the order of their values; persons of household
+    ``h`` are the entries ``start[h]`` to ``start[h + 1]`` of ``rows``, or of the file itself where it is
+    already grouped that way.
     """
-    if data.persons is None or data.hid is None:
-        return None
-    values = data.persons.select(data.person_variables) if data.person_variables else None
-    hashes = [
-        values.hash_rows(seed=seed)
-        if values is not None
-        else pl.repeat(1, data.persons.height, dtype=pl.UInt64, eager=True)
-        for seed in _SEEDS
-    ]
-    summed = (
-        pl.DataFrame({"hid": data.persons[data.hid], "a": hashes[0], "b": hashes[1]})
-        .group_by("hid")
-        .agg(pl.col("a").sum(), pl.col("b").sum(), pl.len().alias("n"))
-    )
-    joined = pl.DataFrame({"hid": data.households[data.hid]}).join(summed, on="hid", how="left", maintain_order="left")
-    joined = joined.with_columns(pl.col("a", "b", "n").fill_null(0))
-    mixed = joined.select(
-        pl.struct("a", "n").hash(_SEEDS[0]).alias("__persons_a"),
-        pl.struct("b", "n").hash(_SEEDS[1]).alias("__persons_b"),
-    )
-    return mixed.get_columns()
+
+    coded: Coded
+    start: npt.NDArray[np.int64]
+    rows: Rows | None
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, data: Microdata) -> Persons:
+        """Read the person columns one after the other and keep one code for each person."""
+        assert data.persons is not None
+        house = household_rows(data)
+        start = np.zeros(data.households.height + 1, dtype=np.int64)
+        np.cumsum(count(house, groups=data.households.height), out=start[1:])
+        grouped = bool((house[1:] >= house[:-1]).all())
+        rows = None if grouped else _group(house, start)
+        del house
+        return cls(_encode(data), start, rows, tuple(data.person_variables))
+
+    def house(self) -> Rows:
+        """Return the household row of each person, in the order of the file."""
+        sizes = np.diff(self.start)
+        grouped = np.repeat(np.arange(sizes.size, dtype=np.uint32), sizes)
+        if self.rows is None:
+            return grouped
+        house = np.empty_like(grouped)
+        house[self.rows] = grouped
+        return house
+
+    def of_households(self, households: Rows) -> tuple[Codes, npt.NDArray[np.int64]]:
+        """Return the codes of the persons of some households, and how many each has.
+
+        Inside a household persons come in the order of their values, so that the order in the file
+        tells nothing.
+        """
+        sizes = (self.start[households.astype(np.int64) + 1] - self.start[households]).astype(np.int64)
+        ends = np.cumsum(sizes)
+        total = int(ends[-1]) if ends.size else 0
+        place = np.arange(total, dtype=np.int64) + np.repeat(self.start[households] - (ends - sizes), sizes)
+        codes = self.coded.codes[place if self.rows is None else self.rows[place]]
+        # One sort key: household first, then the person's values.
+        keys = np.repeat(np.arange(households.size, dtype=np.uint64) << np.uint64(32), sizes) | codes
+        keys.sort()
+        return (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32), sizes
 
 
-def fingerprint(hold: pl.DataFrame, people: list[pl.Series] | None) -> pl.Series:
-    """Return a 64-bit fingerprint of each record's hold value, persons included."""
-    frame = hold if people is None else hold.with_columns(people)
-    if not frame.width:
-        return pl.Series("hold", np.zeros(hold.height, dtype=np.uint64))
-    return frame.hash_rows(seed=_SEEDS[0]).alias("hold")
+def _encode(data: Microdata) -> Coded:
+    assert data.persons is not None
+    names = data.person_variables
+    if not names:
+        return Coded(np.zeros(data.persons.height, dtype=np.uint32), pl.DataFrame([{}]))
+    return encode(data.persons, names)
+
+
+def household_rows(data: Microdata) -> Rows:
+    """Return the row of each person's household, as found by the link."""
+    assert data.persons is not None
+    assert data.hid is not None
+    ids, link = data.households[data.hid], data.persons[data.hid]
+    if ids.dtype.is_integer() and len(ids):
+        low, high = int(ids.min()), int(ids.max())  # type: ignore[arg-type]
+        if high - low < 8 * len(ids) + 1024:
+            table = np.zeros(high - low + 1, dtype=np.uint32)
+            table[ids.to_numpy().astype(np.int64) - low] = np.arange(len(ids), dtype=np.uint32)
+            return table[link.to_numpy().astype(np.int64) - low]
+    index = pl.DataFrame({"id": ids}).with_row_index("row")
+    rows = pl.DataFrame({"id": link}).join(index, on="id", how="left", maintain_order="left")["row"]
+    return rows.to_numpy().astype(np.uint32, copy=False)
+
+
+def _group(house: Rows, start: npt.NDArray[np.int64]) -> Rows:
+    """Return the rows of persons household by household: a counting sort by the household's row."""
+    del start
+    return np.argsort(house, kind="stable").astype(np.uint32)
 
 
 def released_persons(
-    data: Microdata, public: pl.DataFrame, order: npt.NDArray[np.uint32], *, swap: Sequence[str]
-) -> dict[str, pl.DataFrame]:
-    """Return the released households with new ids and their persons with new ids and swap values.
+    people: Persons, public: pl.DataFrame, order: Rows, *, hid: str, swap: Sequence[str], first_id: int = 1
+) -> Iterator[pl.DataFrame]:
+    """Yield the released persons in batches: new household id, the household's swap values, their own.
 
-    A new household id is the position in the released order, which does not depend on the input. Inside
-    a household persons are ordered by their released values.
+    A new household id is the position in the released order, which does not depend on the input.
     """
-    assert data.persons is not None
-    assert data.hid is not None
-    hid = data.hid
-    new = pl.DataFrame(
-        {"__old": data.households[hid][order], hid: np.arange(1, len(order) + 1, dtype=np.int64)}
-    ).with_columns(public.select(swap))
-    values = data.person_variables
-    persons = (
-        data.persons.select(pl.col(hid).alias("__old"), *values)
-        .join(new, on="__old", how="inner")
-        .select(hid, *swap, *values)
-        .sort([hid, *values], nulls_last=True)
-    )
-    return {"data": public.insert_column(0, new[hid]), "persons": persons}
+    for begin in range(0, order.size, BATCH):
+        codes, sizes = people.of_households(order[begin : begin + BATCH])
+        house = np.repeat(np.arange(begin, begin + sizes.size, dtype=np.uint32), sizes)
+        ids = pl.Series(hid, house.astype(np.int64) + first_id)
+        places = public.select(list(swap))[house]
+        values = people.coded.decoded(codes)
+        yield (
+            pl.concat([ids.to_frame(), places, values], how="horizontal")
+            if values.width
+            else places.insert_column(0, ids)
+        )

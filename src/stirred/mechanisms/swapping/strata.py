@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from stirred.data.codes import Coded, encode
+from stirred.data.codes import Coded, count, differing, encode
+from stirred.mechanisms.swapping.rates import StratumRates
 from stirred.spec.budget import PermutationSwapping, SwappedStrata
 from stirred.spec.exact import Exact
 
@@ -67,6 +69,16 @@ class Strata:
         )
 
     @property
+    def rates(self) -> StratumRates:
+        """Return the rate of each stratum code, for the kernel."""
+        distinct = list(dict.fromkeys(stratum.rate for stratum in self.table))
+        if len(distinct) == 1:
+            return StratumRates.constant(distinct[0], strata=len(self.table))
+        place = {rate: number for number, rate in enumerate(distinct)}
+        index = np.fromiter((place[stratum.rate] for stratum in self.table), dtype=np.uint32, count=len(self.table))
+        return StratumRates(values=tuple(distinct), index=index, strata=len(self.table))
+
+    @property
     def moved(self) -> float:
         """Return the expected share of all records that get another record's swap values."""
         total = sum(stratum.records for stratum in self.table)
@@ -97,61 +109,52 @@ def find_strata(
     *,
     match: Sequence[str],
     swap: Coded,
-    hold: pl.Series,
-    hold_frame: pl.DataFrame,
+    held: Sequence[Callable[[], pl.Series]],
     rates: Sequence[tuple[dict[str, object], Fraction]],
     rate: Fraction,
 ) -> Strata:
     """Return the strata by the match variables.
 
-    ``hold`` is a 64-bit fingerprint of each record's hold value. Different fingerprints prove
-    different values; where a whole stratum has one fingerprint its values are compared themselves.
+    ``held`` gives the parts of the hold value one after the other, each as a column: a stratum has two
+    hold values as soon as any part differs, so most of them are never looked at.
     """
     coded = encode(households, list(match))
-    summary = (
-        pl.DataFrame({"stratum": coded.codes, "swap": swap.codes, "hold": hold})
-        .group_by("stratum")
-        .agg(
-            pl.len().alias("records"),
-            (pl.col("swap").min() != pl.col("swap").max()).alias("swaps"),
-            (pl.col("hold").min() != pl.col("hold").max()).alias("holds"),
-        )
-        .sort("stratum")
-    )
-    holds = _confirmed(summary, coded, hold_frame)
-    live = holds & summary["swaps"].to_numpy()
+    sizes = count(coded.codes, groups=coded.count)
+    live = differing(coded.codes, swap.codes, count=coded.count)
+    live &= _two_values(coded, held, wanted=live)
     values = coded.levels.rows() if match else [()]
+    default = rate if not rates else None
     table = [
         Stratum(
             values=tuple(row),
-            records=int(records),
-            live=bool(alive),
-            rate=_rate_for(dict(zip(match, row, strict=True)), rates, rate),
+            records=records,
+            live=alive,
+            rate=default if default is not None else _rate_for(dict(zip(match, row, strict=True)), rates, rate),
         )
-        for row, records, alive in zip(values, summary["records"], live, strict=True)
+        for row, records, alive in zip(values, sizes.tolist(), live.tolist(), strict=True)
     ]
     return Strata(match=tuple(match), coded=coded, table=tuple(table))
 
 
-def _confirmed(summary: pl.DataFrame, coded: Coded, hold_frame: pl.DataFrame) -> np.ndarray:
-    """Return which strata have two hold values; equal fingerprints are checked against the values."""
-    holds = summary["holds"].to_numpy().copy()
-    doubtful = np.flatnonzero(~holds & (summary["records"].to_numpy() > 1) & summary["swaps"].to_numpy())
-    if not doubtful.size or not hold_frame.width:
-        return holds
-    wanted = np.zeros(coded.count, dtype=np.bool_)
-    wanted[doubtful] = True
-    rows = wanted[coded.codes]
-    exact = (
-        hold_frame.filter(rows)
-        .with_columns(pl.Series("__stratum", coded.codes[rows]))
-        .unique()
-        .group_by("__stratum")
-        .len()
-    )
-    several = exact.filter(pl.col("len") > 1)["__stratum"].to_numpy()
-    holds[several] = True
-    return holds
+def _two_values(
+    coded: Coded, held: Sequence[Callable[[], pl.Series]], *, wanted: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Return which of the wanted strata have two different hold values."""
+    found = np.zeros(coded.count, dtype=np.bool_)
+    for part in held:
+        if bool((found | ~wanted).all()):
+            break
+        column = part()
+        found |= differing(coded.codes, _comparable(column), count=coded.count)
+    return found
+
+
+def _comparable(column: pl.Series) -> npt.NDArray[np.generic]:
+    """Return a column as numbers that are equal exactly where its values are equal."""
+    if column.dtype.is_integer() and not column.null_count():
+        return column.to_numpy()
+    # Dense ranks and not hashes: two different values must never look alike.
+    return encode(column.to_frame("value"), ["value"]).codes
 
 
 def _rate_for(

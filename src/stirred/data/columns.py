@@ -1,0 +1,46 @@
+"""Columns of a table, in memory or fetched from a Parquet file one at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+
+
+class Columns(Protocol):
+    """What the mechanisms need of a table: names, length, and a column by name. A frame has all of it."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the names."""
+        ...
+
+    @property
+    def height(self) -> int:
+        """Return the number of rows."""
+        ...
+
+    def __getitem__(self, name: str) -> pl.Series:
+        """Return one column."""
+        ...
+
+
+class ParquetColumns:
+    """A Parquet file, or a folder of parts, of which only the columns asked for are read, each time anew.
+
+    A national file of persons does not fit beside everything else; one column of it does.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._scan = pl.scan_parquet(sorted(path.glob("*.parquet")) if path.is_dir() else path)
+        self.columns: list[str] = self._scan.collect_schema().names()
+        self.height: int = self._scan.select(pl.len()).collect().item()
+
+    def __getitem__(self, name: str) -> pl.Series:
+        return self._scan.select(name).collect().to_series().rechunk()
+
+
+def select(table: Columns, names: list[str]) -> pl.DataFrame:
+    """Return some columns of a table as a frame."""
+    return pl.DataFrame([table[name].alias(name) for name in names])
