@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from stirred.spec import (
-    SpecificationError,
     Specification,
+    SpecificationError,
     approximate,
     catalogue,
     change_output,
@@ -89,9 +89,7 @@ def test_the_2020_entries_add_up(name: str, rho2: str) -> None:
     assert found.input_premetric.post_imputation
 
 
-@pytest.mark.parametrize(
-    ("name", "printed"), [("das-2020-topdown-pl", "2.63"), ("das-2020-topdown-measured", "15.29")]
-)
+@pytest.mark.parametrize(("name", "printed"), [("das-2020-topdown-pl", "2.63"), ("das-2020-topdown-measured", "15.29")])
 def test_unrounded_measurements_agree_with_the_published_sums(name: str, printed: str) -> None:
     assert abs(Fraction(entry(name).budget.realised.enclose().high) - Fraction(printed)) <= Fraction(1, 100)
 

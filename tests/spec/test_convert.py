@@ -191,8 +191,7 @@ def test_randomised_response_attains_the_zcdp_and_gaussian_conversions(truth: in
 def test_a_very_large_pure_budget_becomes_gaussian_or_is_refused(epsilon: int) -> None:
     try:
         value = change_output(specification(PURE, epsilon), to=GDP).specification.budget.realised
-    except ConversionRefusedError as error:
-        assert error.problems[0].remedy
+    except ConversionRefusedError:
         return
     with mpmath.workdps(60):
         # 2 Phi^-1(1 - t) is below 2 sqrt(2 ln(1/t)); with t = exp(-epsilon) a valid and generous ceiling.
@@ -360,9 +359,7 @@ def test_a_change_of_distance_does_not_overstate_how_far_apart_the_nearest_pair_
 @pytest.mark.parametrize(("factor", "nearest"), [(1, 2), (2, 1), ("3/2", 2), (6, 1)])
 def test_a_change_of_unit_rescales_the_nearest_distance(factor: int | str, nearest: int) -> None:
     """d_old >= 2 and d_old <= factor d_new give d_new >= 2/factor and no more."""
-    before = specification(
-        PURE, 1, premetric=InputPremetric(name="d_HamS", unit="household"), multiverse=SWAPPED
-    )
+    before = specification(PURE, 1, premetric=InputPremetric(name="d_HamS", unit="household"), multiverse=SWAPPED)
     after = change_unit(before, unit="person", factor=factor, because="stated", keeps_total="stated").specification
     assert after.multiverse.nearest == nearest
 

@@ -1,5 +1,6 @@
 """Finite laws: exact probabilities on a named space."""
 
+from collections.abc import Hashable
 from fractions import Fraction
 
 import pytest
@@ -15,7 +16,7 @@ from tests.spec.strategies import SOME, law, laws
     "shares",
     [{}, {0: Fraction(1, 2)}, {0: Fraction(3, 2), 1: Fraction(-1, 2)}, {0: Fraction(1, 3), 1: Fraction(1, 3)}],
 )
-def test_probabilities_that_do_not_sum_to_one_are_refused(shares: dict[int, Fraction]) -> None:
+def test_probabilities_that_do_not_sum_to_one_are_refused(shares: dict[Hashable, Fraction]) -> None:
     with pytest.raises(SpecificationError) as caught:
         Law(shares)
     assert caught.value.problems[0].remedy

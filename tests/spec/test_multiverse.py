@@ -55,9 +55,7 @@ def placed(level: str | None, *, sex: bool) -> Margin:
         None: lambda row: 0,
     }
     functions = [read[level], *([lambda row: row[1]] if sex else [])]
-    return Margin(
-        of="person", level=level, variables=("sex",) if sex else (), function=counted(functions)
-    )
+    return Margin(of="person", level=level, variables=("sex",) if sex else (), function=counted(functions))
 
 
 def nests(fine: Multiverse, coarse: Multiverse, domain: tuple[Any, ...]) -> bool:
@@ -292,9 +290,7 @@ def test_an_invariant_without_a_function_cannot_be_enumerated() -> None:
         lambda: Multiverse(nearest=2, invariants=(UNITS,)),
         lambda: Hierarchy(name="one", levels=("county",)),
         lambda: Hierarchy(name="twice", levels=("county", "county")),
-        lambda: Multiverse(
-            hierarchies=(PLACES, Hierarchy(name="turned", levels=("county", "tract")))
-        ),
+        lambda: Multiverse(hierarchies=(PLACES, Hierarchy(name="turned", levels=("county", "tract")))),
         lambda: Margin(of=" "),
         lambda: Margin(of="person", variables=("sex", "sex")),
         lambda: Named(name=" "),

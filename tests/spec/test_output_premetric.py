@@ -26,7 +26,7 @@ from stirred.spec import (
     ln,
 )
 from stirred.spec.exact import compare_exact
-from tests.spec.strategies import ALL_OUTPUTS, FEW, MANY, METRICS, SOME, law, laws, mp
+from tests.spec.strategies import ALL_OUTPUTS, FEW, MANY, METRICS, law, laws, mp
 
 PAIRS = st.tuples(laws(), laws())
 POSITIVE = st.tuples(laws(positive=True), laws(positive=True))

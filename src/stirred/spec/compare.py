@@ -122,7 +122,7 @@ def _units(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) ->
         if mine.within is None or yours.within is None:
             return (STRONGER if mine.within is None else WEAKER), reason
         return (STRONGER if mine.within > yours.within else WEAKER), reason
-    if mine.bounded == yours.bounded and mine.name != "d_r" and yours.name != "d_r":
+    if mine.within == yours.within and mine.bounded == yours.bounded and "d_r" not in (mine.name, yours.name):
         reason = "where order does not count, datasets are closer together and more is protected"
         return (WEAKER if mine.ordered else STRONGER), reason
     return INCOMPARABLE, (
@@ -258,6 +258,8 @@ def _not_above(a: Budget, b: Budget, *, same_universes: bool) -> bool | None:
     if not a.varies and not b.varies:
         return a.realised <= b.realised
     rates = [_single_rate(budget) for budget in (a, b)]
+    if same_universes and a.policy == b.policy:
+        return True
     if not same_universes or rates[0] is None or rates[1] is None:
         return None
     if rates[0] == rates[1]:
@@ -353,4 +355,6 @@ def _to_change(blocks: tuple[Block, ...]) -> list[str]:
         "input_premetric": "bring both to one unit (`spec convert --unit`), stating the largest group",
         "output_premetric": "bring both to one output premetric (`spec convert --output`)",
     }
+    if any(block.block == "budget" and "left open" in block.reason for block in blocks):
+        advice["budget"] = "choose a value for the budget that is only a letter (`--budget`, `with_budget`)"
     return [advice[block.block] for block in blocks if block.verdict != EQUAL and block.block in advice]

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stirred.spec.budget import Budget, Constant, Derived, Free, PermutationSwapping, Policy, SwappedStrata
 from stirred.spec.domain import Domain
-from stirred.spec.exact import Exact, compare_exact, exact, fraction
+from stirred.spec.exact import Exact, compare_exact, exact, fraction, loss
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Inequality, Invariant, Margin, Named
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import OutputPremetric
-from stirred.spec.problems import Problem, SpecificationError, placed, wrong
+from stirred.spec.problems import Problem, SpecificationError, StirredError, placed, wrong
 from stirred.spec.specification import Flavor, Specification
+
+T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 SCHEMA_ID = "urn:stirred:specification:1"
+
+
+# Decimals of a file stay decimals: 15.29 is the exact number it shows, never a double.
+Number = str | int | float | Decimal
 
 
 class _Strict(BaseModel):
@@ -98,14 +106,14 @@ class OutputPremetricDocument(_Strict):
     """How change in the output is measured."""
 
     name: Literal["D_Mult", "D_Mult^delta", "D_NoR", "D_Renyi", "D_GDP", "D_TV"]
-    delta: str | float | int | None = None
-    order: str | None = None
+    delta: Number | None = None
+    order: Number | None = None
 
 
 class StrataDocument(_Strict):
     """Strata swapped at one rate."""
 
-    rate: str
+    rate: Number
     largest_stratum: int
 
 
@@ -113,7 +121,7 @@ class PolicyDocument(_Strict):
     """The budget as a function of the universe."""
 
     name: Literal["constant", "free", "permutation-swapping", "derived"]
-    value: str | int | float | None = None
+    value: Number | None = None
     symbol: str | None = None
     strata: list[StrataDocument] | None = None
     formula: str | None = None
@@ -200,9 +208,9 @@ def from_json(text: str, *, source: str = "specification") -> Specification:
     True
     """
     try:
-        data = json.loads(text, parse_float=_decimal_text, parse_constant=_no_constant, object_pairs_hook=_no_key_twice)
+        data = json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_no_key_twice)
         text.encode("utf-8")
-        json.dumps(data, ensure_ascii=False).encode("utf-8")
+        json.dumps(data, ensure_ascii=False, default=str).encode("utf-8")
     except RecursionError:
         raise wrong("the file is nested too deeply", where=source, remedy="write a specification.json") from None
     except UnicodeEncodeError:
@@ -227,10 +235,6 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _decimal_text(text: str) -> str:
-    return text  # 15.29 is read as the exact decimal it shows, never through a double
-
-
 def _no_constant(text: str) -> str:
     raise ValueError(f'{text} is not a number in JSON; write "inf" in quotes for infinity')
 
@@ -252,16 +256,13 @@ def from_document(data: Any, *, source: str = "specification") -> Specification:
 
 
 def _decimals_allowed(data: Any) -> Any:
-    """Turn the display numbers of a budget back into floats; exact ones stay text."""
+    """Turn the display numbers of a budget back into doubles; exact ones stay as they are."""
     if not isinstance(data, dict) or not isinstance(data.get("budget"), dict):
         return data
     budget = dict(data["budget"])
     for key in ("realised", "paper_epsilon"):
-        if isinstance(budget.get(key), str) and budget[key] != "inf":
-            try:
-                budget[key] = float(budget[key])
-            except ValueError:
-                continue
+        if isinstance(budget.get(key), Decimal):
+            budget[key] = float(budget[key])
     return {**data, "budget": budget}
 
 
@@ -372,41 +373,65 @@ def _policy_out(policy: Policy) -> dict[str, Any]:
 
 
 def _specification_in(document: SpecificationDocument) -> Specification:
-    premetric, output = document.input_premetric, document.output_premetric
-    flavor = Flavor(
-        domain=Domain(
-            name=document.domain.name,
-            dataset=document.domain.dataset,
-            stage=document.domain.stage,
-            record_types=tuple(document.domain.record_types),
-        ),
-        multiverse=_multiverse_in(document.multiverse),
-        input_premetric=InputPremetric(
-            name=premetric.name,
-            unit=premetric.unit,
-            post_imputation=premetric.post_imputation,
-            within=premetric.within,
-            relation=premetric.relation,
-        ),
-        output_premetric=OutputPremetric(
-            name=output.name,
-            delta=Fraction(0) if output.delta is None else fraction(output.delta, where="output_premetric delta"),
-            order=None if output.order is None else fraction(output.order, where="output_premetric order"),
-        ),
-    )
-    if premetric.bounded is not None and premetric.bounded != flavor.input_premetric.bounded:
-        raise wrong(
-            f"{premetric.name} is {'' if flavor.input_premetric.bounded else 'not '}bounded",
-            where="input_premetric bounded",
-            remedy="correct it, or leave it out",
-        )
+    """Build the five blocks; problems of all of them are reported together."""
+    problems: list[Problem] = []
+
+    def block(build: Callable[[], T]) -> T | None:
+        try:
+            return build()
+        except StirredError as error:
+            problems.extend(error.problems)
+            return None
+
+    domain = block(lambda: _domain_in(document.domain))
+    multiverse = block(lambda: _multiverse_in(document.multiverse))
+    premetric = block(lambda: _input_in(document.input_premetric))
+    output = block(lambda: _output_in(document.output_premetric))
+    budget = block(lambda: _budget_in(document.budget, output))
+    if domain is None or multiverse is None or premetric is None or output is None or budget is None or problems:
+        raise SpecificationError(problems)
     return Specification(
-        flavor=flavor,
-        budget=_budget_in(document.budget, flavor.output_premetric),
+        flavor=Flavor(domain=domain, multiverse=multiverse, input_premetric=premetric, output_premetric=output),
+        budget=budget,
         assumptions=tuple(document.assumptions),
         theorem=tuple(document.theorem),
         settings_from=document.settings_from,
         seeded=document.seeded,
+    )
+
+
+def _domain_in(document: DomainDocument) -> Domain:
+    return Domain(
+        name=document.name,
+        dataset=document.dataset,
+        stage=document.stage,
+        record_types=tuple(document.record_types),
+    )
+
+
+def _input_in(document: InputPremetricDocument) -> InputPremetric:
+    premetric = InputPremetric(
+        name=document.name,
+        unit=document.unit,
+        post_imputation=document.post_imputation,
+        within=document.within,
+        relation=document.relation,
+    )
+    if document.bounded is not None and document.bounded != premetric.bounded:
+        raise wrong(
+            f"{premetric.name} is {'' if premetric.bounded else 'not '}bounded",
+            where="input_premetric bounded",
+            remedy="correct it, or leave it out",
+        )
+    return premetric
+
+
+def _output_in(document: OutputPremetricDocument) -> OutputPremetric:
+    delta, order = document.delta, document.order
+    return OutputPremetric(
+        name=document.name,
+        delta=Fraction(0) if delta is None else fraction(delta, where="output_premetric delta"),
+        order=None if order is None else fraction(order, where="output_premetric order"),
     )
 
 
@@ -450,14 +475,16 @@ def _margin_in(document: MarginDocument) -> Margin:
     )
 
 
-def _budget_in(document: BudgetDocument, output: OutputPremetric) -> Budget:
-    if document.parameter is not None and document.parameter != output.parameter:
+def _budget_in(document: BudgetDocument, output: OutputPremetric | None) -> Budget:
+    if output is not None and document.parameter is not None and document.parameter != output.parameter:
         raise wrong(
             f"a budget of {output.symbol} is stored as {output.parameter}, not {document.parameter}",
             where="budget parameter",
             remedy=f"write {output.parameter}",
         )
-    paper = None if document.paper_epsilon_exact is None else exact(document.paper_epsilon_exact)
+    paper = None
+    if document.paper_epsilon_exact is not None:
+        paper = loss(document.paper_epsilon_exact, where="budget paper_epsilon_exact")
     if document.paper_epsilon is not None and (paper is None or number_out(paper) != document.paper_epsilon):
         raise wrong(
             f"paper_epsilon {document.paper_epsilon} is not the number of paper_epsilon_exact",

@@ -260,8 +260,8 @@ INFINITE: Final = Exact("infinite")
 
 # A fraction, decimal or percentage, and no formula: '1/20/2' is a slip of the pen.
 _PLAIN: Final = re.compile(r"[+-]?[0-9]+/[0-9]+|[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*%?")
-# exp(10^6) is beyond every use; infinity says what such a number would say.
-_ABSURD: Final = 10**6
+# Beyond this, infinity says what such a number would say.
+_ABSURD: Final = 10**12
 
 
 def fraction(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Fraction:
@@ -316,7 +316,11 @@ def loss(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -
             where=where,
             remedy="write a number such as '3/4', '0.75' or 'ln(3)', or 'inf' if nothing is promised",
         ) from None
-    if number.sign() < 0:
+    try:
+        negative = number.sign() < 0
+    except ArithmeticError as error:
+        raise wrong(f"{str(value)[:60]!r} cannot be evaluated ({error})", where=where, remedy="simplify it") from None
+    if negative:
         raise wrong(f"{value} is negative", where=where, remedy="a loss is 0 or more, or 'inf'")
     if not number.is_infinite and number.enclose().low > _ABSURD:
         raise wrong(

@@ -158,6 +158,8 @@ def _how_to_read(specification: Specification) -> str:
     far = f"{nearest} {plural(unit) if nearest > 1 else unit}"
     if premetric.within is not None and premetric.within > 1:
         far = f"up to {premetric.within} {plural(unit)}"
+    if budget.realised > exact(10**5):
+        return "How to read it: the budget is so large that nothing is promised."
     if output.name in ("D_Mult", "D_Mult^delta"):
         factor = exp(budget.realised * nearest)
         if output.delta:

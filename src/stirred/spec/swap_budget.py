@@ -104,6 +104,12 @@ def psa_rates_for(epsilon: Exact, *, largest_stratum: int) -> SwapRates:
         )
     if epsilon.is_infinite:
         return SwapRates(low=ZERO, high=ONE)
+    if epsilon > exact(10_000):
+        raise refused(
+            f"epsilon {epsilon.shown()} promises nothing: its rates cannot be told from 0 and 1",
+            where="epsilon",
+            remedy="ask for a smaller one",
+        )
     top = largest_stratum + 1
     ratio = exp(epsilon)
     return SwapRates(low=top / (top + ratio), high=ratio / (1 + ratio))
