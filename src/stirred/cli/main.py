@@ -53,10 +53,14 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except (KeyboardInterrupt, typer.Abort):
-        sys.stderr.write("Interrupted; nothing was written.\n")
+        sys.stderr.write("Interrupted.\n")
         return INTERRUPTED
     except typer.Exit as stop:
         return stop.exit_code
+    except SystemExit as stop:
+        # The command-line library leaves like this when the reader of a pipe went away.
+        closed = type(sys.stdout).__name__ == "PacifyFlushWrapper"
+        return DONE if closed else int(stop.code or 0)
     except BrokenPipeError:
         # The reader of a pipe went away (such as `head`): not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -78,15 +82,15 @@ def _report(error: Exception, *, as_json: bool) -> int:
     from stirred.spec.problems import Problem, StirredError
 
     if isinstance(error, StirredError):
-        problems, code = error.problems, REFUSED
+        problems, code = error.problems, error.exit_code
     elif type(error).__name__ == "NoArgsIsHelpError":  # `stirred spec` alone
         sys.stdout.write(str(error) + "\n")
         return DONE
     elif isinstance(error, ArithmeticError):
         what = f"a number here is too large, or too close to another, to compute with ({error or type(error).__name__})"
         problems, code = (Problem(what=what, where="number", remedy="check the numbers you gave"),), REFUSED
-    elif isinstance(error, OSError) and error.strerror:
-        what = f"the system refused: {error.strerror}"
+    elif isinstance(error, OSError):
+        what = f"the system refused: {error.strerror or error}"
         problems, code = (
             (Problem(what=what, where=str(error.filename or "output"), remedy="make room, or check rights"),),
             REFUSED,

@@ -8,6 +8,10 @@ from contextlib import contextmanager
 
 Progress = Callable[[str, int, int], None]
 
+# The same words in every run: which inner steps a run needs must not be told.
+_WORDS = {"mark": "selecting", "gather": "swapping", "derange": "swapping", "return": "swapping", "redraw": "swapping",
+          "write": "writing", "verify": "checking", "report": "reporting"}  # fmt: skip
+
 
 @contextmanager
 def shown_progress(*, quiet: bool) -> Iterator[Progress | None]:
@@ -30,6 +34,7 @@ def _bar() -> Iterator[Progress]:
         tasks: dict[str, object] = {}
 
         def advance(stage: str, done: int, total: int) -> None:
+            stage = _WORDS.get(stage, stage)
             if stage not in tasks:
                 tasks[stage] = bar.add_task(stage, total=total)
             bar.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
@@ -41,6 +46,7 @@ def _lines() -> Progress:
     seen: set[str] = set()
 
     def advance(stage: str, done: int, total: int) -> None:
+        stage = _WORDS.get(stage, stage)
         if stage not in seen:
             seen.add(stage)
             sys.stderr.write(f"{stage} ...\n" if done < total else f"{stage}\n")

@@ -376,6 +376,10 @@ def read(name: str, *, budget: str | None = None) -> Entry:
     from stirred.spec.problems import placed, wrong
 
     path = Path(name)
+    if path.is_dir():  # a bundle, or its public folder
+        inside = [path / "specification.json", path / "public" / "specification.json"]
+        path = next((place for place in inside if place.is_file()), path)
+        name = str(path)
     if path.suffix == ".json" or "/" in name or path.is_file():
         try:
             text = path.read_text(encoding="utf-8-sig")

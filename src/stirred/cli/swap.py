@@ -29,6 +29,7 @@ Unit = Annotated[str, typer.Option("--unit", help="What a record is.")]
 Format = Annotated[str, typer.Option("--format", help="Of the released data: parquet or csv.")]
 Epsilon = Annotated[str | None, typer.Option("--epsilon", help="Show which rates would reach this loss.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
+SettingsFrom = Annotated[str | None, typer.Option("--settings-from", help="On what the settings were based: policy, invariants, other-data or this-data.")]  # fmt: skip  # noqa: E501
 Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
 Seed = Annotated[
     str | None, typer.Option("--seed", help="FOR TESTS ONLY: reproducible randomness; the bundle is marked.")
@@ -47,6 +48,7 @@ def swap(
     table: Table = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the bundle; must not exist.")] = None,
     unit: Unit = "household",
+    settings_from: SettingsFrom = None,
     format_: Format = "parquet",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; nothing random happens.")] = False,
     epsilon: Epsilon = None,
@@ -58,7 +60,7 @@ def swap(
     from stirred.release.run import prepare
 
     place = out if out is not None else Path("not-written") if dry_run else None
-    planned = _from_options(file, match, swap, rate, hold, id, persons, hid, table, place, unit, format_)
+    planned = _from_options(file, match, swap, rate, hold, id, persons, hid, table, place, unit, format_, settings_from)
     prepared = prepare(planned)
     if dry_run:
         _show_plan(prepared, epsilon=epsilon, as_json=json)
@@ -77,15 +79,31 @@ def plan(
     hid: Hid = None,
     unit: Unit = "household",
     epsilon: Epsilon = None,
+    geography: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--geography",
+            help="Levels from the finest to the coarsest: compare the choices of match and swap they allow.",
+        ),
+    ] = None,
+    cross: Annotated[
+        list[str] | None,
+        typer.Option("--cross", help="With --geography: further match variables to try, such as the household size."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Show what a release would promise and fix: strata, loss, invariants. Nothing random happens."""
+    """Show what a release would promise, or with --geography which choices there are. Nothing random happens."""
     from stirred.release.plan_file import read_plan
     from stirred.release.run import prepare
 
+    if geography:
+        _show_choices(file, geography, cross, id, persons, hid, unit=unit, epsilon=epsilon, as_json=json)
+        return
     if file.suffix == ".toml":
+        _no_options_beside_plan(match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid)
         planned = read_plan(file)
     else:
+        rate = rate or _rate_for_target(file, match, swap, hold, id, persons, hid, epsilon)
         nowhere = Path("not-written")
         planned = _from_options(file, match, swap, rate, hold, id, persons, hid, None, nowhere, unit, "parquet")
     _show_plan(prepare(planned), epsilon=epsilon, as_json=json)
@@ -102,6 +120,37 @@ def release(
     from stirred.release.run import prepare
 
     _run(prepare(read_plan(file)), seed=seed, quiet=quiet, as_json=json)
+
+
+def _no_options_beside_plan(**options: Any) -> None:
+    from stirred.data.problems import bad_plan
+
+    for name, value in options.items():
+        if value:
+            raise bad_plan("a plan says this already", where=f"--{name}", remedy="change it in the plan")
+
+
+def _rate_for_target(
+    file: Path,
+    match: list[str] | None,
+    swap: list[str] | None,
+    hold: list[str] | None,
+    id: list[str] | None,
+    persons: Path | None,
+    hid: str | None,
+    epsilon: str | None,
+) -> str | None:
+    """Return the gentlest rate that reaches the target, where a target and no rate was given."""
+    if epsilon is None:
+        return None
+    from stirred.release.run import prepare
+    from stirred.spec.exact import loss
+    from stirred.spec.swap_budget import rate_not_above
+
+    planned = _from_options(file, match, swap, "1/2", hold, id, persons, hid, None, Path("x"), "household", "parquet")
+    largest = prepare(planned).plan.strata.largest_live
+    target = loss(epsilon, where="--epsilon")
+    return str(rate_not_above(target, largest_stratum=largest.records)) if largest else "1/2"
 
 
 def _names(values: list[str] | None) -> list[str]:
@@ -121,6 +170,7 @@ def _from_options(
     out: Path | None,
     unit: str,
     format_: str,
+    settings_from: str | None = None,
 ) -> Planned:
     from stirred.data.problems import PlanError
     from stirred.release.plan_file import planned
@@ -140,6 +190,8 @@ def _from_options(
         "tables": [{"variables": parse_table(text)[1]} for text in table or ()],
         "release": {"out": str(out), "format": format_},
     }
+    if settings_from is not None:
+        content["mechanism"]["settings_from"] = settings_from
     if hold is not None:
         content["mechanism"]["hold"] = _names(hold)
     if persons is not None:
@@ -194,6 +246,8 @@ def _numbers(prepared: Prepared) -> dict[str, Any]:
 def _five(prepared: Prepared) -> None:
     from stirred.spec.explain import explain
 
+    for warning in prepared.plan.warnings:
+        say(f"Warning: {warning}")
     words = explain(prepared.plan.specification)
     heading(prepared.plan.specification.notation)
     emit()
@@ -239,13 +293,115 @@ def _show_plan(prepared: Prepared, *, epsilon: str | None, as_json: bool) -> Non
             ("strata", f"{len(strata.table):,}, of which {len(strata.live):,} have something to swap"),
             ("largest", f"{largest.records:,} records{f' ({where})' if where else ''}" if largest else "none is live"),
             ("moved", f"{100 * strata.moved:.2f}% of records are expected to get another record's values"),
-            ("by rate", "; ".join(f"{100 * float(rate):.0f}%: epsilon {e.shown()}" for rate, e in curve)),
+            *_exact_line(prepared),
+            *_decisive_line(prepared),
+            (
+                "by rate",
+                "if one rate applied everywhere: "
+                + "; ".join(f"{100 * float(rate):.0f}%: epsilon {e.shown()}" for rate, e in curve),
+            ),
             *([("target", _target_text(target))] if target else []),
             *([("dropped", ", ".join(prepared.plan.dropped))] if prepared.plan.dropped else []),
         ]
     )
     emit()
     paragraph("Nothing random has happened and nothing was written.")
+
+
+def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:
+    strata, total = prepared.plan.strata, prepared.data.households.height
+    if not strata.exact_records:
+        return []
+    share = 100 * strata.exact_records / total
+    text = f"{strata.exact_records:,} records ({share:.1f}%) lie in strata with nothing to swap: published as they are"
+    return [("unchanged", text)]
+
+
+def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:
+    """Say which stratum sets the loss, where rates differ."""
+    strata = prepared.plan.strata
+    stratum = strata.decisive
+    if stratum is None or len(strata.policy.strata) == 1:
+        return []
+    values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True))
+    return [("loss set by", f"{values}: {stratum.records:,} records at rate {stratum.rate}")]
+
+
+def _show_choices(
+    file: Path,
+    geography: list[str],
+    cross: list[str] | None,
+    id: list[str] | None,
+    persons: Path | None,
+    hid: str | None,
+    *,
+    unit: str,
+    epsilon: str | None,
+    as_json: bool,
+) -> None:
+    from stirred.data.microdata import Microdata
+    from stirred.mechanisms.swapping.candidates import candidates
+    from stirred.spec.exact import loss
+
+    data = Microdata.read(file, persons, hid=hid, id=_names(id))
+    target = None if epsilon is None else loss(epsilon, where="--epsilon")
+    found = candidates(data, levels=_names(geography), cross=_names(cross), epsilon=target, unit=unit)
+    if as_json:
+        emit_json({"choices": [_choice_facts(choice) for choice in found], "warning": CHOOSING})
+        return
+    for choice in found:
+        heading(choice.name)
+        where = ", ".join(f"{k} = {v}" for k, v in zip(choice.match, choice.largest_values, strict=False))
+        losses = "; ".join(f"{100 * float(rate):g}%: epsilon {e.shown()}" for rate, e in choice.epsilons)
+        rows = [
+            ("swaps", ", ".join(choice.swap)),
+            ("strata", f"{choice.strata:,}, of which {choice.live:,} have something to swap"),
+            ("largest", f"{choice.largest:,}{f' ({where})' if where else ''}"),
+            ("loss", f"{losses}; smallest possible {choice.least.shown()}"),
+        ]
+        if target is not None:
+            rate = choice.reaching
+            rows.append(
+                (
+                    "target",
+                    "not reached by any rate" if rate is None else f"reached from a rate of {100 * float(rate):.4g}%",
+                )
+            )
+        rows += [("fixes", f"the {words}") for words in choice.invariants]
+        rows.append(
+            ("choosing it", "by this list: from its invariants" if choice.safe else "by this list: looks at the data")
+        )
+        facts(rows, indent=2)
+        emit()
+    paragraph(CHOOSING)
+
+
+CHOOSING = (
+    "Losses of different choices are in different currencies: a choice with smaller strata has the smaller number "
+    "because more is published exactly. And choosing settings by looking at the confidential file voids the guarantee, "
+    "unless what you looked at are invariants of the choice you make: such choices are marked 'from its "
+    "invariants' (record "
+    'settings_from = "invariants"). Otherwise decide by policy, or on an earlier census or the synthetic one.'
+)
+
+
+def _choice_facts(choice: Any) -> dict[str, Any]:
+    from stirred.spec.document import number_out
+
+    return {
+        "match": list(choice.match),
+        "swap": list(choice.swap),
+        "strata": choice.strata,
+        "live_strata": choice.live,
+        "largest_live_stratum": choice.largest,
+        "epsilon_by_rate": [
+            {"rate": str(rate), "epsilon": number_out(e), "epsilon_exact": str(e)} for rate, e in choice.epsilons
+        ],
+        "smallest_epsilon": number_out(choice.least),
+        "rate_reaching_target": None if choice.reaching is None else str(choice.reaching),
+        "invariants": list(choice.invariants),
+        "settings_from": "invariants" if choice.safe else "this-data",
+    }
 
 
 def _target(prepared: Prepared, epsilon: str | None) -> dict[str, Any]:

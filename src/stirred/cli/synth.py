@@ -41,3 +41,38 @@ def massachusetts(
     else:
         say("county x tenure is Table 1 of the paper; household sizes other than two persons are ours")
         emit(str(path))
+
+
+@app.command("census")
+def census(
+    households: Annotated[int, typer.Option(help="Household records to make: 1,000 to 200 million.")],
+    seed: Annotated[int, typer.Option(help="A whole number; the same one gives the same census.")],
+    out: Annotated[Path, typer.Option(help="Folder to create, with households, persons and codebook.toml in it.")],
+    segregation: Annotated[
+        float, typer.Option(help="0: the same mixture of races everywhere; 1: nearly homogeneous tracts.")
+    ] = 0.2,
+    json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Households and persons in nested areas, from a town to a nation: invented, made to look like the US in 2020."""
+    from stirred.cli.output import facts
+    from stirred.cli.progress import shown_progress
+    from stirred.data.synth.census import CensusPlan, write_census
+
+    plan = CensusPlan(households=households, seed=seed, segregation=segregation)
+    with shown_progress(quiet=quiet) as progress:
+        made = write_census(out, plan=plan, progress=progress)
+    if json:
+        emit_json(made)
+        return
+    areas = ", ".join(
+        f"{made[name]:,} {name.replace('_', ' ')}" for name in ("states", "counties", "tracts", "block_groups")
+    )
+    facts(
+        [
+            ("households", f"{made['households']:,}, of which {made['group_quarters']:,} are group quarters"),
+            ("persons", f"{made['persons']:,}"),
+            ("areas", f"{areas}, {made['blocks']:,} blocks"),
+            ("files", ", ".join(str(out / name) for name in made["files"])),
+        ]
+    )

@@ -38,7 +38,26 @@ class ParquetColumns:
         self.height: int = self._scan.select(pl.len()).collect().item()
 
     def __getitem__(self, name: str) -> pl.Series:
-        return self._scan.select(name).collect().to_series().rechunk()
+        return canonical(self._scan.select(name).collect().to_series().rechunk())
+
+
+def canonical(column: pl.Series) -> pl.Series:
+    """Return floats with one zero and one not-a-number: values that compare equal must be written alike.
+
+    >>> canonical(pl.Series([0.0, -0.0])).to_numpy().view("uint64").tolist()
+    [0, 0]
+    """
+    if not column.dtype.is_float():
+        return column
+    x = pl.col("x")
+    plain = pl.when(x.is_nan()).then(float("nan")).when(x == 0).then(0.0).otherwise(x).cast(column.dtype)
+    return column.alias("x").to_frame().select(plain.alias(column.name)).to_series()
+
+
+def canonical_frame(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the frame with canonical floats."""
+    floats = [name for name, dtype in frame.schema.items() if dtype.is_float()]
+    return frame.with_columns([canonical(frame[name]) for name in floats]) if floats else frame
 
 
 def select(table: Columns, names: list[str]) -> pl.DataFrame:

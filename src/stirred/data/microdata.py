@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from stirred.data.codes import all_different, all_known
-from stirred.data.columns import Columns, ParquetColumns, select
+from stirred.data.columns import Columns, ParquetColumns, canonical_frame, select
 from stirred.data.frames import read_frame
 from stirred.data.problems import DataError, bad_file, counted, listed
 from stirred.spec.problems import Problem, StirredError
@@ -28,10 +28,14 @@ class Microdata:
     persons: Columns | None = None
     hid: str | None = None
     id: tuple[str, ...] = ()
+    keep_persons: tuple[str, ...] | None = None
     household_source: str = field(default="households")
     person_source: str = field(default="persons")
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "households", canonical_frame(self.households))
+        if isinstance(self.persons, pl.DataFrame):
+            object.__setattr__(self, "persons", canonical_frame(self.persons))
         problems = list(_link_problems(self))
         if problems:
             raise DataError(problems)
@@ -84,15 +88,16 @@ class Microdata:
         if self.persons is None:
             return []
         taken = {*self.identifiers, *self.households.columns}
-        return [name for name in self.persons.columns if name not in taken]
+        kept = self.keep_persons
+        return [n for n in self.persons.columns if n not in taken and (kept is None or n in kept)]
 
     @property
     def dropped_person_columns(self) -> list[str]:
         """Return the person columns that are not released, or come from the household instead."""
         if self.persons is None:
             return []
-        kept = {self.hid, *self.person_variables, *_shared(self)}
-        return [name for name in self.persons.columns if name not in kept]
+        kept = {self.hid, *self.person_variables}
+        return [f"{name} (of persons)" for name in self.persons.columns if name not in kept]
 
     def disagreements(self, columns: Sequence[str]) -> list[Problem]:
         """Return a problem for each column on which persons disagree with their household."""
@@ -101,6 +106,16 @@ class Microdata:
         problems = []
         for name in (n for n in _shared(self) if n in columns):
             own = self.households.select(self.hid, pl.col(name).alias("__household"))
+            kinds = (self.persons[name].dtype, self.households[name].dtype)
+            if kinds[0] != kinds[1]:
+                problems.append(
+                    Problem(
+                        what=f"it is {kinds[0]} here and {kinds[1]} in {self.household_source}",
+                        where=f'{self.person_source} "{name}"',
+                        remedy="store it with the same type in both files, or leave it out here",
+                    )
+                )
+                continue
             both = select(self.persons, [self.hid, name]).join(own, on=self.hid, how="left", maintain_order="left")
             rows = both.select(pl.col(name).ne_missing(pl.col("__household")).arg_true()).to_series().to_list()
             if rows:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import glob
 import hashlib
 import json
 import os
-import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from stirred.data.problems import bad_plan
 
 MANIFEST = "manifest.json"
 SEEDED_MARK = "SEEDED-TEST-RUN.txt"
+_LOCK = ".lock"
 _SEEDED_TEXT = (
     "This is a test run with a seed. Whoever knows the seed can undo the protection.\n"
     "Nothing in this folder may be published.\n"
@@ -27,19 +30,27 @@ _SEEDED_TEXT = (
 def bundle_at(out: Path) -> Iterator[Path]:
     """Yield a folder to write into; on success it becomes ``out``, otherwise it disappears.
 
-    A process killed at any moment leaves no ``out`` behind, at most a hidden folder that the next
-    run to the same place removes.
+    A process killed at any moment leaves no ``out`` behind, at most a hidden folder that the next run
+    to the same place removes. Each run has a folder of its own, and holds a lock in it for as long as
+    it lives, so that no other run, on this machine or another, takes it for a leftover.
     """
     _check_place(out)
     _remove_leftovers(out)
-    partial = out.parent / f".{out.name}.partial-{os.getpid()}"
-    partial.mkdir(mode=0o700)
+    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
+    lock = os.open(partial / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    moved = False
     try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield partial
+        _check_complete(partial)
+        (partial / _LOCK).unlink()
         _sync(partial)
         _move(partial, out)
+        moved = True
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        os.close(lock)
+        if not moved:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def _check_place(out: Path) -> None:
@@ -54,20 +65,31 @@ def _check_place(out: Path) -> None:
 
 
 def _remove_leftovers(out: Path) -> None:
-    for old in out.parent.glob(f".{out.name}.partial-*"):
-        owner = re.fullmatch(r".*\.partial-(\d+)", old.name)
-        if owner is None or not _alive(int(owner[1])):
+    """Remove folders of runs that died: those whose lock nobody holds any more."""
+    for old in out.parent.glob(f".{glob.escape(out.name)}.partial-*"):
+        try:
+            lock = os.open(old / _LOCK, os.O_RDWR)
+        except OSError:
+            continue  # not one of ours, or a run that has just begun
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(old, ignore_errors=True)
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(lock)
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return pid != os.getpid()
+def _check_complete(folder: Path) -> None:
+    """Compare the files with the manifest once more: what appears is what was verified."""
+    wanted = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+    found = {str(path.relative_to(folder)) for path in _files(folder)}
+    if found != set(wanted):
+        raise OSError(errno.EIO, "files of the bundle changed while it was written", str(folder))
+
+
+def _files(folder: Path) -> list[Path]:
+    return [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name not in (MANIFEST, _LOCK)]
 
 
 def _move(partial: Path, out: Path) -> None:
@@ -98,18 +120,19 @@ def _sync_path(path: Path) -> None:
 
 
 def checksum(path: Path) -> str:
-    """Return the SHA-256 of a file."""
+    """Return the SHA-256 of a file, or of the parts of a folder one after the other."""
+    if path.is_dir():
+        parts = "".join(checksum(part) for part in sorted(path.iterdir()) if part.is_file())
+        return hashlib.sha256(parts.encode()).hexdigest()
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     """Write manifest.json with the checksum of every other file; the seed is never in it."""
-    files = {
-        str(path.relative_to(folder)): checksum(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != MANIFEST
-    }
+    for path in (folder / "internal").rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    files = {str(path.relative_to(folder)): checksum(path) for path in _files(folder)}
     text = json.dumps({"schema_version": 1, **facts, "files": files}, indent=2, ensure_ascii=False, default=str)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 

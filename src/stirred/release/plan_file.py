@@ -63,6 +63,7 @@ class ReleaseSection(_Strict):
 
     out: str
     format: Literal["parquet", "csv"] = "parquet"
+    title: str | None = None
     purpose: str = ""
     ledger: str | None = None
 
@@ -111,7 +112,12 @@ def read_plan(path: Path) -> Planned:
         # Decimals stay decimals: rate = 0.05 is exactly 1/20.
         content = tomllib.loads(text, parse_float=Decimal)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise bad_plan(f"this is not TOML ({error})", where=str(path), remedy="check quotes and brackets") from None
+        raise bad_plan(
+            f"this is not TOML ({error})",
+            where=str(path),
+            remedy='check quotes and brackets: text, names with other letters than a-z ("Größe" = 1) and codes with '
+            'leading zeros ("01") need quotes',
+        ) from None
     return planned(content, source=str(path), folder=path.parent)
 
 
@@ -135,7 +141,11 @@ def _problem(detail: Any, source: str) -> Problem:
         return Problem(what=f"'{place[-1]}' is missing", where=where, remedy="add it")
     message = str(detail["msg"])
     given = repr(detail.get("input"))[:60]
-    return Problem(what=f"{given}: {message[:1].lower()}{message[1:]}", where=where, remedy="see the plan reference")
+    return Problem(
+        what=f"{given}: {message[:1].lower()}{message[1:]}",
+        where=where,
+        remedy="see docs/plans.md, or `stirred plan --help`",
+    )
 
 
 def json_schema() -> dict[str, Any]:

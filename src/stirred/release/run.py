@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -17,14 +17,15 @@ from stirred import __version__
 from stirred.data.columns import select
 from stirred.data.frames import write_frame
 from stirred.data.microdata import Microdata
-from stirred.data.problems import PlanError
+from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import Progress, Release
 from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manifest
 from stirred.release.plan_file import Planned
+from stirred.release.readme import exactness, public_readme
 from stirred.release.tables import Table, completed, tabulate, wanted_tables
-from stirred.release.verify import PERSONS_IN_ONE_FILE, Check, verify_swap
+from stirred.release.verify import PERSONS_IN_ONE_FILE, Check, verify_swap, verify_tables
 from stirred.report.swap import SwapReport, internal_report, public_report
 from stirred.spec.document import to_json
 from stirred.spec.problems import Problem, StirredError, placed
@@ -42,23 +43,40 @@ class Prepared:
     mechanism: PermutationSwap
     plan: SwapPlan
     tables: Sequence[Table]
+    inputs: Mapping[str, str]
 
 
 def prepare(planned: Planned) -> Prepared:
     """Read and check everything, and return what would happen."""
-    mechanism, data = _both(planned)
+    mechanism, data, inputs = _both(planned)
     plan = mechanism.plan(data)
     requests = [
         (table.name, [*table.variables, *([table.level] if table.level else [])]) for table in planned.plan.tables
     ]
     released = [name for name in data.households.columns if name in (*plan.hold, *mechanism.swap)]
     tables = wanted_tables(requests, households=released, persons=data.person_variables)
-    return Prepared(planned=planned, data=data, mechanism=mechanism, plan=plan, tables=tables)
+    _check_names([*released, *data.person_variables])
+    return Prepared(planned=planned, data=data, mechanism=mechanism, plan=plan, tables=tables, inputs=inputs)
 
 
-def _both(planned: Planned) -> tuple[PermutationSwap, Microdata]:
-    """Return mechanism and data; problems of the plan and of the files are reported together."""
+# Names of our own columns in the tables we publish.
+_OURS = ("table", "count", "true", "released", "error", "cell")
+
+
+def _check_names(names: Sequence[str]) -> None:
+    taken = [name for name in names if name in _OURS or name.startswith(("__", "stratum_"))]
+    if taken:
+        raise bad_plan(
+            f"{listed(taken)} is a name that published tables use for something else",
+            where="columns",
+            remedy="rename the column in the file, or leave it out",
+        )
+
+
+def _both(planned: Planned) -> tuple[PermutationSwap, Microdata, dict[str, str]]:
+    """Return mechanism, data and checksums of the files; all problems are reported together."""
     mechanism, data = None, None
+    inputs: dict[str, str] = {}
     problems: list[Problem] = []
     try:
         mechanism = mechanism_of(planned)
@@ -66,12 +84,15 @@ def _both(planned: Planned) -> tuple[PermutationSwap, Microdata]:
         problems += error.problems
     try:
         section = planned.plan.data
+        for role, path in (("households", planned.households), ("persons", planned.persons)):
+            if path is not None and path.exists():
+                inputs[role] = checksum(path)
         data = Microdata.read(planned.households, planned.persons, hid=section.hid, id=section.id)
     except StirredError as error:
         problems += error.problems
     if mechanism is None or data is None:
         raise PlanError(problems)
-    return mechanism, data
+    return mechanism, data, inputs
 
 
 def mechanism_of(planned: Planned) -> PermutationSwap:
@@ -91,6 +112,7 @@ def mechanism_of(planned: Planned) -> PermutationSwap:
 
 def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = None) -> Path:
     """Carry a prepared plan out and return the bundle. It is complete, or it does not exist."""
+    _check_promise(prepared)
     advance = progress or (lambda stage, done, total: None)
     out = prepared.planned.out
     with bundle_at(out) as folder:
@@ -103,14 +125,9 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
         _write_public(folder, prepared, release)
         log.add("written")
         advance("verify", 0, 1)
-        checks = verify_swap(
-            prepared.data,
-            prepared.mechanism,
-            prepared.plan,
-            release,
-            folder / "public",
-            format_=prepared.planned.plan.release.format,
-        )
+        public, ending = folder / "public", prepared.planned.plan.release.format
+        checks = verify_swap(prepared.data, prepared.mechanism, prepared.plan, release, public, format_=ending)
+        checks += verify_tables(release, prepared.tables, public, format_=ending)
         log.add("verified", checks=[check.what for check in checks])
         advance("report", 0, 1)
         _write_reports(folder, prepared, release, checks)
@@ -120,6 +137,42 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
         write_manifest(folder, _manifest(prepared, release, checks))
         advance("done", 1, 1)
     return out
+
+
+def _check_promise(prepared: Prepared) -> None:
+    """Refuse what would publish a promise that does not hold, before anything random happens."""
+    if prepared.mechanism.settings_from == "this-data":
+        raise bad_plan(
+            "settings chosen by looking at the confidential file void the guarantee",
+            where=f"{prepared.planned.source} [mechanism] settings_from",
+            remedy="choose them by policy, from the invariants, or on an earlier or synthetic file",
+        )
+    if prepared.planned.plan.release.ledger is not None:
+        raise bad_plan(
+            "there is no ledger yet",
+            where=f"{prepared.planned.source} [release] ledger",
+            remedy="leave it out, and keep account by hand",
+        )
+    if prepared.planned.plan.release.format == "csv":
+        _check_writable(prepared.data)
+
+
+def _check_writable(data: Microdata) -> None:
+    """Refuse columns that CSV cannot hold before anything random happens."""
+    for column in (*data.households.head(1).get_columns(), *([] if data.persons is None else _first_rows(data))):
+        try:
+            column.to_frame().write_csv()
+        except pl.exceptions.PolarsError:
+            raise bad_plan(
+                f"values of type {column.dtype} cannot be written to CSV",
+                where=f'"{column.name}"',
+                remedy='use format = "parquet", or leave the column out',
+            ) from None
+
+
+def _first_rows(data: Microdata) -> list[pl.Series]:
+    assert data.persons is not None
+    return [data.persons[name].head(1) for name in data.person_variables]
 
 
 class Log:
@@ -145,6 +198,10 @@ def _marked(release: Release, *, seeded: bool) -> Release:
     return replace(release, specification=replace(release.specification, seeded=seeded))
 
 
+def _title(prepared: Prepared) -> str:
+    return prepared.planned.plan.release.title or f"Release of {prepared.data.name}"
+
+
 def _notes(specification: Specification) -> dict[str, str]:
     """Return the Parquet metadata: the notation, and the mark of a test run."""
     notes = {"stirred.specification": specification.notation}
@@ -162,8 +219,18 @@ def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
     write_frame(_invariants(prepared, release), public / "invariants.parquet", note=notes)
     write_frame(prepared.plan.strata.frame(), public / "strata.parquet", note=notes)
     (public / "specification.json").write_text(to_json(release.specification), encoding="utf-8")
-    title = f"Specification of the release of {prepared.data.name}"
-    (public / "specification.md").write_text(to_markdown(release.specification, title=title), encoding="utf-8")
+    page = to_markdown(release.specification, title=_title(prepared), method=prepared.mechanism.in_words)
+    (public / "specification.md").write_text(page, encoding="utf-8")
+    readme = public_readme(
+        _title(prepared),
+        prepared.mechanism,
+        prepared.plan,
+        prepared.tables,
+        persons=prepared.data.person_variables,
+        format_=ending,
+        purpose=prepared.planned.plan.release.purpose,
+    )
+    (public / "README.md").write_text(readme, encoding="utf-8")
 
 
 def _write_persons(release: Release, path: Path, notes: dict[str, str]) -> None:
@@ -238,14 +305,15 @@ def _truth(prepared: Prepared, table: Table) -> pl.DataFrame:
 
 def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: Sequence[Check]) -> None:
     accuracy = _accuracy(prepared, release)
+    persons = prepared.data.person_variables
     shown = {
-        table.title: pl.read_csv(folder / "public" / "tables" / f"{table.name}.csv", infer_schema=False).with_columns(
-            pl.col("count").cast(pl.Int64)
-        )
+        f"{table.title} ({exactness(table, prepared.mechanism, prepared.plan, persons=persons)})": pl.read_csv(
+            folder / "public" / "tables" / f"{table.name}.csv", infer_schema=False
+        ).with_columns(pl.col("count").cast(pl.Int64))
         for table in prepared.tables
     }
     report = SwapReport(
-        title=f"Release of {prepared.data.name}",
+        title=_title(prepared),
         mechanism=prepared.mechanism,
         plan=replace(prepared.plan, specification=release.specification),
         checks=[(check.what, check.cells) for check in checks],
@@ -268,12 +336,11 @@ def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: S
             )
             for title, frame in accuracy.items()
         ]
-        write_frame(pl.concat(frames), folder / "internal" / "accuracy.parquet")
+        write_frame(pl.concat(frames), folder / "internal" / "accuracy.parquet", note=_notes(release.specification))
 
 
 def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> dict[str, Any]:
     planned = prepared.planned
-    inputs = {path.name: checksum(path) for path in (planned.households, planned.persons) if path is not None}
     parameters = json.loads(planned.plan.model_dump_json())
     return {
         "stirred": __version__,
@@ -283,7 +350,7 @@ def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> 
         "purpose": planned.plan.release.purpose,
         "plan": parameters,
         "rate": str(Fraction(prepared.mechanism.rate)),
-        "inputs": inputs,
+        "inputs": dict(prepared.inputs),
         "records": prepared.data.households.height,
         "seeded": release.specification.seeded,
         "checks": [{"what": check.what, "cells": check.cells} for check in checks],

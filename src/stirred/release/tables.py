@@ -42,11 +42,11 @@ def wanted_tables(
                 Problem(
                     what=f"no released column {listed(unknown)}" if unknown else "a table needs different variables",
                     where=f"table '{title}'",
-                    remedy=f"use released columns: {available}",
+                    remedy=f"write such as 'county x tenure', with released columns: {available}",
                 )
             )
             continue
-        slug = re.sub(r"[^a-z0-9]+", "-", (name or "-x-".join(variables)).lower()).strip("-")
+        slug = re.sub(r"[^\w]+", "-", (name or "-x-".join(variables)).lower()).strip("-")
         tables.append(
             Table(
                 name=slug or "table",

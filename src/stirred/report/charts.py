@@ -18,6 +18,8 @@ _COLOURS: Final = {
     ACCENT: "var(--accent)",
     SECOND: "var(--second)",
 }
+# Colours that stand out on white and on black.
+_RANGE: Final = ["#8b5cf6", "#3b82f6", "#0ea5e9", "#14b8a6", "#22c55e", "#84cc16", "#f59e0b", "#ef4444"]
 INSTALL: Final = "pip install 'stirred[report]'"
 
 
@@ -157,7 +159,7 @@ def box_plot(
 def curves(rows: Sequence[Mapping[str, Any]], *, marks: Sequence[Mapping[str, Any]]) -> str:
     """Return loss against rate for several largest strata (Figure 2 of the paper)."""
     axis = {"format": "~%", "title": "swap rate", "grid": False}
-    colour = {"field": "b", "type": "ordinal", "title": "largest stratum", "scale": {"scheme": "viridis"}, "sort": None}
+    colour = {"field": "b", "type": "ordinal", "title": "largest stratum", "scale": {"range": _RANGE}, "sort": None}
     return chart(
         {
             "layer": [

@@ -27,7 +27,7 @@ def first_screen(specification: Specification) -> str:
     return (
         f'<div class="open"><h2>Not protected, because it is published exactly</h2><ul>{fixed}</ul></div>'
         f'<div class="five">{cards}</div>'
-        f"<p>{escape(words.how_to_read)}</p><p class=note>{escape(words.why_not_compare)}</p>"
+        f"<p>{escape(words.how_to_read)}</p><p class=note>{escape(words.why_not_compare.replace('`', ''))}</p>"
         f"<p class=note>Notation: <code>{escape(specification.notation)}</code></p>"
     )
 

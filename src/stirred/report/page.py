@@ -37,7 +37,8 @@ code { background:var(--card); padding:.1rem .3rem; border-radius:.25rem; overfl
 details { margin:.6rem 0; } summary { cursor:pointer; color:var(--accent); }
 ul { padding-left:1.2rem; } li { margin:.2rem 0; }
 @media print { :root { --ink:#000; --paper:#fff; --card:#f3f3f3; --line:#bbb; } body { font-size:11pt; }
-  .chart, table, .five > div { break-inside:avoid; } details > * { display:block; } }
+  .scroll { overflow:visible; } table { font-size:8pt; } th, td { padding:.2rem .35rem; }
+  h2, h3, p { break-after:avoid; } .chart, tr, .five > div { break-inside:avoid; } details > * { display:block; } }
 """
 
 

@@ -13,7 +13,7 @@ from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
 from stirred.report.charts import epsilon_curve
 from stirred.report.five import first_screen
 from stirred.report.page import bullets, page, paragraph, section, table
-from stirred.spec.swap_budget import smallest_psa_epsilon, smallest_psa_rate
+from stirred.spec.swap_budget import psa_epsilon, smallest_psa_epsilon, smallest_psa_rate
 from stirred.utility.error import mean_absolute_percentage_error
 
 _ROWS_SHOWN = 40
@@ -72,9 +72,9 @@ def _rate(report: SwapReport) -> str:
     size = strata.largest_live.records
     points = [(p / 200, float(strata.epsilon(Fraction(p, 200)))) for p in range(1, 200)]
     chosen = [
-        (float(part.rate), float(strata.epsilon(part.rate)))
+        (float(part.rate), float(psa_epsilon(part.rate, largest_stratum=part.largest_stratum)))
         for part in strata.policy.strata
-        if 0 < part.rate < 1 and part.largest_stratum == size
+        if 0 < part.rate < 1 and part.largest_stratum
     ]
     least = (float(smallest_psa_rate(size)), float(smallest_psa_epsilon(size)))
     text = (
@@ -134,6 +134,8 @@ def _accuracy(report: SwapReport) -> str:
 def _conditions(report: SwapReport) -> str:
     specification = report.plan.specification
     parts = [paragraph("The promise holds under these conditions:"), bullets(specification.assumptions)]
+    if report.plan.warnings and report.accuracy:
+        parts.append(bullets(report.plan.warnings))
     if report.plan.dropped:
         parts.append(paragraph(f"Columns not released: {', '.join(report.plan.dropped)}."))
     parts.append(paragraph(f"Evidence: {'; '.join(specification.theorem)}.", note=True))

@@ -68,11 +68,24 @@ def _who(a: Specification, b: Specification) -> Block:
         block="domain",
         question=question,
         verdict=INCOMPARABLE,
-        reason=f"{a.domain.dataset} ({a.domain.stage_in_words}) is not {b.domain.dataset} ({b.domain.stage_in_words})",
+        reason=f"{_file(a)} is not {_file(b)}",
     )
 
 
+def _file(specification: Specification) -> str:
+    domain = specification.domain
+    records = f", records of {' and '.join(domain.record_types)}" if domain.record_types else ""
+    return f"{domain.dataset} ({domain.stage_in_words}{records})"
+
+
 def _where(a: Specification, b: Specification) -> Block:
+    if a.domain != b.domain:
+        return Block(
+            block="multiverse",
+            question="where it extends",
+            verdict=INCOMPARABLE,
+            reason="the invariants are figures of different files",
+        )
     mine, yours = a.flavor.effective_multiverse, b.flavor.effective_multiverse
     finer, coarser = mine.refines(yours), yours.refines(mine)
     verdict, reason = _nesting(finer, coarser)

@@ -279,7 +279,7 @@ def fraction(value: Exact | int | Fraction | str | Decimal | float, *, where: st
         raise wrong(
             f"{str(value)[:60]!r} is not a number that can be used here",
             where=where,
-            remedy="write a fraction, decimal or percentage, such as '1/20', '0.05' or '5%'",
+            remedy="write a fraction, decimal (with a point) or percentage, such as '1/20', '0.05' or '5%'",
         )
     return number.rational
 
@@ -293,10 +293,11 @@ def probability(value: Exact | int | Fraction | str | Decimal | float, *, where:
     """
     number = fraction(value, where=where)
     if not 0 <= number <= 1:
+        hint = f"; did you mean {value}%?" if 1 < number <= 100 and not set("%/") & set(str(value)) else ""
         raise wrong(
             f"{value} is not a probability",
             where=where,
-            remedy="write a fraction from 0 to 1, such as '1/20', '0.05' or '5%'",
+            remedy=f"write a fraction from 0 to 1, such as '1/20', '0.05' or '5%'{hint}",
         )
     return number
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from stirred.spec.budget import PermutationSwapping
 from stirred.spec.convert_output import zcdp_to_epsilon
 from stirred.spec.exact import Exact, exact, exp, small, sqrt
 from stirred.spec.invariant import plural
@@ -118,7 +119,7 @@ def _answers(specification: Specification) -> tuple[Answer, ...]:
 
 def _what(specification: Specification) -> str:
     premetric, nearest = specification.input_premetric, specification.multiverse.nearest
-    words = f"the distance between two versions of the file is: {premetric.words}"
+    words = f"one {premetric.unit}; the distance between two versions of the file is the {premetric.words}"
     if nearest > 1 and premetric.is_metric:
         words += f"; versions that agree on the fixed figures are at least {nearest} apart"
     return words
@@ -152,6 +153,9 @@ def _how_to_read(specification: Specification) -> str:
         return "How to read it: the smaller the letter's value, the less an output can tell versions of the file apart."
     if budget.realised.is_infinite:
         return "How to read it: the budget is infinite, so nothing is promised."
+    policy = budget.policy
+    if isinstance(policy, PermutationSwapping) and not any(part.largest_stratum for part in policy.strata):
+        return "How to read it: nothing can be swapped, so the file is published as it is. 0 is not protection here."
     premetric = specification.input_premetric
     nearest = specification.multiverse.nearest if premetric.is_metric else 1
     unit = specification.input_premetric.unit

@@ -219,6 +219,17 @@ def _budget_outside_partition(context: Context) -> Iterator[Finding]:
         )
 
 
+def _nothing_to_swap(context: Context) -> Iterator[Finding]:
+    policy = context.specification.budget.policy
+    if isinstance(policy, PermutationSwapping) and not any(part.largest_stratum for part in policy.strata):
+        yield Finding(
+            check="nothing-to-swap",
+            severity=SERIOUS,
+            message="No stratum has anything to swap: the file is published as it is, and 0 is not protection.",
+            advice="Match on fewer variables or coarser values.",
+        )
+
+
 def _seeded(context: Context) -> Iterator[Finding]:
     if context.specification.seeded:
         yield Finding(
@@ -284,6 +295,7 @@ def _fell(before: Specification, now: Specification) -> bool:
 CHECKS: Final[tuple[Callable[[Context], Iterator[Finding]], ...]] = (
     _infinite_budget,
     _singleton_universes,
+    _nothing_to_swap,
     _no_neighbours,
     _neighbour_guarantee,
     _looked_at_data,

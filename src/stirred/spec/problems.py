@@ -21,7 +21,8 @@ class Problem:
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        remedy = f" Mend: {self.remedy.rstrip('.')}." if self.remedy else ""
+        end = "" if self.remedy.endswith("?") else "."
+        remedy = f" Mend: {self.remedy.rstrip('.')}{end}" if self.remedy else ""
         return f"{place}{self.what.rstrip('.')}.{remedy}"
 
     def inside(self, place: str) -> Problem:
@@ -31,6 +32,8 @@ class Problem:
 
 class StirredError(Exception):
     """Bad input or a refused request, as one or more :class:`Problem`."""
+
+    exit_code = 2
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)

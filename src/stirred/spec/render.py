@@ -11,10 +11,11 @@ from stirred.spec.invariant import plural
 from stirred.spec.specification import Specification
 
 
-def to_markdown(specification: Specification, *, title: str = "DP specification") -> str:
+def to_markdown(specification: Specification, *, title: str = "DP specification", method: str = "") -> str:
     """Return the specification as a Markdown page: the notation, the five answers, the invariants."""
     words = explain(specification)
-    lines = [f"# {title}", "", f"`{specification.notation}`", "", "## Not protected", ""]
+    lines = [f"# {title}", "", *([method, ""] if method else []), f"`{specification.notation}`", ""]
+    lines += ["## Not protected", ""]
     lines += [f"- {item}" for item in words.not_protected]
     lines += ["", "## The five answers", "", "| question | block | answer |", "|---|---|---|"]
     lines += [f"| {a.question} | {a.block.replace('_', ' ')} | {_cell(a.answer)} |" for a in words.answers]

@@ -43,7 +43,7 @@ def swapped_cell(count: int, *, hold: int, swap: int, stratum: int, rate: Fracti
     (1.2222222222, 0.2469135802)
     """
     n = stratum
-    if n < 2 or rate == 0:
+    if n < 2 or float(rate) == 0:
         return Moments(mean=float(count), variance=0.0)
     law = _Patterns.of(n, rate)
     x, r, c = float(count), float(hold), float(swap)
@@ -105,7 +105,7 @@ def _number_moved(n: int, rate: Fraction) -> Iterator[tuple[int, float]]:
         yield n, 1.0
         return
     middle, spread = n * p, math.sqrt(n * p * (1 - p))
-    low, high = max(0, int(middle - _REACH * spread) - 1), min(n, int(middle + _REACH * spread) + 2)
+    low, high = max(0, int(middle - _REACH * spread) - 1), min(n, int(middle + _REACH * spread) + 40)
     base = math.lgamma(n + 1)
     logs = {
         k: base - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)

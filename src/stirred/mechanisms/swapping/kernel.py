@@ -81,6 +81,8 @@ def swap_in_place(
     selection.give_back(listed, swap, workers=workers)
     selected = selection.size - int(np.count_nonzero(alone))
     del selection, listed, inner
+    if progress is not None:
+        progress("redraw", 0, 1)  # said whether or not there is anything to redraw: it depends on the selection
     if alone.any():
         selected += Redraw(stratum, swap, alone, rates=rates, entropy=entropy).run(shift, workers=workers)
     return SwapTally(records=stratum.size, strata=rates.strata, selected=selected)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import permutations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stirred.data.codes import Coded, Codes, encode
+from stirred.data.codes import Coded, Codes, all_different, differing, encode
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Frames, Progress, Release
@@ -31,6 +31,8 @@ from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import Problem
 from stirred.spec.specification import Flavor, Specification
 
+PAPER = "Bailie, Gong and Meng, A Refreshment Stirred, Not Shaken"
+
 RateLike = Fraction | str | float | int | Decimal
 
 # The conditions of use (swapping theory, section 9) that no code can enforce.
@@ -40,6 +42,8 @@ ASSUMPTIONS = (
     "neither the randomness, nor which records were selected, nor how many, nor accuracy measured against the "
     "confidential file is published",
     "no edit or structural zero is enforced by drawing again until an output satisfies it",
+    "this is the one run of the plan, not one chosen among several after looking at them",
+    "the operating system's generator and AES-256 in counter mode are taken as perfectly random",
     "a later release chosen after seeing this one keeps its own budget whatever this one shows",
 )
 
@@ -65,6 +69,7 @@ class SwapPlan:
     hold: tuple[str, ...]
     dropped: tuple[str, ...]
     universe: SwapUniverse
+    warnings: tuple[str, ...] = ()
 
     @property
     def epsilon(self) -> Exact:
@@ -141,7 +146,7 @@ class PermutationSwap:
             flavor=Flavor(
                 domain=Domain(
                     name=universe.name,
-                    dataset=f"the confidential file '{universe.name}'",
+                    dataset=f"the released columns of the confidential file '{universe.name}'",
                     stage="edited-file",
                     record_types=(self.unit, "person") if universe.persons else (self.unit,),
                 ),
@@ -155,7 +160,7 @@ class PermutationSwap:
             ),
             budget=Budget(policy=universe.policy, paper_epsilon=universe.policy.realised),
             assumptions=ASSUMPTIONS,
-            theorem=("Theorem 1", "Proposition 4"),
+            theorem=(f"Theorem 1 of {PAPER}", f"Proposition 4 of {PAPER}"),
             settings_from=self.settings_from,
         )
 
@@ -168,6 +173,13 @@ class PermutationSwap:
             Margin(of=self.unit, variables=(*universe.match, *held, *of_persons), includes=inside),
         )
 
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what was done."""
+        among = f" among records with equal {', '.join(self.match)}" if self.match else " among all records"
+        rates = "at rates that depend on the match values" if self.rates else f"at a rate of {self.rate}"
+        return f"Permutation swapping: {', '.join(self.swap)} exchanged{among}, {rates}; everything else is held."
+
     def plan(self, data: Any) -> SwapPlan:
         """Return strata, loss and invariants for a file; nothing random happens."""
         return self._prepare(as_microdata(data)).plan
@@ -177,7 +189,7 @@ class PermutationSwap:
         from stirred.mechanisms.swapping.kernel import swap_in_place
         from stirred.mechanisms.swapping.order import release_order
 
-        microdata = as_microdata(data)
+        microdata = self._narrowed(as_microdata(data))
         ready = self._prepare(microdata)
         strata = ready.plan.strata
         swapped = ready.swap.codes.copy()
@@ -201,7 +213,8 @@ class PermutationSwap:
             parts["persons"] = lambda: released_persons(people, public, order, hid=hid, swap=self.swap)
         internal = {"plan": ready.plan, "order": order, "persons": people}
         frames = Frames(parts, convert=like(data))
-        return Release(public=frames, specification=ready.plan.specification, internal=internal)
+        specification = replace(ready.plan.specification, seeded=entropy.seeded)
+        return Release(public=frames, specification=specification, internal=internal)
 
     def _released(self, data: Microdata, ready: _Ready, swapped: Codes, order: Rows) -> pl.DataFrame:
         """Return the released households: held columns in the new order, swap columns from their codes."""
@@ -224,6 +237,7 @@ class PermutationSwap:
         return psa_law(dataset, rate=Fraction(self.rate))
 
     def _prepare(self, data: Microdata) -> _Ready:
+        data = self._narrowed(data)
         hold, dropped = self._roles(data)
         swap = encode(data.households, list(self.swap))
         rules = [
@@ -253,8 +267,15 @@ class PermutationSwap:
             hold=hold,
             dropped=dropped,
             universe=universe,
+            warnings=(*_identifying(data, hold), *_revealing(data, hold, swap, self.match), *_empty(strata)),
         )
         return _Ready(plan=plan, swap=swap)
+
+    def _narrowed(self, data: Microdata) -> Microdata:
+        """Return the data with only those person columns that an explicit ``hold`` names."""
+        if self.hold is None or data.persons is None:
+            return data
+        return replace(data, keep_persons=tuple(self.hold))
 
     def _roles(self, data: Microdata) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the hold variables and the columns that are dropped; all problems at once."""
@@ -270,17 +291,26 @@ class PermutationSwap:
                             remedy=f"remove it from {role}, or from id",
                         )
                     )
-                elif name not in columns:
+                elif name not in columns and not (role == "hold" and name in data.person_variables):
                     problems.append(missing_column(name, columns, where=source, role=role))
-                elif role != "hold":
+                elif role != "hold" and name in columns:
                     problems += _column_problems(data.households[name], source=source, role=role)
         held = self.hold if self.hold is not None else [n for n in data.variables if n not in self.swap]
-        hold = tuple(dict.fromkeys((*self.match, *held)))
+        hold = tuple(n for n in dict.fromkeys((*self.match, *held)) if n in columns or n not in data.person_variables)
         for name in hold:
             if name in columns and name not in self.match:
                 problems += _type_problems(data.households[name], source=source, role="hold", floats=True)
+        for name in data.person_variables:
+            assert data.persons is not None
+            problems += _type_problems(data.persons[name], source=data.person_source, role="person", floats=True)
         if not problems:
-            problems += data.disagreements([*self.match, *self.swap])
+            problems += data.disagreements(data.households.columns)
+        if data.persons is not None and self.unit == "person":
+            raise bad_plan(
+                "with persons inside the records the unit is the household, not the person",
+                where="unit",
+                remedy="leave unit out, or name what a row of the household file is",
+            )
         if problems:
             raise DataError(problems)
         if set(hold) <= set(self.match) and data.persons is None:
@@ -289,7 +319,11 @@ class PermutationSwap:
                 where="hold",
                 remedy="keep at least one more column, or match on fewer variables",
             )
-        dropped = tuple(n for n in columns if n not in hold and n not in self.swap)
+        dropped = tuple(
+            f"{n} (issued anew)" if n == data.hid and data.persons is not None else n
+            for n in columns
+            if n not in hold and n not in self.swap
+        )
         return hold, (*dropped, *data.dropped_person_columns)
 
 
@@ -297,6 +331,38 @@ class PermutationSwap:
 class _Ready:
     plan: SwapPlan
     swap: Coded
+
+
+def _identifying(data: Microdata, hold: Sequence[str]) -> Iterator[str]:
+    """Warn of held columns that tell every record apart: often an identifier that nobody named as one."""
+    for name in hold:
+        column = data.households[name]
+        plausible = column.dtype.is_integer() or column.dtype == pl.String
+        if plausible and len(column) > 20 and not column.null_count() and all_different(column):
+            yield (
+                f'"{name}" is different for every record and will be released as it is: if it is an identifier, '
+                f"name it with --id {name}"
+            )
+
+
+def _revealing(data: Microdata, hold: Sequence[str], swap: Coded, match: Sequence[str]) -> Iterator[str]:
+    """Warn of held columns that tell the swap values: the name of a county beside its number undoes the swap."""
+    for name in (n for n in hold if n not in match):
+        column = encode(data.households, [name])
+        few = 1 < column.count <= data.households.height // 2
+        if few and swap.count > 1 and not differing(column.codes, swap.codes, count=column.count).any():
+            yield (
+                f'"{name}" is held and tells the swap values, so that anybody can undo the swap: swap it too, or leave '
+                "it out with --hold"
+            )
+
+
+def _empty(strata: Strata) -> Iterator[str]:
+    """Warn where the promise is empty: nothing to swap, or nothing promised."""
+    if strata.largest_live is None:
+        yield "nothing can be swapped: the file would be published as it is, and epsilon 0 is not protection"
+    elif any(s.rate in (0, 1) for s in strata.live):
+        yield "at a rate of 0 or 1 nothing is promised: epsilon is infinite"
 
 
 def _every_rule_fits(rules: Sequence[tuple[dict[str, object], Fraction]], strata: Strata) -> None:

@@ -102,7 +102,7 @@ def household_rows(data: Microdata) -> Rows:
     ids, link = data.households[data.hid], data.persons[data.hid]
     if ids.dtype.is_integer() and len(ids):
         low, high = int(ids.min()), int(ids.max())  # type: ignore[arg-type]
-        if high - low < 8 * len(ids) + 1024:
+        if high - low < 8 * len(ids) + 1024 and high < 1 << 63:
             table = np.zeros(high - low + 1, dtype=np.uint32)
             table[ids.to_numpy().astype(np.int64) - low] = np.arange(len(ids), dtype=np.uint32)
             return table[link.to_numpy().astype(np.int64) - low]

@@ -14,6 +14,7 @@ from stirred.data.codes import Coded, count, differing, encode
 from stirred.mechanisms.swapping.rates import StratumRates
 from stirred.spec.budget import PermutationSwapping, SwappedStrata
 from stirred.spec.exact import Exact
+from stirred.spec.swap_budget import psa_loss_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class Stratum:
         numerator alone as section 3.3 has it (swapping theory R3.1).
         """
         n, p = self.records, float(self.rate)
-        if n < 2:
+        if n < 2 or p == 0 or not self.live:
             return 0.0
         stay = (1 - p) ** (n - 1)
         return p * (1 - stay) / (1 - n * p * stay)
@@ -82,7 +83,17 @@ class Strata:
     def moved(self) -> float:
         """Return the expected share of all records that get another record's swap values."""
         total = sum(stratum.records for stratum in self.table)
-        return sum(stratum.records * stratum.moved for stratum in self.table) / total if total else 0.0
+        return sum(stratum.records * stratum.moved for stratum in self.live) / total if total else 0.0
+
+    @property
+    def exact_records(self) -> int:
+        """Return how many records lie in strata with nothing to swap: they are published as they are."""
+        return sum(stratum.records for stratum in self.table if not stratum.live)
+
+    @property
+    def decisive(self) -> Stratum | None:
+        """Return the stratum that sets the loss: the one whose size and rate lose most."""
+        return max(self.live, key=lambda s: float(psa_loss_ratio(s.rate, largest_stratum=s.records)), default=None)
 
     def epsilon(self, rate: Fraction) -> Exact:
         """Return the loss if all strata were swapped at one rate."""
@@ -90,18 +101,14 @@ class Strata:
         return PermutationSwapping(strata=(SwappedStrata(rate=rate, largest_stratum=size),)).realised
 
     def frame(self) -> pl.DataFrame:
-        """Return the strata as a table: match values, records, live, rate and expected share moved."""
-        columns: dict[str, list[object]] = {name: [] for name in self.match}
-        for stratum in self.table:
-            for name, value in zip(self.match, stratum.values, strict=True):
-                columns[name].append(value)
-        frame = pl.DataFrame({name: pl.Series(values, strict=False) for name, values in columns.items()})
-        return frame.with_columns(
-            pl.Series("records", [s.records for s in self.table], dtype=pl.Int64),
-            pl.Series("live", [s.live for s in self.table], dtype=pl.Boolean),
-            pl.Series("rate", [str(s.rate) for s in self.table], dtype=pl.String),
-            pl.Series("expected_share_moved", [s.moved for s in self.table], dtype=pl.Float64),
-        )
+        """Return the strata as a table: match values, and our own columns with the prefix ``stratum_``."""
+        own = {
+            "stratum_records": [s.records for s in self.table],
+            "stratum_live": [s.live for s in self.table],
+            "stratum_rate": [str(s.rate) for s in self.table],
+            "stratum_expected_share_moved": [s.moved for s in self.table],
+        }
+        return pl.concat([self.coded.levels.select(self.match), pl.DataFrame(own)], how="horizontal")
 
 
 def find_strata(
@@ -151,7 +158,7 @@ def _two_values(
 
 def _comparable(column: pl.Series) -> npt.NDArray[np.generic]:
     """Return a column as numbers that are equal exactly where its values are equal."""
-    if column.dtype.is_integer() and not column.null_count():
+    if column.dtype.is_integer() and column.dtype != pl.Int128 and not column.null_count():
         return column.to_numpy()
     # Dense ranks and not hashes: two different values must never look alike.
     return encode(column.to_frame("value"), ["value"]).codes

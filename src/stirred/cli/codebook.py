@@ -1,0 +1,175 @@
+"""`stirred codebook`: draft a codebook, hold a file against one, print the schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stirred.cli.output import emit, emit_json, facts, paragraph, say
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from stirred.data.codebook import Codebook
+    from stirred.spec.problems import Problem
+
+app = typer.Typer(
+    help="Codebooks: what the columns of a confidential file mean, declared rather than learned.",
+    no_args_is_help=True,
+)
+
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The household file, or a table of a database: FILE.duckdb#TABLE.")
+]
+Persons = Annotated[Path | None, typer.Option("--persons", help="File of the persons in the households.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
+
+
+@app.command()
+def init(
+    file: File,
+    out: Annotated[Path, typer.Option("--out", metavar="CODEBOOK.toml", help="Where to write; must not exist.")],
+    persons: Persons = None,
+    hid: Annotated[str | None, typer.Option("--hid", help="Column linking persons to households.")] = None,
+) -> None:
+    """Draft a codebook to edit: types and codes are guessed from the file, and marked as guesses."""
+    from stirred.data.draft import WARNING, draft_codebook
+    from stirred.data.frames import read_labels
+    from stirred.data.sources import Source
+
+    _check_new(out)
+    households = read_labels(file)
+    people = None if persons is None else read_labels(persons)
+    _check_hid(hid, {str(file): households.frame, **({str(persons): people.frame} if people else {})})
+    source = Source.of(file)
+    text = draft_codebook(households, people, hid=hid, title=source.table or source.path.stem)
+    with out.open("x", encoding="utf-8", newline="\n") as written:
+        written.write(text)
+    say(f"wrote {out}")
+    paragraph(f"This is a draft to edit, {WARNING}.")
+    paragraph(f"Then: stirred codebook check {file}{f' --persons {persons}' if persons else ''} --codebook {out}")
+
+
+def _check_new(out: Path) -> None:
+    from stirred.data.problems import bad_file
+
+    if out.exists():
+        raise bad_file("there is already a file", where=str(out), remedy="choose another name, or remove it first")
+    if not out.parent.is_dir():
+        raise bad_file("there is no such folder", where=str(out.parent), remedy="create it first")
+
+
+def _check_hid(hid: str | None, files: dict[str, pl.DataFrame]) -> None:
+    from stirred.data.microdata import missing_column
+    from stirred.data.problems import DataError
+    from stirred.spec.problems import Problem
+
+    if hid is None and len(files) > 1:
+        what = "persons are given, but not the column that links them to households"
+        raise DataError([Problem(what=what, where="--hid", remedy="name it: --hid COLUMN")])
+    problems = [
+        missing_column(hid, frame.columns, where=source, role="hid")
+        for source, frame in files.items()
+        if hid is not None and hid not in frame.columns
+    ]
+    if problems:
+        raise DataError(problems)
+
+
+@app.command()
+def check(
+    file: File,
+    codebook: Annotated[Path, typer.Option("--codebook", metavar="CODEBOOK.toml", help="What the file should be.")],
+    persons: Persons = None,
+    json: Json = False,
+) -> None:
+    """Hold a file against its codebook; exits with 2 and every problem, or with 0."""
+
+    from stirred.data.codebook import Codebook
+    from stirred.data.problems import DataError
+    from stirred.data.validate import validate
+    from stirred.spec.problems import StirredError
+
+    problems: list[Problem] = []
+    declared: Codebook | None = None
+    frames: dict[str, pl.LazyFrame] = {}
+    try:
+        declared = Codebook.read(codebook)
+    except StirredError as error:
+        problems += error.problems
+    for source in (file, persons):
+        if source is not None:
+            try:
+                frames[str(source)] = _scan(source)
+            except StirredError as error:
+                problems += error.problems
+    if problems or declared is None:
+        raise DataError(problems)
+    people = None if persons is None else frames[str(persons)]
+    problems = validate(
+        frames[str(file)], people, declared, household_source=str(file), person_source=str(persons or "persons")
+    )
+    problems += _link_problems(frames, declared)
+    if problems:
+        raise DataError(problems)
+    _tell(file, persons, frames, codebook, as_json=json)
+
+
+def _scan(source: Path) -> pl.LazyFrame:
+    from stirred.data.frames import scan_frame
+
+    return scan_frame(source)
+
+
+def _link_problems(frames: dict[str, pl.LazyFrame], codebook: Codebook) -> list[Problem]:
+    """Return what is wrong with the link itself; that its column is absent has been told."""
+    from stirred.data.microdata import Microdata
+    from stirred.spec.problems import StirredError
+
+    hid = codebook.hid
+    if hid is None or any(hid not in frame.collect_schema() for frame in frames.values()):
+        return []
+    (household_source, households), *rest = ((source, frame.select(hid).collect()) for source, frame in frames.items())
+    person_source, persons = rest[0] if rest else ("persons", None)
+    try:
+        Microdata(
+            households=households,
+            persons=persons,
+            hid=hid,
+            household_source=household_source,
+            person_source=person_source,
+        )
+    except StirredError as error:
+        return list(error.problems)
+    return []
+
+
+def _tell(file: Path, persons: Path | None, frames: dict[str, pl.LazyFrame], codebook: Path, *, as_json: bool) -> None:
+    import polars as pl
+
+    sizes = {
+        source: (frame.select(pl.len()).collect().item(), len(frame.collect_schema()))
+        for source, frame in frames.items()
+    }
+    if as_json:
+        files = [{"file": source, "records": rows, "columns": columns} for source, (rows, columns) in sizes.items()]
+        emit_json({"codebook": str(codebook), "files": files, "problems": []})
+        return
+    facts(
+        [
+            (role, f"{source}: {sizes[str(source)][0]:,} records, {sizes[str(source)][1]} columns")
+            for role, source in (("households", file), ("persons", persons))
+            if source is not None
+        ]
+    )
+    emit(f"as {codebook} declares")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a codebook, for editors."""
+    from stirred.data.codebook_file import json_schema
+
+    emit_json(json_schema())

@@ -1,0 +1,390 @@
+"""The codebook: what the columns of a confidential file mean, declared by its custodian, not learned from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from stirred.data.hrc import CodeTree
+from stirred.data.problems import DataError, listed
+from stirred.spec.hierarchy import Hierarchy, check_agreement
+from stirred.spec.problems import Problem, StirredError
+
+File = Literal["households", "persons"]
+Type = Literal["code", "integer", "text", "date", "true-false", "id"]
+
+FILES: Final[tuple[File, ...]] = ("households", "persons")
+TYPES: Final[tuple[Type, ...]] = ("code", "integer", "text", "date", "true-false", "id")
+TRUTH: Final[Mapping[str, str]] = {"true": "true", "1": "true", "false": "false", "0": "false"}
+_WIDE: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """A column: its type and what it may hold; ``codes`` maps each code, as text, to its label."""
+
+    name: str
+    file: File
+    type: Type
+    label: str = ""
+    codes: Mapping[str, str] = field(default_factory=dict)
+    min: int | None = None
+    max: int | None = None
+    missing: bool = False
+
+    def allows(self, value: str, *, leaves: frozenset[str] = frozenset()) -> bool:
+        """Say whether a value, written as text, may occur; ``leaves`` are the codes a hierarchy file adds.
+
+        >>> age = Variable(name="age", file="persons", type="integer", min=0, max=115)
+        >>> age.allows("115"), age.allows("116"), age.allows("old")
+        (True, False, False)
+        """
+        if self.type == "code":
+            return value in self.codes or value in leaves
+        if self.type == "true-false":
+            return value.lower() in TRUTH
+        if self.type != "integer":
+            return True
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", value):
+            return False
+        return (self.min is None or self.min <= int(value)) and (self.max is None or int(value) <= self.max)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeHierarchy:
+    """A hierarchy of the codes of one variable, from a tau-ARGUS file; records carry its leaves."""
+
+    name: str
+    variable: str
+    hrc: str
+    tree: CodeTree
+    geographic: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructuralZero:
+    """A combination that cannot exist: no record of ``file`` may have one of the values of every column."""
+
+    name: str
+    file: File
+    when: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Codebook:
+    """Variables, hierarchies, the link between files, and what cannot exist.
+
+    >>> tenure = Variable(name="tenure", file="households", type="code", codes={"1": "owned", "2": "rented"})
+    >>> codebook = Codebook(title="A census", variables=(tenure,), hid="hid")
+    >>> codebook.labels("tenure"), codebook.identifiers
+    ({'1': 'owned', '2': 'rented'}, ('hid',))
+    """
+
+    title: str = ""
+    variables: tuple[Variable, ...]
+    hierarchies: tuple[Hierarchy, ...] = ()
+    trees: tuple[CodeHierarchy, ...] = ()
+    hid: str | None = None
+    id: tuple[str, ...] = ()
+    structural_zeros: tuple[StructuralZero, ...] = ()
+
+    def __post_init__(self) -> None:
+        problems = list(
+            contradictions(
+                self.variables, hierarchies=self.hierarchies, trees=self.trees, structural_zeros=self.structural_zeros
+            )
+        )
+        if problems:
+            raise DataError(problems)
+
+    @classmethod
+    def read(cls, path: Path | str) -> Codebook:
+        """Read a codebook; every problem is reported at once with the file and the key."""
+        from stirred.data.codebook_file import read_codebook
+
+        return read_codebook(Path(path))
+
+    @classmethod
+    def from_toml(cls, text: str, *, source: str = "codebook", folder: Path | None = None) -> Codebook:
+        """Return the codebook that a TOML text declares; ``folder`` is where its hierarchy files lie."""
+        from stirred.data.codebook_file import parse_codebook
+
+        return parse_codebook(text, source=source, folder=folder or Path())
+
+    @property
+    def identifiers(self) -> tuple[str, ...]:
+        """Return the columns that identify: the household link, the ids, and variables of type id."""
+        declared = (variable.name for variable in self.variables if variable.type == "id")
+        return tuple(dict.fromkeys((*((self.hid,) if self.hid else ()), *self.id, *declared)))
+
+    def of(self, file: File) -> dict[str, Variable]:
+        """Return the variables declared for a file, by name."""
+        return {variable.name: variable for variable in self.variables if variable.file == file}
+
+    def variable(self, name: str) -> Variable | None:
+        """Return the variable of this name, if it is declared; households come before persons."""
+        return self.of("households").get(name) or self.of("persons").get(name)
+
+    def labels(self, variable: str) -> dict[str, str]:
+        """Return the label of every code, as text; none for a variable without codes."""
+        found = self.variable(variable)
+        return dict(found.codes) if found else {}
+
+    def leaves(self, variable: str) -> frozenset[str]:
+        """Return the codes that a hierarchy file gives to a variable."""
+        return frozenset(code for tree in self.trees if tree.variable == variable for code in tree.tree.leaves)
+
+    def hierarchies_for_spec(self) -> tuple[Hierarchy, ...]:
+        """Return the hierarchies whose levels are columns: those that margins of a specification may name."""
+        return self.hierarchies
+
+    def to_toml(self) -> str:
+        """Return the codebook as TOML, as :meth:`read` reads it."""
+        return "\n".join(_sections(self))
+
+
+def contradictions(
+    variables: Sequence[Variable],
+    *,
+    hierarchies: Sequence[Hierarchy] = (),
+    trees: Sequence[CodeHierarchy] = (),
+    structural_zeros: Sequence[StructuralZero] = (),
+    unsure: Iterable[str] = (),
+) -> Iterator[Problem]:
+    """Yield what does not fit together; names in ``unsure`` are declared, but it is not known how."""
+    leaves = {tree.variable: frozenset(tree.tree.leaves) for tree in trees}
+    names = {variable.name for variable in variables} | set(unsure)
+    yield from _repeated("variables", [f"{v.file} {v.name}" for v in variables])
+    yield from _repeated("hierarchies", [*(h.name for h in hierarchies), *(t.name for t in trees)])
+    for variable in variables:
+        yield from _variable_problems(variable, leaves.get(variable.name))
+    yield from _two_meanings(variables)
+    yield from _level_problems(variables, hierarchies, names)
+    for tree in trees:
+        if tree.variable not in names:
+            yield _undeclared(tree.variable, f'hierarchies "{tree.name}" variable')
+        elif any(v.name == tree.variable and v.type != "code" for v in variables):
+            yield Problem(
+                what=f'"{tree.variable}" is not of type code',
+                where=f'hierarchies "{tree.name}" variable',
+                remedy='declare it with type = "code"; its codes are those of the hierarchy file',
+            )
+    for zero in structural_zeros:
+        yield from _zero_problems(zero, variables, leaves, set(unsure))
+
+
+def _repeated(section: str, names: Sequence[str]) -> Iterator[Problem]:
+    for name, count in Counter(names).items():
+        if count > 1:
+            yield Problem(
+                what=f"{name} is declared {count} times", where=section, remedy="keep one of the declarations"
+            )
+
+
+def _variable_problems(variable: Variable, leaves: frozenset[str] | None) -> Iterator[Problem]:
+    def problem(key: str, what: str, remedy: str) -> Problem:
+        return Problem(what=what, where=f'variables "{variable.name}" {key}', remedy=remedy)
+
+    if variable.type == "code":
+        if not variable.codes and leaves is None:
+            what = "a variable of type code needs its codes"
+            yield problem("codes", what, 'list them, codes = { 1 = "owned", ... }, or declare type = "text"')
+        if leaves is not None and (outside := [code for code in variable.codes if code not in leaves]):
+            what = f"codes {shown(outside)} are no leaves of the hierarchy file"
+            yield problem("codes", what, "add them to the file, or remove them here")
+    elif variable.codes:
+        what = f"a variable of type {variable.type} has no codes"
+        yield problem("codes", what, 'remove them, or declare type = "code"')
+    if variable.type != "integer":
+        for key, value in (("min", variable.min), ("max", variable.max)):
+            if value is not None:
+                what = f"a variable of type {variable.type} has no {key}"
+                yield problem(key, what, 'remove it, or declare type = "integer"')
+    elif variable.min is not None and variable.max is not None and variable.min > variable.max:
+        yield problem("min", f"the minimum {variable.min} is above the maximum {variable.max}", "exchange them")
+
+
+def _two_meanings(variables: Sequence[Variable]) -> Iterator[Problem]:
+    """Yield names that both files have with different declarations: persons repeat what their household has."""
+    households = {v.name: v for v in variables if v.file == "households"}
+    for person in variables:
+        household = households.get(person.name)
+        if person.file != "persons" or household is None:
+            continue
+        pairs = {key: (getattr(household, key), getattr(person, key)) for key in ("type", "codes", "min", "max")}
+        if different := [key for key, (one, other) in pairs.items() if one != other]:
+            yield Problem(
+                what=f"households and persons declare {' and '.join(different)} differently",
+                where=f'variables "{person.name}"',
+                remedy="declare it alike, or call one of the columns otherwise",
+            )
+
+
+def _level_problems(
+    variables: Sequence[Variable], hierarchies: Sequence[Hierarchy], names: set[str]
+) -> Iterator[Problem]:
+    for hierarchy in hierarchies:
+        where = f'hierarchies "{hierarchy.name}" levels'
+        if absent := [level for level in hierarchy.levels if level not in names]:
+            yield from (_undeclared(level, where) for level in absent)
+            continue
+        homes = [{v.file for v in variables if v.name == level} or set(FILES) for level in hierarchy.levels]
+        if not set.intersection(*homes):
+            yield Problem(
+                what="the levels are columns of different files",
+                where=where,
+                remedy="name columns of one file",
+            )
+    try:
+        check_agreement(tuple(hierarchies))
+    except StirredError as error:
+        yield from error.problems
+
+
+def _zero_problems(
+    zero: StructuralZero,
+    variables: Sequence[Variable],
+    leaves: Mapping[str, frozenset[str]],
+    unsure: set[str],
+) -> Iterator[Problem]:
+    there = {variable.name: variable for variable in variables if variable.file == zero.file}
+    for name, values in zero.when.items():
+        where = f'structural_zeros "{zero.name}" {name}'
+        if name not in there:
+            if name not in unsure:
+                yield _undeclared(name, where, file=zero.file)
+            continue
+        never = [v for v in values if not there[name].allows(v, leaves=leaves.get(name, frozenset()))]
+        if never:
+            yield Problem(
+                what=f"{shown(never)} cannot occur in a variable of this kind",
+                where=where,
+                remedy="remove them, or declare them for the variable",
+            )
+
+
+def _undeclared(name: str, where: str, *, file: str | None = None) -> Problem:
+    place = f" for {file}" if file else ""
+    return Problem(
+        what=f'there is no variable "{name}"{place}',
+        where=where,
+        remedy="declare it under [[variables]], or check the spelling",
+    )
+
+
+def shown(values: Sequence[Any], *, most: int = 5) -> str:
+    """Write values as a list that ends; those with odd edges stand in quotes.
+
+    >>> shown(["7", " 9", ""]), shown([1, 2, 3], most=2)
+    ('7, " 9", ""', '1, 2, ...')
+    """
+
+    def one(value: Any) -> str:
+        text = str(value)
+        text = text if len(text) <= 40 else text[:37] + "..."
+        plain = text and text == text.strip() and text.isprintable() and "," not in text
+        return text if plain else json.dumps(text, ensure_ascii=False)
+
+    return ", ".join(one(value) for value in values[:most]) + (", ..." if len(values) > most else "")
+
+
+# --- writing --------------------------------------------------------------------------------------------
+
+
+def _sections(codebook: Codebook) -> Iterator[str]:
+    yield f"[codebook]\ntitle = {quoted(codebook.title)}\n"
+    for variable in codebook.variables:
+        yield variable_toml(variable)
+    for hierarchy in codebook.hierarchies:
+        yield hierarchy_toml(hierarchy)
+    for tree in codebook.trees:
+        yield _entry("hierarchies", name=tree.name, variable=tree.variable, hrc=tree.hrc, geographic=tree.geographic)
+    if codebook.hid is not None or codebook.id:
+        yield link_toml(codebook.hid, codebook.id)
+    for zero in codebook.structural_zeros:
+        yield _entry("structural_zeros", name=zero.name, file=zero.file, when=zero.when)
+
+
+def variable_toml(variable: Variable, *, remarks: Sequence[str] = ()) -> str:
+    """Return one ``[[variables]]`` entry, with remarks as comments."""
+    facts = {key: value for key in ("min", "max") if (value := getattr(variable, key)) is not None}
+    optional = {"label": variable.label} if variable.label else {}
+    codes = {"codes": variable.codes} if variable.codes else {}
+    missing = {"missing": True} if variable.missing else {}
+    return _entry(
+        "variables",
+        remarks=remarks,
+        name=variable.name,
+        file=variable.file,
+        type=variable.type,
+        **optional,
+        **facts,
+        **missing,
+        **codes,
+    )
+
+
+def hierarchy_toml(hierarchy: Hierarchy, *, remarks: Sequence[str] = ()) -> str:
+    """Return one ``[[hierarchies]]`` entry of columns."""
+    return _entry(
+        "hierarchies",
+        remarks=remarks,
+        name=hierarchy.name,
+        levels=hierarchy.levels,
+        geographic=hierarchy.geographic,
+    )
+
+
+def link_toml(hid: str | None, id: Sequence[str]) -> str:
+    """Return the ``[link]`` section."""
+    lines = ([f"hid = {quoted(hid)}"] if hid is not None else []) + ([f"id = {_value(id)}"] if id else [])
+    return "\n".join(["[link]", *lines, ""])
+
+
+def _entry(section: str, *, remarks: Sequence[str] = (), **facts: Any) -> str:
+    lines = [f"[[{section}]]", *(f"# {remark}" for remark in remarks)]
+    tables = []
+    for key, value in facts.items():
+        line = f"{key} = {_value(value)}"
+        if isinstance(value, Mapping) and len(line) > _WIDE:
+            # An inline table may not be broken over lines; a long one becomes a table of its own, at the end.
+            tables += [f"[{section}.{key}]", *(f"{_key(k)} = {_value(v)}" for k, v in value.items())]
+        else:
+            lines.append(line)
+    return "\n".join([*lines, *tables, ""])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return quoted(value)
+    return "[" + ", ".join(_value(item) for item in value) + "]"
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else quoted(key)
+
+
+def quoted(text: str) -> str:
+    r"""Return a text as a TOML basic string.
+
+    >>> print(quoted('a "b"\n'))
+    "a \"b\"\n"
+    """
+    # JSON escapes what TOML does, but for the delete character.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def names_text(names: Sequence[str]) -> str:
+    """Write names in quotes, at most thirty of them."""
+    return listed(list(names)[:30]) + (", ..." if len(names) > 30 else "")

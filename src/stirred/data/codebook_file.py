@@ -1,0 +1,259 @@
+"""codebook.toml at the door: read strictly, unknown keys refused, every problem at once."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stirred.data.codebook import (
+    Codebook,
+    CodeHierarchy,
+    File,
+    StructuralZero,
+    Type,
+    Variable,
+    contradictions,
+)
+from stirred.data.hrc import read_hrc
+from stirred.data.problems import DataError, bad_file
+from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.problems import Problem, StirredError
+
+Name = Annotated[str, Field(min_length=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+T = TypeVar("T", bound=_Strict)
+
+
+class TitleSection(_Strict):
+    """[codebook]: what it is about."""
+
+    title: str = ""
+
+
+class VariableEntry(_Strict):
+    """[[variables]]: a column and what it may hold."""
+
+    name: Name
+    file: File
+    type: Type
+    label: str = ""
+    codes: dict[str, str] = Field(default={}, description="For type code: every possible code, and its label.")
+    min: int | None = None
+    max: int | None = None
+    missing: bool = Field(default=False, description="Whether values may be missing.")
+
+
+class LevelsEntry(_Strict):
+    """[[hierarchies]]: columns that nest."""
+
+    name: Name
+    levels: list[Name] = Field(description="Columns, the finest first.")
+    geographic: bool = True
+
+
+class HrcEntry(_Strict):
+    """[[hierarchies]]: the codes of one variable, in a tau-ARGUS file."""
+
+    name: Name
+    variable: Name
+    hrc: Name = Field(description="Path of the file, relative to the codebook.")
+    geographic: bool = True
+
+
+class LinkSection(_Strict):
+    """[link]: the identifiers."""
+
+    hid: Name | None = Field(default=None, description="Column that links persons to households.")
+    id: list[Name] = Field(default=[], description="Other columns that identify; never released.")
+
+
+class ZeroEntry(_Strict):
+    """[[structural_zeros]]: a combination of values that cannot exist."""
+
+    name: Name
+    file: File
+    when: dict[str, Annotated[list[int | str | bool], Field(min_length=1)]] = Field(min_length=1)
+
+
+class CodebookFile(_Strict):
+    """A codebook: what the columns of a confidential file mean."""
+
+    codebook: TitleSection = TitleSection()
+    variables: list[VariableEntry] = Field(min_length=1)
+    hierarchies: list[LevelsEntry | HrcEntry] = []
+    link: LinkSection = LinkSection()
+    structural_zeros: list[ZeroEntry] = []
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a codebook, for editors."""
+    schema = CodebookFile.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "urn:stirred:codebook:1", **schema}
+
+
+def read_codebook(path: Path) -> Codebook:
+    """Read codebook.toml; every problem is reported at once with the file and the key."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise bad_file("this is not UTF-8", where=str(path), remedy="save the codebook as UTF-8") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise bad_file(f"cannot read the codebook: {reason}", where=str(path), remedy="check the path") from None
+    return parse_codebook(text, source=str(path), folder=path.parent)
+
+
+def parse_codebook(text: str, *, source: str, folder: Path) -> Codebook:
+    """Return the codebook that a TOML text declares; ``source`` names it in messages."""
+    try:
+        content = tomllib.loads(text, parse_float=Decimal)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise bad_file(f"this is not TOML ({error})", where=source, remedy="check quotes and brackets") from None
+    reader = _Reader(content, source=source, folder=folder)
+    codebook = reader.codebook()
+    if reader.problems:
+        raise DataError(problem.inside(source) for problem in reader.problems)
+    assert codebook is not None
+    return codebook
+
+
+class _Reader:
+    """Reads entry by entry, so that one wrong entry does not hide what is wrong elsewhere."""
+
+    def __init__(self, content: dict[str, Any], *, source: str, folder: Path) -> None:
+        self.content, self.source, self.folder = content, source, folder
+        self.problems: list[Problem] = []
+
+    def codebook(self) -> Codebook | None:
+        known = CodebookFile.model_fields
+        self.problems += [_unknown(key, where=key, known=list(known)) for key in self.content if key not in known]
+        title = self._section("codebook", TitleSection) or TitleSection()
+        link = self._section("link", LinkSection) or LinkSection()
+        entries = [self._entry(VariableEntry, item, place) for item, place in self._entries("variables")]
+        variables = tuple(Variable(**dict(entry)) for entry in entries if entry)
+        if not self.content.get("variables"):
+            self.problems.append(
+                Problem(what="no variable is declared", where="variables", remedy="add a [[variables]] for each column")
+            )
+        hierarchies, trees = self._hierarchies()
+        zeros = tuple(
+            StructuralZero(name=zero.name, file=zero.file, when={k: tuple(map(_text, v)) for k, v in zero.when.items()})
+            for item, place in self._entries("structural_zeros")
+            if (zero := self._entry(ZeroEntry, item, place))
+        )
+        self.problems += contradictions(
+            variables,
+            hierarchies=hierarchies,
+            trees=trees,
+            structural_zeros=zeros,
+            unsure=self._unsure(variables),
+        )
+        if self.problems:
+            return None
+        return Codebook(
+            title=title.title,
+            variables=variables,
+            hierarchies=hierarchies,
+            trees=trees,
+            hid=link.hid,
+            id=tuple(link.id),
+            structural_zeros=zeros,
+        )
+
+    def _unsure(self, understood: tuple[Variable, ...]) -> set[str]:
+        named = [item.get("name") for item, _ in self._entries("variables", quietly=True) if isinstance(item, dict)]
+        return {name for name in named if isinstance(name, str)} - {v.name for v in understood}
+
+    def _hierarchies(self) -> tuple[tuple[Hierarchy, ...], tuple[CodeHierarchy, ...]]:
+        levels: list[Hierarchy] = []
+        trees: list[CodeHierarchy] = []
+        for item, place in self._entries("hierarchies"):
+            if isinstance(item, dict) and not {"levels", "variable", "hrc"} & set(item):
+                self.problems.append(
+                    Problem(
+                        what="neither levels nor a hierarchy file are given",
+                        where=place,
+                        remedy="give levels = [columns, the finest first], or variable and hrc",
+                    )
+                )
+                continue
+            try:
+                if isinstance(item, dict) and "levels" in item:
+                    if entry := self._entry(LevelsEntry, item, place):
+                        levels.append(
+                            Hierarchy(name=entry.name, levels=tuple(entry.levels), geographic=entry.geographic)
+                        )
+                elif file := self._entry(HrcEntry, item, place):
+                    tree = read_hrc(self.folder / file.hrc)
+                    trees.append(CodeHierarchy(tree=tree, **dict(file)))
+            except StirredError as error:
+                self.problems += error.problems
+        return tuple(levels), tuple(trees)
+
+    def _section(self, key: str, model: type[T]) -> T | None:
+        return self._entry(model, self.content.get(key, {}), f"[{key}]")
+
+    def _entries(self, key: str, *, quietly: bool = False) -> Iterator[tuple[Any, str]]:
+        items = self.content.get(key, [])
+        if not isinstance(items, list):
+            if not quietly:
+                self.problems.append(
+                    Problem(
+                        what=f"{_brief(items)} is not a list", where=key, remedy=f"write [[{key}]], in two brackets"
+                    )
+                )
+            return
+        for number, item in enumerate(items, start=1):
+            name = item.get("name") if isinstance(item, dict) else None
+            yield item, f'{key} "{name}"' if isinstance(name, str) and name else f"{key} {number}"
+
+    def _entry(self, model: type[T], item: Any, place: str) -> T | None:
+        try:
+            return model.model_validate(item)
+        except ValidationError as error:
+            known = list(model.model_fields)
+            for detail in error.errors(include_url=False):
+                self.problems.append(_problem(detail, place=place, known=known))
+            return None
+
+
+def _unknown(key: str, *, where: str, known: list[str]) -> Problem:
+    return Problem(
+        what=f"there is no setting called '{key}'",
+        where=where,
+        remedy=f"remove it, or check its spelling; there are {', '.join(known)}",
+    )
+
+
+def _problem(detail: Any, *, place: str, known: list[str]) -> Problem:
+    parts = [str(part) for part in detail["loc"]]
+    where = f"{place} {' '.join(parts)}".strip()
+    if detail["type"] == "extra_forbidden":
+        return _unknown(parts[-1], where=where, known=known)
+    if detail["type"] == "missing":
+        return Problem(what=f"'{parts[-1]}' is missing", where=where, remedy="add it")
+    message = str(detail["msg"])
+    return Problem(
+        what=f"{_brief(detail.get('input'))}: {message[:1].lower()}{message[1:]}",
+        where=where,
+        remedy="see `stirred codebook schema`",
+    )
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _text(value: int | str | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,161 @@
+"""Reading one table of a DuckDB or SQLite database, without changing the database."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from stirred.data.problems import bad_file, listed
+from stirred.data.sources import Source, first_line, missing_columns, unreadable
+
+_ROWS_AT_ONCE: Final = 200_000
+_SQLITE: Final = b"SQLite format 3\x00"
+_DUCKDB: Final = b"DUCK"
+_DUCKDB_TABLES: Final = """
+    SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = current_database()
+"""
+
+
+def read_database(source: Source, columns: Sequence[str] | None) -> pl.DataFrame:
+    """Read a table; the file's first bytes, not its ending, say which database it is."""
+    with source.path.open("rb") as file:
+        start = file.read(16)
+    if start == _SQLITE:
+        return _read_sqlite(source, columns)
+    if start[8:12] == _DUCKDB:
+        return _read_duckdb(source, columns)
+    raise bad_file(
+        "this is neither a SQLite nor a DuckDB database",
+        where=str(source),
+        remedy="check that the file is complete and of this kind",
+    )
+
+
+def _read_duckdb(source: Source, columns: Sequence[str] | None) -> pl.DataFrame:
+    duckdb = _duckdb(source)
+    try:
+        with closing(duckdb.connect(str(source.path), read_only=True)) as connection:
+            found = connection.execute(_DUCKDB_TABLES).fetchall()
+            schema, table = _chosen(source, [(str(a), str(b)) for a, b in found], main="main")
+            origin = f"{_quoted(schema)}.{_quoted(table)}"
+            relation = connection.sql(f"SELECT * FROM {origin}")
+            if columns is not None:
+                if absent := [name for name in columns if name not in relation.columns]:
+                    raise missing_columns(absent, relation.columns, where=str(source))
+                relation = connection.sql(f"SELECT {', '.join(map(_quoted, columns))} FROM {origin}")
+            return _narrowed(pl.DataFrame(_Stream(relation)))
+    except duckdb.Error as error:
+        raise unreadable(first_line(error), where=str(source)) from None
+
+
+class _Stream:
+    """An Arrow stream under a type of our own.
+
+    polars remembers the types it has converted; remembering DuckDB's own type makes DuckDB 2.0 complain of
+    leaks when Python ends. It also spares the need for pyarrow.
+    """
+
+    def __init__(self, relation: Any) -> None:
+        self.relation = relation
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        return self.relation.__arrow_c_stream__(requested_schema)
+
+
+def _duckdb(source: Source) -> Any:
+    try:
+        return import_module("duckdb")
+    except ImportError:
+        raise bad_file(
+            "reading a DuckDB database needs the package duckdb, which is not installed",
+            where=str(source),
+            remedy="pip install 'stirred[databases]'",
+        ) from None
+
+
+def _narrowed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the frame with whole numbers of 128 bits (what DuckDB's ``sum`` gives) as 64 bits, where they fit."""
+    wide = [
+        name
+        for name, dtype in frame.schema.items()
+        if dtype in (pl.Int128, pl.UInt128) or (isinstance(dtype, pl.Decimal) and dtype.scale == 0)
+    ]
+    for name in wide:
+        narrow = frame[name].cast(pl.Int64, strict=False)
+        if narrow.null_count() == frame[name].null_count():
+            frame = frame.with_columns(narrow)
+    return frame
+
+
+def _read_sqlite(source: Source, columns: Sequence[str] | None) -> pl.DataFrame:
+    try:
+        with closing(sqlite3.connect(f"{source.path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            found = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+            tables = [("", str(name)) for (name,) in found if not str(name).startswith("sqlite_")]
+            table = _quoted(_chosen(source, tables, main="")[1])
+            there = [str(row[1]) for row in connection.execute(f"PRAGMA table_xinfo({table})")]
+            if columns is not None and (absent := [name for name in columns if name not in there]):
+                raise missing_columns(absent, there, where=str(source))
+            return _collect(connection, table, there if columns is None else list(columns), source)
+    except sqlite3.Error as error:
+        raise unreadable(first_line(error), where=str(source)) from None
+
+
+def _collect(connection: sqlite3.Connection, table: str, columns: list[str], source: Source) -> pl.DataFrame:
+    types = _sqlite_types(connection, table, columns, source)
+    # SQLite types values, not columns: a column that mixes them is read as text.
+    wanted = ", ".join(f"CAST({_quoted(c)} AS TEXT)" if types[c] == pl.String else _quoted(c) for c in columns)
+    cursor = connection.execute(f"SELECT {wanted} FROM {table}")
+    parts = []
+    while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+        parts.append(pl.DataFrame(rows, schema=types, orient="row"))
+    return pl.concat(parts) if parts else pl.DataFrame(schema=types)
+
+
+def _sqlite_types(
+    connection: sqlite3.Connection, table: str, columns: list[str], source: Source
+) -> dict[str, type[pl.DataType]]:
+    kinds = ("integer", "real", "text", "blob")
+    tests = ", ".join(f"MAX(typeof({_quoted(column)}) = '{kind}')" for column in columns for kind in kinds)
+    (seen,) = connection.execute(f"SELECT {tests} FROM {table}").fetchall()
+    types: dict[str, type[pl.DataType]] = {}
+    for at, column in enumerate(columns):
+        integer, real, text, blob = (bool(flag) for flag in seen[4 * at : 4 * at + 4])
+        if blob:
+            raise bad_file(
+                f'column "{column}" holds binary values',
+                where=str(source),
+                remedy="leave it out of the table, or store it as text",
+            )
+        types[column] = pl.String if text or not (integer or real) else pl.Float64 if real else pl.Int64
+    return types
+
+
+def _chosen(source: Source, tables: list[tuple[str, str]], *, main: str) -> tuple[str, str]:
+    """Return the table that is meant: the one named, or the only one."""
+    shown = {(name if schema == main else f"{schema}.{name}"): (schema, name) for schema, name in sorted(tables)}
+    there = f"there are {listed(list(shown)[:30])}" if shown else "there are none"
+    if source.table is None:
+        if len(shown) == 1:
+            return next(iter(shown.values()))
+        raise bad_file(
+            f"this is a database, and no table is named; {there}",
+            where=str(source),
+            remedy=f"write the table after a '#': {Path(source.path).name}#{next(iter(shown), 'table')}",
+        )
+    chosen = shown.get(source.table) or shown.get(source.table.removeprefix(f"{main}."))
+    if chosen is None:
+        raise bad_file(
+            f'there is no table "{source.table}"; {there}', where=str(source), remedy="check the spelling after the '#'"
+        )
+    return chosen
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,86 @@
+"""Where a table lies: a file, a folder of parts, or one table of a database, written ``file.duckdb#table``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from stirred.data.problems import DataError, bad_file, listed
+
+CSV: Final = (".csv", ".tsv")
+PARQUET: Final = (".parquet", ".pq")
+ARROW: Final = (".arrow", ".feather", ".ipc")
+DATABASES: Final = (".duckdb", ".ddb", ".sqlite", ".sqlite3", ".db")
+LABELLED: Final = (".sav", ".zsav", ".dta", ".sas7bdat", ".xpt")
+READS: Final = (*CSV, *PARQUET, *ARROW, *DATABASES, *LABELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A path and, for a database, the table in it.
+
+    >>> Source.of("census.duckdb#households").table
+    'households'
+    """
+
+    path: Path
+    table: str | None = None
+
+    @classmethod
+    def of(cls, source: Path | str) -> Source:
+        """Return what ``source`` names; a file whose own name holds a ``#`` is that file."""
+        path = Path(source)
+        if "#" not in path.name or path.exists():
+            return cls(path)
+        file, _, table = path.name.rpartition("#")
+        return cls(path.with_name(file), table) if file else cls(path)
+
+    def __str__(self) -> str:
+        return str(self.path) if self.table is None else f"{self.path}#{self.table}"
+
+    @property
+    def kind(self) -> str:
+        """Return the ending in small letters, or ``folder``."""
+        return "folder" if self.path.is_dir() else self.path.suffix.lower()
+
+    def checked(self) -> Source:
+        """Return this source; refuse one that does not exist or is of no kind that can be read."""
+        if not self.path.exists():
+            raise bad_file("there is no such file", where=str(self), remedy="check the path")
+        if self.kind != "folder" and self.kind not in READS:
+            kind = f"a file ending in '{self.path.suffix}'" if self.path.suffix else "a file without an ending"
+            raise bad_file(
+                f"cannot read {kind}",
+                where=str(self),
+                remedy=f"give a file ending in {', '.join(READS)}, or a folder of Parquet files",
+            )
+        if self.table is not None and self.kind not in DATABASES:
+            raise bad_file(
+                f"'#{self.table}' names a table, and this is not a database",
+                where=str(self),
+                remedy=f"leave it out, or give a file ending in {', '.join(DATABASES)}",
+            )
+        return self
+
+
+def missing_columns(absent: Sequence[str], there: Sequence[str], *, where: str) -> DataError:
+    """Return (not raise) the error for wanted columns that a file does not have."""
+    return bad_file(
+        f"there is no column {listed(absent)}; there are {listed(list(there)[:30])}",
+        where=where,
+        remedy="check the spelling, or name another column",
+    )
+
+
+def unreadable(reason: str, *, where: str) -> DataError:
+    """Return (not raise) the error for a file that its reader gives up on."""
+    return bad_file(
+        f"cannot read it ({reason})", where=where, remedy="check that the file is complete and of this kind"
+    )
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error says, at most a line of it."""
+    return next(iter(str(error).strip().splitlines()), "")[:200] or type(error).__name__

@@ -1,0 +1,377 @@
+"""Holding a file against its codebook: every departure at once, found on distinct values rather than on rows."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import polars as pl
+
+from stirred.data.codebook import FILES, TRUTH, Codebook, File, StructuralZero, Variable, names_text, shown
+from stirred.data.problems import counted, listed
+from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.problems import Problem
+
+_FIRST = 5
+_WHOLE = r"^[+-]?[0-9]{1,18}$"
+_ISO_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+
+Frame = pl.DataFrame | pl.LazyFrame
+
+
+def validate(
+    households: Frame,
+    persons: Frame | None,
+    codebook: Codebook,
+    *,
+    household_source: str = "households",
+    person_source: str = "persons",
+) -> list[Problem]:
+    """Return everything in the files that the codebook does not allow; nothing if they are as declared.
+
+    Messages hold values of columns and numbers of rows (counted from 1), never records. Lazy frames are read a
+    few columns at a time. Whether household ids are unique and persons have a household is for
+    :class:`~stirred.data.microdata.Microdata` to say.
+
+    >>> sex = Variable(name="sex", file="households", type="code", codes={"1": "male", "2": "female"})
+    >>> codebook = Codebook(variables=(sex,))
+    >>> for problem in validate(pl.DataFrame({"sex": ["1", "7", "2"]}), None, codebook, household_source="a.csv"):
+    ...     print(problem)
+    a.csv "sex": code 7 is not in the codebook (1 row: 2). Mend: add it to codes, or recode.
+    """
+    files = {"households": _Table(households, household_source)}
+    if persons is not None:
+        files["persons"] = _Table(persons, person_source)
+    problems = list(_link_problems(files, codebook))
+    for file in FILES:
+        if table := files.get(file):
+            problems += _file_problems(table, file, codebook)
+    return problems
+
+
+@dataclass(slots=True)
+class _Table:
+    """A file as the checks see it: its columns one at a time, and what is distinct in each."""
+
+    frame: Frame
+    source: str
+    columns: dict[str, pl.DataType] = field(init=False)
+    distinct: dict[str, pl.Series] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.columns = dict(self.frame.collect_schema())
+
+    def column(self, name: str) -> pl.Series:
+        if isinstance(self.frame, pl.DataFrame):
+            return self.frame[name]
+        return self.frame.select(name).collect()[name]
+
+    def values(self, name: str) -> pl.Series:
+        """Return the distinct values of a column; missing ones (null, not-a-number) are left out."""
+        if name not in self.distinct:
+            found = self.frame.lazy().select(name).unique().collect()[name].drop_nulls()
+            self.distinct[name] = found.drop_nans() if found.dtype.is_float() else found
+        return self.distinct[name]
+
+    def rows(self, found: pl.Expr) -> str:
+        """Write how many rows meet a condition, and the first of them."""
+        rows = self.frame.lazy().select(found.fill_null(False).arg_true().alias("row")).collect()["row"]
+        return counted(rows.head(_FIRST).to_list(), total=len(rows))
+
+    def problem(self, column: str, what: str, remedy: str) -> Problem:
+        return Problem(what=what, where=f'{self.source} "{column}"', remedy=remedy)
+
+
+# --- columns and links ----------------------------------------------------------------------------------
+
+
+def _link_problems(files: Mapping[str, _Table], codebook: Codebook) -> Iterator[Problem]:
+    hid, everywhere = codebook.hid, {name for table in files.values() for name in table.columns}
+    if "persons" in files and hid is None:
+        yield Problem(
+            what="persons are given, but the codebook does not say which column links them to households",
+            where="[link] hid",
+            remedy='name it in the codebook: [link] hid = "..."',
+        )
+    for table in files.values():
+        if hid is not None and hid not in table.columns:
+            yield Problem(
+                what=f'there is no column "{hid}" (wanted as hid); there are {names_text(list(table.columns))}',
+                where=table.source,
+                remedy="add it, or correct [link] in the codebook",
+            )
+    # Without the person file, its ids are not expected.
+    absent = [name for name in codebook.id if name not in everywhere]
+    if absent and ("persons" in files or not codebook.of("persons")):
+        yield Problem(
+            what=f"there is no column {listed(absent)} (wanted as id)",
+            where=" and ".join(table.source for table in files.values()),
+            remedy="add it, or correct [link] in the codebook",
+        )
+
+
+def _file_problems(table: _Table, file: File, codebook: Codebook) -> Iterator[Problem]:
+    declared = codebook.of(file)
+    links = {codebook.hid, *codebook.id}
+    # Persons may repeat what their household has.
+    known = {**codebook.of("households"), **declared} if file == "persons" else declared
+    yield from _column_problems(table, declared, known={*known, *links})
+    for name, variable in known.items():
+        if name in table.columns:
+            yield from _variable_problems(table, variable, codebook)
+    for hierarchy in codebook.hierarchies:
+        if all(level in known and level in table.columns for level in hierarchy.levels):
+            yield from _nesting_problems(table, hierarchy)
+    for zero in codebook.structural_zeros:
+        if zero.file == file and all(name in table.columns for name in zero.when):
+            yield from _zero_problems(table, zero, known)
+
+
+def _column_problems(table: _Table, declared: Mapping[str, Variable], *, known: set[str | None]) -> Iterator[Problem]:
+    extra = [name for name in table.columns if name not in known]
+    absent = [name for name in declared if name not in table.columns]
+    if extra:
+        yield Problem(
+            what=f"{_columns(extra)} not in the codebook",
+            where=table.source,
+            remedy=f"declare {_them(extra)} under [[variables]], or remove {_them(extra)} from the file"
+            + _likely(extra, absent),
+        )
+    if absent:
+        there = names_text(list(table.columns))
+        yield Problem(
+            what=f"{_columns(absent)} in the codebook, but not in the file; there are {there}",
+            where=table.source,
+            remedy=f"add {_them(absent)} to the file, or remove {_them(absent)} from the codebook"
+            + _likely(absent, extra),
+        )
+
+
+def _columns(names: Sequence[str]) -> str:
+    return f"column{'s' if len(names) > 1 else ''} {names_text(names)} {'are' if len(names) > 1 else 'is'}"
+
+
+def _them(names: Sequence[str]) -> str:
+    return "them" if len(names) > 1 else "it"
+
+
+def _likely(names: Sequence[str], others: Sequence[str]) -> str:
+    """Write which of the other names may be meant."""
+    small = {other.strip().lower(): other for other in others}
+    pairs = [(name, difflib.get_close_matches(name.strip().lower(), small, n=1)) for name in names[:30]]
+    told = [f'"{name}" may be "{small[match[0]]}"' for name, match in pairs if match]
+    return f" ({', '.join(told)})" if told else ""
+
+
+# --- one column -----------------------------------------------------------------------------------------
+
+
+def _variable_problems(table: _Table, variable: Variable, codebook: Codebook) -> Iterator[Problem]:
+    name, dtype = variable.name, table.columns[variable.name]
+    if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
+        what = f"its values are {_kind(dtype)}, not single values"
+        yield table.problem(name, what, "store one value a record")
+        return
+    # Missing links are told with the other problems of the link.
+    if not variable.missing and name != codebook.hid:
+        yield from _missing_problems(table, name, dtype)
+    if variable.type == "code":
+        yield from _code_problems(table, variable, codebook.leaves(name))
+    elif variable.type == "integer":
+        yield from _integer_problems(table, variable, dtype)
+    elif variable.type == "date":
+        yield from _date_problems(table, name, dtype)
+    elif variable.type == "true-false" and dtype != pl.Boolean:
+        wrong = _bad(table, name, lambda text: ~text.str.to_lowercase().is_in(list(TRUTH)))
+        remedy = 'write true or false (or 1, 0), or declare type = "code"'
+        yield from _told(table, name, wrong, "is neither true nor false", "are neither true nor false", remedy)
+
+
+def _missing_problems(table: _Table, name: str, dtype: pl.DataType) -> Iterator[Problem]:
+    missing = pl.col(name).is_null()
+    if dtype.is_float():
+        missing |= pl.col(name).is_nan()
+    if table.frame.lazy().select(missing.fill_null(False).any()).collect().item():
+        yield table.problem(
+            name,
+            f"values are missing ({table.rows(missing)})",
+            "fill them in, or declare missing = true in the codebook",
+        )
+
+
+def _code_problems(table: _Table, variable: Variable, leaves: frozenset[str]) -> Iterator[Problem]:
+    allowed = [*variable.codes, *leaves]
+    wrong = _bad(table, variable.name, lambda text: ~text.is_in(allowed))
+    if not len(wrong):
+        return
+    many = len(wrong) > 1
+    remedy = f"add {'them' if many else 'it'} to codes, or recode"
+    bare = {code.strip().lstrip("0") or "0" for code in allowed}
+    if all((text.strip().lstrip("0") or "0") in bare for text in as_text(wrong)):
+        remedy += "; but for leading zeros or spaces these are codes of the codebook"
+    rows = table.rows(_one_of(variable.name, wrong))
+    what = f"code{'s' if many else ''} {_shown(wrong)} {'are' if many else 'is'} not in the codebook ({rows})"
+    yield table.problem(variable.name, what, remedy)
+
+
+def _integer_problems(table: _Table, variable: Variable, dtype: pl.DataType) -> Iterator[Problem]:
+    name = variable.name
+    if dtype.is_integer():
+        values = table.column(name)
+        low, high = values.min(), values.max()
+        inside = (variable.min is None or low is None or low >= variable.min) and (  # type: ignore[operator]
+            variable.max is None or high is None or high <= variable.max  # type: ignore[operator]
+        )
+        if inside:
+            return
+    wrong = _bad(table, name, lambda text: ~text.str.contains(_WHOLE))
+    remedy = "write whole numbers, or declare another type"
+    yield from _told(table, name, wrong, "is not a whole number", "are not whole numbers", remedy)
+    wrong = _bad(table, name, lambda text: ~_in_range(text, variable))
+    span = _span(variable)
+    remedy = "correct the values, or widen min and max in the codebook"
+    yield from _told(table, name, wrong, f"is not {span}", f"are not {span}", remedy)
+
+
+def _span(variable: Variable) -> str:
+    if variable.min is None:
+        return f"at most {variable.max}"
+    return f"{variable.min} or more" if variable.max is None else f"from {variable.min} to {variable.max}"
+
+
+def _in_range(text: pl.Series, variable: Variable) -> pl.Series:
+    """Say of each text whether it is in the range; what is not a whole number is not judged."""
+    numbers = text.set(~text.str.contains(_WHOLE), None).str.strip_prefix("+").cast(pl.Int64)
+    inside = pl.Series(values=[True]).new_from_index(0, len(text))
+    if variable.min is not None:
+        inside &= (numbers >= variable.min).fill_null(True)
+    if variable.max is not None:
+        inside &= (numbers <= variable.max).fill_null(True)
+    return inside
+
+
+def _date_problems(table: _Table, name: str, dtype: pl.DataType) -> Iterator[Problem]:
+    if dtype in (pl.Date, pl.Datetime):
+        return
+
+    def is_no_date(text: pl.Series) -> pl.Series:
+        return ~text.str.contains(_ISO_DATE) | text.str.to_date("%Y-%m-%d", strict=False).is_null()
+
+    wrong = _bad(table, name, is_no_date)
+    yield from _told(table, name, wrong, "is not a date", "are not dates", "write dates as 2020-12-31")
+
+
+def _told(table: _Table, name: str, wrong: pl.Series, one: str, many: str, remedy: str) -> Iterator[Problem]:
+    """Yield the problem of wrong values, if there are any."""
+    if len(wrong):
+        rows = table.rows(_one_of(name, wrong))
+        yield table.problem(name, f"{_shown(wrong)} {one if len(wrong) == 1 else many} ({rows})", remedy)
+
+
+def _bad(table: _Table, name: str, is_bad: Callable[[pl.Series], pl.Series]) -> pl.Series:
+    """Return the distinct values whose text is bad, in order."""
+    values = table.values(name)
+    if not len(values):
+        return values
+    return values.filter(is_bad(as_text(values))).sort()
+
+
+def as_text(values: pl.Series) -> pl.Series:
+    """Return values as a codebook writes them: a whole number without its decimal point, a truth as true or false.
+
+    >>> as_text(pl.Series([1.0, 2.5])).to_list(), as_text(pl.Series([True])).to_list()
+    (['1', '2.5'], ['true'])
+    """
+    if not values.dtype.is_float():
+        return values.cast(pl.String)
+    whole = (values == values.floor()) & (values.abs() < 2**53)
+    return pl.select(
+        pl.when(whole).then(values.cast(pl.Int64, strict=False).cast(pl.String)).otherwise(values.cast(pl.String))
+    ).to_series()
+
+
+def _one_of(name: str, values: pl.Series) -> pl.Expr:
+    return pl.col(name).is_in(values.implode())
+
+
+def _shown(values: pl.Series) -> str:
+    return shown(as_text(values.head(_FIRST)).to_list() + [""] * (len(values) > _FIRST), most=_FIRST)
+
+
+def _kind(dtype: pl.DataType) -> str:
+    return "binary" if dtype == pl.Binary else f"of type {dtype}"
+
+
+# --- several columns ------------------------------------------------------------------------------------
+
+
+def _nesting_problems(table: _Table, hierarchy: Hierarchy) -> Iterator[Problem]:
+    """Yield, for each level, the values that lie in more than one value of the next."""
+    levels = list(hierarchy.levels)
+    if any(table.columns[level].is_nested() for level in levels):
+        return
+    # Distinct tuples of 64-bit hashes are found several times faster than distinct tuples of texts. A collision
+    # costs the exact search below, and hides a break with probability 2**-64 for each pair of parents.
+    hashes = [pl.when(pl.col(level).is_not_null()).then(pl.col(level).hash()).alias(level) for level in levels]
+    tuples = table.frame.lazy().select(hashes).unique().collect(engine="streaming")
+    for fine, coarse in pairwise(levels):
+        if _broken(tuples.lazy(), fine, coarse).height:
+            broken = _broken(table.frame.lazy(), fine, coarse)
+            if broken.height:
+                yield _nesting_problem(table, hierarchy, fine, coarse, broken)
+
+
+def _broken(frame: pl.LazyFrame, fine: str, coarse: str) -> pl.DataFrame:
+    """Return the values of ``fine`` with more than one ``coarse``, and the smallest of these."""
+    pairs = frame.select(pl.col(fine).alias("fine"), pl.col(coarse).alias("coarse")).drop_nulls().unique()
+    parents = pairs.group_by("fine").agg(pl.len().alias("count"), pl.col("coarse").sort().head(2))
+    return parents.filter(pl.col("count") > 1).sort("fine").collect()
+
+
+def _nesting_problem(table: _Table, hierarchy: Hierarchy, fine: str, coarse: str, broken: pl.DataFrame) -> Problem:
+    examples = []
+    for value, count, (one, other) in broken.head(3).iter_rows():
+        places = " and ".join(
+            f"{shown([parent])} ({table.rows((pl.col(fine) == value) & (pl.col(coarse) == parent))})"
+            for parent in (one, other)
+        )
+        more = f", and {count - 2} more" if count > 2 else ""
+        examples.append(f"{fine} {shown([value])} lies in {coarse} {places}{more}")
+    rest = f"; and {broken.height - 3:,} more values of {fine}" if broken.height > 3 else ""
+    return Problem(
+        what=f"{'; '.join(examples)}{rest}",
+        where=f'{table.source} "{fine}" in "{coarse}" ({hierarchy.name})',
+        remedy=f"correct these rows, or give every {fine} a code of its own, such as its {coarse} and its number",
+    )
+
+
+def _zero_problems(table: _Table, zero: StructuralZero, known: Mapping[str, Variable]) -> Iterator[Problem]:
+    found = pl.lit(True)
+    for name, wanted in zero.when.items():
+        if table.columns[name].is_nested():
+            return
+        values = table.values(name)
+        text = as_text(values)
+        if name in known and known[name].type == "true-false":
+            wanted = tuple(TRUTH.get(value.lower(), value) for value in wanted)
+            text = text.str.to_lowercase().replace(TRUTH)
+        elif name in known and known[name].type == "integer":
+            wanted = tuple(str(int(value)) for value in wanted)
+            text = _canonical(text)
+        found &= _one_of(name, values.filter(text.is_in(wanted)))
+    if table.frame.lazy().select(found.fill_null(False).any()).collect().item():
+        told = " and ".join(f"{name} {shown(values)}" for name, values in zero.when.items())
+        yield Problem(
+            what=f"records have {told}, which the codebook rules out ({table.rows(found)})",
+            where=f"{table.source} {listed(list(zero.when))} (structural zero '{zero.name}')",
+            remedy="correct them, or remove the structural zero from the codebook",
+        )
+
+
+def _canonical(text: pl.Series) -> pl.Series:
+    """Return whole numbers without sign and leading zeros that they do not need; others as they are."""
+    whole = text.str.contains(_WHOLE)
+    numbers = text.set(~whole, None).str.strip_prefix("+").cast(pl.Int64).cast(pl.String)
+    return pl.select(pl.coalesce(numbers, text)).to_series()

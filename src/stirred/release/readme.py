@@ -1,0 +1,66 @@
+"""public/README.md: what the folder holds and what its reader may conclude."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
+from stirred.release.tables import Table
+
+
+def exactness(table: Table, mechanism: PermutationSwap, plan: SwapPlan, *, persons: Sequence[str]) -> str:
+    """Say whether a table is one that swapping cannot change.
+
+    Tables of match and swap variables, and tables of held variables, are exact; those that cross a
+    swap variable with a held one that is not matched are disturbed (Proposition 4).
+    """
+    variables = set(table.variables)
+    held = {*plan.hold, *persons}
+    if variables <= held or (variables <= {*mechanism.match, *mechanism.swap} and not table.of_persons):
+        return "exact"
+    return "disturbed by swapping"
+
+
+def public_readme(
+    title: str,
+    mechanism: PermutationSwap,
+    plan: SwapPlan,
+    tables: Sequence[Table],
+    *,
+    persons: Sequence[str],
+    format_: str,
+    purpose: str,
+) -> str:
+    """Return the page for a reader who has only the public folder."""
+    swapped, share = ", ".join(mechanism.swap), 100 * plan.strata.moved
+    held = [name for name in plan.hold if name not in mechanism.match]
+    lines = [f"# {title}", "", mechanism.in_words, ""]
+    if purpose:
+        lines += [f"Purpose: {purpose}", ""]
+    lines += [
+        "## What you may conclude",
+        "",
+        f"- Counts of {' x '.join([*mechanism.match, *mechanism.swap])}, and any sums of them, are exact.",
+        f"- Counts of anything held ({', '.join(held) or 'nothing else'}), without {swapped}, are exact.",
+        f"- Counts that cross {swapped} with held variables are disturbed: about {share:.1f}% of records carry another "
+        f"record's {swapped}. Associations between {swapped} and held variables are weakened.",
+        "- What is promised about confidentiality, and relative to what, is in specification.md and report.html.",
+        "",
+        "## Files",
+        "",
+        f"- `data.{format_}`: the records, in an order that tells nothing",
+    ]
+    if persons:
+        lines.append(
+            f"- `persons.{format_}`: the persons in them; the household id is new and links to `data.{format_}`"
+        )
+    for table in tables:
+        lines.append(
+            f"- `tables/{table.name}.csv`: {table.title}, {exactness(table, mechanism, plan, persons=persons)}"
+        )
+    lines += [
+        "- `invariants.parquet`: the two tables published exactly; column `table` says which",
+        "- `strata.parquet`: match values, records, whether there is anything to swap, rate, expected share moved",
+        "- `specification.json`, `specification.md`: the promise; `report.html`: the same with figures",
+    ]
+    return "\n".join(lines) + "\n"
