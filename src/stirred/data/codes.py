@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.columns import Columns, select
+from stirred.data.columns import Columns
 
 Codes = npt.NDArray[np.uint32]
 
@@ -50,15 +49,52 @@ def encode(frame: Columns, columns: list[str]) -> Coded:
     """
     if not columns:
         return Coded(np.zeros(frame.height, dtype=np.uint32), pl.DataFrame([{}]) if frame.height else pl.DataFrame())
-    singles = [_single(frame[column]) for column in columns]
-    cells = math.prod(len(single.levels) for single in singles)
-    if cells > _DENSE:
-        return _combine_sparse(frame, columns)
-    codes = np.zeros(frame.height, dtype=np.uint32)
-    for single in singles:
-        _fold_in(single, codes)
-    if len(singles) == 1:
-        return Coded(codes, singles[0].levels.alias(columns[0]).to_frame())
+    combined = _Combined(np.zeros(frame.height, dtype=np.uint32), 1, [])
+    levels: list[pl.Series] = []
+    for column in columns:
+        single = _single(frame[column])
+        combined = _combine(combined, single)
+        levels.append(single.levels.alias(column))
+    parts = [level[index] for level, index in zip(levels, combined.parts, strict=True)]
+    return Coded(combined.codes, pl.DataFrame(parts))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Combined:
+    """Codes of several columns so far; ``parts[j][code]`` is the place of column j's value among its levels."""
+
+    codes: Codes
+    count: int
+    parts: list[npt.NDArray[np.intp]]
+
+
+def _combine(so_far: _Combined, single: _Single) -> _Combined:
+    """Append a column, keeping codes in the order of values."""
+    size = len(single.levels)
+    if so_far.count * size <= _DENSE:
+        return _combine_dense(so_far, single, size)
+    own = np.zeros(so_far.codes.size, dtype=np.uint32)
+    _fold_in(single, own)
+    # Geographies nest: a block tells its tract. Then there are only as many combinations as blocks.
+    if not differing(own, so_far.codes, count=size).any():
+        return _combine_nested(so_far, own, size)
+    if not differing(so_far.codes, own, count=so_far.count).any():
+        told = np.zeros(so_far.count, dtype=np.intp)
+        told[so_far.codes] = own
+        return _Combined(so_far.codes, so_far.count, [*so_far.parts, told])
+    keys = so_far.codes.astype(np.uint64) * np.uint64(size) + own
+    occurring, codes = np.unique(keys, return_inverse=True)
+    outer, inner = np.divmod(occurring, np.uint64(size))
+    parts = [part[outer.astype(np.intp)] for part in so_far.parts]
+    return _Combined(codes.astype(np.uint32), occurring.size, [*parts, inner.astype(np.intp)])
+
+
+def _combine_dense(so_far: _Combined, single: _Single, size: int) -> _Combined:
+    cells = so_far.count * size
+    codes = so_far.codes
+    _fold_in(single, codes)
+    if so_far.count == 1:
+        return _Combined(codes, size, [*(part.repeat(size) for part in so_far.parts), np.arange(size)])
     present = np.zeros(cells, dtype=np.bool_)
     _mark(codes, 0, present)
     occurring = np.flatnonzero(present)
@@ -66,7 +102,19 @@ def encode(frame: Columns, columns: list[str]) -> Coded:
         number = np.zeros(cells, dtype=np.uint32)
         number[occurring] = np.arange(occurring.size, dtype=np.uint32)
         _renumber(codes, number)
-    return Coded(codes, _levels(occurring, singles, columns))
+    outer, inner = np.divmod(occurring, size)
+    return _Combined(codes, occurring.size, [*(part[outer] for part in so_far.parts), inner])
+
+
+def _combine_nested(so_far: _Combined, own: Codes, size: int) -> _Combined:
+    """Combine where the new column tells all the earlier ones."""
+    outer = np.zeros(size, dtype=np.uint32)
+    outer[own] = so_far.codes
+    order = np.lexsort((np.arange(size), outer))
+    number = np.zeros(size, dtype=np.uint32)
+    number[order] = np.arange(size, dtype=np.uint32)
+    _renumber(own, number)
+    return _Combined(own, size, [*(part[outer[order]] for part in so_far.parts), order])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,23 +151,6 @@ def _counted(column: pl.Series, low: int, high: int) -> _Single:
     table[occurring] = np.arange(occurring.size, dtype=np.uint32)
     levels = pl.Series(occurring + low).cast(column.dtype)
     return _Single(values, low, table, levels)
-
-
-def _levels(occurring: npt.NDArray[np.intp], singles: list[_Single], columns: list[str]) -> pl.DataFrame:
-    parts: list[pl.Series] = []
-    rest: npt.NDArray[Any] = occurring
-    for single, name in zip(reversed(singles), reversed(columns), strict=True):
-        rest, index = np.divmod(rest, len(single.levels))
-        parts.append(single.levels[index].alias(name))
-    return pl.DataFrame(list(reversed(parts)))
-
-
-def _combine_sparse(table: Columns, columns: list[str]) -> Coded:
-    frame = select(table, columns)
-    levels = frame.unique().sort(columns)
-    indexed = levels.with_row_index("__code")
-    codes = frame.join(indexed, on=columns, how="left", maintain_order="left", nulls_equal=True)
-    return Coded(codes["__code"].to_numpy().astype(np.uint32, copy=False), levels)
 
 
 def _mark(values: npt.NDArray[Any], low: int, present: npt.NDArray[np.bool_]) -> None:

@@ -86,21 +86,15 @@ def _read(place: Source, columns: Sequence[str] | None) -> pl.DataFrame:
         if place.kind in DATABASES:
             return read_database(place, wanted)
         if place.kind in LABELLED:
-            return _all_there(place, read_labelled(place, wanted).frame, wanted)
-        if place.kind in ARROW:
-            return _all_there(place, _read_arrow(place), wanted)
-        frame = pl.scan_parquet(_parts(place), glob=False)
-        if wanted is not None and (absent := [c for c in wanted if c not in frame.collect_schema()]):
+            return read_labelled(place, wanted).frame
+        frame = _read_arrow(place).lazy() if place.kind in ARROW else pl.scan_parquet(_parts(place), glob=False)
+        if wanted is None:
+            return frame.collect()
+        if absent := [name for name in wanted if name not in frame.collect_schema()]:
             raise missing_columns(absent, frame.collect_schema().names(), where=str(place))
-        return (frame if wanted is None else frame.select(wanted)).collect()
+        return frame.select(wanted).collect()
     except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
         raise _unreadable(place, error) from None
-
-
-def _all_there(place: Source, frame: pl.DataFrame, wanted: list[str] | None) -> pl.DataFrame:
-    if wanted is not None and (absent := [name for name in wanted if name not in frame.columns]):
-        raise missing_columns(absent, frame.columns, where=str(place))
-    return frame
 
 
 def _no_records(place: Source) -> DataError:
@@ -143,11 +137,10 @@ def _check_parts(place: Source, parts: list[Path]) -> None:
             problems += _unreadable(Source(part), error).problems
             continue
         first = first or schema
-        if schema != first:
-            names = sorted(n for n in {*first, *schema} if first.get(n) != schema.get(n)) or list(schema)
+        if list(schema.items()) != list(first.items()):
+            names = [n for n in dict.fromkeys([*first, *schema]) if first.get(n) != schema.get(n)]
             told = ", ".join(f'"{n}" is {schema.get(n, "absent")}, not {first.get(n, "absent")}' for n in names[:5])
-            if dict(sorted(schema.items())) == dict(sorted(first.items())):
-                told = "its columns stand in another order"
+            told = told or "its columns stand in another order"
             problems.append(
                 Problem(
                     what=f"this part does not have the columns of {parts[0].name}: {told}",

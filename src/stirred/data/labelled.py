@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from stirred.data.problems import bad_file
-from stirred.data.sources import Source, first_line, unreadable
+from stirred.data.sources import Source, first_line, missing_columns, unreadable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,6 +43,10 @@ def read_labelled(source: Source, columns: Sequence[str] | None) -> Labelled:
     if columns is not None:
         options["usecols"] = list(columns)
     try:
+        if columns is not None:
+            there = read(str(source.path), metadataonly=True)[1].column_names
+            if absent := [name for name in columns if name not in there]:
+                raise missing_columns(absent, there, where=str(source))
         frame, about = read(str(source.path), **options)
     except (package.PyreadstatError, package.ReadstatError, ValueError, OverflowError, OSError) as error:
         raise unreadable(first_line(error), where=str(source)) from None

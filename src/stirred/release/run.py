@@ -25,7 +25,7 @@ from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manif
 from stirred.release.plan_file import Planned
 from stirred.release.readme import exactness, public_readme
 from stirred.release.tables import Table, completed, tabulate, wanted_tables
-from stirred.release.verify import PERSONS_IN_ONE_FILE, Check, verify_swap, verify_tables
+from stirred.release.verify import Check, verify_swap, verify_tables
 from stirred.report.swap import SwapReport, internal_report, public_report
 from stirred.spec.document import to_json
 from stirred.spec.problems import Problem, StirredError, placed
@@ -118,7 +118,7 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
     with bundle_at(out) as folder:
         log = Log(folder)
         log.add("started", records=prepared.data.households.height)
-        release = prepared.mechanism.release(prepared.data, entropy, progress=advance)
+        release = prepared.mechanism.release(prepared.data, entropy, plan=prepared.plan, progress=advance)
         release = _marked(release, seeded=entropy.seeded)
         log.add("swapped")
         advance("write", 0, 1)
@@ -126,7 +126,7 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
         log.add("written")
         advance("verify", 0, 1)
         public, ending = folder / "public", prepared.planned.plan.release.format
-        checks = verify_swap(prepared.data, prepared.mechanism, prepared.plan, release, public, format_=ending)
+        checks = verify_swap(prepared.data, prepared.plan, release, public, format_=ending)
         checks += verify_tables(release, prepared.tables, public, format_=ending)
         log.add("verified", checks=[check.what for check in checks])
         advance("report", 0, 1)
@@ -211,12 +211,11 @@ def _notes(specification: Specification) -> dict[str, str]:
 def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
     public, ending = folder / "public", prepared.planned.plan.release.format
     notes = _notes(release.specification)
-    write_frame(release.public.frame("data"), public / f"data.{ending}", note=notes)
-    if "persons" in release.public:
-        _write_persons(release, public / f"persons.{ending}", notes)
+    for name in release.public:
+        _write_parts(release, name, public / f"{name}.{ending}", notes)
     for table in prepared.tables:
         write_frame(released_table(release, table), public / "tables" / f"{table.name}.csv")
-    write_frame(_invariants(prepared, release), public / "invariants.parquet", note=notes)
+    write_frame(_invariants(prepared), public / "invariants.parquet", note=notes)
     write_frame(prepared.plan.strata.frame(), public / "strata.parquet", note=notes)
     (public / "specification.json").write_text(to_json(release.specification), encoding="utf-8")
     page = to_markdown(release.specification, title=_title(prepared), method=prepared.mechanism.in_words)
@@ -233,14 +232,17 @@ def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
     (public / "README.md").write_text(readme, encoding="utf-8")
 
 
-def _write_persons(release: Release, path: Path, notes: dict[str, str]) -> None:
-    """Write the persons to one file, or to a folder of parts where they are many."""
+ROWS_IN_ONE_FILE = 20_000_000
+
+
+def _write_parts(release: Release, name: str, path: Path, notes: dict[str, str]) -> None:
+    """Write a released table to one file, or to a folder of parts where it is long."""
     held: list[pl.DataFrame] = []
     rows = number = 0
-    for part in release.public.parts("persons"):
+    for part in release.public.parts(name):
         held.append(part)
         rows += part.height
-        if rows > PERSONS_IN_ONE_FILE:
+        if rows > ROWS_IN_ONE_FILE:
             path.mkdir(exist_ok=True)
             for frame in held:
                 write_frame(frame, path / f"part-{number:05d}{path.suffix}", note=notes)
@@ -252,29 +254,29 @@ def _write_persons(release: Release, path: Path, notes: dict[str, str]) -> None:
 
 def released_table(release: Release, table: Table) -> pl.DataFrame:
     """Count a table from the released data, part by part."""
+    variables = list(table.variables)
     if not table.of_persons:
-        return tabulate(release.public.frame("data").select(table.variables), table.variables)
-    homes = release.public.frame("data")
-    key = homes.columns[0]
-    own = [name for name in table.variables if name not in homes.columns]
-    shared = [name for name in table.variables if name in homes.columns]
-    counts = [
-        part.select(key, *own)
-        .join(homes.select(key, *shared), on=key, how="left")
-        .group_by(list(table.variables))
-        .len("count")
-        for part in release.public.parts("persons")
-    ]
-    return completed(pl.concat(counts), table.variables)
+        counts = [part.group_by(variables).len("count") for part in release.public.parts("data")]
+        return completed(pl.concat(counts), variables)
+    counts = []
+    # Parts of persons and of households cover the same households.
+    for people, homes in zip(release.public.parts("persons"), release.public.parts("data"), strict=True):
+        key = homes.columns[0]
+        shared = [name for name in variables if name not in people.columns]
+        joined = people.select(key, *(n for n in variables if n in people.columns))
+        if shared:
+            joined = joined.join(homes.select(key, *shared), on=key, how="left")
+        counts.append(joined.group_by(variables).len("count"))
+    return completed(pl.concat(counts), variables)
 
 
-def _invariants(prepared: Prepared, release: Release) -> pl.DataFrame:
-    """Return both invariant tables in long form, counted from the released file, which has them too.
+def _invariants(prepared: Prepared) -> pl.DataFrame:
+    """Return both invariant tables in long form; the released file has the same ones, as verified.
 
     With persons, the hold table here is that of the household variables; the persons themselves are
     in the released files.
     """
-    data, mechanism = release.public.frame("data"), prepared.mechanism
+    data, mechanism = prepared.data.households, prepared.mechanism
     tables = []
     for name, columns in (
         ("match x swap", [*mechanism.match, *mechanism.swap]),

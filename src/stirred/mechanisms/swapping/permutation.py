@@ -9,16 +9,16 @@ from fractions import Fraction
 from itertools import permutations
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from stirred.data.codes import Coded, Codes, all_different, differing, encode
+from stirred.data.codes import Coded, all_different, differing, encode
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Frames, Progress, Release
 from stirred.mechanisms.swapping.law import psa_law
-from stirred.mechanisms.swapping.persons import Persons, Rows, held_parts, released_persons
+from stirred.mechanisms.swapping.persons import Persons, held_parts
 from stirred.mechanisms.swapping.strata import Strata, find_strata
+from stirred.mechanisms.swapping.swapped_file import SwappedFile
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, PermutationSwapping
 from stirred.spec.domain import Domain
@@ -69,6 +69,7 @@ class SwapPlan:
     hold: tuple[str, ...]
     dropped: tuple[str, ...]
     universe: SwapUniverse
+    swap: Coded = field(repr=False)
     warnings: tuple[str, ...] = ()
 
     @property
@@ -182,17 +183,22 @@ class PermutationSwap:
 
     def plan(self, data: Any) -> SwapPlan:
         """Return strata, loss and invariants for a file; nothing random happens."""
-        return self._prepare(as_microdata(data)).plan
+        return self._prepare(as_microdata(data))
 
-    def release(self, data: Any, entropy: Entropy, *, progress: Progress | None = None) -> Release:
-        """Swap once. The result is an unordered table: rows come out in an order independent of the input."""
+    def release(
+        self, data: Any, entropy: Entropy, *, plan: SwapPlan | None = None, progress: Progress | None = None
+    ) -> Release:
+        """Swap once. The result is an unordered table: rows come out in an order independent of the input.
+
+        ``plan`` is this mechanism's plan for the same data, where it was made before.
+        """
         from stirred.mechanisms.swapping.kernel import swap_in_place
         from stirred.mechanisms.swapping.order import release_order
 
         microdata = self._narrowed(as_microdata(data))
-        ready = self._prepare(microdata)
-        strata = ready.plan.strata
-        swapped = ready.swap.codes.copy()
+        plan = plan or self._prepare(microdata)
+        strata = plan.strata
+        swapped = plan.swap.codes.copy()
         swap_in_place(
             strata.coded.codes,
             swapped,
@@ -203,30 +209,18 @@ class PermutationSwap:
         )
         # Grouped by the released swap values and uniformly random inside: the input order is gone.
         order = release_order(
-            swapped, entropy=entropy.child("release order"), groups=ready.swap.count, threads=self.threads
+            swapped, entropy=entropy.child("release order"), groups=plan.swap.count, threads=self.threads
         )
-        public = self._released(microdata, ready, swapped, order)
-        parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {"data": lambda: [public]}
         people = Persons.of(microdata) if microdata.persons is not None else None
+        swapped_file = SwappedFile(
+            data=microdata, hold=plan.hold, swap=plan.swap, swapped=swapped, order=order, people=people
+        )
+        parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {"data": swapped_file.households}
         if people is not None:
-            hid = str(microdata.hid)
-            parts["persons"] = lambda: released_persons(people, public, order, hid=hid, swap=self.swap)
-        internal = {"plan": ready.plan, "order": order, "persons": people}
-        frames = Frames(parts, convert=like(data))
-        specification = replace(ready.plan.specification, seeded=entropy.seeded)
-        return Release(public=frames, specification=specification, internal=internal)
-
-    def _released(self, data: Microdata, ready: _Ready, swapped: Codes, order: Rows) -> pl.DataFrame:
-        """Return the released households: held columns in the new order, swap columns from their codes."""
-        moved = ready.swap.decoded(swapped[order])
-        columns = [
-            moved[name] if name in self.swap else data.households[name].gather(order)
-            for name in data.households.columns
-            if name in ready.plan.hold or name in self.swap
-        ]
-        if data.persons is not None:
-            columns.insert(0, pl.Series(data.hid, np.arange(1, order.size + 1, dtype=np.int64)))
-        return pl.DataFrame(columns)
+            parts["persons"] = swapped_file.persons
+        specification = replace(plan.specification, seeded=entropy.seeded)
+        internal = {"plan": plan, "file": swapped_file}
+        return Release(public=Frames(parts, convert=like(data)), specification=specification, internal=internal)
 
     def audit_universes(self) -> list[list[Hashable]]:
         """Return all tables with the margins of a few small strata, as multisets of (hold, swap) pairs."""
@@ -236,7 +230,7 @@ class PermutationSwap:
         """Return the exact law of the swapped table for a small dataset of one stratum."""
         return psa_law(dataset, rate=Fraction(self.rate))
 
-    def _prepare(self, data: Microdata) -> _Ready:
+    def _prepare(self, data: Microdata) -> SwapPlan:
         data = self._narrowed(data)
         hold, dropped = self._roles(data)
         swap = encode(data.households, list(self.swap))
@@ -261,15 +255,15 @@ class PermutationSwap:
             persons=data.persons is not None,
             name=data.name,
         )
-        plan = SwapPlan(
+        return SwapPlan(
             specification=self.specification(universe),
             strata=strata,
             hold=hold,
             dropped=dropped,
             universe=universe,
+            swap=swap,
             warnings=(*_identifying(data, hold), *_revealing(data, hold, swap, self.match), *_empty(strata)),
         )
-        return _Ready(plan=plan, swap=swap)
 
     def _narrowed(self, data: Microdata) -> Microdata:
         """Return the data with only those person columns that an explicit ``hold`` names."""
@@ -325,12 +319,6 @@ class PermutationSwap:
             if n not in hold and n not in self.swap
         )
         return hold, (*dropped, *data.dropped_person_columns)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Ready:
-    plan: SwapPlan
-    swap: Coded
 
 
 def _identifying(data: Microdata, hold: Sequence[str]) -> Iterator[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,23 +13,30 @@ from stirred.data.codes import Coded, Codes, count, encode
 from stirred.data.microdata import Microdata
 
 Rows = npt.NDArray[np.uint32]
-BATCH: Final = 2_000_000  # households whose persons are handled at once
 
 
-def held_parts(data: Microdata, hold: Sequence[str]) -> list[Callable[[], pl.Series]]:
+# A part of the hold value of some households, given by a mask, as one column.
+Part = Callable[[npt.NDArray[np.bool_]], pl.Series]
+
+
+def held_parts(data: Microdata, hold: Sequence[str]) -> list[Part]:
     """Return the parts of a household's hold value, the cheap ones first and its persons last."""
-    parts: list[Callable[[], pl.Series]] = [lambda name=name: data.households[name] for name in hold]  # type: ignore[misc]
+    parts: list[Part] = [lambda rows, name=name: data.households[name].filter(rows) for name in hold]  # type: ignore[misc]
     if data.persons is not None:
-        parts.append(lambda: _persons_as_text(data))
+        parts.append(lambda rows: _persons_as_text(data, rows))
     return parts
 
 
-def _persons_as_text(data: Microdata) -> pl.Series:
-    """Return each household's multiset of persons written out, so that equal text means equal persons."""
-    people = Persons.of(data)
-    rows = pl.DataFrame({"house": people.house(), "person": people.coded.codes}).sort("house", "person")
-    text = rows.group_by("house", maintain_order=True).agg(pl.col("person").cast(pl.String).str.join(" "))
-    index = pl.DataFrame({"house": np.arange(data.households.height, dtype=np.uint32)})
+def _persons_as_text(data: Microdata, rows: npt.NDArray[np.bool_]) -> pl.Series:
+    """Return the persons of some households written out, so that equal text means equal persons."""
+    assert data.persons is not None
+    house = household_rows(data)
+    wanted = rows[house]
+    values = pl.DataFrame([data.persons[name].filter(wanted) for name in data.person_variables])
+    codes = encode(values, values.columns).codes if values.width else np.zeros(int(wanted.sum()), dtype=np.uint32)
+    people = pl.DataFrame({"house": house[wanted], "person": codes}).sort("house", "person")
+    text = people.group_by("house", maintain_order=True).agg(pl.col("person").cast(pl.String).str.join(" "))
+    index = pl.DataFrame({"house": np.flatnonzero(rows).astype(np.uint32)})
     return index.join(text, on="house", how="left", maintain_order="left")["person"].fill_null("")
 
 
@@ -46,7 +52,6 @@ class Persons:
     coded: Coded
     start: npt.NDArray[np.int64]
     rows: Rows | None
-    names: tuple[str, ...]
 
     @classmethod
     def of(cls, data: Microdata) -> Persons:
@@ -58,17 +63,7 @@ class Persons:
         grouped = bool((house[1:] >= house[:-1]).all())
         rows = None if grouped else _group(house, start)
         del house
-        return cls(_encode(data), start, rows, tuple(data.person_variables))
-
-    def house(self) -> Rows:
-        """Return the household row of each person, in the order of the file."""
-        sizes = np.diff(self.start)
-        grouped = np.repeat(np.arange(sizes.size, dtype=np.uint32), sizes)
-        if self.rows is None:
-            return grouped
-        house = np.empty_like(grouped)
-        house[self.rows] = grouped
-        return house
+        return cls(_encode(data), start, rows)
 
     def of_households(self, households: Rows) -> tuple[Codes, npt.NDArray[np.int64]]:
         """Return the codes of the persons of some households, and how many each has.
@@ -115,23 +110,3 @@ def _group(house: Rows, start: npt.NDArray[np.int64]) -> Rows:
     """Return the rows of persons household by household: a counting sort by the household's row."""
     del start
     return np.argsort(house, kind="stable").astype(np.uint32)
-
-
-def released_persons(
-    people: Persons, public: pl.DataFrame, order: Rows, *, hid: str, swap: Sequence[str], first_id: int = 1
-) -> Iterator[pl.DataFrame]:
-    """Yield the released persons in batches: new household id, the household's swap values, their own.
-
-    A new household id is the position in the released order, which does not depend on the input.
-    """
-    for begin in range(0, order.size, BATCH):
-        codes, sizes = people.of_households(order[begin : begin + BATCH])
-        house = np.repeat(np.arange(begin, begin + sizes.size, dtype=np.uint32), sizes)
-        ids = pl.Series(hid, house.astype(np.int64) + first_id)
-        places = public.select(list(swap))[house]
-        values = people.coded.decoded(codes)
-        yield (
-            pl.concat([ids.to_frame(), places, values], how="horizontal")
-            if values.width
-            else places.insert_column(0, ids)
-        )

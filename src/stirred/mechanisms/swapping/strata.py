@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import Coded, count, differing, encode
+from stirred.mechanisms.swapping.persons import Part
 from stirred.mechanisms.swapping.rates import StratumRates
 from stirred.spec.budget import PermutationSwapping, SwappedStrata
 from stirred.spec.exact import Exact
@@ -116,7 +117,7 @@ def find_strata(
     *,
     match: Sequence[str],
     swap: Coded,
-    held: Sequence[Callable[[], pl.Series]],
+    held: Sequence[Part],
     rates: Sequence[tuple[dict[str, object], Fraction]],
     rate: Fraction,
 ) -> Strata:
@@ -143,16 +144,17 @@ def find_strata(
     return Strata(match=tuple(match), coded=coded, table=tuple(table))
 
 
-def _two_values(
-    coded: Coded, held: Sequence[Callable[[], pl.Series]], *, wanted: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.bool_]:
-    """Return which of the wanted strata have two different hold values."""
+def _two_values(coded: Coded, held: Sequence[Part], *, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return which of the wanted strata have two different hold values, looking only at those still in doubt."""
     found = np.zeros(coded.count, dtype=np.bool_)
-    for part in held:
-        if bool((found | ~wanted).all()):
+    everyone = np.ones(coded.codes.size, dtype=np.bool_)
+    for number, part in enumerate(held):
+        doubtful = wanted & ~found
+        if not doubtful.any():
             break
-        column = part()
-        found |= differing(coded.codes, _comparable(column), count=coded.count)
+        rows = everyone if number == 0 else doubtful[coded.codes]
+        groups = coded.codes if number == 0 else coded.codes[rows]
+        found |= differing(groups, _comparable(part(rows)), count=coded.count)
     return found
 
 

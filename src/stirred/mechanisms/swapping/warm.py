@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from stirred.data import code_kernels
 from stirred.mechanisms.swapping.kernel import swap_in_place
 from stirred.mechanisms.swapping.order import release_order
 from stirred.mechanisms.swapping.rates import StratumRates
@@ -23,6 +24,21 @@ def compile_kernels() -> None:
         codes = np.arange(stratum.size, dtype=np.uint32)
         swap_in_place(stratum, codes, rates=rates, entropy=entropy.child("swap"))
         release_order(codes, entropy=entropy.child("order"))
+    _compile_code_kernels()
+
+
+def _compile_code_kernels() -> None:
+    """Compile the passes over columns for the integer types that files have."""
+    codes = np.zeros(4, dtype=np.uint32)
+    table = np.zeros(1, dtype=np.uint32)
+    flags = np.zeros(1, dtype=np.bool_)
+    for kind in (np.uint8, np.uint16, np.uint32, np.int64):
+        values = np.zeros(4, dtype=kind)
+        code_kernels.mark_present(values, 0, flags)
+        code_kernels.fold_in(values, 0, table, 1, codes)
+        code_kernels.find_differing(codes, values, np.zeros(1, dtype=kind), flags, flags.copy())
+    code_kernels.renumber(codes, table)
+    code_kernels.count_codes(codes, np.zeros(1, dtype=np.int64))
 
 
 if __name__ == "__main__":
