@@ -21,6 +21,7 @@ Hold = Annotated[list[str] | None, typer.Option("--hold", help="Other variables 
 Rate = Annotated[str | None, typer.Option("--rate", help="Swap rate, exactly: 1/20, 0.05 or 5%.")]
 Id = Annotated[list[str] | None, typer.Option("--id", help="Identifier column: never released.")]
 Persons = Annotated[Path | None, typer.Option("--persons", help="File of the persons in the households.")]
+CodebookFile = Annotated[Path | None, typer.Option("--codebook", help="Codebook to validate the files against.")]
 Hid = Annotated[str | None, typer.Option("--hid", help="Column linking persons to households; re-issued on release.")]
 Table = Annotated[
     list[str] | None, typer.Option("--table", help="Table to publish, such as 'county x tenure'; repeat.")
@@ -45,6 +46,7 @@ def swap(
     id: Id = None,
     persons: Persons = None,
     hid: Hid = None,
+    codebook: CodebookFile = None,
     table: Table = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the bundle; must not exist.")] = None,
     unit: Unit = "household",
@@ -171,6 +173,7 @@ def _from_options(
     unit: str,
     format_: str,
     settings_from: str | None = None,
+    codebook: Path | None = None,
 ) -> Planned:
     from stirred.data.problems import PlanError
     from stirred.release.plan_file import planned
@@ -198,6 +201,8 @@ def _from_options(
         content["data"]["persons"] = str(persons)
     if hid is not None:
         content["data"]["hid"] = hid
+    if codebook is not None:
+        content["data"]["codebook"] = str(codebook)
     return planned(content, source="command line", folder=Path())
 
 

@@ -33,12 +33,12 @@ class ParquetColumns:
     """
 
     def __init__(self, path: Path) -> None:
-        self._scan = pl.scan_parquet(sorted(path.glob("*.parquet")) if path.is_dir() else path)
-        self.columns: list[str] = self._scan.collect_schema().names()
-        self.height: int = self._scan.select(pl.len()).collect().item()
+        self.scan = pl.scan_parquet(sorted(path.glob("*.parquet")) if path.is_dir() else path)
+        self.columns: list[str] = self.scan.collect_schema().names()
+        self.height: int = self.scan.select(pl.len()).collect().item()
 
     def __getitem__(self, name: str) -> pl.Series:
-        return canonical(self._scan.select(name).collect().to_series().rechunk())
+        return canonical(self.scan.select(name).collect().to_series().rechunk())
 
 
 def canonical(column: pl.Series) -> pl.Series:

@@ -317,7 +317,8 @@ def _nesting_problems(table: _Table, hierarchy: Hierarchy) -> Iterator[Problem]:
     hashes = [pl.when(pl.col(level).is_not_null()).then(pl.col(level).hash()).alias(level) for level in levels]
     tuples = table.frame.lazy().select(hashes).unique().collect(engine="streaming")
     for fine, coarse in pairwise(levels):
-        if _broken(tuples.lazy(), fine, coarse).height:
+        pairs = tuples.lazy().select(fine, coarse).drop_nulls().unique()
+        if pairs.select(pl.col(fine).is_duplicated().any()).collect().item():
             broken = _broken(table.frame.lazy(), fine, coarse)
             if broken.height:
                 yield _nesting_problem(table, hierarchy, fine, coarse, broken)

@@ -33,6 +33,7 @@ class DataSection(_Strict):
 
     households: str
     persons: str | None = None
+    codebook: str | None = None
     hid: str | None = None
     id: Names = []
 
@@ -94,6 +95,11 @@ class Planned:
     def persons(self) -> Path | None:
         """Return the path of the person file, if there is one."""
         return None if self.plan.data.persons is None else self.folder / self.plan.data.persons
+
+    @property
+    def codebook(self) -> Path | None:
+        """Return the path of the codebook, if there is one."""
+        return None if self.plan.data.codebook is None else self.folder / self.plan.data.codebook
 
     @property
     def out(self) -> Path:

@@ -14,17 +14,19 @@ from typing import Any
 import polars as pl
 
 from stirred import __version__
-from stirred.data.columns import select
+from stirred.data.codebook import Codebook
+from stirred.data.columns import ParquetColumns, select
 from stirred.data.frames import write_frame
 from stirred.data.microdata import Microdata
-from stirred.data.problems import PlanError, bad_plan, listed
+from stirred.data.problems import DataError, PlanError, bad_plan, listed
+from stirred.data.validate import validate
 from stirred.mechanisms.protocol import Progress, Release
 from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manifest
 from stirred.release.plan_file import Planned
 from stirred.release.readme import exactness, public_readme
-from stirred.release.tables import Table, completed, tabulate, wanted_tables
+from stirred.release.tables import Table, completed, labelled, tabulate, wanted_tables
 from stirred.release.verify import Check, verify_swap, verify_tables
 from stirred.report.swap import SwapReport, internal_report, public_report
 from stirred.spec.document import to_json
@@ -44,19 +46,50 @@ class Prepared:
     plan: SwapPlan
     tables: Sequence[Table]
     inputs: Mapping[str, str]
+    codebook: Codebook | None = None
 
 
 def prepare(planned: Planned) -> Prepared:
     """Read and check everything, and return what would happen."""
     mechanism, data, inputs = _both(planned)
+    codebook = _checked_codebook(planned, data)
     plan = mechanism.plan(data)
+    if codebook is not None:
+        plan = _with_geography(plan, codebook)
     requests = [
         (table.name, [*table.variables, *([table.level] if table.level else [])]) for table in planned.plan.tables
     ]
     released = [name for name in data.households.columns if name in (*plan.hold, *mechanism.swap)]
     tables = wanted_tables(requests, households=released, persons=data.person_variables)
     _check_names([*released, *data.person_variables])
-    return Prepared(planned=planned, data=data, mechanism=mechanism, plan=plan, tables=tables, inputs=inputs)
+    return Prepared(
+        planned=planned, data=data, mechanism=mechanism, plan=plan, tables=tables, inputs=inputs, codebook=codebook
+    )
+
+
+def _checked_codebook(planned: Planned, data: Microdata) -> Codebook | None:
+    """Read the codebook, if there is one, and check the files against it."""
+    if planned.codebook is None:
+        return None
+    codebook = Codebook.read(planned.codebook)
+    persons = data.persons
+    frame = persons.scan if isinstance(persons, ParquetColumns) else persons
+    problems = validate(
+        data.households,
+        frame,
+        codebook,
+        household_source=data.household_source,
+        person_source=data.person_source,
+    )
+    if problems:
+        raise DataError(problems)
+    return codebook
+
+
+def _with_geography(plan: SwapPlan, codebook: Codebook) -> SwapPlan:
+    """Put the declared hierarchies into the specification, so that its invariants can be compared with others."""
+    multiverse = replace(plan.specification.multiverse, hierarchies=codebook.hierarchies_for_spec())
+    return replace(plan, specification=plan.specification.with_flavor(multiverse=multiverse))
 
 
 # Names of our own columns in the tables we publish.
@@ -314,6 +347,9 @@ def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: S
         ).with_columns(pl.col("count").cast(pl.Int64))
         for table in prepared.tables
     }
+    if prepared.codebook is not None:
+        shown = {title: labelled(frame, prepared.codebook) for title, frame in shown.items()}
+        accuracy = {title: labelled(frame, prepared.codebook) for title, frame in accuracy.items()}
     report = SwapReport(
         title=_title(prepared),
         mechanism=prepared.mechanism,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from stirred.data.codebook import Codebook
 from stirred.data.problems import PlanError, listed
 from stirred.spec.problems import Problem
 
@@ -91,3 +92,12 @@ def completed(counts: pl.DataFrame, variables: Sequence[str]) -> pl.DataFrame:
 def parse_table(text: str) -> tuple[None, list[str]]:
     """Read a table as custodians write it: ``county x tenure``."""
     return None, [part.strip() for part in re.split(r"\s+[x*×]\s+", text) if part.strip()]
+
+
+def labelled(frame: pl.DataFrame, codebook: Codebook) -> pl.DataFrame:
+    """Return a table with the labels of its codes, for readers; the published table keeps the codes."""
+    columns = []
+    for column in frame.get_columns():
+        labels = codebook.labels(column.name)
+        columns.append(column.cast(pl.String).replace(labels).alias(column.name) if labels else column)
+    return pl.DataFrame(columns)
