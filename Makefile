@@ -87,6 +87,10 @@ bench: $(STAMP) ## run every benchmark in benchmarks/
 	@for f in benchmarks/bench_*.py; do [ -e "$$f" ] || { echo "bench: benchmarks/ holds none yet"; break; }; \
 		echo "bench: $$f"; $(BIN)/python "$$f"; done
 
+.PHONY: bench-swap
+bench-swap: $(STAMP) ## measure swapping beside its floors, up to national size, into benchmarks/RESULTS.md
+	@$(BIN)/python benchmarks/bench_swap.py --nation --results benchmarks/RESULTS.md
+
 # Needs `uv` on the PATH (or UV=...). Resolves for every supported Python and platform at once.
 UV ?= uv
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -313,3 +313,23 @@ def _without_short_lines(place: Source, frame: pl.DataFrame, *, separator: str, 
             remedy="check that the file is complete",
         )
     return frame.head(kept)
+
+
+ROWS_IN_ONE_FILE = 20_000_000
+
+
+def write_parts(parts: Iterable[pl.DataFrame], path: Path, *, note: dict[str, str] | None = None) -> None:
+    """Write a table that comes in parts: to one file, or to a folder of parts where it is long."""
+    held: list[pl.DataFrame] = []
+    rows = number = 0
+    for part in parts:
+        held.append(part)
+        rows += part.height
+        if rows > ROWS_IN_ONE_FILE:
+            path.mkdir(exist_ok=True)
+            for frame in held:
+                write_frame(frame, path / f"part-{number:05d}{path.suffix}", note=note)
+                number += 1
+            held.clear()
+    if held:
+        write_frame(pl.concat(held), path, note=note)

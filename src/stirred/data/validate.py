@@ -314,14 +314,20 @@ def _nesting_problems(table: _Table, hierarchy: Hierarchy) -> Iterator[Problem]:
         return
     # Distinct tuples of 64-bit hashes are found several times faster than distinct tuples of texts. A collision
     # costs the exact search below, and hides a break with probability 2**-64 for each pair of parents.
+    known = table.frame.lazy().select(_known(level, table.columns[level]) for level in levels)
     hashes = [pl.when(pl.col(level).is_not_null()).then(pl.col(level).hash()).alias(level) for level in levels]
-    tuples = table.frame.lazy().select(hashes).unique().collect(engine="streaming")
+    tuples = known.select(hashes).unique().collect(engine="streaming")
     for fine, coarse in pairwise(levels):
         pairs = tuples.lazy().select(fine, coarse).drop_nulls().unique()
         if pairs.select(pl.col(fine).is_duplicated().any()).collect().item():
-            broken = _broken(table.frame.lazy(), fine, coarse)
+            broken = _broken(known, fine, coarse)
             if broken.height:
                 yield _nesting_problem(table, hierarchy, fine, coarse, broken)
+
+
+def _known(name: str, dtype: pl.DataType) -> pl.Expr:
+    """Return a column in which not-a-number is missing, as it is everywhere here."""
+    return pl.col(name).fill_nan(None) if dtype.is_float() else pl.col(name)
 
 
 def _broken(frame: pl.LazyFrame, fine: str, coarse: str) -> pl.DataFrame:

@@ -16,7 +16,7 @@ import polars as pl
 from stirred import __version__
 from stirred.data.codebook import Codebook
 from stirred.data.columns import ParquetColumns, select
-from stirred.data.frames import write_frame
+from stirred.data.frames import write_frame, write_parts
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.validate import validate
@@ -24,6 +24,7 @@ from stirred.mechanisms.protocol import Progress, Release
 from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manifest
+from stirred.release.invariants import invariant_tables
 from stirred.release.plan_file import Planned
 from stirred.release.readme import exactness, public_readme
 from stirred.release.tables import Table, completed, labelled, tabulate, wanted_tables
@@ -74,6 +75,7 @@ def _checked_codebook(planned: Planned, data: Microdata) -> Codebook | None:
     codebook = Codebook.read(planned.codebook)
     persons = data.persons
     frame = persons.scan if isinstance(persons, ParquetColumns) else persons
+    assert frame is None or isinstance(frame, (pl.DataFrame, pl.LazyFrame))
     problems = validate(
         data.households,
         frame,
@@ -245,10 +247,10 @@ def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
     public, ending = folder / "public", prepared.planned.plan.release.format
     notes = _notes(release.specification)
     for name in release.public:
-        _write_parts(release, name, public / f"{name}.{ending}", notes)
+        write_parts(release.public.parts(name), public / f"{name}.{ending}", note=notes)
     for table in prepared.tables:
         write_frame(released_table(release, table), public / "tables" / f"{table.name}.csv")
-    write_frame(_invariants(prepared), public / "invariants.parquet", note=notes)
+    write_parts(invariant_tables(prepared.data, prepared.plan), public / "invariants.parquet", note=notes)
     write_frame(prepared.plan.strata.frame(), public / "strata.parquet", note=notes)
     (public / "specification.json").write_text(to_json(release.specification), encoding="utf-8")
     page = to_markdown(release.specification, title=_title(prepared), method=prepared.mechanism.in_words)
@@ -263,26 +265,6 @@ def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
         purpose=prepared.planned.plan.release.purpose,
     )
     (public / "README.md").write_text(readme, encoding="utf-8")
-
-
-ROWS_IN_ONE_FILE = 20_000_000
-
-
-def _write_parts(release: Release, name: str, path: Path, notes: dict[str, str]) -> None:
-    """Write a released table to one file, or to a folder of parts where it is long."""
-    held: list[pl.DataFrame] = []
-    rows = number = 0
-    for part in release.public.parts(name):
-        held.append(part)
-        rows += part.height
-        if rows > ROWS_IN_ONE_FILE:
-            path.mkdir(exist_ok=True)
-            for frame in held:
-                write_frame(frame, path / f"part-{number:05d}{path.suffix}", note=notes)
-                number += 1
-            held.clear()
-    if held:
-        write_frame(pl.concat(held), path, note=notes)
 
 
 def released_table(release: Release, table: Table) -> pl.DataFrame:
@@ -301,23 +283,6 @@ def released_table(release: Release, table: Table) -> pl.DataFrame:
             joined = joined.join(homes.select(key, *shared), on=key, how="left")
         counts.append(joined.group_by(variables).len("count"))
     return completed(pl.concat(counts), variables)
-
-
-def _invariants(prepared: Prepared) -> pl.DataFrame:
-    """Return both invariant tables in long form; the released file has the same ones, as verified.
-
-    With persons, the hold table here is that of the household variables; the persons themselves are
-    in the released files.
-    """
-    data, mechanism = prepared.data.households, prepared.mechanism
-    tables = []
-    for name, columns in (
-        ("match x swap", [*mechanism.match, *mechanism.swap]),
-        ("hold", list(prepared.plan.hold)),
-    ):
-        counts = data.group_by(columns).agg(pl.len().cast(pl.Int64).alias("count")).sort(columns)
-        tables.append(counts.with_columns(pl.lit(name).alias("table")).select("table", *columns, "count"))
-    return pl.concat(tables, how="diagonal").select("table", pl.exclude("table", "count"), "count")
 
 
 def _accuracy(prepared: Prepared, release: Release) -> dict[str, pl.DataFrame]:

@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from stirred.data.codes import Codes
 from stirred.data.frames import read_frame
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Release
 from stirred.mechanisms.swapping.permutation import SwapPlan
 from stirred.mechanisms.swapping.persons import Persons, Rows
 from stirred.mechanisms.swapping.swapped_file import SwappedFile
+from stirred.release.invariants import sorted_cells
 from stirred.release.tables import Table, tabulate
 from stirred.spec.problems import Problem, StirredError
 
@@ -119,20 +118,12 @@ def as_read(frame: pl.DataFrame, format_: str) -> pl.DataFrame:
 
 def _margin_check(plan: SwapPlan, swapped: SwappedFile) -> Check:
     """Count the match x swap table before and after: the same cells, equally often."""
-    before = _sorted_cells(plan.strata.coded.codes, plan.swap.codes)
-    after = _sorted_cells(plan.strata.coded.codes, swapped.swapped)
+    before = sorted_cells(plan.strata.coded.codes, plan.swap.codes)
+    after = sorted_cells(plan.strata.coded.codes, swapped.swapped)
     if not np.array_equal(before, after):
         raise _failed("the match x swap table differs from the input")
     cells = int(np.count_nonzero(before[1:] != before[:-1])) + 1
     return Check(what="match x swap table, counted anew", cells=cells)
-
-
-def _sorted_cells(stratum: Codes, swap: Codes) -> npt.NDArray[np.uint64]:
-    cells = stratum.astype(np.uint64)
-    cells <<= np.uint64(32)
-    cells |= swap
-    cells.sort()
-    return cells
 
 
 def _persons_check(people: Persons, release: Release, folder: Path, format_: str) -> Check:

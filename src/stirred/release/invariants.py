@@ -1,0 +1,64 @@
+"""public/invariants.parquet: both tables that swapping cannot change, in long form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stirred.data.codes import Codes, count, encode
+from stirred.data.microdata import Microdata
+from stirred.mechanisms.swapping.permutation import SwapPlan
+
+_PART = 5_000_000  # cells in one part
+
+
+def invariant_tables(data: Microdata, plan: SwapPlan) -> Iterator[pl.DataFrame]:
+    """Yield the match x swap table and the hold table; the released file has the same ones, as verified.
+
+    The column ``table`` says which. With persons, the hold table here is that of the household
+    variables; the persons themselves are in the released files.
+    """
+    strata, swap = plan.strata.coded, plan.swap
+    cells, counts = counted_cells(strata.codes, swap.codes)
+    schema = _schema(data, plan)
+    for begin in range(0, cells.size, _PART):
+        part = cells[begin : begin + _PART]
+        match = strata.decoded((part >> np.uint64(32)).astype(np.uint32))
+        place = swap.decoded((part & np.uint64(0xFFFFFFFF)).astype(np.uint32))
+        columns = [*match.get_columns(), *place.get_columns(), pl.Series("count", counts[begin : begin + _PART])]
+        yield _completed("match x swap", columns, schema)
+    hold = encode(data.households, list(plan.hold))
+    held = count(hold.codes, groups=hold.count)
+    yield _completed("hold", [*hold.levels.get_columns(), pl.Series("count", held)], schema)
+
+
+def counted_cells(stratum: Codes, swap: Codes) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+    """Return the cells of the match x swap table, as stratum and swap code in one number, and their counts."""
+    cells = sorted_cells(stratum, swap)
+    starts = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
+    return cells[starts], np.diff(starts, append=cells.size)
+
+
+def sorted_cells(stratum: Codes, swap: Codes) -> npt.NDArray[np.uint64]:
+    """Return each record's cell, sorted: two files have the same table exactly if these are equal."""
+    cells = stratum.astype(np.uint64)
+    cells <<= np.uint64(32)
+    cells |= swap
+    cells.sort()
+    return cells
+
+
+def _schema(data: Microdata, plan: SwapPlan) -> dict[str, pl.DataType]:
+    names = dict.fromkeys((*plan.universe.match, *plan.universe.swap, *plan.hold))
+    types = {name: data.households.schema[name] for name in names}
+    return {"table": pl.String(), **types, "count": pl.Int64()}
+
+
+def _completed(table: str, columns: list[pl.Series], schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """Return the cells with the columns of the other table empty."""
+    frame = pl.DataFrame(columns).with_columns(pl.lit(table).alias("table"))
+    missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in schema.items() if name not in frame.columns]
+    return frame.with_columns(missing).select([pl.col(name).cast(kind) for name, kind in schema.items()])
