@@ -15,6 +15,8 @@ MODULES = [
     "stirred.mechanisms.swapping.partition",
     "stirred.mechanisms.swapping.selection",
     "stirred.mechanisms.swapping.redraw",
+    "stirred.data.code_kernels",
+    "stirred.data.synth.census_kernel",
 ]
 
 

@@ -52,6 +52,8 @@ def run(arguments: list[str]) -> int:
     try:
         code = app(args=arguments, prog_name="stirred", standalone_mode=False)
         sys.stdout.flush()
+        if code == INTERRUPTED:
+            sys.stderr.write("Interrupted.\n")
         return code if isinstance(code, int) else DONE
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("Interrupted.\n")
@@ -60,8 +62,6 @@ def run(arguments: list[str]) -> int:
         return stop.exit_code
     except SystemExit as stop:
         # The command-line library leaves like this when the reader of a pipe went away.
-        if stop.code == INTERRUPTED:
-            sys.stderr.write("Interrupted.\n")
         closed = type(sys.stdout).__name__ == "PacifyFlushWrapper"
         return DONE if closed else int(stop.code or 0)
     except BrokenPipeError:

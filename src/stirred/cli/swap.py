@@ -251,7 +251,7 @@ def _numbers(prepared: Prepared) -> dict[str, Any]:
 def _five(prepared: Prepared) -> None:
     from stirred.spec.explain import explain
 
-    for warning in prepared.plan.warnings:
+    for warning in prepared.warnings:
         say(f"Warning: {warning}")
     words = explain(prepared.plan.specification)
     heading(prepared.plan.specification.notation)

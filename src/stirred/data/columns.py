@@ -7,6 +7,8 @@ from typing import Protocol
 
 import polars as pl
 
+from stirred.data.frames import scan_frame
+
 
 class Columns(Protocol):
     """What the mechanisms need of a table: names, length, and a column by name. A frame has all of it."""
@@ -33,7 +35,7 @@ class ParquetColumns:
     """
 
     def __init__(self, path: Path) -> None:
-        self.scan = pl.scan_parquet(sorted(path.glob("*.parquet")) if path.is_dir() else path)
+        self.scan = scan_frame(path)
         self.columns: list[str] = self.scan.collect_schema().names()
         self.height: int = self.scan.select(pl.len()).collect().item()
 

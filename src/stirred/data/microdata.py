@@ -12,6 +12,7 @@ from stirred.data.codes import all_different, all_known
 from stirred.data.columns import Columns, ParquetColumns, canonical_frame, select
 from stirred.data.frames import read_frame
 from stirred.data.problems import DataError, bad_file, counted, listed
+from stirred.data.sources import Source
 from stirred.spec.problems import Problem, StirredError
 
 
@@ -29,6 +30,7 @@ class Microdata:
     hid: str | None = None
     id: tuple[str, ...] = ()
     keep_persons: tuple[str, ...] | None = None
+    checked: bool = True
     household_source: str = field(default="households")
     person_source: str = field(default="persons")
 
@@ -36,15 +38,26 @@ class Microdata:
         object.__setattr__(self, "households", canonical_frame(self.households))
         if isinstance(self.persons, pl.DataFrame):
             object.__setattr__(self, "persons", canonical_frame(self.persons))
+        if self.checked:
+            self.check()
+
+    def check(self) -> None:
+        """Raise all problems of the link between households and persons."""
         problems = list(_link_problems(self))
         if problems:
             raise DataError(problems)
 
     @classmethod
     def read(
-        cls, households: Path, persons: Path | None = None, *, hid: str | None = None, id: Sequence[str] = ()
+        cls,
+        households: Path,
+        persons: Path | None = None,
+        *,
+        hid: str | None = None,
+        id: Sequence[str] = (),
+        checked: bool = True,
     ) -> Microdata:
-        """Read the files; problems of both are reported together."""
+        """Read the files; problems of both are reported together. ``checked=False`` leaves the link for later."""
         homes: pl.DataFrame | None = None
         people: Columns | None = None
         problems: list[Problem] = []
@@ -63,6 +76,7 @@ class Microdata:
             persons=people,
             hid=hid,
             id=tuple(id),
+            checked=checked,
             household_source=str(households),
             person_source=str(persons) if persons else "persons",
         )
@@ -70,7 +84,8 @@ class Microdata:
     @property
     def name(self) -> str:
         """Return the name of the file without folder and ending: what a specification calls the data."""
-        return Path(self.household_source).stem
+        source = Source.of(self.household_source)
+        return source.table or source.path.stem
 
     @property
     def identifiers(self) -> tuple[str, ...]:
@@ -134,7 +149,7 @@ _LARGE_FILE = 256 << 20
 
 
 def _read_persons(path: Path) -> Columns:
-    parts = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    parts = [part for part in path.iterdir() if part.suffix == ".parquet"] if path.is_dir() else [path]
     large = sum(part.stat().st_size for part in parts if part.exists()) > _LARGE_FILE
     if large and all(part.suffix == ".parquet" for part in parts):
         return ParquetColumns(path)

@@ -19,7 +19,6 @@ from stirred.data.problems import bad_plan
 
 MANIFEST = "manifest.json"
 SEEDED_MARK = "SEEDED-TEST-RUN.txt"
-_LOCK = ".lock"
 _SEEDED_TEXT = (
     "This is a test run with a seed. Whoever knows the seed can undo the protection.\n"
     "Nothing in this folder may be published.\n"
@@ -31,26 +30,37 @@ def bundle_at(out: Path) -> Iterator[Path]:
     """Yield a folder to write into; on success it becomes ``out``, otherwise it disappears.
 
     A process killed at any moment leaves no ``out`` behind, at most a hidden folder that the next run
-    to the same place removes. Each run has a folder of its own, and holds a lock in it for as long as
+    to the same place removes. Each run has a folder of its own, and holds a lock on it for as long as
     it lives, so that no other run, on this machine or another, takes it for a leftover.
     """
     _check_place(out)
     _remove_leftovers(out)
-    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
-    lock = os.open(partial / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    partial, lock = _own_folder(out)
     moved = False
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         yield partial
         _check_complete(partial)
-        (partial / _LOCK).unlink()
         _sync(partial)
         _move(partial, out)
         moved = True
     finally:
-        os.close(lock)
         if not moved:
             shutil.rmtree(partial, ignore_errors=True)
+        os.close(lock)
+
+
+def _own_folder(out: Path) -> tuple[Path, int]:
+    """Make a hidden folder beside ``out`` and lock it; the lock ends with the process, however it ends."""
+    while True:
+        partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
+        lock = os.open(partial, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(lock), partial.stat()):
+                return partial, lock
+        except (BlockingIOError, FileNotFoundError):
+            pass  # another run took the folder for a leftover before it was locked: take a new one
+        os.close(lock)
 
 
 def _check_place(out: Path) -> None:
@@ -68,9 +78,9 @@ def _remove_leftovers(out: Path) -> None:
     """Remove folders of runs that died: those whose lock nobody holds any more."""
     for old in out.parent.glob(f".{glob.escape(out.name)}.partial-*"):
         try:
-            lock = os.open(old / _LOCK, os.O_RDWR)
+            lock = os.open(old, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
-            continue  # not one of ours, or a run that has just begun
+            continue  # not a folder, or gone meanwhile
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(old, ignore_errors=True)
@@ -89,7 +99,7 @@ def _check_complete(folder: Path) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
-    return [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name not in (MANIFEST, _LOCK)]
+    return [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name != MANIFEST]
 
 
 def _move(partial: Path, out: Path) -> None:

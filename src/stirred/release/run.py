@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from stirred.data.columns import ParquetColumns, select
 from stirred.data.frames import write_frame, write_parts
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
+from stirred.data.sources import Source
 from stirred.data.validate import validate
 from stirred.mechanisms.protocol import Progress, Release
-from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
+from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan, revealing_columns
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manifest
 from stirred.release.invariants import invariant_tables
@@ -48,6 +50,7 @@ class Prepared:
     tables: Sequence[Table]
     inputs: Mapping[str, str]
     codebook: Codebook | None = None
+    warnings: Sequence[str] = ()
 
 
 def prepare(planned: Planned) -> Prepared:
@@ -62,9 +65,17 @@ def prepare(planned: Planned) -> Prepared:
     ]
     released = [name for name in data.households.columns if name in (*plan.hold, *mechanism.swap)]
     tables = wanted_tables(requests, households=released, persons=data.person_variables)
+    warnings = (*plan.warnings, *revealing_columns(data, plan))
     _check_names([*released, *data.person_variables])
     return Prepared(
-        planned=planned, data=data, mechanism=mechanism, plan=plan, tables=tables, inputs=inputs, codebook=codebook
+        planned=planned,
+        data=data,
+        mechanism=mechanism,
+        plan=plan,
+        tables=tables,
+        inputs=inputs,
+        codebook=codebook,
+        warnings=warnings,
     )
 
 
@@ -120,13 +131,23 @@ def _both(planned: Planned) -> tuple[PermutationSwap, Microdata, dict[str, str]]
     try:
         section = planned.plan.data
         for role, path in (("households", planned.households), ("persons", planned.persons)):
-            if path is not None and path.exists():
-                inputs[role] = checksum(path)
-        data = Microdata.read(planned.households, planned.persons, hid=section.hid, id=section.id)
+            place = None if path is None else Source.of(path).path
+            if place is not None and place.exists():
+                inputs[role] = checksum(place)
+        data = Microdata.read(planned.households, planned.persons, hid=section.hid, id=section.id, checked=False)
     except StirredError as error:
         problems += error.problems
-    if mechanism is None or data is None:
-        raise PlanError(problems)
+    if data is not None:
+        checks: list[Callable[[], None]] = [data.check]
+        if mechanism is not None:
+            checks.append(partial(mechanism.check, data))
+        for check in checks:
+            try:
+                check()
+            except StirredError as error:
+                problems += error.problems
+    if mechanism is None or data is None or problems:
+        raise PlanError(dict.fromkeys(problems))
     return mechanism, data, inputs
 
 
@@ -325,6 +346,7 @@ def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: S
         seeded=release.specification.seeded,
         made=f"Made with stirred {__version__}.",
         accuracy=accuracy,
+        warnings=prepared.warnings,
     )
     (folder / "public" / "report.html").write_text(public_report(report), encoding="utf-8")
     (folder / "internal" / "report.html").write_text(internal_report(report), encoding="utf-8")

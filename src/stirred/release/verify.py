@@ -6,7 +6,7 @@ by record and not by fingerprints; the match x swap table is counted anew on bot
 
 from __future__ import annotations
 
-import io
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from stirred.data.frames import read_frame
+from stirred.data.columns import select
+from stirred.data.frames import ROWS_IN_ONE_FILE, read_frame, write_frame
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Release
 from stirred.mechanisms.swapping.permutation import SwapPlan
@@ -60,6 +61,8 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, folder: Path,
             if not column.equals(found.select(name), null_equal=True):
                 raise _failed(f'hold variable "{name}" differs from the input')
         begin += found.height
+    if order.size <= ROWS_IN_ONE_FILE:
+        _recount(data, plan, read_frame(folder / f"data.{format_}"), format_)
     checks = [
         _margin_check(plan, swapped),
         Check(what="all hold variables, record by record", cells=begin * len(plan.hold)),
@@ -68,7 +71,36 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, folder: Path,
         raise _failed(f"{order.size:,} households went in and {begin:,} came out")
     if swapped.people is not None:
         checks.append(_persons_check(swapped.people, release, folder, format_))
+        if checks[-1].cells <= PERSONS_RELINKED:
+            _relink(swapped.data, order, read_frame(folder / f"persons.{format_}"), format_)
     return checks
+
+
+# Up to here every written person is also led back to the household it came from, by the ids alone.
+PERSONS_RELINKED = 5_000_000
+
+
+def _recount(data: Microdata, plan: SwapPlan, written: pl.DataFrame, format_: str) -> None:
+    """Count the match x swap table of the written file and of the input from their values, not from codes."""
+    names = [*plan.universe.match, *plan.universe.swap]
+    tables = [
+        frame.group_by(names).len().sort(names)
+        for frame in (as_read(data.households.select(names), format_), written.select(names))
+    ]
+    if not tables[0].equals(tables[1], null_equal=True):
+        raise _failed("the match x swap table of the written file differs from the input")
+
+
+def _relink(data: Microdata, order: Rows, written: pl.DataFrame, format_: str) -> None:
+    """Give the written persons their old household ids back and compare them with the input, as multisets."""
+    assert data.persons is not None
+    assert data.hid is not None
+    names = [data.hid, *data.person_variables]
+    old = data.households[data.hid].gather(order).gather(written[data.hid].cast(pl.Int64) - 1)
+    found = written.select(data.person_variables).insert_column(0, as_read(old.to_frame(), format_)[data.hid])
+    wanted = as_read(select(data.persons, names), format_)
+    if not found.sort(names).equals(wanted.sort(names), null_equal=True):
+        raise _failed("persons, as written, are not in the households they came from")
 
 
 def _both(release: Release, folder: Path, name: str, format_: str) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
@@ -113,7 +145,10 @@ def as_read(frame: pl.DataFrame, format_: str) -> pl.DataFrame:
     """Return a frame as a reader of the file gets it: CSV knows only text."""
     if format_ != "csv":
         return frame
-    return pl.read_csv(io.BytesIO(frame.write_csv().encode()), infer_schema=False)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "as-read.csv"
+        write_frame(frame, path)
+        return read_frame(path)
 
 
 def _margin_check(plan: SwapPlan, swapped: SwappedFile) -> Check:

@@ -21,7 +21,7 @@ _ROWS_SHOWN = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SwapReport:
-    """What a report shows. ``accuracy`` compares with the confidential truth and belongs inside only."""
+    """What a report shows. ``accuracy`` and ``warnings`` look at the confidential file and belong inside only."""
 
     title: str
     mechanism: PermutationSwap
@@ -32,6 +32,7 @@ class SwapReport:
     seeded: bool
     made: str
     accuracy: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
 
 
 def public_report(report: SwapReport) -> str:
@@ -44,7 +45,7 @@ def public_report(report: SwapReport) -> str:
 def internal_report(report: SwapReport) -> str:
     """Return the edition for the agency: the public one, and before and after with errors."""
     body = [_head(report, internal=True), first_screen(report.plan.specification)]
-    body += [_accuracy(report), _rate(report), _strata(report), _checks(report), _conditions(report)]
+    body += [_warnings(report), _accuracy(report), _rate(report), _strata(report), _checks(report), _conditions(report)]
     return page(f"{report.title} (internal)", body, seeded=report.seeded)
 
 
@@ -113,6 +114,10 @@ def _tables(report: SwapReport) -> str:
     return section("Tables", paragraph(text), *parts)
 
 
+def _warnings(report: SwapReport) -> str:
+    return section("Warnings", bullets(report.warnings)) if report.warnings else ""
+
+
 def _accuracy(report: SwapReport) -> str:
     if not report.accuracy:
         return section("Before and after", paragraph("No table was asked for, so none is compared."))
@@ -134,8 +139,6 @@ def _accuracy(report: SwapReport) -> str:
 def _conditions(report: SwapReport) -> str:
     specification = report.plan.specification
     parts = [paragraph("The promise holds under these conditions:"), bullets(specification.assumptions)]
-    if report.plan.warnings and report.accuracy:
-        parts.append(bullets(report.plan.warnings))
     if report.plan.dropped:
         parts.append(paragraph(f"Columns not released: {', '.join(report.plan.dropped)}."))
     parts.append(paragraph(f"Evidence: {'; '.join(specification.theorem)}.", note=True))

@@ -262,8 +262,12 @@ class PermutationSwap:
             dropped=dropped,
             universe=universe,
             swap=swap,
-            warnings=(*_identifying(data, hold), *_revealing(data, hold, swap, self.match), *_empty(strata)),
+            warnings=(*_identifying(data, hold), *_empty(strata)),
         )
+
+    def check(self, data: Any) -> None:
+        """Raise all problems of a file's columns with these settings; nothing is computed."""
+        self._roles(self._narrowed(as_microdata(data)))
 
     def _narrowed(self, data: Microdata) -> Microdata:
         """Return the data with only those person columns that an explicit ``hold`` names."""
@@ -333,15 +337,20 @@ def _identifying(data: Microdata, hold: Sequence[str]) -> Iterator[str]:
             )
 
 
-def _revealing(data: Microdata, hold: Sequence[str], swap: Coded, match: Sequence[str]) -> Iterator[str]:
-    """Warn of held columns that tell the swap values: the name of a county beside its number undoes the swap."""
-    for name in (n for n in hold if n not in match):
+def revealing_columns(data: Microdata, plan: SwapPlan) -> Iterator[str]:
+    """Warn of held columns that tell the swap values: the name of a county beside its number undoes the swap.
+
+    This looks at the interior of the file, so it is no part of the plan. Acting on it is safe where it
+    corrects the role of a column by what the column *is*; choosing rates by it would void the guarantee.
+    """
+    swap = plan.swap
+    for name in (n for n in plan.hold if n not in plan.universe.match):
         column = encode(data.households, [name])
         few = 1 < column.count <= data.households.height // 2
         if few and swap.count > 1 and not differing(column.codes, swap.codes, count=column.count).any():
             yield (
-                f'"{name}" is held and tells the swap values, so that anybody can undo the swap: swap it too, or leave '
-                "it out with --hold"
+                f'"{name}" is held and tells the swap values, so that anybody can undo the swap: if it is another name '
+                "for the place, swap it too or leave it out with --hold"
             )
 
 

@@ -1,0 +1,39 @@
+"""Start-up: the first release after set-up does not wait for a compiler."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.release.bundles import SWAP, households, persons
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_set_up_compiles_the_kernels() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "-m stirred.mechanisms.swapping.warm" in makefile
+    set_up = makefile.split("$(STAMP):")[1].split("\n\n")[0]
+    assert "kernels" in set_up
+
+
+@pytest.mark.slow
+def test_a_release_compiles_nothing_that_set_up_did_not_compile(tmp_path: Path) -> None:
+    """With a fresh cache: after warming, a release with persons and rates of their own adds nothing to it."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-m", "stirred.mechanisms.swapping.warm"], env=environment, check=True)
+    before = {path.name for path in (tmp_path / "cache").rglob("*.nbc")}
+    assert before
+    homes = households(1_200_000)
+    homes.write_parquet(tmp_path / "homes.parquet")
+    persons(homes).write_parquet(tmp_path / "people.parquet")
+    more = ["--persons", "people.parquet", "--hid", "hid", "--id", "pid", "--out", "out", "--quiet"]
+    subprocess.run(
+        [sys.executable, "-m", "stirred", "swap", "homes.parquet", *SWAP, *more],
+        env=environment, cwd=tmp_path, check=True, capture_output=True,
+    )  # fmt: skip
+    assert {path.name for path in (tmp_path / "cache").rglob("*.nbc")} == before

@@ -1,0 +1,295 @@
+"""`stirred swap`, `plan` and `release` as a user runs them: exit codes, streams, JSON, and nothing random in a plan."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stirred import Entropy
+from stirred.cli.main import run
+from stirred.spec.document import from_document, from_json
+from tests.release.bundles import households, listing, persons, stirred
+
+SWAP = ["--match", "size", "--swap", "county", "--rate", "1/2", "--id", "hid"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    homes = households()
+    homes.write_parquet(tmp_path / "homes.parquet")
+    persons(homes).write_parquet(tmp_path / "people.parquet")
+    (tmp_path / "plan.toml").write_text(
+        '[data]\nhouseholds = "homes.parquet"\nhid = "hid"\n'
+        '[mechanism]\nmatch = "size"\nswap = "county"\nrate = "1/2"\n[release]\nout = "out"\n',
+        encoding="utf-8",
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# ---- streams --------------------------------------------------------------------------------------
+
+
+def test_progress_goes_to_stderr_and_results_to_stdout(folder: Path) -> None:
+    done = stirred("swap", "homes.parquet", *SWAP, "--out", "out", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    stages = [line.removesuffix(" ...") for line in done.stderr.splitlines()]
+    assert {"swapping", "writing", "checking", "reporting", "done"} <= set(stages)
+    assert len(stages) == len(set(stages)), "a stage is announced twice"
+    for stage in ("swapping", "writing", "checking"):
+        assert f"{stage} ..." not in done.stdout
+    assert re.search(r"^bundle +out$", done.stdout, flags=re.MULTILINE)
+    assert re.search(r"^report +out/public/report.html$", done.stdout, flags=re.MULTILINE)
+
+
+def test_the_five_answers_are_printed_with_the_loss(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A loss is never shown without its four companions."""
+    for command in (["swap", "homes.parquet", *SWAP, "--out", "out", "--quiet"], ["plan", "homes.parquet", *SWAP]):
+        assert run(command) == 0
+        out = capsys.readouterr().out
+        for question in ("who", "where", "what", "how", "how much"):
+            assert re.search(rf"^{question}  ", out, flags=re.MULTILINE)
+        assert "the number of households by size x county" in out
+        assert "the number of households by size x tenure" in out
+
+
+@pytest.mark.parametrize("options", [["--quiet"], ["--json"], ["--quiet", "--json"]])
+def test_quiet_and_json_leave_stderr_empty(options: list[str], folder: Path) -> None:
+    done = stirred("swap", "homes.parquet", *SWAP, "--out", "out", *options, cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_on_a_terminal_there_is_a_bar(folder: Path) -> None:
+    """The same command with a terminal for its stderr; its stdout stays clean."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stirred", "swap", "homes.parquet", *SWAP, "--out", "out"],
+        cwd=folder, stdout=subprocess.PIPE, stderr=theirs, text=True,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    out, _ = process.communicate(timeout=60)
+    os.close(ours)
+    assert process.returncode == 0
+    assert b"\x1b[" in shown
+    assert b"checking" in shown
+    assert "\x1b" not in out
+
+
+# ---- JSON -----------------------------------------------------------------------------------------
+
+NUMBERS = {
+    "epsilon",
+    "epsilon_exact",
+    "records",
+    "strata",
+    "live_strata",
+    "largest_live_stratum",
+    "expected_share_moved",
+}
+
+
+def test_json_of_a_release_has_the_promised_keys(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["swap", "homes.parquet", *SWAP, "--out", "out", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert set(facts) >= NUMBERS | {"bundle", "report", "specification", "notation", "seeded"}
+    assert Path(facts["report"]).exists()
+    assert from_json(Path(facts["specification"]).read_text()).notation == facts["notation"]
+    assert (facts["epsilon_exact"], facts["records"], facts["largest_live_stratum"]) == ("ln(21)", 60, 20)
+    assert facts["epsilon"] >= 3.044522437723422  # rounded up, never down
+    assert facts["seeded"] is False
+
+
+def test_json_of_a_seeded_release_says_so_and_hides_the_seed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["swap", "homes.parquet", *SWAP, "--out", "out", "--json", "--seed", "mellon"]) == 0
+    out = capsys.readouterr().out
+    assert json.loads(out)["seeded"] is True
+    assert "mellon" not in out
+
+
+def test_json_of_a_plan_has_the_promised_keys(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "homes.parquet", *SWAP, "--epsilon", "4", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert set(facts) >= NUMBERS | {"specification", "largest_strata", "epsilon_by_rate", "dropped", "target_rates"}
+    assert from_document(facts["specification"]).budget.shown == "3.05"
+    assert facts["largest_strata"][0] == {
+        "match": {"size": "1"},
+        "records": 20,
+        "live": True,
+        "rate": "1/2",
+        "expected_share_moved": pytest.approx(0.5, abs=1e-4),
+    }
+    assert [row["rate"] for row in facts["epsilon_by_rate"]] == ["1/100", "1/20", "1/10", "1/5", "1/2"]
+
+
+def test_an_infinite_loss_is_the_word_inf_in_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "homes.parquet", *SWAP[:5], "1", "--id", "hid", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["epsilon"], facts["epsilon_exact"]) == ("inf", "inf")
+
+
+# ---- plan -----------------------------------------------------------------------------------------
+
+
+def dry_runs() -> list[list[str]]:
+    return [
+        ["swap", "homes.parquet", *SWAP, "--out", "out", "--dry-run"],
+        ["swap", "homes.parquet", *SWAP, "--dry-run"],
+        ["plan", "homes.parquet", *SWAP],
+        ["plan", "plan.toml"],
+    ]
+
+
+@pytest.mark.parametrize("command", dry_runs(), ids=lambda words: " ".join(words[:2] + words[-1:]))
+@pytest.mark.parametrize("json_too", [False, True], ids=["text", "json"])
+def test_a_dry_run_writes_nothing_and_uses_no_randomness(
+    command: list[str],
+    json_too: bool,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a plan asked for randomness")
+
+    monkeypatch.setattr(Entropy, "from_os", refuse)
+    monkeypatch.setattr(Entropy, "from_seed", refuse)
+    before = listing(folder)
+    assert run([*command, *(["--json"] if json_too else [])]) == 0
+    assert listing(folder) == before
+    if not json_too:
+        assert "Nothing random has happened and nothing was written." in capsys.readouterr().out
+
+
+def test_the_four_ways_to_a_dry_run_say_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for command in dry_runs():
+        assert run([*command, "--json"]) == 0
+        texts.append(json.loads(capsys.readouterr().out))
+    assert all(text == texts[0] for text in texts)
+
+
+def test_a_plan_shows_strata_loss_against_rate_and_share_moved(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["plan", "homes.parquet", *SWAP]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "strata 3, of which 3 have something to swap" in out
+    assert "largest 20 records (size = 1)" in out
+    assert "moved 50.0" in out
+    assert "1%: epsilon 7.64; 5%: epsilon 5.99; 10%: epsilon 5.25; 20%: epsilon 4.44; 50%: epsilon 3.05" in out
+
+
+def test_both_rates_for_a_target_are_shown_and_reach_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Theorem 1 has two branches; both usable rates have a loss of at most the target."""
+    assert run(["plan", "homes.parquet", *SWAP, "--epsilon", "2", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    low, high = facts["target_rates"]
+    assert 0.5 < low < high < 1
+    for rate in facts["usable_rates"]:
+        assert run(["plan", "homes.parquet", *SWAP[:5], rate, "--id", "hid", "--json"]) == 0
+        reached = json.loads(capsys.readouterr().out)["epsilon"]
+        assert 1.999 < reached <= 2
+    assert run(["plan", "homes.parquet", *SWAP, "--epsilon", "2"]) == 0
+    assert "epsilon 2 is reached at rate" in capsys.readouterr().out
+
+
+def test_a_target_that_no_rate_reaches_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "homes.parquet", *SWAP, "--epsilon", "1"]) == 2
+    assert "no rate reaches epsilon 1" in capsys.readouterr().err
+
+
+# ---- exit codes -----------------------------------------------------------------------------------
+
+
+def test_an_interrupt_gives_130(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from stirred.release import run as run_module
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_module, "verify_swap", interrupt)
+    before = listing(folder)
+    assert run(["swap", "homes.parquet", *SWAP, "--out", "out", "--quiet"]) == 130
+    assert "Interrupted" in capsys.readouterr().err
+    assert listing(folder) == before
+
+
+def test_a_fault_of_ours_gives_1_and_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from stirred.release import run as run_module
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("unexpected")
+
+    monkeypatch.setattr(run_module, "verify_swap", fail)
+    monkeypatch.delenv("STIRRED_DEBUG", raising=False)
+    assert run(["swap", "homes.parquet", *SWAP, "--out", "out", "--quiet"]) == 1
+    err = capsys.readouterr().err
+    assert "this is a fault in stirred, not in your input (RuntimeError: unexpected)" in err
+    assert not (folder / "out").exists()
+
+
+def test_errors_have_one_shape_in_json_for_every_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (
+        ["swap", "nowhere.csv", *SWAP, "--out", "out", "--json"],
+        ["plan", "nowhere.csv", *SWAP, "--json"],
+        ["release", "nowhere.toml", "--json"],
+        ["swap", "homes.parquet", "--rato", "--json"],
+        ["synth", "massachusetts-1940", "--out", "plan.toml/x", "--json"],
+    ):
+        assert run(command) == 2
+        out, err = capsys.readouterr()
+        assert err == ""
+        (error,) = json.loads(out)["errors"]
+        assert set(error) == {"what", "where", "remedy"}
+
+
+def test_variables_are_separated_by_commas_or_given_one_by_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = []
+    for match in (["--match", "size, tenure"], ["--match", "size", "--match", "tenure"]):
+        assert run(["plan", "homes.parquet", *match, "--swap", "county", "--rate", "5%", "--json"]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1]
+
+
+def test_persons_go_along_from_the_command_line(folder: Path) -> None:
+    done = run(
+        [
+            "swap",
+            "homes.parquet",
+            *SWAP[:6],
+            "--persons",
+            "people.parquet",
+            "--hid",
+            "hid",
+            "--id",
+            "pid",
+            "--out",
+            "out",
+            "--quiet",
+        ]
+    )
+    assert done == 0
+    assert (folder / "out" / "public" / "persons.parquet").exists()

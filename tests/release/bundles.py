@@ -1,0 +1,109 @@
+"""A small file, the command as a user runs it, and what a complete bundle is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+HOUSEHOLD_COLUMNS = ["hid", "county", "size", "tenure"]
+
+
+def households(count: int = 60) -> pl.DataFrame:
+    """Households of three sizes in four counties, sorted by county as files often are."""
+    row = np.arange(count)
+    return pl.DataFrame(
+        {
+            "hid": 5000 + row,
+            "county": np.array(["East", "North", "South", "West"])[row * 4 // count],
+            "size": 1 + row % 3,
+            "tenure": np.array(["owned", "rented"])[(row * 7 // 3) % 2],
+        }
+    )
+
+
+def persons(homes: pl.DataFrame) -> pl.DataFrame:
+    """As many persons as the size of the household says."""
+    people = homes.select("hid", pl.int_ranges(1, pl.col("size") + 1).alias("pid")).explode("pid")
+    return people.with_columns(((pl.col("hid") * 13 + pl.col("pid") * 29) % 90).alias("age"))
+
+
+SWAP = ["--match", "size", "--swap", "county", "--rate", "1/2"]
+
+
+def stirred(
+    *arguments: str | Path, cwd: Path, timeout: float = 120, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the real command in a folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "stirred", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def start(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
+    """Start the real command in a folder, in a process group of its own, and do not wait."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "stirred", *map(str, arguments)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def listing(folder: Path) -> dict[str, str]:
+    """Every file and folder below a folder with its checksum: two listings are equal if nothing was written."""
+    return {
+        str(path.relative_to(folder)): sha256(path) if path.is_file() else "folder"
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def files_in(bundle: Path) -> set[str]:
+    return {str(path.relative_to(bundle)) for path in bundle.rglob("*") if path.is_file()}
+
+
+def manifest(bundle: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
+    return content
+
+
+def read(path: Path) -> pl.DataFrame:
+    return pl.read_csv(path, infer_schema=False) if path.suffix == ".csv" else pl.read_parquet(path)
+
+
+def margin(frame: pl.DataFrame, columns: Sequence[str]) -> Counter[tuple[str, ...]]:
+    """Counts by plain counting, values as text so that CSV and Parquet compare."""
+    return Counter(tuple(str(value) for value in row) for row in frame.select(columns).rows())
+
+
+def assert_complete(bundle: Path, homes: pl.DataFrame) -> None:
+    """A bundle with a manifest, every file as the manifest says, and both margins those of the input."""
+    recorded = manifest(bundle)["files"]
+    assert files_in(bundle) - {"manifest.json"} == set(recorded)
+    for name, digest in recorded.items():
+        assert sha256(bundle / name) == digest, f"{name} is not what the manifest says"
+    ending = "csv" if (bundle / "public" / "data.csv").exists() else "parquet"
+    released = read(bundle / "public" / f"data.{ending}")
+    for columns in (["size", "county"], ["size", "tenure"]):
+        assert margin(released, columns) == margin(homes, columns)

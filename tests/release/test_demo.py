@@ -1,0 +1,38 @@
+"""The demonstration: what a first-time reader runs, within the time it promises."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.release.bundles import manifest, sha256
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_the_demonstration_shows_the_papers_tables_and_figures_beside_ours_in_two_minutes(tmp_path: Path) -> None:
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "massachusetts_1940.py", "--out", tmp_path / "demo"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - began < 120
+    assert all(f"swapping at {rate}" in done.stderr for rate in ("1%", "5%", "10%", "50%")), "no progress is shown"
+    report = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
+    for part in ("Table 1", "Table 2", "Figure 1", "Figure 2"):
+        assert f"<h2>{part}" in report
+    assert len(re.findall(r"<svg ", report)) >= 2
+    for printed in ("67,357", "12.48", "17.08"):  # of the paper
+        assert printed in report
+    assert not [url for url in re.findall(r"https?://[^\s\"'<>)]+", report) if "www.w3.org" not in url]
+    bundle = tmp_path / "demo" / "bundle"
+    assert all(sha256(bundle / name) == digest for name, digest in manifest(bundle)["files"].items())

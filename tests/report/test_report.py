@@ -1,0 +1,270 @@
+"""The report, opened in a real browser: complete, silent on the network, readable everywhere."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from stirred import Entropy
+from stirred.release.plan_file import planned
+from stirred.release.run import prepare, run
+from stirred.report import swap as swap_module
+from tests.release.bundles import households, persons
+from tests.report.browser import browse, requests_made
+
+EDITIONS = ["public", "internal"]
+NAUGHTY = "<script>document.title='taken'</script><img src=https://example.org/x>"
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle whose values and names try to break out of the page, with a table wider than a phone."""
+    folder = tmp_path_factory.mktemp("report")
+    homes = households().with_columns(
+        pl.when(pl.col("tenure") == "owned").then(pl.lit(NAUGHTY)).otherwise(pl.lit("rented")).alias("tenure"),
+        pl.lit("an-unbroken-value-that-is-far-too-long-to-fit-on-a-phone-0123456789").alias(
+            "a_very_long_column_name_indeed"
+        ),
+    )
+    homes.write_parquet(folder / "homes.parquet")
+    persons(homes).write_parquet(folder / "people.parquet")
+    plan = {
+        "data": {"households": "homes.parquet", "persons": "people.parquet", "hid": "hid", "id": ["pid"]},
+        "mechanism": {"match": ["size", "a_very_long_column_name_indeed"], "swap": ["county"], "rate": "1/5"},
+        "tables": [{"variables": ["county", "tenure", "a_very_long_column_name_indeed"], "name": "wide"}],
+        "release": {"out": "bundle"},
+    }
+    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+
+
+@pytest.fixture(scope="module")
+def seen(bundle: Path) -> dict[str, str]:
+    """The page as the browser has it after loading."""
+    return {edition: browse(bundle / edition / "report.html", "--dump-dom") for edition in EDITIONS}
+
+
+def text_of(dom: str) -> str:
+    body = re.sub(r"<(style|script)\b.*?</\1>", " ", dom, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
+
+
+@pytest.mark.parametrize("edition", EDITIONS)
+def test_the_five_questions_are_answered_in_words_on_the_first_screen(edition: str, seen: dict[str, str]) -> None:
+    text = text_of(seen[edition])
+    for question in ("Who is eligible?", "Where does it extend?", "What is the unit?", "How is change measured?"):
+        answer = text.split(question)[1]
+        assert len(answer.split("?")[0].split()) > 5, f"{question} is not answered in words"
+    assert "How much may change?" in text
+    # 60 households of three sizes: the largest live stratum has 20, so exp(epsilon) is 21 / (1/4).
+    assert "ε=4.44" in text
+    assert "ln(84)" in text
+
+
+@pytest.mark.parametrize("edition", EDITIONS)
+def test_what_is_invariant_is_listed_before_anything_else(edition: str, seen: dict[str, str]) -> None:
+    text = text_of(seen[edition])
+    first = text.index("Not protected, because it is published exactly")
+    assert first < text.index("Who is eligible?") < text.index("Rate and loss")
+    assert "the number of households by size x a_very_long_column_name_indeed x county" in text
+    assert "x tenure x all characteristics of its persons" in text
+
+
+@pytest.mark.parametrize("edition", EDITIONS)
+def test_the_loss_curve_is_drawn_by_vega_inside_the_page_with_the_chosen_point(
+    edition: str, seen: dict[str, str]
+) -> None:
+    charts = re.findall(r"<svg[^>]*>.*?</svg>", seen[edition], flags=re.DOTALL)
+    assert charts, "no chart in the page"
+    curve = next(chart for chart in charts if "swap rate" in chart)
+    assert 'class="marks"' in curve, "not drawn by Vega"
+    assert "chosen: 20%, epsilon 4.44" in curve
+    assert "smallest possible" in curve
+    assert 'role="img"' in curve
+    assert "aria-label=" in curve
+
+
+def test_strata_tables_checks_and_conditions_are_shown(seen: dict[str, str]) -> None:
+    text = text_of(seen["public"])
+    for heading in ("Strata", "Verified on the files as written", "Tables", "Conditions of use"):
+        assert heading in text
+    assert "fixed beforehand, or depend on the invariants alone" in text
+    assert "Columns not released: hid" in text
+
+
+def test_before_and_after_with_errors_are_in_the_internal_edition_only(seen: dict[str, str]) -> None:
+    internal, public = text_of(seen["internal"]), text_of(seen["public"])
+    for words in ("Before and after", "Mean absolute error", "never publish"):
+        assert words in internal
+        assert words not in public
+    assert "public edition" in public
+
+
+def test_the_public_edition_is_the_same_whatever_the_accuracy_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rendered once with the accuracy at hand and once without: not one letter may differ."""
+    reports: list[Any] = []
+    from stirred.release import run as run_module
+
+    def keep(report: Any) -> str:
+        reports.append(report)
+        return swap_module.public_report(report)
+
+    monkeypatch.setattr(run_module, "public_report", keep)
+    # A held copy of the county makes the plan warn, which is a fact about the confidential file.
+    households().with_columns(pl.col("county").alias("place")).write_parquet(tmp_path / "homes.parquet")
+    plan = {
+        "data": {"households": "homes.parquet", "hid": "hid"},
+        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
+        "tables": [{"variables": ["county", "tenure"]}],
+        "release": {"out": "bundle"},
+    }
+    run(prepare(planned(plan, source="plan", folder=tmp_path)), entropy=Entropy.from_os())
+    (report,) = reports
+    assert report.accuracy
+    assert report.warnings
+    for warning in report.warnings:
+        assert escape(warning) not in swap_module.public_report(report)
+    assert swap_module.public_report(report) == swap_module.public_report(replace(report, accuracy={}))
+
+
+@pytest.mark.parametrize("edition", EDITIONS)
+def test_the_page_points_nowhere_and_forbids_it_too(edition: str, bundle: Path) -> None:
+    page = (bundle / edition / "report.html").read_text(encoding="utf-8").replace(escape(NAUGHTY), "")
+    outside = [
+        url for url in re.findall(r"(?:https?|wss?|ftp):[^\s\"'<>)]*", page) if not url.startswith("http://www.w3.org/")
+    ]
+    assert outside == []
+    assert not re.search(r"(?:src|href)=[\"']?//", page)
+    assert 'http-equiv="Content-Security-Policy" content="default-src \'none\'' in page
+    for tag in ("<script", "<link", "<iframe", "<object", "<embed", "@import"):
+        assert tag not in page
+
+
+@pytest.mark.parametrize("edition", EDITIONS)
+def test_opening_it_asks_the_network_for_nothing(edition: str, bundle: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_bytes((bundle / edition / "report.html").read_bytes())
+    assert requests_made(page, tmp_path) == set()
+
+
+def test_a_page_that_did_ask_would_be_seen(tmp_path: Path) -> None:
+    """Power: the same look at a page with one picture from outside."""
+    page = tmp_path / "page.html"
+    page.write_text("<img src='http://127.0.0.1:9/picture.png'>", encoding="utf-8")
+    assert requests_made(page, tmp_path) == {"http://127.0.0.1:9/picture.png"}
+
+
+@pytest.mark.parametrize("edition", EDITIONS)
+def test_values_of_the_file_cannot_become_part_of_the_page(edition: str, seen: dict[str, str]) -> None:
+    assert "<script" not in seen[edition]
+    assert "<img" not in seen[edition]
+    title = "Release of homes" + (" (internal)" if edition == "internal" else "")
+    assert f"<title>{title}</title>" in seen[edition]
+    assert "document.title='taken'" in text_of(seen[edition]), "the value is shown as it is"
+
+
+MEASURE = """<script>
+addEventListener('load', () => {
+  const box = name => document.querySelector(name).getBoundingClientRect();
+  const svg = [...document.querySelectorAll('svg')].map(s => Math.ceil(s.getBoundingClientRect().width));
+  document.title = JSON.stringify({scroll: document.documentElement.scrollWidth, client: innerWidth,
+    five: Math.round(box('.five').top), open: Math.round(box('.open').top), svg: Math.max(0, ...svg),
+    ink: getComputedStyle(document.body).color, paper: getComputedStyle(document.body).backgroundColor});
+});
+</script>"""
+
+
+def measured(page: Path, folder: Path, *arguments: str, width: int, frame: bool = False) -> dict[str, Any]:
+    """Measure a copy of the page with a script in it; a frame gives widths that a window cannot have."""
+    import html
+    import json
+
+    text = page.read_text(encoding="utf-8")
+    text = re.sub(r"<meta http-equiv=[^>]*>", "", text).replace("</head>", MEASURE + "</head>")
+    copy = folder / "copy.html"
+    copy.write_text(text, encoding="utf-8")
+    if frame:
+        inner = copy
+        copy = folder / "frame.html"
+        copy.write_text(
+            f"<body style='margin:0'><iframe src='{inner.name}' style='width:{width}px;height:800px;border:0'></iframe>"
+            "<script>addEventListener('load', () => setTimeout(() => {"
+            "document.title = document.querySelector('iframe').contentDocument.title}, 200))</script>",
+            encoding="utf-8",
+        )
+    dom = browse(
+        copy, "--dump-dom", "--allow-file-access-from-files", "--virtual-time-budget=3000", *arguments,
+        width=max(width, 500), height=900,
+    )  # fmt: skip
+    found = re.search(r"<title>(\{.*?\})</title>", dom)
+    assert found, dom[:500]
+    values: dict[str, Any] = json.loads(html.unescape(found[1]))
+    return values
+
+
+@pytest.mark.parametrize("edition", EDITIONS)
+def test_on_a_phone_nothing_sticks_out_sideways(edition: str, bundle: Path, tmp_path: Path) -> None:
+    """390 px, the width of a phone; wide tables scroll inside themselves."""
+    size = measured(bundle / edition / "report.html", tmp_path, width=390, frame=True)
+    assert size["client"] == 390
+    assert size["scroll"] <= 390, f"the page is {size['scroll']} px wide"
+    assert 200 < size["svg"] <= 390
+
+
+@pytest.mark.parametrize("edition", EDITIONS)
+def test_the_first_screen_of_a_laptop_shows_invariants_and_answers(edition: str, bundle: Path, tmp_path: Path) -> None:
+    size = measured(bundle / edition / "report.html", tmp_path, width=1280)
+    assert size["open"] < 400
+    assert size["five"] < 700
+
+
+def test_dark_and_light_differ_and_both_can_be_read(bundle: Path, tmp_path: Path) -> None:
+    page = bundle / "public" / "report.html"
+    assert "@media (prefers-color-scheme: dark)" in page.read_text(encoding="utf-8")
+
+    def brightness(colour: str) -> float:
+        red, green, blue = map(int, re.findall(r"\d+", colour)[:3])
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    light = measured(page, tmp_path, width=1280)
+    dark = measured(page, tmp_path, "--blink-settings=preferredColorScheme=0", width=1280)
+    assert brightness(light["paper"]) - brightness(light["ink"]) > 150
+    assert brightness(dark["ink"]) - brightness(dark["paper"]) > 150
+
+
+def test_a_screenshot_is_a_picture_with_something_on_it(bundle: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "page.png"
+    browse(bundle / "public" / "report.html", f"--screenshot={picture}", width=500, height=2000)
+    content = picture.read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert len(content) > 20_000, "a nearly empty picture"
+
+
+def test_it_prints_to_paper(bundle: Path, tmp_path: Path) -> None:
+    paper = tmp_path / "page.pdf"
+    browse(bundle / "public" / "report.html", f"--print-to-pdf={paper}", "--no-pdf-header-footer")
+    content = paper.read_bytes()
+    assert content.startswith(b"%PDF")
+    assert len(content) > 10_000
+    assert "@media print" in (bundle / "public" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("edition", EDITIONS)
+def test_a_report_is_one_file_of_modest_size(edition: str, bundle: Path) -> None:
+    assert (bundle / edition / "report.html").stat().st_size < 500_000
+
+
+def test_where_vega_is_not_installed_the_report_says_how_to_get_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from stirred.report.charts import epsilon_curve
+
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    assert "pip install 'stirred[report]'" in epsilon_curve([(0.5, 1.0)])
