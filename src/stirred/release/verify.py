@@ -97,7 +97,8 @@ def _relink(data: Microdata, order: Rows, written: pl.DataFrame, format_: str) -
     assert data.hid is not None
     names = [data.hid, *data.person_variables]
     old = data.households[data.hid].gather(order).gather(written[data.hid].cast(pl.Int64) - 1)
-    found = written.select(data.person_variables).insert_column(0, as_read(old.to_frame(), format_)[data.hid])
+    own = [written[name] for name in data.person_variables]
+    found = pl.DataFrame([as_read(old.to_frame(), format_)[data.hid], *own])
     wanted = as_read(select(data.persons, names), format_)
     if not found.sort(names).equals(wanted.sort(names), null_equal=True):
         raise _failed("persons, as written, are not in the households they came from")
