@@ -62,7 +62,9 @@ def swap(
     from stirred.release.run import prepare
 
     place = out if out is not None else Path("not-written") if dry_run else None
-    planned = _from_options(file, match, swap, rate, hold, id, persons, hid, table, place, unit, format_, settings_from)
+    planned = _from_options(
+        file, match, swap, rate, hold, id, persons, hid, table, place, unit, format_, settings_from, codebook
+    )
     prepared = prepare(planned)
     if dry_run:
         _show_plan(prepared, epsilon=epsilon, as_json=json)
@@ -79,6 +81,7 @@ def plan(
     id: Id = None,
     persons: Persons = None,
     hid: Hid = None,
+    codebook: CodebookFile = None,
     unit: Unit = "household",
     epsilon: Epsilon = None,
     geography: Annotated[
@@ -95,10 +98,16 @@ def plan(
     json: Json = False,
 ) -> None:
     """Show what a release would promise, or with --geography which choices there are. Nothing random happens."""
+    from stirred.data.problems import bad_plan
     from stirred.release.plan_file import read_plan
     from stirred.release.run import prepare
 
     if geography:
+        for name, value in (("match", match), ("swap", swap), ("rate", rate), ("hold", hold), ("codebook", codebook)):
+            if value:
+                raise bad_plan("--geography tries all choices", where=f"--{name}", remedy="leave one of them out")
+        if file.suffix == ".toml":
+            raise bad_plan("a plan has made its choice", where=str(file), remedy="give the household file instead")
         _show_choices(file, geography, cross, id, persons, hid, unit=unit, epsilon=epsilon, as_json=json)
         return
     if file.suffix == ".toml":
@@ -107,7 +116,9 @@ def plan(
     else:
         rate = rate or _rate_for_target(file, match, swap, hold, id, persons, hid, epsilon)
         nowhere = Path("not-written")
-        planned = _from_options(file, match, swap, rate, hold, id, persons, hid, None, nowhere, unit, "parquet")
+        planned = _from_options(
+            file, match, swap, rate, hold, id, persons, hid, None, nowhere, unit, "parquet", None, codebook
+        )
     _show_plan(prepare(planned), epsilon=epsilon, as_json=json)
 
 
@@ -285,6 +296,7 @@ def _show_plan(prepared: Prepared, *, epsilon: str | None, as_json: bool) -> Non
                     {"rate": str(r), "epsilon": number_out(e), "epsilon_exact": str(e)} for r, e in curve
                 ],
                 "dropped": list(prepared.plan.dropped),
+                "warnings": list(prepared.warnings),
                 **target,
             }
         )  # fmt: skip
@@ -352,8 +364,11 @@ def _show_choices(
     target = None if epsilon is None else loss(epsilon, where="--epsilon")
     found = candidates(data, levels=_names(geography), cross=_names(cross), epsilon=target, unit=unit)
     if as_json:
-        emit_json({"choices": [_choice_facts(choice) for choice in found], "warning": CHOOSING})
+        facts_ = {"choices": [_choice_facts(choice) for choice in found], "warning": CHOOSING}
+        emit_json({**facts_, "warnings": list(dict.fromkeys(w for choice in found for w in choice.warnings))})
         return
+    for warning in dict.fromkeys(w for choice in found for w in choice.warnings):
+        say(f"Warning: {warning}")
     for choice in found:
         heading(choice.name)
         where = ", ".join(f"{k} = {v}" for k, v in zip(choice.match, choice.largest_values, strict=False))

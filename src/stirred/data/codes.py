@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.columns import Columns
+from stirred.data.columns import Columns, gather_all
 
 Codes = npt.NDArray[np.uint32]
 
@@ -37,7 +37,7 @@ class Coded:
 
     def decoded(self, codes: Codes) -> pl.DataFrame:
         """Return the values of codes."""
-        return self.levels[codes] if self.levels.width else pl.DataFrame()
+        return pl.DataFrame(gather_all(self.levels.get_columns(), codes)) if self.levels.width else pl.DataFrame()
 
 
 def encode(frame: Columns, columns: list[str]) -> Coded:
@@ -56,7 +56,7 @@ def encode(frame: Columns, columns: list[str]) -> Coded:
         combined = _combine(combined, single)
         levels.append(single.levels.alias(column))
     parts = [level[index] for level, index in zip(levels, combined.parts, strict=True)]
-    return Coded(combined.codes, pl.DataFrame(parts))
+    return Coded(combined.codes, pl.DataFrame(parts).rechunk())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stirred.data.frames import scan_frame
+from stirred.data.problems import bad_file
 
 
 class Columns(Protocol):
@@ -56,10 +62,53 @@ def canonical(column: pl.Series) -> pl.Series:
     return column.alias("x").to_frame().select(plain.alias(column.name)).to_series()
 
 
+def as_polars(frame: Any) -> pl.DataFrame:
+    """Return a frame of any library as a polars frame."""
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    if isinstance(frame, pl.LazyFrame):
+        return frame.collect()
+    import narwhals as nw
+
+    try:
+        return nw.from_native(frame, eager_only=True).to_polars()
+    except Exception as error:  # every library has its own
+        raise bad_file(
+            f"{type(frame).__name__} cannot be read as a table ({str(error)[:120]})",
+            where="data",
+            remedy="give a polars, pandas or pyarrow frame whose columns each have one type",
+        ) from None
+
+
 def canonical_frame(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the frame with canonical floats."""
+    """Return the frame with canonical floats, each column in one piece of memory."""
+    frame = frame.rechunk()
     floats = [name for name, dtype in frame.schema.items() if dtype.is_float()]
     return frame.with_columns([canonical(frame[name]) for name in floats]) if floats else frame
+
+
+_NUMBERS = (
+    pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Float32, pl.Float64,
+)  # fmt: skip
+
+
+def gather(column: pl.Series, rows: npt.NDArray[np.uint32]) -> pl.Series:
+    """Return the values of a column at some rows: plain memory look-ups where the column is plain numbers.
+
+    >>> gather(pl.Series("x", [10, 20, 30]), np.array([2, 0], dtype=np.uint32)).to_list()
+    [30, 10]
+    """
+    if column.dtype in _NUMBERS and column.n_chunks() == 1 and not column.null_count():
+        return pl.Series(column.name, column.to_numpy().take(rows))
+    return column.gather(rows)
+
+
+def gather_all(columns: Sequence[pl.Series], rows: npt.NDArray[np.uint32]) -> list[pl.Series]:
+    """Gather several columns at once, on all cores: look-ups leave the interpreter free."""
+    if rows.size < 100_000 or len(columns) < 2:
+        return [gather(column, rows) for column in columns]
+    with ThreadPoolExecutor(min(len(columns), os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda column: gather(column, rows), columns))
 
 
 def select(table: Columns, names: list[str]) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from stirred.data.codes import all_different, all_known
-from stirred.data.columns import Columns, ParquetColumns, canonical_frame, select
+from stirred.data.columns import Columns, ParquetColumns, as_polars, canonical_frame, select
 from stirred.data.frames import read_frame
 from stirred.data.problems import DataError, bad_file, counted, listed
 from stirred.data.sources import Source
@@ -35,9 +35,9 @@ class Microdata:
     person_source: str = field(default="persons")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "households", canonical_frame(self.households))
-        if isinstance(self.persons, pl.DataFrame):
-            object.__setattr__(self, "persons", canonical_frame(self.persons))
+        object.__setattr__(self, "households", canonical_frame(as_polars(self.households)))
+        if self.persons is not None and not isinstance(self.persons, ParquetColumns):
+            object.__setattr__(self, "persons", canonical_frame(as_polars(self.persons)))
         if self.checked:
             self.check()
 

@@ -55,8 +55,9 @@ class Prepared:
 
 def prepare(planned: Planned) -> Prepared:
     """Read and check everything, and return what would happen."""
-    mechanism, data, inputs = _both(planned)
-    codebook = _checked_codebook(planned, data)
+    mechanism, data, inputs, codebook = _both(planned)
+    if codebook is not None:
+        _check_codebook(codebook, data)
     plan = mechanism.plan(data)
     if codebook is not None:
         plan = _with_geography(plan, codebook)
@@ -79,11 +80,8 @@ def prepare(planned: Planned) -> Prepared:
     )
 
 
-def _checked_codebook(planned: Planned, data: Microdata) -> Codebook | None:
-    """Read the codebook, if there is one, and check the files against it."""
-    if planned.codebook is None:
-        return None
-    codebook = Codebook.read(planned.codebook)
+def _check_codebook(codebook: Codebook, data: Microdata) -> None:
+    """Check the files against the codebook."""
     persons = data.persons
     frame = persons.scan if isinstance(persons, ParquetColumns) else persons
     assert frame is None or isinstance(frame, (pl.DataFrame, pl.LazyFrame))
@@ -96,7 +94,6 @@ def _checked_codebook(planned: Planned, data: Microdata) -> Codebook | None:
     )
     if problems:
         raise DataError(problems)
-    return codebook
 
 
 def _with_geography(plan: SwapPlan, codebook: Codebook) -> SwapPlan:
@@ -119,7 +116,7 @@ def _check_names(names: Sequence[str]) -> None:
         )
 
 
-def _both(planned: Planned) -> tuple[PermutationSwap, Microdata, dict[str, str]]:
+def _both(planned: Planned) -> tuple[PermutationSwap, Microdata, dict[str, str], Codebook | None]:
     """Return mechanism, data and checksums of the files; all problems are reported together."""
     mechanism, data = None, None
     inputs: dict[str, str] = {}
@@ -128,13 +125,24 @@ def _both(planned: Planned) -> tuple[PermutationSwap, Microdata, dict[str, str]]
         mechanism = mechanism_of(planned)
     except StirredError as error:
         problems += error.problems
+    codebook = None
+    try:
+        codebook = None if planned.codebook is None else Codebook.read(planned.codebook)
+    except StirredError as error:
+        problems += error.problems
     try:
         section = planned.plan.data
         for role, path in (("households", planned.households), ("persons", planned.persons)):
             place = None if path is None else Source.of(path).path
             if place is not None and place.exists():
                 inputs[role] = checksum(place)
-        data = Microdata.read(planned.households, planned.persons, hid=section.hid, id=section.id, checked=False)
+        # What the codebook declares as an identifier is one, whatever the plan forgot.
+        hid = section.hid or (codebook.hid if codebook is not None and planned.persons is not None else None)
+        declared = () if codebook is None else codebook.identifiers
+        data = Microdata.read(planned.households, planned.persons, hid=hid, checked=False)
+        present = {*data.households.columns, *(data.persons.columns if data.persons is not None else ())}
+        named = [*section.id, *(name for name in declared if name in present and name != hid)]
+        data = replace(data, id=tuple(dict.fromkeys(named)))
     except StirredError as error:
         problems += error.problems
     if data is not None:
@@ -148,7 +156,7 @@ def _both(planned: Planned) -> tuple[PermutationSwap, Microdata, dict[str, str]]
                 problems += error.problems
     if mechanism is None or data is None or problems:
         raise PlanError(dict.fromkeys(problems))
-    return mechanism, data, inputs
+    return mechanism, data, inputs, codebook
 
 
 def mechanism_of(planned: Planned) -> PermutationSwap:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from stirred.data.columns import select
+from stirred.data.columns import gather, select
 from stirred.data.frames import ROWS_IN_ONE_FILE, read_frame, write_frame
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Release
@@ -55,14 +55,18 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, folder: Path,
     for found, expected in _both(release, folder, "data", format_):
         if found.schema != expected.schema or not found.equals(expected, null_equal=True):
             raise _failed("the household file, as written, is not what was swapped")
+        if swapped.people is not None and not _counts_up(found[str(data.hid)], begin + 1):
+            raise _failed("the household ids are not 1, 2, 3, ... in the released order")
         rows = order[begin : begin + found.height]
         for name in plan.hold:
-            column = as_read(data.households[name].gather(rows).to_frame(), format_)
+            column = as_read(gather(data.households[name], rows).to_frame(), format_, folder)
             if not column.equals(found.select(name), null_equal=True):
                 raise _failed(f'hold variable "{name}" differs from the input')
         begin += found.height
+    if not bool((np.diff(swapped.swapped[order].astype(np.int64)) >= 0).all()):
+        raise _failed("the released order is not by released values")
     if order.size <= ROWS_IN_ONE_FILE:
-        _recount(data, plan, read_frame(folder / f"data.{format_}"), format_)
+        _recount(data, plan, read_frame(folder / f"data.{format_}"), format_, folder)
     checks = [
         _margin_check(plan, swapped),
         Check(what="all hold variables, record by record", cells=begin * len(plan.hold)),
@@ -70,9 +74,10 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, folder: Path,
     if begin != order.size:
         raise _failed(f"{order.size:,} households went in and {begin:,} came out")
     if swapped.people is not None:
-        checks.append(_persons_check(swapped.people, release, folder, format_))
+        swap = plan.universe.swap
+        checks.append(_persons_check(swapped.people, release, folder, format_, hid=data.hid, swap=swap))
         if checks[-1].cells <= PERSONS_RELINKED:
-            _relink(swapped.data, order, read_frame(folder / f"persons.{format_}"), format_)
+            _relink(swapped.data, order, read_frame(folder / f"persons.{format_}"), format_, folder)
     return checks
 
 
@@ -80,26 +85,26 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, folder: Path,
 PERSONS_RELINKED = 5_000_000
 
 
-def _recount(data: Microdata, plan: SwapPlan, written: pl.DataFrame, format_: str) -> None:
+def _recount(data: Microdata, plan: SwapPlan, written: pl.DataFrame, format_: str, folder: Path) -> None:
     """Count the match x swap table of the written file and of the input from their values, not from codes."""
     names = [*plan.universe.match, *plan.universe.swap]
     tables = [
         frame.group_by(names).len().sort(names)
-        for frame in (as_read(data.households.select(names), format_), written.select(names))
+        for frame in (as_read(data.households.select(names), format_, folder), written.select(names))
     ]
     if not tables[0].equals(tables[1], null_equal=True):
         raise _failed("the match x swap table of the written file differs from the input")
 
 
-def _relink(data: Microdata, order: Rows, written: pl.DataFrame, format_: str) -> None:
+def _relink(data: Microdata, order: Rows, written: pl.DataFrame, format_: str, folder: Path) -> None:
     """Give the written persons their old household ids back and compare them with the input, as multisets."""
     assert data.persons is not None
     assert data.hid is not None
     names = [data.hid, *data.person_variables]
     old = data.households[data.hid].gather(order).gather(written[data.hid].cast(pl.Int64) - 1)
     own = [written[name] for name in data.person_variables]
-    found = pl.DataFrame([as_read(old.to_frame(), format_)[data.hid], *own])
-    wanted = as_read(select(data.persons, names), format_)
+    found = pl.DataFrame([as_read(old.to_frame(), format_, folder)[data.hid], *own])
+    wanted = as_read(select(data.persons, names), format_, folder)
     if not found.sort(names).equals(wanted.sort(names), null_equal=True):
         raise _failed("persons, as written, are not in the households they came from")
 
@@ -109,27 +114,53 @@ def _both(release: Release, folder: Path, name: str, format_: str) -> Iterator[t
     path = folder / f"{name}.{format_}"
     expected = release.public.parts(name)
     if not path.is_dir():
-        yield read_frame(path), as_read(pl.concat(list(expected)), format_)
+        yield read_frame(path), as_read(pl.concat(list(expected)), format_, folder)
         return
     written = sorted(path.glob(f"*.{format_}"))
-    for number, part in enumerate(expected):
-        if number >= len(written):
+    number = 0
+    for number, part in enumerate(expected, start=1):
+        if number > len(written):
             raise _failed(f"a part of {name} is missing")
-        yield read_frame(written[number]), as_read(part, format_)
+        yield read_frame(written[number - 1]), as_read(part, format_, folder)
+    if number != len(written):
+        raise _failed(f"there are more parts of {name} than were written")
+
+
+def _counts_up(ids: pl.Series, first: int) -> bool:
+    return ids.cast(pl.Int64).equals(pl.int_range(first, first + len(ids), eager=True).alias(ids.name))
 
 
 def verify_tables(release: Release, tables: Sequence[Table], folder: Path, *, format_: str) -> list[Check]:
     """Count the published tables of households once more, from the file as it was written."""
     checks = []
     for table in tables:
-        if table.of_persons:
-            continue
-        parts = [found.select(table.variables) for found, _ in _both(release, folder, "data", format_)]
-        counted = as_read(tabulate(pl.concat(parts), table.variables), "csv")
+        parts = [_columns(table, *both) for both in _written_pairs(release, folder, table, format_)]
+        counted = as_read(tabulate(pl.concat(parts), table.variables), "csv", folder)
         if not counted.sort(counted.columns).equals(_sorted(read_frame(folder / "tables" / f"{table.name}.csv"))):
             raise _failed(f"the table {table.title}, as written, is not that of the released file")
         checks.append(Check(what=f"table {table.title}, counted from the written file", cells=counted.height))
     return checks
+
+
+def _written_pairs(
+    release: Release, folder: Path, table: Table, format_: str
+) -> Iterator[tuple[pl.DataFrame, pl.DataFrame | None]]:
+    homes = (found for found, _ in _both(release, folder, "data", format_))
+    if not table.of_persons:
+        yield from ((found, None) for found in homes)
+        return
+    people = (found for found, _ in _both(release, folder, "persons", format_))
+    yield from zip(homes, people, strict=True)
+
+
+def _columns(table: Table, homes: pl.DataFrame, people: pl.DataFrame | None) -> pl.DataFrame:
+    """Return the variables of a table from the written records, persons with those of their household."""
+    if people is None:
+        return homes.select(table.variables)
+    key = homes.columns[0]
+    shared = [name for name in table.variables if name not in people.columns]
+    joined = people.join(homes.select(key, *shared), on=key, how="left") if shared else people
+    return joined.select(table.variables)
 
 
 def _sorted(frame: pl.DataFrame) -> pl.DataFrame:
@@ -142,12 +173,15 @@ def _is_permutation(order: Rows) -> bool:
     return bool(seen.all())
 
 
-def as_read(frame: pl.DataFrame, format_: str) -> pl.DataFrame:
-    """Return a frame as a reader of the file gets it: CSV knows only text."""
+def as_read(frame: pl.DataFrame, format_: str, folder: Path) -> pl.DataFrame:
+    """Return a frame as a reader of the file gets it: CSV knows only text.
+
+    What is compared is confidential, so it is written only inside the bundle's own hidden folder.
+    """
     if format_ != "csv":
         return frame
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "as-read.csv"
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        path = Path(scratch) / "as-read.csv"
         write_frame(frame, path)
         return read_frame(path)
 
@@ -162,13 +196,21 @@ def _margin_check(plan: SwapPlan, swapped: SwappedFile) -> Check:
     return Check(what="match x swap table, counted anew", cells=cells)
 
 
-def _persons_check(people: Persons, release: Release, folder: Path, format_: str) -> Check:
+def _persons_check(
+    people: Persons, release: Release, folder: Path, format_: str, *, hid: str | None, swap: Sequence[str]
+) -> Check:
     """Check that the persons, as written, are those of each household, and that none is lost or doubled."""
     rows = 0
+    households = _both(release, folder, "data", format_)
     for found, expected in _both(release, folder, "persons", format_):
         if found.schema != expected.schema or not found.equals(expected, null_equal=True):
             raise _failed("persons and households, as written, do not belong together as in the input")
         rows += found.height
+        homes = next(households)[0]
+        house = (found[str(hid)].cast(pl.Int64) - int(homes[str(hid)].cast(pl.Int64)[0])).to_numpy()
+        for name in swap:
+            if not homes[name].gather(house).equals(found[name], null_equal=True):
+                raise _failed("persons do not carry the swap values of their household, as written")
     if rows != people.coded.codes.size:
         raise _failed(f"{people.coded.codes.size:,} persons went in and {rows:,} came out")
     return Check(what="persons of every household, record by record", cells=rows)

@@ -138,6 +138,31 @@ def rate_not_above(epsilon: Exact, *, largest_stratum: int, high: bool = False) 
     )
 
 
+def psa_sharp_epsilon(rate: Fraction, *, stratum: int) -> Exact:
+    """Return the largest loss of permutation swapping over all live strata of this size: sharp in n and p.
+
+    Our result R1 (theory pages): for n >= 4 it is max{L_n - ln o, ln o} with L_n half of
+    ln[d(n)/d(n-2)], d the derangement numbers and o the odds; n = 2 and 3 by listing the moves. It never
+    exceeds Theorem 1, grows with n, and is attained where all values are different. At rate 1 the loss
+    may be finite (R2), but for the size alone infinity is the bound. The returned number is not below
+    the true one.
+
+    >>> psa_sharp_epsilon(Fraction(1, 2), stratum=2), psa_sharp_epsilon(Fraction(1, 2), stratum=4)
+    (Exact('0'), Exact('ln(3)'))
+    """
+    rate = probability(rate, where="rate")
+    if checked_stratum(stratum) == 0:
+        return ZERO
+    if rate in (0, 1):
+        return INFINITE
+    odds = ln(rate / (1 - rate))
+    if stratum == 2:
+        return largest([odds, -odds])
+    if stratum == 3:
+        return largest([odds, (ln(2) - odds) / 2, ln(2) / 3 - odds])
+    return largest([odds, ln(_derangement_ratio_not_below(stratum)) / 2 - odds])
+
+
 def psa_existential_bound(rate: Fraction, *, largest_stratum: int) -> Exact:
     """Return a loss that *some* file with this largest stratum has; never a bound for a given file.
 
@@ -171,6 +196,14 @@ def derangements(n: int) -> int:
     for k in range(1, n + 1):
         count = k * count + (-1) ** k
     return count
+
+
+def _derangement_ratio_not_below(n: int) -> Fraction:
+    """Return d(n)/d(n-2) = n(n-1) - (-1)^n (n-1)/d(n-2), rounded up where n is large."""
+    if n <= _EXACT_DERANGEMENTS:
+        return Fraction(derangements(n), derangements(n - 2))
+    product = Fraction(n * (n - 1))
+    return product if n % 2 == 0 else product + Fraction(n - 1, derangements(_EXACT_DERANGEMENTS - 2))
 
 
 def _derangement_ratio_not_above(n: int) -> Fraction:

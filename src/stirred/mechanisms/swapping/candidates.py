@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
-from stirred.data.problems import bad_plan
+from stirred.data.codes import differing, encode
+from stirred.data.microdata import Microdata, missing_column
+from stirred.data.problems import DataError, bad_plan
 from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan, as_microdata
 from stirred.spec.exact import Exact
 from stirred.spec.hierarchy import Hierarchy
@@ -36,6 +39,7 @@ class Candidate:
     reaching: Fraction | None
     multiverse: Multiverse
     safe: bool
+    warnings: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -62,13 +66,15 @@ def candidates(
     ``cross`` names further match variables, tried together. With ``epsilon`` each candidate says the
     gentlest rate that reaches it. Everything shown is a function of the candidate's own invariants;
     ``safe`` says whether it is also one of the invariants of *this* candidate for all the others, so
-    that choosing it by looking at the whole list reveals nothing more (condition 3 of use).
+    that choosing it by looking at the whole list reveals nothing more (condition 3 of use); that the
+    levels nest is checked, and taken as publicly known.
     """
     microdata = as_microdata(data)
     if len(levels) < 2:
         raise bad_plan(
             "a geography needs two levels or more", where="geography", remedy="name block, tract, county, ..."
         )
+    _check_nesting(microdata, levels)
     geography = Hierarchy(name="geography", levels=tuple(levels))
     plans: list[SwapPlan] = []
     for place in range(len(levels) - 1, 0, -1):
@@ -82,6 +88,24 @@ def candidates(
         _candidate(plan, multiverse, rates=rates, epsilon=epsilon, others=multiverses)
         for plan, multiverse in zip(plans, multiverses, strict=True)
     ]
+
+
+def _check_nesting(data: Microdata, levels: Sequence[str]) -> None:
+    """Refuse levels that do not nest: then one level's table does not follow from another's."""
+    for fine, coarse in pairwise(levels):
+        for name in (fine, coarse):
+            if name not in data.households.columns:
+                problem = missing_column(name, data.households.columns, where=data.household_source, role="geography")
+                raise DataError([problem])
+        inner, outer = encode(data.households, [fine]), encode(data.households, [coarse])
+        broken = differing(inner.codes, outer.codes, count=inner.count)
+        if broken.any():
+            example = inner.levels[fine][int(broken.argmax())]
+            raise bad_plan(
+                f'{int(broken.sum()):,} values of "{fine}" lie in two or more values of "{coarse}", such as {example}',
+                where="geography",
+                remedy="name the levels from the finest to the coarsest, with codes that are unique in the whole file",
+            )
 
 
 def _with_geography(plan: SwapPlan, geography: Hierarchy) -> Multiverse:
@@ -121,4 +145,5 @@ def _candidate(
         reaching=reaching,
         multiverse=multiverse,
         safe=all(multiverse.refines(other) for other in others),
+        warnings=plan.warnings,
     )

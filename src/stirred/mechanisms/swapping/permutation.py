@@ -350,7 +350,8 @@ def revealing_columns(data: Microdata, plan: SwapPlan) -> Iterator[str]:
         if few and swap.count > 1 and not differing(column.codes, swap.codes, count=column.count).any():
             yield (
                 f'"{name}" is held and tells the swap values, so that anybody can undo the swap: if it is another name '
-                "for the place, swap it too or leave it out with --hold"
+                "for the place, swap it too or leave it out with --hold (this looks inside the file: correct the "
+                "column's role by what it is; choosing settings by this voids the guarantee)"
             )
 
 
@@ -375,12 +376,6 @@ def as_microdata(data: Any) -> Microdata:
     """Return microdata, from microdata or from one frame of any library."""
     if isinstance(data, Microdata):
         return data
-    if isinstance(data, pl.LazyFrame):
-        data = data.collect()
-    if not isinstance(data, pl.DataFrame):
-        import narwhals as nw
-
-        data = nw.from_native(data, eager_only=True).to_polars()
     return Microdata(households=data)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,21 +16,27 @@ from stirred.data.microdata import Microdata
 Rows = npt.NDArray[np.uint32]
 
 
-# A part of the hold value of some households, given by a mask, as one column.
-Part = Callable[[npt.NDArray[np.bool_]], pl.Series]
+# A part of the hold value of some households, given by a mask (None for all), as one column.
+Part = Callable[[npt.NDArray[np.bool_] | None], pl.Series]
 
 
 def held_parts(data: Microdata, hold: Sequence[str]) -> list[Part]:
     """Return the parts of a household's hold value, the cheap ones first and its persons last."""
-    parts: list[Part] = [lambda rows, name=name: data.households[name].filter(rows) for name in hold]  # type: ignore[misc]
+    parts: list[Part] = [partial(_column, data, name) for name in hold]
     if data.persons is not None:
         parts.append(lambda rows: _persons_as_text(data, rows))
     return parts
 
 
-def _persons_as_text(data: Microdata, rows: npt.NDArray[np.bool_]) -> pl.Series:
+def _column(data: Microdata, name: str, rows: npt.NDArray[np.bool_] | None) -> pl.Series:
+    return data.households[name] if rows is None else data.households[name].filter(rows)
+
+
+def _persons_as_text(data: Microdata, rows: npt.NDArray[np.bool_] | None) -> pl.Series:
     """Return the persons of some households written out, so that equal text means equal persons."""
     assert data.persons is not None
+    if rows is None:
+        rows = np.ones(data.households.height, dtype=np.bool_)
     house = household_rows(data)
     wanted = rows[house]
     values = pl.DataFrame([data.persons[name].filter(wanted) for name in data.person_variables])

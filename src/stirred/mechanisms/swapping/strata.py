@@ -147,13 +147,12 @@ def find_strata(
 def _two_values(coded: Coded, held: Sequence[Part], *, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Return which of the wanted strata have two different hold values, looking only at those still in doubt."""
     found = np.zeros(coded.count, dtype=np.bool_)
-    everyone = np.ones(coded.codes.size, dtype=np.bool_)
     for number, part in enumerate(held):
         doubtful = wanted & ~found
         if not doubtful.any():
             break
-        rows = everyone if number == 0 else doubtful[coded.codes]
-        groups = coded.codes if number == 0 else coded.codes[rows]
+        rows = None if number == 0 else doubtful[coded.codes]
+        groups = coded.codes if rows is None else coded.codes[rows]
         found |= differing(groups, _comparable(part(rows)), count=coded.count)
     return found
 

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from stirred.data.codes import Coded, Codes
+from stirred.data.columns import gather_all
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.persons import Persons, Rows
 
@@ -41,9 +42,9 @@ class SwappedFile:
         for begin in range(0, self.order.size, PART):
             rows = self.order[begin : begin + PART]
             moved = self.swap.decoded(self.swapped[rows])
-            columns = [
-                moved[name] if name in moved.columns else self.data.households[name].gather(rows) for name in names
-            ]
+            held = gather_all([self.data.households[name] for name in names if name not in moved.columns], rows)
+            by_name = {column.name: column for column in (*held, *moved.get_columns())}
+            columns = [by_name[name] for name in names]
             if self.people is not None:
                 ids = np.arange(begin + 1, begin + rows.size + 1, dtype=np.uint32)
                 columns.insert(0, pl.Series(self.data.hid, ids))

@@ -1,0 +1,201 @@
+"""Codebooks in a release, choices of match and swap, frames of other libraries, and faults in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from stirred import Entropy, PermutationSwap
+from stirred.cli.main import run as command
+from stirred.data import frames
+from stirred.data.microdata import Microdata
+from stirred.data.problems import DataError, PlanError
+from stirred.mechanisms.swapping import swapped_file
+from stirred.mechanisms.swapping.candidates import candidates
+from stirred.release import verify
+from stirred.release.plan_file import planned
+from stirred.release.run import prepare, run
+from stirred.release.verify import VerificationError
+
+CODEBOOK = """
+[codebook]
+title = "homes"
+[[variables]]
+name = "county"
+file = "households"
+type = "code"
+codes = { A = "north", B = "south" }
+[[variables]]
+name = "size"
+file = "households"
+type = "integer"
+min = 1
+max = 9
+[[variables]]
+name = "tenure"
+file = "households"
+type = "code"
+codes = { o = "owned", r = "rented" }
+[[variables]]
+name = "parcel"
+file = "households"
+type = "id"
+[[variables]]
+name = "age"
+file = "persons"
+type = "integer"
+min = 0
+max = 120
+[link]
+hid = "hid"
+id = ["ssn"]
+"""
+
+
+def homes(n: int = 40) -> pl.DataFrame:
+    rows = range(n)
+    return pl.DataFrame(
+        {
+            "hid": [100 + i for i in rows],
+            "county": ["AB"[i % 2] for i in rows],
+            "size": [1 + i % 3 for i in rows],
+            "tenure": ["or"[i % 5 % 2] for i in rows],
+            "parcel": [f"p{i}" for i in rows],
+        }
+    )
+
+
+def people(n: int = 40) -> pl.DataFrame:
+    rows = [(100 + i, f"s{i}-{j}", (7 * i + j) % 90) for i in range(n) for j in range(1 + i % 3)]
+    return pl.DataFrame(rows, schema=["hid", "ssn", "age"], orient="row")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    homes().write_parquet(tmp_path / "homes.parquet")
+    people().write_parquet(tmp_path / "people.parquet")
+    (tmp_path / "codebook.toml").write_text(CODEBOOK, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def plan(**data: str) -> dict[str, object]:
+    return {
+        "data": {"households": "homes.parquet", "persons": "people.parquet", **data},
+        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
+        "tables": [{"variables": ["county", "age"]}],
+        "release": {"out": "bundle"},
+    }
+
+
+def released(folder: Path, **data: str) -> Path:
+    return run(prepare(planned(plan(**data), source="plan", folder=folder)), entropy=Entropy.from_os())
+
+
+def test_identifiers_of_the_codebook_are_never_released(folder: Path) -> None:
+    bundle = released(folder, codebook="codebook.toml")
+    assert pl.read_parquet(bundle / "public/data.parquet").columns == ["hid", "county", "size", "tenure"]
+    assert pl.read_parquet(bundle / "public/persons.parquet").columns == ["hid", "county", "age"]
+
+
+def test_the_command_obeys_the_codebook(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--match", "size", "--swap", "county", "--rate", "1/2", "--hid", "hid", "--out", "out"]
+    assert command(["swap", "homes.parquet", *options, "--codebook", "nowhere.toml"]) == 2
+    assert "nowhere.toml" in capsys.readouterr().err
+    homes().with_columns(county=pl.lit("C")).write_parquet(folder / "other.parquet")
+    assert command(["swap", "other.parquet", *options, "--codebook", "codebook.toml"]) == 2
+    assert "code C is not in the codebook" in capsys.readouterr().err
+    assert not (folder / "out").exists()
+
+
+def test_levels_that_do_not_nest_are_refused() -> None:
+    frame = pl.DataFrame({"tract": [1, 1, 2, 2], "county": [1, 1, 1, 1], "state": [1, 2, 1, 2], "x": [1, 2, 3, 4]})
+    with pytest.raises(PlanError, match='values of "county" lie in two or more values of "state"'):
+        candidates(frame, levels=["tract", "county", "state"])
+    with pytest.raises(DataError, match="no column"):
+        candidates(frame, levels=["tract", "land"])
+
+
+def test_choices_have_the_shape_of_table_5() -> None:
+    from stirred.data.synth.census import census
+
+    households, _ = census(20_000, seed=1)
+    found = candidates(
+        households.drop("hid"), levels=["block", "block_group", "tract", "county", "state"], cross=["size"]
+    )
+    assert [choice.match for choice in found[:3]] == [("state",), ("state", "size"), ("county",)]
+    sizes = [choice.largest for choice in found]
+    # Finer strata are smaller and lose less; only the finest row may be chosen by looking at the list.
+    assert sizes == sorted(sizes, reverse=True) or all(a >= b for a, b in zip(sizes[::2], sizes[2::2], strict=False))
+    assert found[-1].safe
+    assert not found[0].safe
+    assert all(a.epsilons[0][1] >= a.epsilons[1][1] for a in found)
+
+
+def test_frames_of_other_libraries_come_back_as_they_were() -> None:
+    swap = PermutationSwap(match=["size"], swap=["county"], rate="1/2", hold=["tenure"])
+    frame = homes()
+    assert type(swap.release(frame.to_pandas(), Entropy.from_os()).public["data"]).__name__ == "DataFrame"
+    assert "pandas" in type(swap.release(frame.to_pandas(), Entropy.from_os()).public["data"]).__module__
+    assert "pyarrow" in type(swap.release(frame.to_arrow(), Entropy.from_os()).public["data"]).__module__
+    assert isinstance(swap.release(frame.lazy(), Entropy.from_os()).public["data"], pl.LazyFrame)
+    data = Microdata(households=frame.to_pandas(), persons=people().to_arrow(), hid="hid", id=("parcel", "ssn"))
+    whole = PermutationSwap(match=["size"], swap=["county"], rate="1/2")
+    assert whole.release(data, Entropy.from_os()).public["persons"].height == people().height
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swapped_file, "PART", 7)
+    monkeypatch.setattr(frames, "ROWS_IN_ONE_FILE", 10)
+    monkeypatch.setattr(verify, "ROWS_IN_ONE_FILE", 10)
+    monkeypatch.setattr(verify, "PERSONS_RELINKED", 0)
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_release_in_parts_has_every_household_and_person_once(folder: Path) -> None:
+    bundle = released(folder, hid="hid", codebook="codebook.toml")
+    assert len(list((bundle / "public/data.parquet").iterdir())) == 6
+    data = frames.read_frame(bundle / "public/data.parquet")
+    assert data["hid"].to_list() == list(range(1, 41))
+    names = ["size", "tenure"]
+    assert data.group_by(names).len().sort(names).equals(homes().group_by(names).len().sort(names))
+    assert sorted(frames.read_frame(bundle / "public/persons.parquet")["age"]) == sorted(people()["age"])
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.parametrize("fault", ["persons stay where they were", "old ids", "a part too many"])
+def test_faults_in_parts_destroy_the_bundle(folder: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if fault == "persons stay where they were":
+        right = swapped_file.SwappedFile.persons
+
+        def persons(self: swapped_file.SwappedFile) -> Iterator[pl.DataFrame]:
+            from dataclasses import replace
+
+            yield from right(replace(self, swapped=self.swap.codes))
+
+        monkeypatch.setattr(swapped_file.SwappedFile, "persons", persons)
+    elif fault == "old ids":
+        plain = swapped_file.SwappedFile.households
+
+        def households(self: swapped_file.SwappedFile) -> Iterator[pl.DataFrame]:
+            for part in plain(self):
+                yield part.with_columns((pl.col("hid") + 99).alias("hid"))
+
+        monkeypatch.setattr(swapped_file.SwappedFile, "households", households)
+    else:
+        write = frames.write_parts
+
+        def write_parts(parts: Iterator[pl.DataFrame], path: Path, **note: object) -> None:
+            write(parts, path, **note)  # type: ignore[arg-type]
+            if path.is_dir():
+                first = path / "part-00000.parquet"
+                (path / "part-99999.parquet").write_bytes(first.read_bytes())
+
+        monkeypatch.setattr("stirred.release.run.write_parts", write_parts)
+    with pytest.raises(VerificationError):
+        released(folder, hid="hid", codebook="codebook.toml")
+    assert not (folder / "bundle").exists()
