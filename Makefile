@@ -89,7 +89,7 @@ bench: $(STAMP) ## run every benchmark in benchmarks/
 
 .PHONY: bench-swap
 bench-swap: $(STAMP) ## measure swapping beside its floors, up to national size, into benchmarks/RESULTS.md
-	@$(BIN)/python benchmarks/bench_swap.py --nation --results benchmarks/RESULTS.md
+	@$(BIN)/python benchmarks/bench_swap.py --nation 1 10 50 140 --results benchmarks/RESULTS.md
 
 # Needs `uv` on the PATH (or UV=...). Resolves for every supported Python and platform at once.
 UV ?= uv

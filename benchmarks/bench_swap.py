@@ -3,9 +3,9 @@
 Everything is measured in one run on one machine, tasks taking turns, and reported as a ratio: the best of
 three rounds after one that is not counted. Records are in random order, the worst case for the cache.
 
-    python benchmarks/bench_swap.py [--rows 50_000_000] [--nation] [--results benchmarks/RESULTS.md]
+    python benchmarks/bench_swap.py [--rows 50_000_000] [--nation 1 10 140] [--results benchmarks/RESULTS.md]
 
-``--nation`` adds runs of the whole command on the synthetic census, with persons, from 1 to 140 million
+``--nation`` adds runs of the whole command on the synthetic census, with persons, of so many million
 households, each in a process of its own, with its peak memory.
 """
 
@@ -39,7 +39,7 @@ def main() -> None:
     """Measure, print and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=lambda text: int(float(text.replace("_", ""))), default=50_000_000)
-    parser.add_argument("--nation", action="store_true")
+    parser.add_argument("--nation", type=int, nargs="*", metavar="MILLIONS", default=[])
     parser.add_argument("--results", type=Path, default=None)
     options = parser.parse_args()
     rows: list[tuple[str, str, str]] = []
@@ -47,8 +47,7 @@ def main() -> None:
         folder = Path(name)
         rows += kernel_rows(folder, options.rows)
         rows += whole_run_rows(folder, options.rows)
-        if options.nation:
-            rows += nation_rows(folder)
+        rows += nation_rows(folder, options.nation)
     text = table(rows, options.rows)
     print(text)
     if options.results is not None:
@@ -187,11 +186,11 @@ def whole_run_rows(folder: Path, rows: int) -> list[tuple[str, str, str]]:
     ]
 
 
-def nation_rows(folder: Path) -> list[tuple[str, str, str]]:
-    """Run the whole command with persons on the synthetic census, from 1 to 140 million households."""
+def nation_rows(folder: Path, sizes: list[int]) -> list[tuple[str, str, str]]:
+    """Run the whole command with persons on the synthetic census of so many million households."""
     stirred = str(Path(sys.executable).with_name("stirred"))
     results = []
-    for millions in (1, 10, 50, 140):
+    for millions in sizes:
         census, out = folder / f"census-{millions}", folder / f"bundle-{millions}"
         made = seconds(
             [

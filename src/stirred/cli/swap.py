@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from stirred.release.plan_file import Planned
     from stirred.release.run import Prepared
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The household file: CSV or Parquet.")]
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="The household file: CSV, Parquet, Arrow, a folder of parts, FILE.sqlite#table."
+    ),
+]
 Match = Annotated[list[str] | None, typer.Option("--match", help="Swap only between records equal on this variable; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
 Swap = Annotated[list[str] | None, typer.Option("--swap", help="Variable that is exchanged, such as the geography; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
 Hold = Annotated[list[str] | None, typer.Option("--hold", help="Other variables to release (default: all); unnamed ones are dropped.")]  # fmt: skip  # noqa: E501
