@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stirred.cli import budget, codebook, spec, swap, synth
+from stirred.cli import budget, codebook, spec, swap, synth, unswap
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
@@ -27,6 +27,7 @@ app.add_typer(synth.app, name="synth")
 app.command("swap")(swap.swap)
 app.command("plan")(swap.plan)
 app.command("release")(swap.release)
+app.command("unswap")(unswap.unswap)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,142 @@
+"""What the public holds of a swapped release: its microdata, and the strata with their rates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stirred.data.frames import read_frame, scan_frame
+from stirred.data.problems import bad_file, listed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SwappedRelease:
+    """The public part of a swapped release, enough to correct its tables.
+
+    ``strata`` has the match variables and ``stratum_rate``; ``key`` links ``persons`` to ``records``.
+    """
+
+    records: pl.LazyFrame
+    match: tuple[str, ...]
+    swap: tuple[str, ...]
+    strata: pl.DataFrame
+    persons: pl.LazyFrame | None = None
+    key: str | None = None
+    source: str = "release"
+
+    @classmethod
+    def of(cls, released: Any, *, match: Sequence[str], swap: Sequence[str], rate: Fraction | str) -> SwappedRelease:
+        """Return a release in memory, swapped at one rate.
+
+        >>> SwappedRelease.of(pl.DataFrame({"a": [1], "b": [2]}), match=["a"], swap=["b"], rate="1/20").strata.rows()
+        [('1', '1/20')]
+        """
+        records = released.lazy()
+        texts = [pl.col(name).cast(pl.String) for name in match]
+        values = records.select(texts).unique().collect() if match else pl.DataFrame({"__one": [0]})
+        strata = values.with_columns(pl.lit(str(Fraction(rate))).alias("stratum_rate"))
+        return cls(
+            records=records,
+            match=tuple(match),
+            swap=tuple(swap),
+            strata=strata.select(*match, "stratum_rate"),
+        )
+
+    @classmethod
+    def read(cls, bundle: Path) -> SwappedRelease:
+        """Read a bundle, or the public folder of one, as it was published."""
+        public = bundle / "public" if (bundle / "public").is_dir() else bundle
+        if not public.is_dir():
+            raise bad_file("there is no such folder", where=str(bundle), remedy="name the folder of a bundle")
+        strata, specification = public / "strata.parquet", public / "specification.json"
+        for needed in (strata, specification):
+            if not needed.exists():
+                raise bad_file(
+                    f"there is no {needed.name}, so this is not the bundle of a swap",
+                    where=str(public),
+                    remedy="name a bundle made by `stirred swap`, or by a plan whose mechanism swaps",
+                )
+        rates = read_frame(strata)
+        match = tuple(name for name in rates.columns if not name.startswith("stratum_"))
+        if "stratum_rate" not in rates.columns:
+            raise bad_file("there is no column stratum_rate", where=str(strata), remedy="make the bundle again")
+        records = _file(public, "data")
+        if records is None:
+            raise bad_file(
+                "the released microdata (data.parquet or data.csv) are missing",
+                where=str(public),
+                remedy="correcting needs the margins of every stratum, which are counted from them",
+            )
+        persons = _file(public, "persons")
+        return cls(
+            records=records,
+            match=match,
+            swap=_swapped(specification, match, records.collect_schema().names()),
+            strata=rates.select(*(pl.col(name).cast(pl.String) for name in match), "stratum_rate"),
+            persons=persons,
+            key=None if persons is None else records.collect_schema().names()[0],
+            source=str(public),
+        )
+
+    @property
+    def record_variables(self) -> list[str]:
+        """Return the variables of the records that a table may use."""
+        return [name for name in self.records.collect_schema().names() if name != self.key]
+
+    @property
+    def person_variables(self) -> list[str]:
+        """Return the variables that only persons have."""
+        if self.persons is None:
+            return []
+        own = self.persons.collect_schema().names()
+        return [name for name in own if name != self.key and name not in self.record_variables]
+
+    def check(self, variables: Sequence[str], *, where: str) -> None:
+        """Refuse variables that this release does not have."""
+        available = [*self.record_variables, *self.person_variables]
+        unknown = [name for name in variables if name not in available]
+        if unknown:
+            more = "" if self.persons is not None else ", and no file of persons"
+            raise bad_file(
+                f"the release has no variable {listed(unknown)}{more}",
+                where=where,
+                remedy=f"it has {listed(available)}",
+            )
+        if len(set(variables)) < len(variables) or not variables:
+            raise bad_file("a table needs different variables", where=where, remedy="name each of them once")
+
+    def exact(self, variables: Sequence[str]) -> bool:
+        """Say whether swapping leaves a table of these variables as it was (Proposition 4 of the paper)."""
+        swapped = any(name in self.swap for name in variables)
+        return not swapped or all(name in (*self.swap, *self.match) for name in variables)
+
+
+def _file(public: Path, name: str) -> pl.LazyFrame | None:
+    for ending in ("parquet", "csv"):
+        path = public / f"{name}.{ending}"
+        if path.exists():
+            return scan_frame(path)
+    return None
+
+
+def _swapped(specification: Path, match: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the swapped variables: what the first invariant crosses with the match variables."""
+    try:
+        content = json.loads(specification.read_text(encoding="utf-8"))
+        first = content["multiverse"]["invariants"][0]["variables"]
+    except (OSError, ValueError, LookupError, TypeError):
+        first = []
+    swap = tuple(name for name in first if name not in match and name in columns)
+    if not swap:
+        raise bad_file(
+            "it does not say which variables were swapped",
+            where=str(specification),
+            remedy="use the specification that was published with the data",
+        )
+    return swap

@@ -1,0 +1,156 @@
+"""The error a swap will make in a table, before running it.
+
+Exact mean and variance of every swapped cell (swapping theory R18), added up over the strata. They need the true
+cells: computed from the confidential file itself they are as confidential as it is, and settings chosen by them
+depend on it. From another file, such as last year's or a synthetic one, or from public margins alone, they are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from stirred.data.problems import bad_plan, listed
+from stirred.mechanisms.swapping.moments import Laws, crossed_strata
+from stirred.mechanisms.swapping.permutation import PermutationSwap
+from stirred.spec.exact import probability
+
+SOURCES: Final = ("this-data", "other-data")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ExpectedError:
+    """The error of a table before it is swapped.
+
+    ``table`` has the variables, ``true``, ``mean``, ``variance``, ``bias`` and ``absolute_error``; mean and
+    variance are exact, the expected absolute error takes the swapped cell as normal. ``source`` says whether the
+    table comes from the confidential file itself (``this-data``: keep it inside) or from another one.
+    """
+
+    table: pl.DataFrame
+    source: str
+
+    @property
+    def mean_absolute_error(self) -> float:
+        """Return the expected mean absolute error over the cells (normal approximation)."""
+        return float(self.table["absolute_error"].mean() or 0.0)  # type: ignore[arg-type]
+
+    @property
+    def mean_absolute_percentage_error(self) -> float:
+        """Return the expected mean of |error| / true over cells not empty in truth (normal approximation)."""
+        full = self.table.filter(pl.col("true") > 0)
+        return float((full["absolute_error"] / full["true"]).mean() or 0.0)  # type: ignore[arg-type]
+
+    @property
+    def root_mean_square_error(self) -> float:
+        """Return the root of the expected mean squared error: exact."""
+        squares = self.table.select((pl.col("bias") ** 2 + pl.col("variance")).mean()).item()
+        return float(np.sqrt(squares or 0.0))
+
+    @property
+    def confidential(self) -> bool:
+        """Say whether this must stay inside the agency."""
+        return self.source == "this-data"
+
+
+def expected_error(
+    records: pl.DataFrame | pl.LazyFrame,
+    swap: PermutationSwap,
+    *,
+    variables: Sequence[str],
+    source: str,
+    persons: pl.DataFrame | pl.LazyFrame | None = None,
+    key: str | None = None,
+) -> ExpectedError:
+    """Return the error to expect in a table of ``variables`` when ``records`` are swapped.
+
+    ``source`` must say where the records come from: ``this-data``, the file that will be swapped, or
+    ``other-data``. With ``persons``, linked by ``key``, variables of persons make it a table of persons.
+
+    >>> homes = pl.DataFrame({"size": [1] * 4, "county": list("AABB"), "tenure": list("oorr")})
+    >>> swap = PermutationSwap(match=["size"], swap=["county"], rate="1/2")
+    >>> found = expected_error(homes, swap, variables=["county", "tenure"], source="other-data")
+    >>> found.table.select("county", "tenure", "true", pl.col("mean", "variance").round(6)).row(0)  # T33
+    ('A', 'o', 2, 1.222222, 0.246914)
+    """
+    if source not in SOURCES:
+        raise bad_plan(
+            f"'{source}' does not say where the records come from",
+            where="source",
+            remedy=f"write one of {listed(SOURCES)}: from this data the result is confidential",
+        )
+    frame, people = records.lazy(), None if persons is None else persons.lazy()
+    there = frame.collect_schema().names()
+    own = [name for name in variables if name not in there]
+    known = [] if people is None else people.collect_schema().names()
+    if unknown := [name for name in own if name not in known]:
+        raise bad_plan(
+            f"no column {listed(unknown)}", where="variables", remedy=f"there are {listed([*there, *known])}"
+        )
+    cells = crossed_strata(
+        frame,
+        match=swap.match,
+        hold=[name for name in variables if name not in swap.swap],
+        swap=[name for name in variables if name in swap.swap],
+        persons=people if own else None,
+        key=key,
+    )
+    return ExpectedError(table=_errors(_with_moments(cells, swap), variables), source=source)
+
+
+def _with_moments(cells: pl.DataFrame, swap: PermutationSwap) -> pl.DataFrame:
+    r, c, x, rr, xx = (
+        cells[f"__{name}"].to_numpy().astype(np.float64)
+        for name in ("hold", "swap", "cell", "hold_squares", "cell_squares")
+    )
+    laws = Laws.of(cells["__stratum"].to_numpy(), _rates(cells, swap))
+    mean, variance = laws.moments(cell=x, cell_squares=xx, hold=r, hold_squares=rr, swap=c)
+    return cells.with_columns(pl.Series("__mean", mean), pl.Series("__variance", np.maximum(variance, 0.0)))
+
+
+def _rates(cells: pl.DataFrame, swap: PermutationSwap) -> list[Fraction]:
+    """Return the rate of each cell's stratum: the last rule that fits its match values, or the default."""
+    default = probability(swap.rate, where="rate")
+    if not swap.rates:
+        return [default] * cells.height
+    rows = cells.select(swap.match).rows()
+    found = {values: _rate(dict(zip(swap.match, values, strict=True)), swap.rates, default) for values in set(rows)}
+    return [found[values] for values in rows]
+
+
+def _rate(values: Mapping[str, Any], rules: Sequence[Mapping[str, Any]], default: Fraction) -> Fraction:
+    chosen = default
+    for rule in rules:
+        if all(str(values[name]) == str(value) for name, value in rule.items() if name != "rate"):
+            chosen = probability(rule["rate"], where="rates")
+    return chosen
+
+
+def _errors(cells: pl.DataFrame, variables: Sequence[str]) -> pl.DataFrame:
+    total = cells.group_by(list(variables)).agg(
+        pl.col("__cell").sum().alias("true"),
+        pl.col("__mean").sum().alias("mean"),
+        pl.col("__variance").sum().alias("variance"),
+    )
+    total = total.with_columns((pl.col("mean") - pl.col("true")).alias("bias")).sort(list(variables))
+    absolute = mean_of_absolute_normal(total["bias"].to_numpy(), np.sqrt(total["variance"].to_numpy()))
+    return total.with_columns(pl.Series("absolute_error", absolute))
+
+
+def mean_of_absolute_normal(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    """Return E|Y| of a normal Y: sd sqrt(2/pi) exp(-t^2/2) + mean erf(t/sqrt 2), t = mean/sd.
+
+    >>> mean_of_absolute_normal(np.array([0.0, -3.0]), np.array([1.0, 0.0])).round(6).tolist()
+    [0.797885, 3.0]
+    """
+    from math import erf, pi, sqrt
+
+    t = np.divide(mean, sd, out=np.zeros_like(mean), where=sd > 0)
+    inside = np.array([erf(value / sqrt(2)) for value in t.tolist()])
+    spread: np.ndarray = sd * sqrt(2 / pi) * np.exp(-(t**2) / 2) + mean * inside
+    return np.where(sd > 0, spread, np.abs(mean))

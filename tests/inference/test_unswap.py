@@ -1,0 +1,351 @@
+"""The analyst's correction of swapped tables (swapping theory R18)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import permutations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stirred import Entropy, PermutationSwap
+from stirred.data.problems import DataError, PlanError
+from stirred.data.synth.massachusetts import massachusetts_1940
+from stirred.inference.released import SwappedRelease
+from stirred.inference.unswap import corrected, unswap
+from stirred.mechanisms.swapping.law import psa_law
+from stirred.mechanisms.swapping.moments import Laws, crossed_strata, shrinkage
+
+UNIVERSES = [
+    ("ab", "xy"), ("aab", "xyy"), ("abc", "xyz"), ("aabb", "xxyy"), ("aabc", "xyyz"), ("abcd", "xxyz"),
+    ("aaabb", "xxyyz"), ("aaabbb", "xxyyzz"), ("aabbc", "xyyyy"),
+]  # fmt: skip
+RATES = [Fraction(text) for text in ("1/10", "1/2", "9/10", "1")]
+
+
+def tables(hold: str, swap: str) -> list[tuple[tuple[str, str], ...]]:
+    return sorted({tuple(sorted(zip(hold, order, strict=True))) for order in permutations(swap)})
+
+
+@pytest.mark.parametrize(("hold", "swap"), UNIVERSES)
+@pytest.mark.parametrize("rate", RATES, ids=str)
+def test_the_estimate_is_exactly_unbiased_in_every_cell_of_every_table_of_a_universe(
+    hold: str, swap: str, rate: Fraction
+) -> None:
+    kept, n = shrinkage(len(hold), rate), len(hold)
+    for records in tables(hold, swap)[:12]:
+        law = psa_law(list(records), rate=rate)
+        for cell in sorted({(h, s) for h in hold for s in swap}):
+            independent = Fraction(hold.count(cell[0]) * swap.count(cell[1]), n)
+            mean = sum((law[t] * t.count(cell) for t in law), Fraction(0))  # type: ignore[attr-defined]
+            if kept == 0:  # nothing is kept, so nothing can be told: the mean is the same whatever the truth
+                assert mean == independent
+                continue
+            estimates = (
+                law[t] * corrected(Fraction(t.count(cell)), independent=independent, kept=kept)  # type: ignore[attr-defined]
+                for t in law
+            )
+            assert sum(estimates, Fraction(0)) == records.count(cell)
+
+
+def test_lambda_is_0_for_two_records_at_one_half_and_2_9_for_four() -> None:
+    """T33 and its neighbour."""
+    assert shrinkage(2, Fraction(1, 2)) == 0
+    assert shrinkage(4, Fraction(1, 2)) == Fraction(2, 9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(n=st.integers(1, 60), rate=st.fractions(0, 1, max_denominator=60))
+def test_lambda_in_floating_point_is_the_exact_one(n: int, rate: Fraction) -> None:
+    assert Laws.of([n], [rate]).kept[0] == pytest.approx(float(shrinkage(n, rate)), abs=1e-12)
+
+
+def by_enumeration(
+    records: list[tuple[int, str]], weight_of: dict[int, int], column: str, rate: Fraction
+) -> tuple[float, float, float, float]:
+    """Mean and variance of a weighted cell, then the mean estimate of it and of the estimate's variance."""
+    law = psa_law(records, rate=rate)
+    frame = [(float(law[t]), t) for t in law]
+    values = [(p, float(np.sum([weight_of[h] for h, s in t if s == column]))) for p, t in frame]  # type: ignore[attr-defined]
+    mean = sum(p * z for p, z in values)
+    variance = sum(p * z * z for p, z in values) - mean**2
+    homes = {"h": [h for h, _ in records], "key": list(range(len(records)))}
+    people = [(key, "a") for key, h in enumerate(homes["h"]) for _ in range(weight_of[h])]
+    persons = pl.LazyFrame({"key": [k for k, _ in people], "kind": [v for _, v in people]})
+    estimates, variances = 0.0, 0.0
+    for p, table in frame:
+        swapped = pl.LazyFrame({**homes, "s": arranged(homes["h"], list(table))})  # type: ignore[call-overload]
+        release = SwappedRelease(
+            records=swapped.select("key", "h", "s"),
+            match=(),
+            swap=("s",),
+            strata=pl.DataFrame({"stratum_rate": [str(rate)]}),
+            persons=persons,
+            key="key",
+        )
+        from stirred.inference.unswap import _estimated, _strata_cells
+
+        cell = _estimated(_strata_cells(["kind", "s"], release), 1e-9).filter(s=column)
+        estimates += p * float(cell["__estimate"].sum())
+        variances += p * float(cell["__variance"].sum())
+    return mean, variance, estimates, variances
+
+
+def arranged(hold: list[int], table: list[tuple[int, str]]) -> list[str]:
+    rest = list(table)
+    values = []
+    for h in hold:
+        found = next(pair for pair in rest if pair[0] == h)
+        rest.remove(found)
+        values.append(found[1])
+    return values
+
+
+@pytest.mark.parametrize("swap", ["xxyy", "xyyz", "xxxyy"])
+@pytest.mark.parametrize("rate", [Fraction(1, 5), Fraction(1, 2), Fraction(4, 5)], ids=str)
+def test_persons_have_exact_moments_an_unbiased_estimate_and_an_unbiased_variance(swap: str, rate: Fraction) -> None:
+    weights = {0: 3, 1: 1, 2: 2, 3: 0, 4: 1}
+    records = list(enumerate(swap))
+    mean, variance, estimate, estimated_variance = by_enumeration(records, weights, "x", rate)
+    n, truth = len(swap), sum(weights[h] for h, s in records if s == "x")
+    held = [weights[h] for h, _ in records]
+    laws = Laws.of([n], [rate])
+    found = laws.moments(
+        cell=np.array([float(truth)]),
+        cell_squares=np.array([float(sum(weights[h] ** 2 for h, s in records if s == "x"))]),
+        hold=np.array([float(sum(held))]),
+        hold_squares=np.array([float(sum(w * w for w in held))]),
+        swap=np.array([float(swap.count("x"))]),
+    )
+    assert found[0][0] == pytest.approx(mean, abs=1e-9)
+    assert found[1][0] == pytest.approx(variance, abs=1e-9)
+    assert estimate == pytest.approx(truth, abs=1e-8)
+    assert estimated_variance == pytest.approx(variance / float(laws.kept[0]) ** 2, rel=1e-8)
+
+
+# --- Massachusetts 1940 -----------------------------------------------------------------------------------
+
+CELL = ["county", "tenure"]
+MATCH, SWAP = ["state", "size"], ["county"]
+
+
+def test_massachusetts_at_one_half_falls_from_14_percent_error_below_3_with_honest_intervals() -> None:
+    homes = massachusetts_1940()
+    truth = homes.group_by(CELL).len("true")
+    swap = PermutationSwap(match=MATCH, swap=SWAP, rate="1/2")
+    plan = swap.plan(homes)
+    for number in range(3):
+        data = swap.release(homes, Entropy.from_seed(f"unswap {number}"), plan=plan).public["data"]
+        both = unswap(CELL, SwappedRelease.of(data, match=MATCH, swap=SWAP, rate="1/2")).table.join(truth, on=CELL)
+        error = both.select(
+            before=((pl.col("count") - pl.col("true").cast(pl.Int64)).abs() / pl.col("true")).mean(),
+            after=((pl.col("estimate") - pl.col("true")).abs() / pl.col("true")).mean(),
+            covered=pl.col("true").is_between("low", "high").mean(),
+        ).row(0)
+        assert 0.13 < error[0] < 0.145
+        assert error[1] < 0.03
+        assert error[2] > 0.75
+
+
+def replicated(homes: pl.DataFrame, copies: int) -> pl.DataFrame:
+    """Many copies of a file, to be swapped in one call: the copy is one more match variable."""
+    return homes.join(pl.DataFrame({"copy": range(copies)}), how="cross")
+
+
+def coverage(
+    homes: pl.DataFrame, variables: list[str], rate: Fraction, *, copies: int, counties: pl.Series | None = None
+) -> np.ndarray:
+    """The share of copies whose 95% interval contains the truth, for each cell that can vary."""
+    truth = homes.group_by(variables).len("true")
+    match = ["copy", "size"]
+    data = (
+        PermutationSwap(match=match, swap=["county"], rate=rate)
+        .release(replicated(homes, copies), Entropy.from_seed(f"coverage {rate}"))
+        .public["data"]
+    )
+    release = SwappedRelease.of(data, match=match, swap=["county"], rate=rate)
+    found = unswap(["copy", *variables], release).table
+    both = found.join(truth, on=variables, how="left").with_columns(pl.col("true").fill_null(0))
+    shares = both.group_by(variables).agg(
+        pl.col("true").is_between("low", "high").mean().alias("covered"), pl.col("standard_error").max()
+    )
+    if counties is not None:
+        shares = shares.filter(pl.col("county").is_in(counties))
+    return shares.filter(pl.col("standard_error") > 0)["covered"].to_numpy()
+
+
+def town(rows: int = 2_000) -> pl.DataFrame:
+    row = np.arange(rows)
+    county = np.searchsorted([0.1, 0.3, 0.55], row / rows)
+    owned = (row * 7919 % 100) < np.array([20, 45, 60, 75])[county]
+    return pl.DataFrame(
+        {"size": 1 + row % 3, "county": np.array(list("ABCD"))[county], "tenure": np.where(owned, "owned", "rented")}
+    )
+
+
+@pytest.mark.parametrize("rate", [Fraction(1, 20), Fraction(1, 2), Fraction(3, 4)], ids=str)
+def test_intervals_cover_the_truth_within_two_points_of_95_percent(rate: Fraction) -> None:
+    """1,500 swaps of 2,000 homes: a cell's share has a standard error of 0.6 points, their mean much less."""
+    shares = coverage(town(), CELL, rate, copies=1_500)
+    assert shares.size == 8
+    assert abs(shares.mean() - 0.95) < 0.02
+    assert np.all(np.abs(shares - 0.95) < 0.035)
+
+
+@pytest.mark.parametrize("rate", [Fraction(1, 10), Fraction(1, 2)], ids=str)
+def test_intervals_of_sums_over_many_tiny_strata_cover_too(rate: Fraction) -> None:
+    """200 strata of 5 homes: the variance of each is hopeless alone, but unbiased, so their sum is right."""
+    homes = town(1_000).with_columns((pl.int_range(pl.len()) * 37 % 200).cast(pl.Int64).alias("size"))
+    shares = coverage(homes, CELL, rate, copies=800)
+    assert shares.size == 8
+    assert abs(shares.mean() - 0.95) < 0.02
+
+
+def test_massachusetts_intervals_cover_within_two_points_of_95_percent() -> None:
+    """400 swaps of one in two hundred of its homes, with its own counties, sizes and tenures.
+
+    Counties of fewer than 50 homes in this sample are too small for the normal approximation.
+    """
+    homes = massachusetts_1940().gather_every(200)
+    large = homes.group_by("county").len().filter(pl.col("len") >= 50)["county"].implode()
+    shares = coverage(homes, CELL, Fraction(1, 2), copies=400, counties=large)
+    assert shares.size == 24
+    assert abs(shares.mean() - 0.95) < 0.02
+
+
+@pytest.mark.slow
+def test_massachusetts_itself_has_intervals_within_two_points_of_95_percent() -> None:
+    """200 swaps of the whole file: 28 cells, of which 14 are independent or nearly so; standard error 0.4 points."""
+    homes = massachusetts_1940()
+    truth = homes.group_by(CELL).len("true")
+    swap = PermutationSwap(match=MATCH, swap=SWAP, rate="1/2")
+    plan, covered, errors = swap.plan(homes), [], []
+    for number in range(200):
+        data = swap.release(homes, Entropy.from_seed(f"coverage {number}"), plan=plan).public["data"]
+        both = unswap(CELL, SwappedRelease.of(data, match=MATCH, swap=SWAP, rate="1/2")).table.join(truth, on=CELL)
+        covered.append(both.select(pl.col("true").is_between("low", "high").mean()).item())
+        errors.append(both.select(((pl.col("estimate") - pl.col("true")).abs() / pl.col("true")).mean()).item())
+    assert abs(np.mean(covered) - 0.95) < 0.02
+    assert np.mean(errors) < 0.03
+    print(f"coverage {100 * np.mean(covered):.2f}%, error {100 * np.mean(errors):.2f}%")
+
+
+def test_intervals_that_ignore_the_shrinkage_would_not_cover() -> None:
+    """The power of the check: published counts with the same standard errors miss the truth nearly always."""
+    homes = massachusetts_1940()
+    truth = homes.group_by(CELL).len("true")
+    data = PermutationSwap(match=MATCH, swap=SWAP, rate="1/2").release(homes, Entropy.from_seed("naive")).public["data"]
+    both = unswap(CELL, SwappedRelease.of(data, match=MATCH, swap=SWAP, rate="1/2")).table.join(truth, on=CELL)
+    naive = (both["count"] - both["true"].cast(pl.Int64)).abs() < 1.96 * both["standard_error"]
+    assert naive.mean() < 0.3  # type: ignore[operator]
+
+
+# --- strata that keep nothing, exact tables, projection -----------------------------------------------------
+
+
+def small_strata() -> tuple[pl.DataFrame, SwappedRelease]:
+    homes = pl.DataFrame(
+        {"size": [1, 1, 2, 2, 2, 2, 3], "county": list("ABAABBA"), "tenure": list("ororroo"), "id": range(7)}
+    ).drop("id")
+    return homes, SwappedRelease.of(homes, match=["size"], swap=["county"], rate="1/2")
+
+
+def test_strata_where_lambda_is_0_keep_their_counts_and_the_interval_contains_every_possible_truth() -> None:
+    _, release = small_strata()
+    found = unswap(["county", "tenure"], release)
+    assert (found.strata, found.strata_kept) == (3, 1)
+    assert "1 of 3 strata" in found.notes[0]
+    row = found.table.filter(county="A", tenure="o").row(0, named=True)
+    assert (row["count"], row["kept"]) == (3, 1)
+    alone = unswap(["size", "county", "tenure"], release).table.filter(size="1", county="A", tenure="o")
+    assert alone.select("count", "estimate", "standard_error", "low", "high", "kept").row(0) == (1, 1, 0, 0, 1, 1)
+
+
+def test_a_stratum_of_one_record_is_exact() -> None:
+    _, release = small_strata()
+    cell = unswap(["size", "county", "tenure"], release).table.filter(size="3")
+    assert cell.select("estimate", "standard_error", "low", "high").rows() == [(1.0, 0.0, 1.0, 1.0)]
+
+
+@pytest.mark.parametrize("variables", [["tenure"], ["county"], ["size", "county"], ["size", "tenure"]])
+def test_tables_that_swapping_leaves_alone_are_copied_and_said_to_be_exact(variables: list[str]) -> None:
+    homes, release = small_strata()
+    found = unswap(variables, release)
+    assert found.exact
+    assert "exact" in found.notes[0]
+    truth = homes.with_columns(pl.col(v).cast(pl.String) for v in variables).group_by(variables).len("true")
+    both = found.table.join(truth, on=variables)
+    assert both.height == found.table.height
+    assert (both["estimate"] == both["true"]).all()
+    assert found.table["standard_error"].to_list() == [0.0] * found.table.height
+
+
+def test_estimates_keep_both_margins_and_so_does_the_projection_inside_its_bounds() -> None:
+    homes = town(400)
+    swap = PermutationSwap(match=["size"], swap=["county"], rate="3/4")
+    data = swap.release(homes, Entropy.from_seed("project")).public["data"]
+    rare = pl.when(pl.int_range(pl.len()) < 9).then(pl.lit("rare")).otherwise("tenure")  # all in the first county
+    kinds = data.with_columns(rare.alias("tenure"))
+    found = unswap(CELL, SwappedRelease.of(kinds, match=["size"], swap=["county"], rate="3/4"), project=True)
+    assert found.negative
+    assert "negative" in found.notes[-1]
+    for margin in CELL:
+        sums = found.table.group_by(margin).agg(pl.col("count", "estimate", "projected").sum())
+        assert sums["estimate"].to_numpy() == pytest.approx(sums["count"].to_numpy(), abs=1e-7)
+        assert sums["projected"].to_numpy() == pytest.approx(sums["count"].to_numpy(), abs=1e-5)
+    assert found.table["projected"].min() >= 0  # type: ignore[operator]
+
+
+def test_empty_cells_are_estimated_too() -> None:
+    """Leaving them out would bias the others: every possible cell of every stratum is there."""
+    cells = crossed_strata(
+        pl.LazyFrame({"m": [1, 1, 1], "h": list("aab"), "s": list("xyx")}), match=["m"], hold=["h"], swap=["s"]
+    )
+    assert cells.select("h", "s", "__cell").rows() == [("a", "x", 1), ("a", "y", 1), ("b", "x", 1), ("b", "y", 0)]
+
+
+# --- what is refused ----------------------------------------------------------------------------------------
+
+
+def published(release: SwappedRelease) -> pl.DataFrame:
+    return release.records.group_by(CELL).len("count").sort(CELL).collect()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.drop("count"), 'table: there is no column "count"'),
+        (lambda t: t.with_columns(pl.lit("many").alias("count")), "counts are not whole numbers"),
+        (lambda t: pl.concat([t, t]), "cells occur more than once"),
+        (lambda t: t.with_columns(pl.col("count") + 1), "counts are not those of the released data"),
+        (lambda t: t.rename({"tenure": "age"}), 'the release has no variable "age", and no file of persons'),
+    ],
+    ids=["no count", "text", "twice", "other counts", "unknown variable"],
+)
+def test_a_table_that_does_not_belong_to_the_release_is_refused(change: object, message: str) -> None:
+    _, release = small_strata()
+    with pytest.raises(DataError, match=message.replace("(", r"\(")):
+        unswap(change(published(release)), release)  # type: ignore[operator]
+
+
+def test_a_published_table_keeps_its_own_order_and_cells_no_stratum_allows_are_0() -> None:
+    _, release = small_strata()
+    table = pl.concat(
+        [
+            published(release).reverse().cast({"count": pl.Int64}),
+            pl.DataFrame({"county": ["Z"], "tenure": ["o"], "count": [0]}),
+        ]
+    )
+    found = unswap(table, release).table
+    assert found.select(*CELL, "count").rows() == table.rows()
+    assert found.filter(county="Z").select("estimate", "low", "high").rows() == [(0.0, 0.0, 0.0)]
+
+
+@pytest.mark.parametrize(("name", "value"), [("level", 1.5), ("tolerance", 0.0)])
+def test_a_level_or_tolerance_that_makes_no_sense_is_refused(name: str, value: float) -> None:
+    _, release = small_strata()
+    with pytest.raises(PlanError, match=f"{name}: {value} is not between 0 and 1"):
+        unswap(CELL, release, **{name: value})  # type: ignore[arg-type]
