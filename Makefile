@@ -77,6 +77,10 @@ types: $(STAMP) ## mypy
 pytest: $(STAMP) ## the tests alone, on all cores
 	@$(BIN)/python -m pytest -q -n auto $(ARGS)
 
+.PHONY: audit
+audit: $(STAMP) ## the long audits and statistical tests, marked slow
+	@$(BIN)/python -m pytest -q -n auto -m slow
+
 .PHONY: docs
 docs: $(STAMP) ## build the documentation into build/docs; a warning is an error
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs

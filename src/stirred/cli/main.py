@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stirred.cli import budget, codebook, spec, swap, synth, unswap
+from stirred.cli import audit, budget, codebook, spec, swap, synth, unswap
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(spec.app, name="spec")
 app.add_typer(budget.app, name="budget")
+app.add_typer(audit.app, name="audit")
 app.add_typer(codebook.app, name="codebook")
 app.add_typer(synth.app, name="synth")
 app.command("swap")(swap.swap)

@@ -222,6 +222,10 @@ def all_different(ids: pl.Series) -> bool:
     >>> all_different(pl.Series([3, 1, 2])), all_different(pl.Series(["a", "b", "a"]))
     (True, False)
     """
+    if ids.dtype in _MACHINE_INTEGERS and len(ids) and ids.min() is not None:
+        span = int(ids.max()) - int(ids.min()) + 1  # type: ignore[arg-type]
+        if span < len(ids) - ids.null_count():
+            return False  # more records than values there could be
     present = _present(ids)
     if present is None:
         return not (ids.is_duplicated() & ids.is_not_null()).any()

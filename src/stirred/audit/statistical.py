@@ -1,0 +1,189 @@
+"""The statistical audit: a lower confidence bound on a loss from repeated runs, and what it could have seen.
+
+A mechanism is run equally often on two datasets, and one event fixed beforehand is counted. The bounds
+of Clopper and Pearson on its two probabilities bound their ratio from below. Finding nothing proves
+nothing, so the result says which loss it would have found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from stirred.randomness.entropy import Entropy
+from stirred.spec.problems import wrong
+
+_NEGLIGIBLE = 1e-18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatisticalAudit:
+    """What repeated runs say about a loss. ``detectable`` holds for events as likely as the one counted."""
+
+    lower_bound: float
+    budget: float
+    detectable: float
+    likelihood: float
+    hits: tuple[int, int]
+    runs: int
+    confidence: float
+    power: float
+
+    @property
+    def alarm(self) -> bool:
+        """Say whether the loss exceeds the budget, at the level of confidence."""
+        return self.lower_bound > self.budget
+
+    @property
+    def in_words(self) -> str:
+        """Return the finding, and what would have been found."""
+        sure = f"with {self.confidence:.0%} confidence"
+        found = f"the loss is at least {math.floor(self.lower_bound * 100) / 100:.2f} {sure}"
+        if self.alarm:
+            return f"The promise is broken: {found}, and the promise is {self.budget:.2f}."
+        if math.isinf(self.detectable):
+            seen = "No loss whatever would have been seen by this event in so few runs"
+        else:
+            seen = (
+                f"A loss above {math.ceil(self.detectable * 100) / 100:.2f} would have been seen with "
+                f"{self.power:.0%} probability by an event that has probability {self.likelihood:.3g} from the "
+                "other dataset"
+            )
+        return f"No violation found: {found}, and the promise is {self.budget:.2f}. {seen}."
+
+
+def count_events(
+    sample: Callable[[Any, Entropy], Hashable],
+    dataset: Any,
+    *,
+    event: Callable[[Any], bool],
+    runs: int,
+    entropy: Entropy,
+) -> int:
+    """Run a mechanism ``runs`` times with fresh randomness and count how often the event happens."""
+    return sum(event(sample(dataset, entropy.child(f"run {number}"))) for number in range(runs))
+
+
+def statistical_audit(
+    *,
+    hits: tuple[int, int],
+    runs: int,
+    distance: float,
+    budget: float,
+    confidence: float = 0.99,
+    power: float = 0.99,
+) -> StatisticalAudit:
+    """Return what the counts of one event in ``runs`` runs on each of two datasets say about the loss.
+
+    The event must have been chosen without looking at these runs. ``hits`` are the counts on the dataset
+    where it is expected more often and on the other, ``distance`` apart.
+
+    >>> statistical_audit(hits=(900, 100), runs=1000, distance=1, budget=1.0).alarm
+    True
+    """
+    if not runs > 0 or not all(0 <= count <= runs for count in hits) or not 0 < distance < math.inf:
+        raise wrong(
+            f"{hits[0]} and {hits[1]} hits in {runs} runs at distance {distance}",
+            where="statistical audit",
+            remedy="count from 0 to the number of runs, at a distance that is positive and finite",
+        )
+    miss = (1 - confidence) / 2
+    likelihood = max(hits[1], 1) / runs
+    return StatisticalAudit(
+        lower_bound=_lower(hits, runs, distance, miss),
+        budget=budget,
+        detectable=_detectable(likelihood, runs, distance, budget, miss=miss, power=power),
+        likelihood=likelihood,
+        hits=hits,
+        runs=runs,
+        confidence=confidence,
+        power=power,
+    )
+
+
+def _lower(hits: tuple[int, int], runs: int, distance: float, miss: float) -> float:
+    low = clopper_pearson(hits[0], runs, miss=miss)[0]
+    high = clopper_pearson(hits[1], runs, miss=miss)[1]
+    return max(0.0, math.log(low / high) / distance) if low > 0 else 0.0
+
+
+def _detectable(q: float, runs: int, distance: float, budget: float, *, miss: float, power: float) -> float:
+    """Return the smallest loss at which the audit alarms with the given probability, at likelihood q.
+
+    With half of the remaining probability each, the first count is not below and the second not above
+    the quantiles taken here, and the bound grows with the first and falls with the second.
+    """
+    spare = (1 - power) / 2
+    worst = _quantile(runs, q, 1 - spare)
+
+    def seen(loss: float) -> bool:
+        p = min(1.0, q * math.exp(min(loss * distance, 700.0)))
+        return _lower((_quantile(runs, p, spare), worst), runs, distance, miss) > budget
+
+    top = math.log(1 / q) / distance
+    if not seen(top):
+        return math.inf
+    low, high = 0.0, top
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if seen(middle) else (middle, high)
+    return high
+
+
+def clopper_pearson(hits: int, runs: int, *, miss: float) -> tuple[float, float]:
+    """Return the bounds that each fail to cover the probability at most with probability ``miss``.
+
+    >>> low, high = clopper_pearson(0, 100, miss=0.025)
+    >>> low, round(high, 6)
+    (0.0, 0.036217)
+    """
+    # P(X >= hits) grows with p, and P(X <= hits) falls: each bound is where its tail equals the miss.
+    low = _where(lambda p: at_least(hits, runs, p) > miss)[0] if hits else 0.0
+    high = _where(lambda p: at_least(runs - hits, runs, 1 - p) <= miss)[1] if hits < runs else 1.0
+    return low, high
+
+
+def _where(reached: Callable[[float], bool]) -> tuple[float, float]:
+    """Enclose the probability from which on a condition holds."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return low, high
+
+
+def at_least(hits: int, runs: int, p: float) -> float:
+    """Return the probability of ``hits`` or more in ``runs`` runs: the binomial tail, summed.
+
+    >>> round(at_least(2, 3, 0.5), 12)
+    0.5
+    """
+    if hits <= 0 or p >= 1:
+        return 1.0
+    if p <= 0:
+        return 0.0
+    if hits <= runs * p:  # the other tail falls faster
+        return 1 - at_least(runs - hits + 1, runs, 1 - p)
+    log = math.lgamma(runs + 1) - math.lgamma(hits + 1) - math.lgamma(runs - hits + 1)
+    term = math.exp(log + hits * math.log(p) + (runs - hits) * math.log1p(-p))
+    total, odds = term, p / (1 - p)
+    for k in range(hits, runs):
+        term *= (runs - k) / (k + 1) * odds
+        total += term
+        if term < total * _NEGLIGIBLE:
+            break
+    return min(total, 1.0)
+
+
+def _quantile(runs: int, p: float, level: float) -> int:
+    """Return the smallest k with P(X <= k) at least ``level``."""
+    low, high = 0, runs
+    while low < high:
+        middle = (low + high) // 2
+        if 1 - at_least(middle + 1, runs, p) >= level:
+            high = middle
+        else:
+            low = middle + 1
+    return low

@@ -1,0 +1,181 @@
+"""`stirred audit`: check a promise, and show the witness if it is broken."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph
+
+if TYPE_CHECKING:
+    from stirred.mechanisms.swapping.counting import LossWitness
+
+app = typer.Typer(
+    help="Check a promise: exactly on small domains, or a finished bundle from its files.", no_args_is_help=True
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
+
+
+@app.command()
+def swap(
+    hold_margin: Annotated[str, typer.Option(help="How many records have each hold value, such as 3,2.")],
+    swap_margin: Annotated[str, typer.Option(help="How many records have each swap value, such as 2,2,1.")],
+    rate: Annotated[str, typer.Option(help="Swap rate, exactly: 1/20, 0.05 or 5%.")],
+    mechanism: Annotated[str, typer.Option(help="The kind of swapping; permutation is the only one yet.")] = (
+        "permutation"
+    ),
+    json: Json = False,
+) -> None:
+    """The exact loss of swapping on one stratum, over all its tables, beside the bounds on it."""
+    from stirred.audit.swap import audit_swap
+    from stirred.cli.budget import _rounded_down as rounded_down
+    from stirred.spec.document import number_out
+    from stirred.spec.problems import wrong
+
+    if mechanism != "permutation":
+        raise wrong(f"{mechanism!r} is not known", where="--mechanism", remedy="write permutation")
+    hold, swapped = _margin(hold_margin, "--hold-margin"), _margin(swap_margin, "--swap-margin")
+    found = audit_swap(hold, swapped, rate)
+    if json:
+        emit_json(
+            {
+                "hold_margin": hold,
+                "swap_margin": swapped,
+                "rate": rate,
+                "mechanism": mechanism,
+                "exact_loss": number_out(found.exact_loss),
+                "exact_loss_expression": str(found.exact_loss),
+                "sharp_bound": number_out(found.sharp_bound),
+                "sharp_bound_exact": str(found.sharp_bound),
+                "theorem_bound": number_out(found.theorem_bound),
+                "theorem_bound_exact": str(found.theorem_bound),
+                "existential_bound": rounded_down(found.existential_bound),
+                "existential_bound_exact": str(found.existential_bound),
+                "tables": found.tables,
+                "witness": _witness(found.witness),
+                "passed": found.passed,
+            }
+        )
+    else:
+        heading(f"Permutation swapping at rate {rate}, {sum(hold)} records, {found.tables:,} tables")
+        facts(
+            [
+                ("exact loss", f"epsilon {found.exact_loss.shown(4)} for this stratum"),
+                ("sharp bound", f"epsilon {found.sharp_bound.shown(4)} for every stratum of this size"),
+                ("Theorem 1", f"epsilon {found.theorem_bound.shown(4)}, the paper's bound"),
+                ("relative to", "files that agree on both margins of the stratum; one record (d_HamS); D_Mult"),
+                ("witness", str(found.witness) if found.witness else "none: there is only one table, so it is public"),
+            ]
+        )
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+def _margin(text: str, where: str) -> list[int]:
+    from stirred.spec.problems import wrong
+
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise wrong(
+            f"{text!r} is not a margin", where=where, remedy="write whole numbers with commas, such as 3,2"
+        ) from None
+
+
+def _witness(witness: LossWitness | None) -> dict[str, Any] | None:
+    if witness is None:
+        return None
+    return {
+        "dataset": witness.table,
+        "other": witness.other,
+        "output": witness.output,
+        "distance": witness.distance,
+        "probabilities": [str(p) for p in witness.probabilities],
+        "words": str(witness),
+    }
+
+
+@app.command()
+def mechanism(
+    target: Annotated[str, typer.Argument(metavar="MODULE:OBJECT", help="Where the mechanism is, such as mine:coin.")],
+    json: Json = False,
+) -> None:
+    """Audit your own mechanism on all its datasets: it needs law(dataset), universe() and specification."""
+    from stirred.audit.exhaustive import audit
+    from stirred.spec.document import number_out
+    from stirred.spec.problems import placed
+
+    with placed(target):
+        result = audit(_load(target))
+    if json:
+        emit_json(
+            {
+                "verdict": result.verdict.value,
+                "parameter": result.parameter,
+                "loss": [number_out(result.loss.low), number_out(result.loss.high)],
+                "loss_exact": [str(result.loss.low), str(result.loss.high)],
+                "budget": number_out(result.budget),
+                "budget_exact": str(result.budget),
+                "universes": result.universes,
+                "pairs": result.pairs,
+                "orders": result.orders,
+                "witness": None if result.witness is None else str(result.witness),
+            }
+        )
+    else:
+        heading(f"Audit of {target}: {result.verdict.value}")
+        paragraph(result.in_words)
+    if not result.passed:
+        raise typer.Exit(1)
+
+
+def _load(target: str) -> Any:
+    from stirred.spec.problems import wrong
+
+    module, _, name = target.partition(":")
+    if not module or not name:
+        raise wrong("this names no object", where="MODULE:OBJECT", remedy="write such as my_module:my_mechanism")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name)
+        return found() if isinstance(found, type) else found
+    except Exception as error:  # whatever a user's module does wrong is said, not thrown
+        raise wrong(
+            f"it cannot be loaded ({type(error).__name__}: {error})",
+            where="MODULE:OBJECT",
+            remedy="run the command in the folder of the module, and check the names",
+        ) from None
+
+
+@app.command()
+def bundle(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished release.")],
+    json: Json = False,
+) -> None:
+    """Check a finished bundle from its files alone: checksums, specification, invariants, ids, marks."""
+    from stirred.audit.bundle import audit_bundle
+
+    result = audit_bundle(folder)
+    if json:
+        emit_json(
+            {
+                "passed": result.passed,
+                "checks": list(result.checks),
+                "problems": [{"what": p.what, "where": p.where, "remedy": p.remedy} for p in result.problems],
+            }
+        )
+    else:
+        heading(f"Audit of {folder}: {'passed' if result.passed else 'failed'}")
+        bullets(result.checks)
+        if result.problems:
+            emit()
+            bullets([str(problem) for problem in result.problems])
+    if not result.passed:
+        raise typer.Exit(1)

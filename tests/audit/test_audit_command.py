@@ -1,0 +1,182 @@
+"""`stirred audit` as a user runs it: facts, exit codes and messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from stirred.cli.main import run
+from tests.release.bundles import SWAP, households, persons
+
+Out = pytest.CaptureFixture[str]
+
+
+def facts(capsys: Out, *arguments: str, code: int = 0) -> dict[str, Any]:
+    assert run(["audit", *arguments, "--json"]) == code
+    content: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return content
+
+
+def test_swap_prints_the_exact_loss_beside_its_bounds(capsys: Out) -> None:
+    found = facts(capsys, "swap", "--hold-margin", "3,2", "--swap-margin", "2,2,1", "--rate", "1/2")
+    assert found["exact_loss_expression"] == "1/2*ln(1237/248)"
+    assert found["exact_loss"] <= found["sharp_bound"] <= found["theorem_bound"]
+    assert found["existential_bound"] <= found["theorem_bound"]
+    assert found["tables"] == 5
+    assert "a factor of 1237/248" in found["witness"]["words"]
+    assert found["witness"]["distance"] == 2
+
+
+def test_a_rate_of_one_may_have_an_infinite_loss_and_is_still_json(capsys: Out) -> None:
+    found = facts(capsys, "swap", "--hold-margin", "1,1", "--swap-margin", "1,1", "--rate", "1")
+    assert found["exact_loss"] == found["sharp_bound"] == "inf"
+
+
+def test_swap_in_words(capsys: Out) -> None:
+    assert run(["audit", "swap", "--hold-margin", "2,2", "--swap-margin", "2,2", "--rate", "50%"]) == 0
+    text = capsys.readouterr().out
+    assert "0.7791" in text
+    assert "1.6095" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["--hold-margin", "3,2", "--swap-margin", "2,2", "--rate", "1/2"], "counts 5 records"),
+        (["--hold-margin", "3;2", "--swap-margin", "2,2", "--rate", "1/2"], "'3;2' is not a margin"),
+        (["--hold-margin", "2,2", "--swap-margin", "2,2", "--rate", "7/4"], "not a probability"),
+        (["--hold-margin", "2,2", "--swap-margin", "2,2", "--rate", "1", "--mechanism", "x"], "'x' is not known"),
+    ],
+)
+def test_bad_input_is_explained_with_exit_code_2(capsys: Out, arguments: list[str], what: str) -> None:
+    found = facts(capsys, "swap", *arguments, code=2)
+    assert what in found["errors"][0]["what"]
+
+
+# ---- a mechanism of one's own ----------------------------------------------------------------------
+
+MINE = """
+from fractions import Fraction
+from stirred.spec import Law, catalogue
+
+class Coin:
+    budget = "ln(3)"
+    def universe(self):
+        return [((0,),), ((1,),)]
+    def law(self, dataset):
+        truth = dataset[0][0]
+        return Law({truth: Fraction(3, 4), 1 - truth: Fraction(1, 4)})
+    def specification(self):
+        return catalogue.load("pure-dp").specification.with_budget(self.budget)
+
+class Boast(Coin):
+    budget = "1"
+
+nothing = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "audited_mechanisms.py").write_text(MINE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_mechanism_of_ones_own_is_audited(capsys: Out) -> None:
+    assert facts(capsys, "mechanism", "audited_mechanisms:Coin")["verdict"] == "passed"
+    found = facts(capsys, "mechanism", "audited_mechanisms:Boast", code=1)
+    assert found["verdict"] == "failed"
+    assert "a factor of 3" in found["witness"]
+    assert run(["audit", "mechanism", "audited_mechanisms:Boast"]) == 1
+    assert "The promise is broken" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "target", ["nowhere:Coin", "audited_mechanisms:Missing", "audited_mechanisms", "audited_mechanisms:nothing"]
+)
+def test_what_cannot_be_loaded_or_audited_is_refused(capsys: Out, target: str) -> None:
+    found = facts(capsys, "mechanism", target, code=2)
+    assert found["errors"][0]["remedy"]
+
+
+# ---- a finished bundle -----------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["parquet", "csv"])
+def bundle(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    homes = households()
+    homes.write_parquet(tmp_path / "homes.parquet")
+    persons(homes).write_parquet(tmp_path / "people.parquet")
+    out = tmp_path / "bundle"
+    files = [str(tmp_path / "homes.parquet"), "--persons", str(tmp_path / "people.parquet")]
+    more = ["--hid", "hid", "--table", "county x tenure", "--format", request.param, "--out", str(out)]
+    assert run(["swap", *files, *SWAP, *more]) == 0
+    return out
+
+
+def test_a_finished_bundle_passes(bundle: Path, capsys: Out) -> None:
+    capsys.readouterr()
+    found = facts(capsys, "bundle", str(bundle))
+    assert found["passed"]
+    assert any("counted anew" in check for check in found["checks"])
+    assert any("identifiers" in check for check in found["checks"])
+
+
+def problems(capsys: Out, bundle: Path) -> str:
+    capsys.readouterr()
+    found = facts(capsys, "bundle", str(bundle), code=1)
+    assert not found["passed"]
+    return json.dumps(found["problems"])
+
+
+def change(bundle: Path, columns: list[pl.Expr]) -> None:
+    path = next((bundle / "public").glob("data.*"))
+    if path.suffix == ".csv":
+        pl.read_csv(path).with_columns(columns).write_csv(path)
+    else:
+        pl.read_parquet(path).with_columns(columns).write_parquet(path)
+
+
+def test_a_changed_count_is_seen_by_checksum_and_by_counting(bundle: Path, capsys: Out) -> None:
+    change(bundle, [pl.lit("East").alias("county")])
+    text = problems(capsys, bundle)
+    assert "not the file the manifest describes" in text
+    assert "does not have the published table" in text
+
+
+def test_old_identifiers_are_seen(bundle: Path, capsys: Out) -> None:
+    change(bundle, [pl.col("hid") + 5000])
+    assert "an old identifier" in problems(capsys, bundle)
+
+
+def test_missing_and_added_files_are_seen(bundle: Path, capsys: Out) -> None:
+    (bundle / "public" / "README.md").unlink()
+    (bundle / "public" / "notes.txt").write_text("hello", encoding="utf-8")
+    text = problems(capsys, bundle)
+    assert "in the manifest and not in the folder" in text
+    assert "in the folder and not in the manifest" in text
+
+
+def test_a_mark_that_was_removed_or_added_is_seen(bundle: Path, capsys: Out) -> None:
+    (bundle / "public" / "SEEDED-TEST-RUN.txt").write_text("test", encoding="utf-8")
+    assert "test run with a seed" in problems(capsys, bundle)
+
+
+def test_a_bundle_without_manifest_or_specification_fails(bundle: Path, capsys: Out) -> None:
+    (bundle / "manifest.json").unlink()
+    (bundle / "public" / "specification.json").write_text("{}", encoding="utf-8")
+    text = problems(capsys, bundle)
+    assert "manifest.json" in text
+    assert "specification" in text
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, capsys: Out) -> None:
+    assert "no such folder" in facts(capsys, "bundle", str(tmp_path / "none"), code=2)["errors"][0]["what"]

@@ -1,0 +1,177 @@
+"""The exhaustive audit passes what keeps its promise, and catches what does not, with a witness."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from stirred import PermutationSwap
+from stirred.audit import FiniteMechanism, Verdict, audit
+from stirred.audit.exhaustive import promise_for
+from stirred.spec import catalogue
+from stirred.spec.exact import exact, ln
+from stirred.spec.invariant import Named
+from stirred.spec.law import Law
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.output_premetric import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
+from stirred.spec.problems import StirredError
+from tests.audit.faults import FAULTS, RIGHT
+
+MECHANISMS: dict[str, Any] = {
+    f"PermutationSwap at {rate}": PermutationSwap(match=["size"], swap=["county"], rate=rate)
+    for rate in ("0", "1/100", "1/10", "1/2", "9/10", "1")
+}
+PROMISE = catalogue.load("pure-dp").specification
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_of_the_package_keeps_its_promise(name: str) -> None:
+    """The contract: a mechanism registers small universes and passes the audit on all of them."""
+    mechanism = MECHANISMS[name]
+    universes = mechanism.audit_universes()
+    assert sum(len(universe) > 1 for universe in universes) >= 2, "nothing is compared"
+    result = audit(mechanism)
+    assert result.passed, result.in_words
+    assert result.universes == len(universes)
+    assert result.orders > 0
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_caught_with_a_witness(fault: str) -> None:
+    result = audit(FAULTS[fault])
+    assert result.verdict is Verdict.FAILED, f"{fault} was not seen"
+    assert result.loss.low > result.budget
+    witness = result.witness
+    assert witness is not None
+    laws = [FAULTS[fault].law(dataset) for dataset in (witness.dataset, witness.other)]
+    assert tuple(law[witness.output] for law in laws) == witness.probabilities
+    assert "The promise is broken" in result.in_words
+    assert str(witness) in result.in_words
+
+
+def test_the_same_mechanism_without_a_fault_passes() -> None:
+    result = audit(RIGHT)
+    assert result.passed, result.in_words
+    assert "No violation" in result.in_words
+
+
+@pytest.mark.parametrize("rate", ["1/20", "1/2", "3/4"])
+def test_faults_of_the_output_are_caught_at_other_rates_too(rate: str) -> None:
+    for fault in ("a fixed number of swaps", "an output that keeps row order"):
+        result = audit(replace(FAULTS[fault], rate=Fraction(rate)))
+        assert result.loss.low.is_infinite, fault
+
+
+def test_keeping_the_row_order_is_seen_by_reordering_the_input() -> None:
+    result = audit(FAULTS["an output that keeps row order"])
+    assert result.witness is not None
+    assert result.witness.distance == 0
+    assert "the same records in another order" in result.in_words
+
+
+# ---- any output premetric --------------------------------------------------------------------------
+
+
+def coin(premetric: OutputPremetric, budget: str) -> FiniteMechanism:
+    """Randomised response that tells the truth with probability 3/4."""
+
+    def answer(dataset: Any) -> Law:
+        truth = dataset[0][0]
+        return Law({truth: Fraction(3, 4), 1 - truth: Fraction(1, 4)})
+
+    promise = PROMISE.with_flavor(output_premetric=premetric).with_budget(budget)
+    return FiniteMechanism(function=answer, datasets=[((0,),), ((1,),)], promise=promise)
+
+
+@pytest.mark.parametrize(
+    ("premetric", "enough", "too_little"),
+    [
+        (PURE, "ln(3)", "1.0986"),
+        (approximate("1/4"), "ln(2)", "0.6931"),
+        (ZCDP, "0.5494", "0.5493"),  # ln 3 tanh(ln(3)/2) = 0.549306
+        (TOTAL_VARIATION, "1/2", "0.4999"),
+        (GDP, "1.34898", "1.34897"),
+        (OutputPremetric(name="D_Renyi", order=Fraction(2)), "0.8474", "0.8472"),
+    ],
+    ids=["D_Mult", "D_Mult^delta", "D_NoR", "D_TV", "D_GDP", "D_Renyi"],
+)
+def test_every_output_premetric_is_understood(premetric: OutputPremetric, enough: str, too_little: str) -> None:
+    assert audit(coin(premetric, enough)).verdict is Verdict.PASSED
+    failed = audit(coin(premetric, too_little))
+    assert failed.verdict is Verdict.FAILED
+    assert failed.witness is not None
+
+
+def test_what_no_enclosure_decides_is_neither_passed_nor_failed() -> None:
+    """At a budget inside the enclosure of a Rényi distance the audit cannot tell, and says so."""
+    found = audit(coin(ZCDP, "1")).loss
+    if found.is_exact:
+        pytest.skip("the enclosure is a point")
+    inside = (found.low + found.high) / 2
+    mechanism = coin(ZCDP, "1")
+    result = audit(replace(mechanism, promise=mechanism.promise.with_budget(inside)))
+    assert result.verdict is Verdict.CANNOT_TELL
+    assert not result.passed
+    assert result.in_words.startswith("Cannot tell")
+
+
+# ---- what is claimed -------------------------------------------------------------------------------
+
+
+def test_a_mechanism_that_claims_nothing_is_searched_for_a_witness_of_infinity() -> None:
+    honest = FiniteMechanism(function=Law.certain, datasets=[((0,),), ((1,),)], promise=PROMISE.with_budget("inf"))
+    result = audit(honest)
+    assert result.passed
+    assert result.loss.low.is_infinite
+    assert "Nothing is promised" in result.in_words
+    assert "told apart with certainty" in result.in_words
+
+
+def test_universes_are_split_by_invariants_that_can_be_evaluated() -> None:
+    """The total is invariant and published; only within it is anything promised."""
+
+    def total(dataset: Any) -> int:
+        return sum(row[0] for row in dataset)
+
+    promise = PROMISE.with_budget(0)
+    datasets = [((0,), (0,)), ((0,), (1,)), ((1,), (0,)), ((1,), (1,))]
+    plain = FiniteMechanism(function=lambda x: Law.certain(total(x)), datasets=datasets, promise=promise)
+    assert audit(plain).verdict is Verdict.FAILED
+    inside = promise.with_flavor(multiverse=Multiverse(invariants=(Named(name="total", function=total),)))
+    result = audit(replace(plain, promise=inside))
+    assert result.passed
+    assert (result.universes, result.pairs) == (3, 1)
+
+
+def test_the_promise_of_swapping_depends_on_the_universe() -> None:
+    swap = PermutationSwap(match=["a", "b"], swap=["c", "d"], rate="1/2", hold=["e"])
+    small, large = (
+        promise_for(swap, [u]) for u in ((("a", "x"), ("b", "y")), tuple(zip("abcde", "vwxyz", strict=True)))
+    )
+    assert small.budget.realised < large.budget.realised
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (object(), "it has no law and no specification"),
+        (FiniteMechanism(function=Law.certain, datasets=[], promise=PROMISE.with_budget(1)), "no dataset to audit"),
+        (
+            FiniteMechanism(function=lambda x: {x: 1}, datasets=[(1,), (2,)], promise=PROMISE.with_budget(1)),  # type: ignore[arg-type, return-value]
+            "is a dict",
+        ),
+        (FiniteMechanism(function=Law.certain, datasets=[(1,)], promise=3), "its specification is a int"),  # type: ignore[arg-type]
+        (FiniteMechanism(function=Law.certain, datasets=[(1,), (2,)], promise=PROMISE), "a letter without a value"),
+    ],
+)
+def test_what_cannot_be_audited_is_explained(broken: Any, message: str) -> None:
+    with pytest.raises(StirredError, match=message):
+        audit(broken)
+
+
+def test_the_loss_reported_is_exact() -> None:
+    assert audit(coin(PURE, "2")).loss.high == ln(3)
+    assert audit(coin(TOTAL_VARIATION, "1")).loss.high == exact("1/2")

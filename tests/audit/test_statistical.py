@@ -1,0 +1,80 @@
+"""The statistical audit bounds a loss from below, and is honest about its power."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import beta, binom
+
+from stirred.audit.statistical import at_least, clopper_pearson, count_events, statistical_audit
+from stirred.randomness import Entropy
+from stirred.spec.problems import StirredError
+
+
+@pytest.mark.parametrize("runs", [1, 7, 100, 5000])
+def test_tails_and_bounds_agree_with_an_independent_oracle(runs: int) -> None:
+    for hits in sorted({0, 1, runs // 7, runs // 2, runs - 1, runs}):
+        for p in (1e-6, 0.01, 0.3, 0.5, 0.97):
+            assert at_least(hits, runs, p) == pytest.approx(binom.sf(hits - 1, runs, p), rel=1e-7, abs=1e-13)
+        low, high = clopper_pearson(hits, runs, miss=0.005)
+        if hits:
+            assert low == pytest.approx(beta.ppf(0.005, hits, runs - hits + 1), rel=1e-7)
+        if hits < runs:
+            assert high == pytest.approx(beta.ppf(0.995, hits + 1, runs - hits), rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("budget", "q", "distance", "runs"), [(1.0, 0.05, 1, 3000), (0.5, 0.2, 2, 2000), (3.0, 0.001, 1, 20_000)]
+)
+def test_at_the_stated_detectable_loss_nearly_all_simulated_audits_alarm(
+    budget: float, q: float, distance: int, runs: int
+) -> None:
+    """Power: at least 98% of 500 audits; the statement says 99%. At the budget itself at most 1% alarm falsely."""
+    rng = np.random.default_rng(5)
+    stated = statistical_audit(hits=(0, round(q * runs)), runs=runs, distance=distance, budget=budget)
+    assert math.isfinite(stated.detectable)
+
+    def alarms(loss: float) -> int:
+        first = rng.binomial(runs, min(1.0, q * math.exp(loss * distance)), 500).tolist()
+        pairs = zip(first, rng.binomial(runs, q, 500).tolist(), strict=True)
+        return sum(statistical_audit_alarms(pair, runs, distance, budget) for pair in pairs)
+
+    assert alarms(stated.detectable) >= 490
+    assert alarms(budget) <= 10
+
+
+def statistical_audit_alarms(hits: tuple[int, int], runs: int, distance: int, budget: float) -> bool:
+    low, high = clopper_pearson(hits[0], runs, miss=0.005)[0], clopper_pearson(hits[1], runs, miss=0.005)[1]
+    return math.log(low / high) / distance > budget
+
+
+def test_the_words_say_what_would_have_been_seen() -> None:
+    quiet = statistical_audit(hits=(200, 100), runs=1000, distance=1, budget=1.5)
+    assert quiet.in_words.startswith("No violation found")
+    assert "would have been seen with 99% probability" in quiet.in_words
+    loud = statistical_audit(hits=(900, 10), runs=1000, distance=1, budget=1.5)
+    assert loud.alarm
+    assert loud.in_words.startswith("The promise is broken")
+    blind = statistical_audit(hits=(5, 5), runs=10, distance=1, budget=1.5)
+    assert "No loss whatever" in blind.in_words
+
+
+def test_a_mechanism_that_publishes_its_input_alarms_and_a_coin_does_not() -> None:
+    entropy = Entropy.from_seed("statistical audit")
+
+    def honest(dataset: int, entropy: Entropy) -> int:
+        return dataset
+
+    counts = [
+        count_events(honest, x, event=lambda out: out == 1, runs=400, entropy=entropy.child(str(x))) for x in (1, 0)
+    ]
+    assert counts == [400, 0]
+    assert statistical_audit(hits=(400, 0), runs=400, distance=1, budget=4.0).alarm
+
+
+@pytest.mark.parametrize(("hits", "runs"), [((1, 2), 0), ((5, 1), 4), ((-1, 0), 4)])
+def test_impossible_counts_are_refused(hits: tuple[int, int], runs: int) -> None:
+    with pytest.raises(StirredError, match="hits in"):
+        statistical_audit(hits=hits, runs=runs, distance=1, budget=1.0)
