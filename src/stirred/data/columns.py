@@ -92,14 +92,15 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def gather(column: pl.Series, rows: npt.NDArray[np.uint32]) -> pl.Series:
+def gather(column: pl.Series, rows: npt.NDArray[np.integer[Any]]) -> pl.Series:
     """Return the values of a column at some rows: plain memory look-ups where the column is plain numbers.
 
     >>> gather(pl.Series("x", [10, 20, 30]), np.array([2, 0], dtype=np.uint32)).to_list()
     [30, 10]
     """
     if column.dtype in _NUMBERS and column.n_chunks() == 1 and not column.null_count():
-        return pl.Series(column.name, column.to_numpy().take(rows))
+        # Rows are positions of this very column, so nothing is clipped: the mode only spares a second check.
+        return pl.Series(column.name, column.to_numpy().take(rows, mode="clip"))
     return column.gather(rows)
 
 
@@ -107,8 +108,9 @@ def gather_all(columns: Sequence[pl.Series], rows: npt.NDArray[np.uint32]) -> li
     """Gather several columns at once, on all cores: look-ups leave the interpreter free."""
     if rows.size < 100_000 or len(columns) < 2:
         return [gather(column, rows) for column in columns]
+    places = rows.astype(np.intp)  # once, and not again for every column
     with ThreadPoolExecutor(min(len(columns), os.cpu_count() or 1)) as pool:
-        return list(pool.map(lambda column: gather(column, rows), columns))
+        return list(pool.map(lambda column: gather(column, places), columns))
 
 
 def select(table: Columns, names: list[str]) -> pl.DataFrame:
