@@ -26,7 +26,7 @@ PValue = Callable[..., float]
 
 
 def permutation_law(size: int, rate: Fraction) -> dict[tuple[int, ...], Fraction]:
-    """The exact law of sigma (swapping.md, section 0).
+    """The exact law of sigma (swapping theory, section 0).
 
     u_k = p^k (1-p)^(n-k) / (d(k) (1 - n p (1-p)^(n-1))) for a permutation that moves k records.
     """

@@ -1,6 +1,6 @@
 """Swap rates by stratum, exact.
 
-Rates may differ between strata if they depend on the stratum and the invariants only (swapping.md,
+Rates may differ between strata if they depend on the stratum and the invariants only (swapping theory,
 R0'); a rate chosen from the confidential values voids the guarantee (section 9, condition 3).
 """
 
