@@ -287,10 +287,6 @@ def _pure_to_renyi(spec: Specification, to: OutputPremetric, method: str | None)
     return value, "D_a <= D_Mult, and D_a <= a x rho^2 (theory pages)", "min(epsilon, order x epsilon tanh(epsilon/2))"
 
 
-def _pure_to_tv(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
-    return _approximate_to_tv(spec, to, method)
-
-
 def _approximate_to_tv(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
     del to, method
     epsilon, delta = spec.budget.realised, spec.output_premetric.delta
@@ -325,7 +321,7 @@ _RULES: Final = {
     ("D_Mult", "D_Mult^delta"): _Rule(_pure_to_approximate),
     ("D_Mult", "D_GDP"): _Rule(_pure_to_gdp),
     ("D_Mult", "D_Renyi"): _Rule(_pure_to_renyi),
-    ("D_Mult", "D_TV"): _Rule(_pure_to_tv),
+    ("D_Mult", "D_TV"): _Rule(_approximate_to_tv),
     ("D_Mult^delta", "D_Mult^delta"): _Rule(_looser_delta),
     ("D_Mult^delta", "D_TV"): _Rule(_approximate_to_tv),
     ("D_NoR", "D_Mult^delta"): _Rule(_zcdp_to_approximate, neighbours_only=True),

@@ -68,7 +68,7 @@ class Persons:
         start = np.zeros(data.households.height + 1, dtype=np.int64)
         np.cumsum(count(house, groups=data.households.height), out=start[1:])
         grouped = bool((house[1:] >= house[:-1]).all())
-        rows = None if grouped else _group(house, start)
+        rows = None if grouped else _group(house)
         del house
         return cls(_encode(data), start, rows)
 
@@ -113,7 +113,6 @@ def household_rows(data: Microdata) -> Rows:
     return rows.to_numpy().astype(np.uint32, copy=False)
 
 
-def _group(house: Rows, start: npt.NDArray[np.int64]) -> Rows:
+def _group(house: Rows) -> Rows:
     """Return the rows of persons household by household: a counting sort by the household's row."""
-    del start
     return np.argsort(house, kind="stable").astype(np.uint32)
