@@ -43,9 +43,55 @@ def test_swap_in_words(capsys: Out) -> None:
     assert "1.6095" in text
 
 
+MEMBERS = [
+    (["--mechanism", "conditioned", "--kernel", "uniform", "--rate", "1/2"], "ln(4)"),
+    (["--mechanism", "conditioned", "--kernel", "proportional", "--rate", "1/2"], "1/2*ln(21)"),
+    (["--mechanism", "mallows", "--epsilon", "ln(3)"], "ln(3)"),
+    (["--mechanism", "shuffle", "--rate", "1/2"], "ln(32/7)"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "bound"), MEMBERS, ids=lambda value: str(value)[16:40])
+def test_every_member_of_the_family_is_audited(capsys: Out, arguments: list[str], bound: str) -> None:
+    found = facts(capsys, "swap", "--hold-margin", "3,2", "--swap-margin", "2,2,1", *arguments)
+    assert found["passed"]
+    assert 0 < found["exact_loss"] <= found["sharp_bound"]
+    assert found["mechanism"] == arguments[1]
+    assert "theorem_bound" not in found
+    assert found["sharp_bound_exact"] == bound
+    assert run(["audit", "swap", "--hold-margin", "3,2", "--swap-margin", "2,2,1", *arguments]) == 0
+    assert arguments[1].capitalize() in capsys.readouterr().out
+
+
+def test_the_published_cases_of_the_members_by_command(capsys: Out) -> None:
+    """T17 to T22 of the theory pages, as a user asks for them."""
+    singles = ["swap", "--hold-margin", "1,1,1", "--swap-margin", "1,1,1"]
+    assert facts(capsys, *singles, "--mechanism", "conditioned", "--rate", "1/2")["exact_loss_expression"] == "ln(4)"
+    pair = ["swap", "--hold-margin", "1,1", "--swap-margin", "1,1", "--mechanism", "shuffle", "--rate", "1/2"]
+    assert facts(capsys, *pair)["exact_loss_expression"] == "1/2*ln(7)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "places"),
+    [
+        (["--mechanism", "mallows", "--rate", "1/2"], ["--rate", "--epsilon"]),
+        (["--mechanism", "shuffle", "--epsilon", "2", "--kernel", "uniform"], ["--kernel", "--epsilon", "--rate"]),
+        (["--mechanism", "conditioned", "--rate", "1/2", "--kernel", "x"], ["kernel"]),
+        (["--mechanism", "conditioned", "--rate", "x"], ["rate"]),
+        ([], ["--rate"]),
+    ],
+)
+def test_options_of_another_member_are_refused_all_at_once(
+    capsys: Out, arguments: list[str], places: list[str]
+) -> None:
+    found = facts(capsys, "swap", "--hold-margin", "2,2", "--swap-margin", "2,2", *arguments, code=2)
+    assert [error["where"] for error in found["errors"]] == places
+
+
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
+        (["--hold-margin", "0", "--swap-margin", "0", "--rate", "1/2", "--mechanism", "conditioned"], "not a margin"),
         (["--hold-margin", "3,2", "--swap-margin", "2,2", "--rate", "1/2"], "counts 5 records"),
         (["--hold-margin", "3;2", "--swap-margin", "2,2", "--rate", "1/2"], "'3;2' is not a margin"),
         (["--hold-margin", "2,2", "--swap-margin", "2,2", "--rate", "7/4"], "not a probability"),

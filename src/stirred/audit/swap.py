@@ -1,25 +1,49 @@
-"""The audit of permutation swapping on one stratum: its exact loss beside every bound."""
+"""The audit of a swap on one stratum: its exact loss beside every bound."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
-from stirred.mechanisms.swapping.counting import LossWitness, Margins, exact_loss
-from stirred.spec.exact import Exact, probability
+from stirred.mechanisms.swapping.counting import (
+    LossWitness,
+    Margins,
+    UniverseExact,
+    exact_loss,
+    exact_loss_of_weights,
+)
+from stirred.mechanisms.swapping.family_law import exact_loss_of_conditioned, mallows_weights, shuffle_weights
+from stirred.spec.exact import ZERO, Exact, probability
+from stirred.spec.family_budget import Number, mallows_epsilon, mallows_weight, redraw_epsilon, redraw_kernel
+from stirred.spec.problems import wrong
+from stirred.spec.shuffle_budget import shuffle_epsilon
 from stirred.spec.swap_budget import psa_epsilon, psa_existential_bound, psa_sharp_epsilon
+
+KERNELS: Final = ("uniform", "proportional")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SwapAudit:
-    """The loss permutation swapping really has on one stratum, and the bounds on it."""
+class MemberAudit:
+    """The loss a swap really has on one stratum, and the bound its theorem gives."""
 
     exact_loss: Exact
     sharp_bound: Exact
-    theorem_bound: Exact
-    existential_bound: Exact
     tables: int
     witness: LossWitness | None
+
+    @property
+    def passed(self) -> bool:
+        """Say whether the exact loss keeps within the bound."""
+        return self.exact_loss <= self.sharp_bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapAudit(MemberAudit):
+    """The loss permutation swapping really has on one stratum, and the bounds on it."""
+
+    theorem_bound: Exact
+    existential_bound: Exact
 
     @property
     def passed(self) -> bool:
@@ -49,3 +73,48 @@ def audit_swap(hold: Margins, swap: Margins, rate: Fraction | str) -> SwapAudit:
         tables=found.tables,
         witness=found.witness,
     )
+
+
+def audit_conditioned(hold: Margins, swap: Margins, rate: Number, *, kernel: str = "uniform") -> MemberAudit:
+    """Return the exact loss of the conditioned swap (R6) on a stratum; ``kernel`` is the law values are redrawn by.
+
+    ``uniform`` over the swap values of the stratum, or ``proportional`` to their counts.
+
+    >>> audit_conditioned((1, 1, 1), (1, 1, 1), "1/2").exact_loss
+    Exact('ln(4)')
+    """
+    if kernel not in KERNELS:
+        raise wrong(f"{kernel!r} is not known", where="kernel", remedy=f"write {' or '.join(KERNELS)}")
+    q = probability(rate, where="rate")
+    n, size = sum(swap), len(swap)
+    masses = [Fraction(1, size) if kernel == "uniform" else Fraction(count, n or 1) for count in swap]
+    found = exact_loss_of_conditioned(hold, swap, redraw_kernel(q, masses))
+    return _member(found, redraw_epsilon(q, masses))
+
+
+def audit_mallows(hold: Margins, swap: Margins, epsilon: Number) -> MemberAudit:
+    """Return the exact loss of the Mallows swap (R5) with this parameter on a stratum.
+
+    >>> audit_mallows((2, 2), (2, 2), "ln(3)").passed
+    True
+    """
+    weight = mallows_weight(epsilon)
+    found = exact_loss_of_weights(hold, swap, mallows_weights(sum(hold), weight))
+    return _member(found, mallows_epsilon(weight))
+
+
+def audit_shuffle(hold: Margins, swap: Margins, rate: Number) -> MemberAudit:
+    """Return the exact loss of the shuffle swap (R7) on a stratum, beside the bound by its margins.
+
+    >>> audit_shuffle((2, 2), (2, 1, 1), "1/2").exact_loss
+    Exact('1/2*ln(8)')
+    """
+    p = probability(rate, where="rate")
+    found = exact_loss_of_weights(hold, swap, shuffle_weights(sum(hold), p))
+    return _member(found, shuffle_epsilon(hold, swap, p))
+
+
+def _member(found: UniverseExact, bound: Exact) -> MemberAudit:
+    # A single table is public: whatever the mechanism, nothing is lost and nothing protected.
+    sharp = ZERO if found.tables == 1 else bound
+    return MemberAudit(exact_loss=found.loss, sharp_bound=sharp, tables=found.tables, witness=found.witness)

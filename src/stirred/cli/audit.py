@@ -26,55 +26,119 @@ Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON
 def swap(
     hold_margin: Annotated[str, typer.Option(help="How many records have each hold value, such as 3,2.")],
     swap_margin: Annotated[str, typer.Option(help="How many records have each swap value, such as 2,2,1.")],
-    rate: Annotated[str, typer.Option(help="Swap rate, exactly: 1/20, 0.05 or 5%.")],
-    mechanism: Annotated[str, typer.Option(help="The kind of swapping; permutation is the only one yet.")] = (
-        "permutation"
-    ),
+    rate: Annotated[str | None, typer.Option(help="Swap rate, exactly: 1/20, 0.05 or 5%.")] = None,
+    mechanism: Annotated[
+        str, typer.Option(help="The kind of swapping: permutation, conditioned, mallows or shuffle.")
+    ] = "permutation",
+    kernel: Annotated[
+        str | None, typer.Option(help="Conditioned: the law of redrawn values, uniform (default) or proportional.")
+    ] = None,
+    epsilon: Annotated[str | None, typer.Option(help="Mallows: its parameter, such as 2 or ln(3).")] = None,
     json: Json = False,
 ) -> None:
     """The exact loss of swapping on one stratum, over all its tables, beside the bounds on it."""
-    from stirred.audit.swap import audit_swap
+    from stirred.audit.swap import (
+        MemberAudit,
+        SwapAudit,
+        audit_conditioned,
+        audit_mallows,
+        audit_shuffle,
+        audit_swap,
+    )
     from stirred.cli.budget import _rounded_down as rounded_down
     from stirred.spec.document import number_out
-    from stirred.spec.problems import wrong
 
-    if mechanism != "permutation":
-        raise wrong(f"{mechanism!r} is not known", where="--mechanism", remedy="write permutation")
+    setting = _setting(mechanism, rate=rate, kernel=kernel, epsilon=epsilon)
     hold, swapped = _margin(hold_margin, "--hold-margin"), _margin(swap_margin, "--swap-margin")
-    found = audit_swap(hold, swapped, rate)
+    found: MemberAudit
+    if mechanism == "conditioned":
+        found = audit_conditioned(hold, swapped, setting["rate"], kernel=setting["kernel"])
+    elif mechanism == "mallows":
+        found = audit_mallows(hold, swapped, setting["epsilon"])
+    elif mechanism == "shuffle":
+        found = audit_shuffle(hold, swapped, setting["rate"])
+    else:
+        found = audit_swap(hold, swapped, setting["rate"])
     if json:
+        bounds: dict[str, Any] = {}
+        if isinstance(found, SwapAudit):
+            bounds = {
+                "theorem_bound": number_out(found.theorem_bound),
+                "theorem_bound_exact": str(found.theorem_bound),
+                "existential_bound": rounded_down(found.existential_bound),
+                "existential_bound_exact": str(found.existential_bound),
+            }
         emit_json(
             {
                 "hold_margin": hold,
                 "swap_margin": swapped,
-                "rate": rate,
+                **setting,
                 "mechanism": mechanism,
                 "exact_loss": number_out(found.exact_loss),
                 "exact_loss_expression": str(found.exact_loss),
                 "sharp_bound": number_out(found.sharp_bound),
                 "sharp_bound_exact": str(found.sharp_bound),
-                "theorem_bound": number_out(found.theorem_bound),
-                "theorem_bound_exact": str(found.theorem_bound),
-                "existential_bound": rounded_down(found.existential_bound),
-                "existential_bound_exact": str(found.existential_bound),
+                **bounds,
                 "tables": found.tables,
                 "witness": _witness(found.witness),
                 "passed": found.passed,
             }
         )
     else:
-        heading(f"Permutation swapping at rate {rate}, {sum(hold)} records, {found.tables:,} tables")
+        how = ", ".join(f"{name} {value}" for name, value in setting.items())
+        scope = {"permutation": " of this size", "mallows": ", whatever its size"}.get(mechanism, " with these margins")
+        heading(f"{mechanism.capitalize()} swapping at {how}, {sum(hold)} records, {found.tables:,} tables")
         facts(
             [
                 ("exact loss", f"epsilon {found.exact_loss.shown(4)} for this stratum"),
-                ("sharp bound", f"epsilon {found.sharp_bound.shown(4)} for every stratum of this size"),
-                ("Theorem 1", f"epsilon {found.theorem_bound.shown(4)}, the paper's bound"),
+                ("sharp bound", f"epsilon {found.sharp_bound.shown(4)} for every stratum{scope}"),
+                *(
+                    [("Theorem 1", f"epsilon {found.theorem_bound.shown(4)}, the paper's bound")]
+                    if isinstance(found, SwapAudit)
+                    else []
+                ),
                 ("relative to", "files that agree on both margins of the stratum; one record (d_HamS); D_Mult"),
                 ("witness", str(found.witness) if found.witness else "none: there is only one table, so it is public"),
             ]
         )
     if not found.passed:
         raise typer.Exit(1)
+
+
+# What each kind of swapping is told: its options, with the default where there is one.
+_OPTIONS: dict[str, dict[str, str | None]] = {
+    "permutation": {"rate": None},
+    "conditioned": {"rate": None, "kernel": "uniform"},
+    "mallows": {"epsilon": None},
+    "shuffle": {"rate": None},
+}
+
+
+def _setting(mechanism: str, **given: str | None) -> dict[str, str]:
+    """Return the options that this kind of swapping has; refuse missing ones and those it has not."""
+    from stirred.spec.problems import Problem, SpecificationError, wrong
+
+    if mechanism not in _OPTIONS:
+        raise wrong(f"{mechanism!r} is not known", where="--mechanism", remedy=f"write one of {', '.join(_OPTIONS)}")
+    wanted = _OPTIONS[mechanism]
+    problems = [
+        Problem(what=f"{mechanism} swapping has no {name}", where=f"--{name}", remedy="leave the option out")
+        for name, value in given.items()
+        if value is not None and name not in wanted
+    ]
+    setting: dict[str, str] = {}
+    for name, default in wanted.items():
+        value = given[name] if given[name] is not None else default
+        if value is None:
+            example = "such as 2" if name == "epsilon" else "such as 1/20"
+            problems.append(
+                Problem(what=f"{mechanism} swapping needs it", where=f"--{name}", remedy=f"give one, {example}")
+            )
+        else:
+            setting[name] = value
+    if problems:
+        raise SpecificationError(problems)
+    return setting
 
 
 def _margin(text: str, where: str) -> list[int]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import pairwise, product
+from typing import Protocol
 
 import numpy as np
 
@@ -154,11 +155,27 @@ def exact_loss(hold: Margins, swap: Margins, rate: Fraction | str) -> UniverseEx
 def exact_loss_of_weights(hold: Margins, swap: Margins, weights: Sequence[Fraction]) -> UniverseExact:
     """Return the exact loss of any swap whose permutations moving k records have probability ``weights[k]``."""
     tables = all_tables(hold, swap)
+    return exact_loss_of_kernel(tables, up_to_symmetry(tables, hold, swap), _Kernel(hold, swap, weights))
+
+
+class TableKernel(Protocol):
+    """The law of the released table t for every table x of one stratum."""
+
+    def scaled(self, x: Table, t: Table) -> int:
+        """Return the probability of t from x times a number that depends on t alone."""
+        ...
+
+    def probability(self, x: Table, t: Table) -> Fraction:
+        """Return the probability of t from x."""
+        ...
+
+
+def exact_loss_of_kernel(tables: list[Table], outputs: Sequence[Table], kernel: TableKernel) -> UniverseExact:
+    """Return the exact loss over all pairs of ``tables``, by looking at these ``outputs``."""
     if len(tables) == 1:
         return UniverseExact(loss=ZERO, witness=None, tables=1)
-    kernel = _Kernel(hold, swap, weights)
     search = _Search(tables)
-    for t in _up_to_symmetry(tables, hold, swap):
+    for t in outputs:
         scaled = [kernel.scaled(x, t) for x in tables]
         if (pair := search.impossible(scaled)) is not None:
             return _infinite(kernel, tables, pair, t)
@@ -166,7 +183,7 @@ def exact_loss_of_weights(hold: Margins, swap: Margins, weights: Sequence[Fracti
     return search.result(kernel)
 
 
-def _infinite(kernel: _Kernel, tables: list[Table], pair: tuple[int, int], t: Table) -> UniverseExact:
+def _infinite(kernel: TableKernel, tables: list[Table], pair: tuple[int, int], t: Table) -> UniverseExact:
     x, y = (tables[i] for i in pair)
     witness = LossWitness(
         table=x, other=y, output=t, distance=distance(x, y), probabilities=(kernel.probability(x, t), Fraction(0))
@@ -277,7 +294,7 @@ class _Search:
             key = (int(self.apart[i, j]), scaled[i], scaled[j])
             self.close.setdefault(key, (i, j, t))
 
-    def result(self, kernel: _Kernel) -> UniverseExact:
+    def result(self, kernel: TableKernel) -> UniverseExact:
         losses = {
             (apart, p, q): ln(Fraction(p, q)) / exact(apart)
             for apart, p, q in self.close
@@ -291,7 +308,7 @@ class _Search:
         return UniverseExact(loss=loss, witness=witness, tables=len(self.tables))
 
 
-def _up_to_symmetry(tables: list[Table], hold: Margins, swap: Margins) -> list[Table]:
+def up_to_symmetry(tables: list[Table], hold: Margins, swap: Margins) -> list[Table]:
     """Return one released table of each kind: exchanging values of equal count changes nothing."""
     kept, seen = [], set()
     for table in tables:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from itertools import permutations
 
@@ -31,11 +31,22 @@ def psa_law(records: Sequence[tuple[Hashable, Hashable]], *, rate: Fraction) -> 
     >>> law[(("a", "y"), ("b", "x"))]
     Fraction(1, 10)
     """
-    n = len(records)
-    weights = psa_weights(n, rate)
+    return class_law(records, psa_weights(len(records), rate))
+
+
+def class_law(records: Sequence[tuple[Hashable, Hashable]], weights: Sequence[Fraction]) -> Law:
+    """Return the law of any swap that gives each permutation moving k records the probability ``weights[k]``."""
+    return permutation_law(records, lambda sigma: weights[sum(i != j for i, j in enumerate(sigma))])
+
+
+def permutation_law(records: Sequence[tuple[Hashable, Hashable]], chance: Callable[[tuple[int, ...]], Fraction]) -> Law:
+    """Return the law of the released multiset when record i gets the swap value of record sigma[i].
+
+    ``chance`` is proportional to the probability of sigma.
+    """
     outcomes: dict[Hashable, Fraction] = {}
-    for sigma in permutations(range(n)):
-        moved = sum(i != j for i, j in enumerate(sigma))
+    for sigma in permutations(range(len(records))):
         table = tuple(sorted((records[i][0], records[j][1]) for i, j in enumerate(sigma)))
-        outcomes[table] = outcomes.get(table, Fraction(0)) + weights[moved]
-    return Law(outcomes)
+        outcomes[table] = outcomes.get(table, Fraction(0)) + chance(sigma)
+    total = sum(outcomes.values())
+    return Law({table: p / total for table, p in outcomes.items()})

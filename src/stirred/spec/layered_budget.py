@@ -1,0 +1,101 @@
+"""The budgets of swaps in layers: two stages of matching (R13), and perturbation before (R14) or after (R15)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from stirred.spec.exact import INFINITE, Exact
+from stirred.spec.problems import refused, wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedBudget:
+    """One budget for each level of matching, the coarsest first; each has its own invariants (R13).
+
+    Under the flavor of a coarse level the finer margins of the swap values are *not* invariant.
+    """
+
+    levels: tuple[Exact, ...]
+
+    @property
+    def coarse(self) -> Exact:
+        """Return the loss relative to the fewest invariants."""
+        return self.levels[0]
+
+    @property
+    def fine(self) -> Exact:
+        """Return the loss relative to the most invariants: the smallest of all stages."""
+        return self.levels[-1]
+
+
+def staged_epsilon(stages: Sequence[Exact], *, fine_law: str = "free of the data") -> StagedBudget:
+    """Return the budgets of swapping in nested strata, coarse strata first, then finer ones (R13).
+
+    ``stages`` are the budgets of the single stages, the coarsest first; a finer one must hold in *every*
+    universe that the coarser stages can reach. ``fine_law`` says what the finer stages' laws depend on:
+    nothing (permutation, Mallows and shuffle swaps, and the conditioned swap with a law fixed beforehand),
+    or the fine margins, which is refused: the coarse stage changes them.
+
+    >>> from stirred.spec.exact import ln
+    >>> staged_epsilon([ln(9), ln(4)]).fine, staged_epsilon([ln(9), ln(4)]).coarse
+    (Exact('ln(4)'), Exact('ln(9)'))
+    """
+    if not stages:
+        raise wrong("no stage", where="stages", remedy="give at least one budget, the coarsest first")
+    if fine_law != "free of the data":
+        raise refused(
+            "a finer stage whose law follows the fine margins: the coarse stage changes these, and with them the loss",
+            where="fine_law",
+            remedy="fix the law of the finer stages beforehand, on all swap values of the coarse stratum",
+        )
+    return StagedBudget(levels=tuple(_least(stages[: place + 1]) for place in range(len(stages))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerturbedBudget:
+    """The losses of a swap with a perturbation, by which margins are taken as invariant.
+
+    ``both``: the flavor of the swap, both margins. ``one``: the margin that the perturbation leaves alone (before
+    the swap), or any one of the two margins (after it). ``neither``: the sizes of the strata only.
+    """
+
+    both: Exact
+    one: Exact
+    neither: Exact
+
+
+def perturbed_before(swap: Exact, response: Exact, *, class_law: bool = True) -> PerturbedBudget:
+    """Return the losses of randomised response on swap values, or on held ones, and then a swap (R14).
+
+    One kernel for all records of a stratum commutes with every swap that treats permutations by their
+    number of moved records alone (``class_law``: permutation, Mallows, shuffle), so that either protects. With
+    the conditioned swap, which does not commute, only the response counts: the rest is post-processing. The
+    perturbed margin is no invariant: it must stay unpublished, and settings must not use it.
+
+    >>> from stirred.spec.exact import ln
+    >>> perturbed_before(ln(14), ln(9)).both
+    Exact('ln(9)')
+    """
+    both = _least([swap, response]) if class_law else response
+    return PerturbedBudget(both=both, one=response, neither=INFINITE)
+
+
+def perturbed_after(swap: Exact, noise: Exact, *, class_law: bool = True) -> PerturbedBudget:
+    """Return the losses of a swap and then noise on the table, of loss ``noise`` per changed record (R15).
+
+    With both margins as invariants either protects. With only one of them the noise keeps its own loss. With
+    neither it may need *twice* its own: a record that changes both its hold and its swap value becomes two
+    changed records after the swap. Noise of bounded support, such as cell keys, has an infinite loss of its own.
+
+    >>> perturbed_after(INFINITE, Exact.parse("ln(5)")).neither
+    Exact('2*ln(5)')
+    """
+    if not class_law:
+        return PerturbedBudget(both=_least([swap, noise]), one=INFINITE, neither=INFINITE)
+    return PerturbedBudget(both=_least([swap, noise]), one=noise, neither=2 * noise)
+
+
+def _least(budgets: Sequence[Exact]) -> Exact:
+    return reduce(lambda a, b: a if a <= b else b, budgets)
