@@ -140,6 +140,13 @@ def test_the_shuffle_swap_of_the_largest_stratum_of_massachusetts(rate: str, sho
     assert exact(epsilon) < psa_epsilon(Fraction(rate), largest_stratum=stratum)
 
 
+@pytest.mark.parametrize("rate", [Fraction(1, 20), HALF, Fraction(19, 20)])
+def test_the_rarest_value_of_a_margin_decides(rate: Fraction) -> None:
+    for stratum in (7, 30):
+        bounds = [margin_epsilon(count, rate, stratum=stratum) for count in range(1, stratum + 1)]
+        assert all(a >= b for a, b in pairwise(bounds))
+
+
 def test_a_margin_of_a_hundred_thousand_takes_a_moment() -> None:
     start = time.perf_counter()
     margin_epsilon(100_000, Fraction(1, 20), stratum=264_331)

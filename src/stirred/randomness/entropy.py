@@ -170,6 +170,19 @@ class WordReader(Iterator[int]):
         _encrypt_zeros(self._encryptor, self.words)
         self.cursor[0] = 0
 
+    def take(self, count: int) -> Words:
+        """Return the next ``count`` words at once, the same as one by one."""
+        taken: Words = np.empty(count, dtype=np.uint32)
+        done = 0
+        while done < count:
+            if self.cursor[0] == self.words.size:
+                self.refill()
+            part = self.words[self.cursor[0] : self.cursor[0] + count - done]
+            taken[done : done + part.size] = part
+            self.cursor[0] += part.size
+            done += part.size
+        return taken
+
     def __next__(self) -> int:
         if self.cursor[0] == self.words.size:
             self.refill()

@@ -1,8 +1,9 @@
 """The budget of the shuffle swap: independent selection, then a plain permutation of the selected (R7).
 
 The bound uses the margins: p*(v) = E[m]/v where m has weights C(v,m) m! o^m (n-v)!/(n-v+m)!, and the loss
-is at most the smaller of the largest -ln p*(v) over the hold margin and over the swap margin. Weights are
-summed outwards from the largest in integers that are rounded so that p* is never taken too large.
+is at most the smaller of the largest -ln p*(v) over the hold margin and over the swap margin. p* does not
+fall as v grows, so the rarest value of a margin decides. Weights are summed outwards from the largest in
+integers that are rounded so that p* is never taken too large.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from stirred.spec.exact import INFINITE, ZERO, Exact, largest, ln, probability
+from stirred.spec.exact import INFINITE, ZERO, Exact, ln, probability
 from stirred.spec.family_budget import Number
 from stirred.spec.problems import wrong
 
@@ -45,8 +46,7 @@ def shuffle_epsilon(hold: Sequence[int], swap: Sequence[int], rate: Number) -> E
         return ZERO
     if p == 0:
         return INFINITE
-    by_hold, by_swap = (largest([margin_epsilon(v, p, stratum=n) for v in sorted({*m})]) for m in (hold, swap))
-    return by_swap if by_swap < by_hold else by_hold
+    return margin_epsilon(max(min(hold), min(swap)), p, stratum=n)
 
 
 def margin_epsilon(count: int, rate: Fraction, *, stratum: int) -> Exact:

@@ -8,6 +8,9 @@ for word. Nothing here depends on the number of threads.
 - ``DERANGE``: chunk ``b`` serves the strata of block ``b`` one after the other, in order of their codes.
 - ``REDRAW``: likewise, for the new selections of those strata of the block in which exactly one record
   was selected; ``DERANGE_REDRAWN``: for their derangements.
+- ``COUNT``, ``CHOOSE``, ``ARRANGE``: chunk ``b`` serves the strata of block ``b`` in turn, in swaps that draw first
+  how many records to select (``counted``): for these numbers, for which records, and for their exchange.
+- ``SHUFFLE_SELECTED``: likewise, for the permutations of the selected in the shuffle swap.
 - ``SHUFFLE``: chunk ``b`` serves the groups of block ``b`` in the release order.
 
 A block is a run of ``2**shift`` neighbouring codes, which one thread serves. Blocks are large enough
@@ -32,6 +35,10 @@ SELECT_TIES: Final = "swapping/select ties"
 DERANGE: Final = "swapping/derange"
 REDRAW: Final = "swapping/redraw"
 DERANGE_REDRAWN: Final = "swapping/derange redrawn"
+COUNT: Final = "swapping/count"
+CHOOSE: Final = "swapping/choose"
+ARRANGE: Final = "swapping/arrange"
+SHUFFLE_SELECTED: Final = "swapping/shuffle selected"
 SHUFFLE: Final = "release order/shuffle"
 
 

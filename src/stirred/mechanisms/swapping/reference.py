@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from stirred.mechanisms.swapping import addressing
 from stirred.mechanisms.swapping.addressing import CHUNK_ROWS
+from stirred.mechanisms.swapping.counted import Counting
 from stirred.mechanisms.swapping.rates import StratumRates
 from stirred.mechanisms.swapping.tally import SwapTally
 from stirred.randomness.bernoulli import bernoulli
 from stirred.randomness.derangements import derangement
 from stirred.randomness.entropy import Entropy, Keystream, WordReader
-from stirred.randomness.integers import permutation
+from stirred.randomness.integers import below, permutation
 
 
 def swap_reference(
@@ -48,6 +51,58 @@ def swap_reference(
                 swapped[row] = swap[selected[sigma[place]]]  # line 17
         total += len(selected)
     return swapped, SwapTally(records=len(swap), strata=rates.strata, selected=total)
+
+
+def swap_counted_reference(
+    stratum: Sequence[int], swap: Sequence[int], *, strata: int, counting: Counting, entropy: Entropy
+) -> tuple[list[int], SwapTally]:
+    """Return the swapped column and the tally, as ``swap_counted_in_place`` makes them."""
+    swapped = list(swap)
+    words = _BlockWords(entropy, shift=addressing.block_shift(strata, rows=len(swap)))
+    total = 0
+    for code, records in sorted(_rows_by_code(stratum).items()):
+        kinds: dict[int, list[int]] = {}
+        for row in records:
+            kinds.setdefault(swap[row] if counting.by_value else 0, []).append(row)
+        values = np.array(list(kinds) if counting.by_value else [], dtype=np.uint32)
+        left = {kind: len(rows) for kind, rows in kinds.items()}
+        drawn = counting.draw(values, np.array([*left.values()]), words.of(addressing.COUNT, code)).tolist()
+        wanted = dict(zip(kinds, drawn, strict=True))
+        selected = []
+        for row in records:
+            kind = swap[row] if counting.by_value else 0
+            certain = wanted[kind] in (0, left[kind])
+            hit = wanted[kind] > 0 if certain else below(left[kind], words.of(addressing.CHOOSE, code)) < wanted[kind]
+            if hit:
+                selected.append(row)
+            left[kind], wanted[kind] = left[kind] - 1, wanted[kind] - hit
+        arrange = derangement if counting.derange and selected else permutation
+        sigma = arrange(len(selected), words.of(addressing.ARRANGE, code))
+        for place, row in enumerate(selected):
+            swapped[row] = swap[selected[sigma[place]]]
+        total += len(selected)
+    return swapped, SwapTally(records=len(swap), strata=strata, selected=total)
+
+
+def shuffle_reference(
+    stratum: Sequence[int], swap: Sequence[int], *, rates: StratumRates, entropy: Entropy
+) -> tuple[list[int], SwapTally]:
+    """Return the swapped column and the tally, as ``shuffle_in_place`` makes them.
+
+    >>> from fractions import Fraction
+    >>> sorted(shuffle_reference([0, 0, 0], [7, 8, 9], rates=StratumRates.constant(Fraction(1, 2), strata=1),
+    ...                          entropy=Entropy.from_os())[0])
+    [7, 8, 9]
+    """
+    swapped = list(swap)
+    choice = _select_rows(stratum, rates=rates, entropy=entropy)
+    words = _BlockWords(entropy, shift=addressing.block_shift(rates.strata, rows=len(swap)))
+    for code, records in sorted(_rows_by_code(stratum).items()):
+        selected = [row for row in records if choice[row]]
+        sigma = permutation(len(selected), words.of(addressing.SHUFFLE_SELECTED, code))
+        for place, row in enumerate(selected):
+            swapped[row] = swap[selected[sigma[place]]]
+    return swapped, SwapTally(records=len(swap), strata=rates.strata, selected=sum(choice))
 
 
 def release_order_reference(codes: Sequence[int], *, groups: int, entropy: Entropy) -> list[int]:
