@@ -11,6 +11,9 @@ from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragra
 from stirred.cli.progress import shown_progress
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stirred.release.expectation import Expectation
     from stirred.release.plan_file import Planned
     from stirred.release.run import Prepared
 
@@ -89,6 +92,19 @@ def plan(
     codebook: CodebookFile = None,
     unit: Unit = "household",
     epsilon: Epsilon = None,
+    table: Table = None,
+    expect_from: Annotated[
+        str | None,
+        typer.Option(
+            "--expect-from",
+            metavar="FILE|margins|this-data",
+            help="Show the error to expect in each table: from another file, from this file's invariant margins alone, "
+            "or from this file (confidential; not for choosing settings).",
+        ),
+    ] = None,
+    expect_persons: Annotated[
+        Path | None, typer.Option("--expect-persons", help="Persons of the file given to --expect-from.")
+    ] = None,
     geography: Annotated[
         list[str] | None,
         typer.Option(
@@ -116,15 +132,19 @@ def plan(
         _show_choices(file, geography, cross, id, persons, hid, unit=unit, epsilon=epsilon, as_json=json)
         return
     if file.suffix == ".toml":
-        _no_options_beside_plan(match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid)
+        _no_options_beside_plan(
+            match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid, table=table
+        )
         planned = read_plan(file)
     else:
         rate = rate or _rate_for_target(file, match, swap, hold, id, persons, hid, epsilon)
         nowhere = Path("not-written")
         planned = _from_options(
-            file, match, swap, rate, hold, id, persons, hid, None, nowhere, unit, "parquet", None, codebook
+            file, match, swap, rate, hold, id, persons, hid, table, nowhere, unit, "parquet", None, codebook
         )
-    _show_plan(prepare(planned), epsilon=epsilon, as_json=json)
+    prepared = prepare(planned)
+    expected = [] if expect_from is None else _expected(prepared, expect_from, expect_persons)
+    _show_plan(prepared, epsilon=epsilon, expected=expected, as_json=json)
 
 
 def release(
@@ -168,7 +188,7 @@ def _rate_for_target(
     planned = _from_options(file, match, swap, "1/2", hold, id, persons, hid, None, Path("x"), "household", "parquet")
     largest = prepare(planned).plan.strata.largest_live
     target = loss(epsilon, where="--epsilon")
-    return str(rate_not_above(target, largest_stratum=largest.records)) if largest else "1/2"
+    return str(rate_not_above(target, largest_stratum=largest.records, bound="sharp")) if largest else "1/2"
 
 
 def _names(values: list[str] | None) -> list[str]:
@@ -253,9 +273,14 @@ def _numbers(prepared: Prepared) -> dict[str, Any]:
     from stirred.spec.document import number_out
 
     strata, epsilon = prepared.plan.strata, prepared.plan.epsilon
+    paper, exact = prepared.plan.paper_epsilon, prepared.plan.exact_loss
     return {
         "epsilon": number_out(epsilon),
         "epsilon_exact": str(epsilon),
+        "paper_epsilon": number_out(paper),
+        "paper_epsilon_exact": str(paper),
+        "exact_loss": None if exact is None else number_out(exact),
+        "exact_loss_expression": None if exact is None else str(exact),
         "records": prepared.data.households.height,
         "strata": len(strata.table),
         "live_strata": len(strata.live),
@@ -278,7 +303,55 @@ def _five(prepared: Prepared) -> None:
     facts([(answer.question, answer.answer) for answer in words.answers])
 
 
-def _show_plan(prepared: Prepared, *, epsilon: str | None, as_json: bool) -> None:
+def _expected(prepared: Prepared, source: str, persons: Path | None) -> list[Expectation]:
+    from stirred.data.problems import bad_plan
+    from stirred.release.expectation import expectations
+
+    if not prepared.tables:
+        raise bad_plan(
+            "there is no table whose error to expect", where="--expect-from", remedy="add --table 'county x tenure'"
+        )
+    known = source in ("margins", "this-data")
+    return expectations(
+        prepared.mechanism,
+        prepared.tables,
+        prepared.data,
+        source=source if known else "other-data",
+        records=None if known else Path(source),
+        persons=persons,
+    )
+
+
+def _expected_out(expected: Expectation) -> dict[str, Any]:
+    error = expected.error
+    return {
+        "table": expected.table.title,
+        "source": error.source,
+        "mark": expected.mark,
+        "mean_absolute_error": error.mean_absolute_error,
+        "mean_absolute_percentage_error": error.mean_absolute_percentage_error,
+        "root_mean_square_error": error.root_mean_square_error,
+        # Cells of the confidential file are written to internal/ by the release, and nowhere else.
+        "cells": None if error.confidential else error.table.to_dicts(),
+    }
+
+
+def _expected_line(expected: Expectation) -> tuple[str, str]:
+    error = expected.error
+    where = {
+        "margins": "from the margins alone, as if independent inside strata",
+        "this-data": f"FROM THE CONFIDENTIAL FILE: {expected.mark}",
+        "other-data": "from the other file",
+    }[error.source]
+    return (
+        "expected",
+        f"{expected.table.title}: mean absolute error {error.mean_absolute_error:.4g}, "
+        f"{100 * error.mean_absolute_percentage_error:.2f}% of non-empty cells, root mean square "
+        f"{error.root_mean_square_error:.4g} ({where})",
+    )
+
+
+def _show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Expectation] = (), as_json: bool) -> None:
     from fractions import Fraction
 
     strata = prepared.plan.strata
@@ -302,6 +375,7 @@ def _show_plan(prepared: Prepared, *, epsilon: str | None, as_json: bool) -> Non
                 ],
                 "dropped": list(prepared.plan.dropped),
                 "warnings": list(prepared.warnings),
+                "expected_error": [_expected_out(each) for each in expected],
                 **target,
             }
         )  # fmt: skip
@@ -317,6 +391,7 @@ def _show_plan(prepared: Prepared, *, epsilon: str | None, as_json: bool) -> Non
             ("moved", f"{100 * strata.moved:.2f}% of records are expected to get another record's values"),
             *_exact_line(prepared),
             *_decisive_line(prepared),
+            *_bounds_line(prepared),
             (
                 "by rate",
                 "if one rate applied everywhere: "
@@ -324,6 +399,7 @@ def _show_plan(prepared: Prepared, *, epsilon: str | None, as_json: bool) -> Non
             ),
             *([("target", _target_text(target))] if target else []),
             *([("dropped", ", ".join(prepared.plan.dropped))] if prepared.plan.dropped else []),
+            *(_expected_line(each) for each in expected),
         ]
     )
     emit()
@@ -337,6 +413,11 @@ def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:
     share = 100 * strata.exact_records / total
     text = f"{strata.exact_records:,} records ({share:.1f}%) lie in strata with nothing to swap: published as they are"
     return [("unchanged", text)]
+
+
+def _bounds_line(prepared: Prepared) -> list[tuple[str, str]]:
+    why = prepared.plan.why_this_number
+    return [("bounds", why)] if why else []
 
 
 def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:
@@ -441,8 +522,8 @@ def _target(prepared: Prepared, epsilon: str | None) -> dict[str, Any]:
     size = largest.records if largest else 0
     with placed("--epsilon"):
         wanted = loss(epsilon, where="")
-        rates = psa_rates_for(wanted, largest_stratum=size)
-        usable = [str(rate_not_above(wanted, largest_stratum=size, high=high)) for high in (False, True)]
+        rates = psa_rates_for(wanted, largest_stratum=size, bound="sharp")
+        usable = [str(rate_not_above(wanted, largest_stratum=size, high=high, bound="sharp")) for high in (False, True)]
     return {"target_epsilon": epsilon, "target_rates": [float(rates.low), float(rates.high)], "usable_rates": usable}
 
 

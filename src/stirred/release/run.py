@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
@@ -26,6 +26,7 @@ from stirred.mechanisms.protocol import Progress, Release
 from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan, revealing_columns
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manifest
+from stirred.release.expectation import Expectation, expectations, within_reach
 from stirred.release.invariants import invariant_tables
 from stirred.release.plan_file import Planned
 from stirred.release.readme import exactness, public_readme
@@ -37,6 +38,7 @@ from stirred.spec.problems import Problem, StirredError, placed
 from stirred.spec.render import to_markdown
 from stirred.spec.specification import Specification
 from stirred.utility.error import compare_tables
+from stirred.utility.measures import Accuracy, measure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -322,6 +324,21 @@ def _accuracy(prepared: Prepared, release: Release) -> dict[str, pl.DataFrame]:
     return accuracy
 
 
+def _measures(prepared: Prepared, compared: pl.DataFrame) -> Accuracy:
+    """Return the accuracy of one compared table; association is between the swapped area and the rest."""
+    variables = [name for name in compared.columns if name not in ("true", "released", "error")]
+    truth, released = (compared.select(*variables, pl.col(name).alias("count")) for name in ("true", "released"))
+    level = next((name for name in variables if name in prepared.mechanism.swap), None)
+    return measure(truth, released, variables=variables, level=level)
+
+
+def _expected(prepared: Prepared) -> list[Expectation]:
+    """Return what the closed form expected of each table, for the internal report."""
+    if not within_reach(prepared.data):
+        return []
+    return expectations(prepared.mechanism, prepared.tables, prepared.data, source="this-data")
+
+
 def _truth(prepared: Prepared, table: Table) -> pl.DataFrame:
     data = prepared.data
     if not table.of_persons or data.persons is None or data.hid is None:
@@ -334,6 +351,8 @@ def _truth(prepared: Prepared, table: Table) -> pl.DataFrame:
 
 def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: Sequence[Check]) -> None:
     accuracy = _accuracy(prepared, release)
+    measures = {title: _measures(prepared, frame) for title, frame in accuracy.items()}
+    expected = _expected(prepared)
     persons = prepared.data.person_variables
     shown = {
         f"{table.title} ({exactness(table, prepared.mechanism, prepared.plan, persons=persons)})": pl.read_csv(
@@ -354,10 +373,19 @@ def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: S
         seeded=release.specification.seeded,
         made=f"Made with stirred {__version__}.",
         accuracy=accuracy,
+        measures=measures,
+        expected={each.table.title: each.error for each in expected},
         warnings=prepared.warnings,
     )
     (folder / "public" / "report.html").write_text(public_report(report), encoding="utf-8")
     (folder / "internal" / "report.html").write_text(internal_report(report), encoding="utf-8")
+    for each in expected:
+        name = folder / "internal" / "expected" / f"{each.table.name}.parquet"
+        name.parent.mkdir(exist_ok=True)
+        write_frame(each.error.table, name, note=_notes(release.specification))
+    if measures:
+        text = json.dumps({title: asdict(found) for title, found in measures.items()}, indent=2, ensure_ascii=False)
+        (folder / "internal" / "measures.json").write_text(text + "\n", encoding="utf-8")
     if accuracy:
         frames = [
             frame.select(

@@ -129,10 +129,10 @@ def _candidate(
     strata = plan.strata
     largest = strata.largest_live
     size = largest.records if largest else 0
-    least = smallest_psa_epsilon(size)
+    least = smallest_psa_epsilon(size, bound="sharp")
     reaching = None
     if epsilon is not None and size and epsilon > least:
-        reaching = rate_not_above(epsilon, largest_stratum=size)
+        reaching = rate_not_above(epsilon, largest_stratum=size, bound="sharp")
     return Candidate(
         match=plan.universe.match,
         swap=plan.universe.swap,
