@@ -12,9 +12,7 @@ from stirred import Entropy, PermutationSwap
 from stirred.cli.main import run as command
 from stirred.data import frames
 from stirred.data.microdata import Microdata
-from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.swapping import swapped_file
-from stirred.mechanisms.swapping.candidates import candidates
 from stirred.release import verify
 from stirred.release.plan_file import planned
 from stirred.release.run import prepare, run
@@ -109,30 +107,6 @@ def test_the_command_obeys_the_codebook(folder: Path, capsys: pytest.CaptureFixt
     assert command(["swap", "other.parquet", *options, "--codebook", "codebook.toml"]) == 2
     assert "code C is not in the codebook" in capsys.readouterr().err
     assert not (folder / "out").exists()
-
-
-def test_levels_that_do_not_nest_are_refused() -> None:
-    frame = pl.DataFrame({"tract": [1, 1, 2, 2], "county": [1, 1, 1, 1], "state": [1, 2, 1, 2], "x": [1, 2, 3, 4]})
-    with pytest.raises(PlanError, match='values of "county" lie in two or more values of "state"'):
-        candidates(frame, levels=["tract", "county", "state"])
-    with pytest.raises(DataError, match="no column"):
-        candidates(frame, levels=["tract", "land"])
-
-
-def test_choices_have_the_shape_of_table_5() -> None:
-    from stirred.data.synth.census import census
-
-    households, _ = census(20_000, seed=1)
-    found = candidates(
-        households.drop("hid"), levels=["block", "block_group", "tract", "county", "state"], cross=["size"]
-    )
-    assert [choice.match for choice in found[:3]] == [("state",), ("state", "size"), ("county",)]
-    sizes = [choice.largest for choice in found]
-    # Finer strata are smaller and lose less; only the finest row may be chosen by looking at the list.
-    assert sizes == sorted(sizes, reverse=True) or all(a >= b for a, b in zip(sizes[::2], sizes[2::2], strict=False))
-    assert found[-1].safe
-    assert not found[0].safe
-    assert all(a.epsilons[0][1] >= a.epsilons[1][1] for a in found)
 
 
 def test_frames_of_other_libraries_come_back_as_they_were() -> None:

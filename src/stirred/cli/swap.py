@@ -115,6 +115,9 @@ def plan(
             raise bad_plan("a plan has made its choice", where=str(file), remedy="give the household file instead")
         _show_choices(file, geography, cross, id, persons, hid, unit=unit, epsilon=epsilon, as_json=json)
         return
+    if cross:
+        remedy = "name the levels with --geography, or leave it out; match variables are named with --match"
+        raise bad_plan("--cross goes with --geography", where="--cross", remedy=remedy)
     if file.suffix == ".toml":
         _no_options_beside_plan(match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid)
         planned = read_plan(file)
