@@ -21,6 +21,8 @@ Type = Literal["code", "integer", "text", "date", "true-false", "id"]
 FILES: Final[tuple[File, ...]] = ("households", "persons")
 TYPES: Final[tuple[Type, ...]] = ("code", "integer", "text", "date", "true-false", "id")
 TRUTH: Final[Mapping[str, str]] = {"true": "true", "1": "true", "false": "false", "0": "false"}
+# What numbers of 128 bits hold.
+WHOLE: Final = "[+-]?[0-9]{1,38}"
 _WIDE: Final = 100
 
 
@@ -50,7 +52,7 @@ class Variable:
             return value.lower() in TRUTH
         if self.type != "integer":
             return True
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", value):
+        if not re.fullmatch(WHOLE, value):
             return False
         return (self.min is None or self.min <= int(value)) and (self.max is None or int(value) <= self.max)
 
