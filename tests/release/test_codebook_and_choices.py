@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -119,6 +122,39 @@ def test_frames_of_other_libraries_come_back_as_they_were() -> None:
     data = Microdata(households=frame.to_pandas(), persons=people().to_arrow(), hid="hid", id=("parcel", "ssn"))
     whole = PermutationSwap(match=["size"], swap=["county"], rate="1/2")
     assert whole.release(data, Entropy.from_os()).public["persons"].height == people().height
+
+
+INDEXED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a named column": (lambda frame: frame.set_index("parcel"), 'the index of the frame ("parcel") is no column'),
+    "several columns": (
+        lambda frame: frame.set_index(["hid", "parcel"]),
+        'the index of the frame ("hid", "parcel") is no column',
+    ),
+    "labels without a name": (
+        lambda frame: frame.set_axis([f"row {i}" for i in range(40)]),
+        "the index of the frame is no column",
+    ),
+}
+
+
+@pytest.mark.parametrize(("indexed", "told"), INDEXED.values(), ids=INDEXED.keys())
+def test_the_index_of_a_pandas_frame_is_left_out_with_a_warning(indexed: Callable[[Any], Any], told: str) -> None:
+    swap = PermutationSwap(match=["size"], swap=["county"], rate="1/2", hold=["tenure"])
+    frame = indexed(homes().to_pandas())
+    with pytest.warns(UserWarning, match=re.escape(told)) as caught:
+        released = swap.release(frame, Entropy.from_os()).public["data"]
+    assert len(caught) == 1
+    assert "pandas" in type(released).__module__
+    assert list(released.index) == list(range(40))
+    assert "parcel" not in released.columns
+
+
+def test_row_numbers_left_by_a_filter_are_no_index_to_warn_of() -> None:
+    swap = PermutationSwap(match=["size"], swap=["county"], rate="1/2", hold=["tenure"])
+    frame = homes().to_pandas()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(swap.release(frame[frame["size"] > 1], Entropy.from_os()).public["data"]) == 26
 
 
 @pytest.fixture
