@@ -177,6 +177,19 @@ def test_a_release_in_parts_has_every_household_and_person_once(folder: Path) ->
 
 
 @pytest.mark.usefixtures("in_parts")
+def test_a_release_in_csv_parts_can_be_swapped_again(folder: Path) -> None:
+    content = plan(hid="hid", codebook="codebook.toml")
+    content["release"] = {"out": "first", "format": "csv"}
+    public = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    assert len(list((public / "data.csv").iterdir())) == 6
+    content["data"] = {"households": str(public / "data.csv"), "persons": str(public / "persons.csv"), "hid": "hid"}
+    content["release"] = {"out": "second", "format": "csv"}
+    again = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    assert frames.read_frame(again / "data.csv").height == 40
+    assert sorted(frames.read_frame(again / "persons.csv")["age"]) == sorted(people()["age"].cast(pl.String))
+
+
+@pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("fault", ["persons stay where they were", "old ids", "a part too many"])
 def test_faults_in_parts_destroy_the_bundle(folder: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if fault == "persons stay where they were":
