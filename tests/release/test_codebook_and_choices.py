@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -174,6 +175,40 @@ def test_a_release_in_parts_has_every_household_and_person_once(folder: Path) ->
     names = ["size", "tenure"]
     assert data.group_by(names).len().sort(names).equals(homes().group_by(names).len().sort(names))
     assert sorted(frames.read_frame(bundle / "public/persons.parquet")["age"]) == sorted(people()["age"])
+
+
+def done_and_not(bundle: Path) -> tuple[list[str], list[str]]:
+    """The checks that the manifest says were done, and those it says were not; the report must say the same."""
+    checks = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))["checks"]
+    report = (bundle / "public/report.html").read_text(encoding="utf-8")
+    for check in checks:
+        assert f"<td>{check['what']}</td>" in report
+        assert f"<td>{check['result']}</td>" in report
+        assert (check["cells"] > 0) == check["result"].startswith("identical to the ")
+    done = [check["what"] for check in checks if check["cells"]]
+    return done, [f"{check['what']}: {check['result']}" for check in checks if not check["cells"]]
+
+
+BY_CODES = "match x swap table, counted anew by the codes of the values that were written"
+HELD = ["all hold variables, record by record", "persons of every household, record by record"]
+AGE = "table county x age, counted from the written file"
+
+
+def test_a_release_says_what_was_checked(folder: Path) -> None:
+    done, not_done = done_and_not(released(folder, hid="hid", codebook="codebook.toml"))
+    assert done == [BY_CODES, verify.RECOUNTED, *HELD, verify.RELINKED, AGE]
+    assert not_done == []
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_long_release_says_what_was_not_checked(folder: Path) -> None:
+    done, not_done = done_and_not(released(folder, hid="hid", codebook="codebook.toml"))
+    assert done == [BY_CODES, *HELD]
+    assert not_done == [
+        f"{verify.RECOUNTED}: not done: there are more than 10 records",
+        f"{verify.RELINKED}: not done: there are more than 0 persons",
+        f"{AGE}: not done: there are more than 10 persons",
+    ]
 
 
 @pytest.mark.usefixtures("in_parts")

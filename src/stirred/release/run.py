@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
@@ -193,7 +193,7 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
         public, ending = folder / "public", prepared.planned.plan.release.format
         checks = verify_swap(prepared.data, prepared.plan, release, public, format_=ending)
         checks += verify_tables(release, prepared.tables, public, format_=ending)
-        log.add("verified", checks=[check.what for check in checks])
+        log.add("verified", checks=[f"{check.what}: {check.result}" for check in checks])
         advance("report", 0, 1)
         _write_reports(folder, prepared, release, checks)
         if entropy.seeded:
@@ -349,7 +349,7 @@ def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: S
         title=_title(prepared),
         mechanism=prepared.mechanism,
         plan=replace(prepared.plan, specification=release.specification),
-        checks=[(check.what, check.cells) for check in checks],
+        checks=[(check.what, check.cells, check.result) for check in checks],
         tables=shown,
         records=prepared.data.households.height,
         seeded=release.specification.seeded,
@@ -387,5 +387,5 @@ def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> 
         "inputs": dict(prepared.inputs),
         "records": prepared.data.households.height,
         "seeded": release.specification.seeded,
-        "checks": [{"what": check.what, "cells": check.cells} for check in checks],
+        "checks": [asdict(check) for check in checks],
     }
