@@ -224,6 +224,32 @@ def test_a_release_in_csv_parts_can_be_swapped_again(folder: Path) -> None:
     assert sorted(frames.read_frame(again / "persons.csv")["age"]) == sorted(people()["age"].cast(pl.String))
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_the_readme_names_the_files_that_are_folders_of_parts(
+    ending: str, folder: Path, request: pytest.FixtureRequest
+) -> None:
+    content = plan(hid="hid", codebook="codebook.toml")
+    content["release"] = {"out": "short", "format": ending}
+    short = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    request.getfixturevalue("in_parts")
+    content["release"] = {"out": "long", "format": ending}
+    long = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    assert "parts" not in (short / "README.md").read_text(encoding="utf-8")
+    (line,) = [line for line in (long / "README.md").read_text(encoding="utf-8").splitlines() if "of parts" in line]
+    folders = sorted(path.name for path in long.iterdir() if path.is_dir() and path.name != "tables")
+    assert f"data.{ending}" in folders
+    assert re.findall(r"`([^`]+\.[^`]+)`", line) == folders
+
+
+def test_the_readme_names_persons_without_variables_of_their_own(folder: Path) -> None:
+    people().select("hid").write_parquet(folder / "people.parquet")
+    content = plan(hid="hid")
+    content["tables"] = []
+    public = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    assert (public / "persons.parquet").exists()
+    assert "- `persons.parquet`: the persons in them" in (public / "README.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.usefixtures("in_parts")
 @pytest.mark.parametrize("fault", ["persons stay where they were", "old ids", "a part too many"])
 def test_faults_in_parts_destroy_the_bundle(folder: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:

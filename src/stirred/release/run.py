@@ -293,6 +293,7 @@ def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
         persons=prepared.data.person_variables,
         format_=ending,
         purpose=prepared.planned.plan.release.purpose,
+        in_parts=[path.name for path in sorted(public.iterdir()) if path.is_dir() and path.suffix],
     )
     (public / "README.md").write_text(readme, encoding="utf-8")
 
