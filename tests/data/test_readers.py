@@ -20,6 +20,7 @@ from stirred.data.frames import exists, read_frame, read_labels, scan_frame, wri
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError
 from tests.data.gallery import exhibits, is_named_after
+from tests.data.sas_writer import write_sas7bdat
 
 TABLE = pl.DataFrame(
     {
@@ -30,6 +31,7 @@ TABLE = pl.DataFrame(
     }
 )
 LABELS = {"tenure": {1: "owned", 2: "rented"}}
+COLUMN_LABELS = {"county": "County", "tenure": "Tenure"}
 
 
 def in_duckdb(path: Path) -> str:
@@ -109,6 +111,7 @@ TYPED: dict[str, Callable[[Path], Path | str]] = {
     "spss": in_package("sav", pyreadstat.write_sav),
     "stata": in_package("dta", pyreadstat.write_dta),
     "sas transport": in_package("xpt", pyreadstat.write_xport),
+    "sas": written("t.sas7bdat", lambda path: write_sas7bdat(TABLE, path, labels=COLUMN_LABELS)),
 }
 AS_TEXT: dict[str, Callable[[Path], Path]] = {
     "csv": as_csv(),
@@ -171,7 +174,15 @@ def test_labels_of_a_statistics_package_are_kept(kind: str, tmp_path: Path) -> N
     labelled = read_labels(TYPED[kind](tmp_path))
     assert_frame_equal(labelled.frame, TABLE)
     assert labelled.values == {"tenure": {"1": "owned", "2": "rented"}}
-    assert labelled.columns == {"county": "County", "tenure": "Tenure"}
+    assert labelled.columns == COLUMN_LABELS
+
+
+@pytest.mark.parametrize("kind", ["sas", "sas transport"])
+def test_labels_of_the_columns_of_sas_are_kept(kind: str, tmp_path: Path) -> None:
+    """The labels of values are in a catalogue of their own, which is not read."""
+    labelled = read_labels(TYPED[kind](tmp_path))
+    assert_frame_equal(labelled.frame, TABLE)
+    assert (labelled.columns, labelled.values) == (COLUMN_LABELS, {})
 
 
 def test_other_files_keep_no_labels(tmp_path: Path) -> None:
