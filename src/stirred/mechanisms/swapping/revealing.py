@@ -47,11 +47,11 @@ def told(frame: pl.DataFrame, columns: Sequence[str], *, of: Sequence[str]) -> I
     >>> list(told(homes.with_columns(size=pl.Series([1, 1, 2, 1] * 2)), ["zip", "size"], of=["county"]))
     [('zip', ('county',))]
     """
-    varying = [other for other in of if frame[other].n_unique() > 1]
     glance = frame.gather_every(max(1, frame.height // _GLANCE))
     for name in columns:
-        tells = tuple(other for other in varying if _tells(glance, name, other) and _tells(frame, name, other))
-        if tells and 1 < frame[name].n_unique() <= frame.height // 2:
+        tells = tuple(other for other in of if _tells(glance, name, other) and _tells(frame, name, other))
+        tells = tuple(other for other in tells if frame[other].n_unique() > 1)
+        if tells and frame[name].n_unique() <= frame.height // 2:
             yield name, tells
 
 
