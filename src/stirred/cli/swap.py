@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,6 +45,9 @@ Seed = Annotated[
     str | None, typer.Option("--seed", help="FOR TESTS ONLY: reproducible randomness; the bundle is marked.")
 ]
 
+# What a plan that is only shown has as its place.
+_NOWHERE = Path("not-written")
+
 
 def swap(
     file: File,
@@ -69,11 +73,23 @@ def swap(
     """Swap a household file and write the bundle: data, tables, specification, checks, report."""
     from stirred.release.run import prepare
 
-    place = out if out is not None else Path("not-written") if dry_run else None
-    planned = _from_options(
-        file, match, swap, rate, hold, id, persons, hid, table, place, unit, format_, settings_from, codebook
+    options = _Options(
+        file=file,
+        match=match,
+        swap=swap,
+        rate=rate,
+        hold=hold,
+        id=id,
+        persons=persons,
+        hid=hid,
+        codebook=codebook,
+        unit=unit,
+        table=table,
+        out=out or (_NOWHERE if dry_run else None),
+        format_=format_,
+        settings_from=settings_from,
     )
-    prepared = prepare(planned)
+    prepared = prepare(options.planned())
     if dry_run:
         _show_plan(prepared, epsilon=epsilon, as_json=json)
         return
@@ -131,17 +147,30 @@ def plan(
             raise bad_plan("a plan has made its choice", where=str(file), remedy="give the household file instead")
         _show_choices(file, geography, cross, id, persons, hid, unit=unit, epsilon=epsilon, as_json=json)
         return
+    if cross:
+        remedy = "name the levels with --geography, or leave it out; match variables are named with --match"
+        raise bad_plan("--cross goes with --geography", where="--cross", remedy=remedy)
     if file.suffix == ".toml":
         _no_options_beside_plan(
             match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid, table=table
         )
         planned = read_plan(file)
     else:
-        rate = rate or _rate_for_target(file, match, swap, hold, id, persons, hid, epsilon)
-        nowhere = Path("not-written")
-        planned = _from_options(
-            file, match, swap, rate, hold, id, persons, hid, table, nowhere, unit, "parquet", None, codebook
+        options = _Options(
+            file=file,
+            match=match,
+            swap=swap,
+            rate=rate,
+            hold=hold,
+            id=id,
+            persons=persons,
+            hid=hid,
+            codebook=codebook,
+            table=table,
+            unit=unit,
+            out=_NOWHERE,
         )
+        planned = options.with_rate_for(epsilon).planned()
     prepared = prepare(planned)
     expected = [] if expect_from is None else _expected(prepared, expect_from, expect_persons)
     _show_plan(prepared, epsilon=epsilon, expected=expected, as_json=json)
@@ -168,78 +197,73 @@ def _no_options_beside_plan(**options: Any) -> None:
             raise bad_plan("a plan says this already", where=f"--{name}", remedy="change it in the plan")
 
 
-def _rate_for_target(
-    file: Path,
-    match: list[str] | None,
-    swap: list[str] | None,
-    hold: list[str] | None,
-    id: list[str] | None,
-    persons: Path | None,
-    hid: str | None,
-    epsilon: str | None,
-) -> str | None:
-    """Return the gentlest rate that reaches the target, where a target and no rate was given."""
-    if epsilon is None:
-        return None
-    from stirred.release.run import prepare
-    from stirred.spec.exact import loss
-    from stirred.spec.swap_budget import rate_not_above
-
-    planned = _from_options(file, match, swap, "1/2", hold, id, persons, hid, None, Path("x"), "household", "parquet")
-    largest = prepare(planned).plan.strata.largest_live
-    target = loss(epsilon, where="--epsilon")
-    return str(rate_not_above(target, largest_stratum=largest.records, bound="sharp")) if largest else "1/2"
-
-
 def _names(values: list[str] | None) -> list[str]:
     return [name.strip() for value in values or () for name in value.split(",") if name.strip()]
 
 
-def _from_options(
-    file: Path,
-    match: list[str] | None,
-    swap: list[str] | None,
-    rate: str | None,
-    hold: list[str] | None,
-    id: list[str] | None,
-    persons: Path | None,
-    hid: str | None,
-    table: list[str] | None,
-    out: Path | None,
-    unit: str,
-    format_: str,
-    settings_from: str | None = None,
-    codebook: Path | None = None,
-) -> Planned:
-    from stirred.data.problems import PlanError
-    from stirred.release.plan_file import planned
-    from stirred.release.tables import parse_table
-    from stirred.spec.problems import Problem
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """What `swap` and `plan` may be told on the command line instead of in a plan."""
 
-    needed = {"--swap": swap, "--rate": rate, "--out": out}
-    missing = [name for name, value in needed.items() if not value]
-    if missing:
-        what = "is needed"
-        raise PlanError(
-            Problem(what=what, where=name, remedy="see `stirred swap --help`, or write a plan.toml") for name in missing
-        )
-    content: dict[str, Any] = {
-        "data": {"households": str(file), "id": _names(id)},
-        "mechanism": {"match": _names(match), "swap": _names(swap), "rate": rate, "unit": unit},
-        "tables": [{"variables": parse_table(text)[1]} for text in table or ()],
-        "release": {"out": str(out), "format": format_},
-    }
-    if settings_from is not None:
-        content["mechanism"]["settings_from"] = settings_from
-    if hold is not None:
-        content["mechanism"]["hold"] = _names(hold)
-    if persons is not None:
-        content["data"]["persons"] = str(persons)
-    if hid is not None:
-        content["data"]["hid"] = hid
-    if codebook is not None:
-        content["data"]["codebook"] = str(codebook)
-    return planned(content, source="command line", folder=Path())
+    file: Path
+    match: list[str] | None
+    swap: list[str] | None
+    rate: str | None
+    hold: list[str] | None
+    id: list[str] | None
+    persons: Path | None
+    hid: str | None
+    codebook: Path | None
+    unit: str
+    out: Path | None
+    table: list[str] | None = None
+    format_: str = "parquet"
+    settings_from: str | None = None
+
+    def with_rate_for(self, epsilon: str | None) -> _Options:
+        """Return the options with the gentlest rate that reaches a target, where a target and no rate was given."""
+        if self.rate or epsilon is None:
+            return self
+        from stirred.release.run import prepare
+        from stirred.spec.exact import loss
+        from stirred.spec.swap_budget import rate_not_above
+
+        largest = prepare(replace(self, rate="1/2").planned()).plan.strata.largest_live
+        target = loss(epsilon, where="--epsilon")
+        rate = str(rate_not_above(target, largest_stratum=largest.records, bound="sharp")) if largest else "1/2"
+        return replace(self, rate=rate)
+
+    def planned(self) -> Planned:
+        """Return the plan that the options amount to; refuse where one is wanting."""
+        from stirred.data.problems import PlanError
+        from stirred.release.plan_file import planned
+        from stirred.release.tables import parse_table
+        from stirred.spec.problems import Problem
+
+        needed = {"--swap": self.swap, "--rate": self.rate, "--out": self.out}
+        missing = [name for name, value in needed.items() if not value]
+        if missing:
+            remedy = "see `stirred swap --help`, or write a plan.toml"
+            raise PlanError(Problem(what="is needed", where=name, remedy=remedy) for name in missing)
+        content: dict[str, Any] = {
+            "data": {"households": str(self.file), "id": _names(self.id)},
+            "mechanism": {
+                "match": _names(self.match),
+                "swap": _names(self.swap),
+                "rate": self.rate,
+                "unit": self.unit,
+            },
+            "tables": [{"variables": parse_table(text)[1]} for text in self.table or ()],
+            "release": {"out": str(self.out), "format": self.format_},
+        }
+        if self.settings_from is not None:
+            content["mechanism"]["settings_from"] = self.settings_from
+        if self.hold is not None:
+            content["mechanism"]["hold"] = _names(self.hold)
+        for name, value in (("persons", self.persons), ("hid", self.hid), ("codebook", self.codebook)):
+            if value is not None:
+                content["data"][name] = str(value)
+        return planned(content, source="command line", folder=Path())
 
 
 def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) -> None:

@@ -23,7 +23,8 @@ from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
 from stirred.data.validate import validate
 from stirred.mechanisms.protocol import Progress, Release
-from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan, revealing_columns
+from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
+from stirred.mechanisms.swapping.revealing import revealing_columns
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manifest
 from stirred.release.expectation import Expectation, expectations, within_reach
@@ -194,7 +195,7 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
         public, ending = folder / "public", prepared.planned.plan.release.format
         checks = verify_swap(prepared.data, prepared.plan, release, public, format_=ending)
         checks += verify_tables(release, prepared.tables, public, format_=ending)
-        log.add("verified", checks=[check.what for check in checks])
+        log.add("verified", checks=[f"{check.what}: {check.result}" for check in checks])
         advance("report", 0, 1)
         _write_reports(folder, prepared, release, checks)
         if entropy.seeded:
@@ -294,6 +295,7 @@ def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
         persons=prepared.data.person_variables,
         format_=ending,
         purpose=prepared.planned.plan.release.purpose,
+        in_parts=[path.name for path in sorted(public.iterdir()) if path.is_dir() and path.suffix],
     )
     (public / "README.md").write_text(readme, encoding="utf-8")
 
@@ -367,7 +369,7 @@ def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: S
         title=_title(prepared),
         mechanism=prepared.mechanism,
         plan=replace(prepared.plan, specification=release.specification),
-        checks=[(check.what, check.cells) for check in checks],
+        checks=[(check.what, check.cells, check.result) for check in checks],
         tables=shown,
         records=prepared.data.households.height,
         seeded=release.specification.seeded,
@@ -414,5 +416,5 @@ def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> 
         "inputs": dict(prepared.inputs),
         "records": prepared.data.households.height,
         "seeded": release.specification.seeded,
-        "checks": [{"what": check.what, "cells": check.cells} for check in checks],
+        "checks": [asdict(check) for check in checks],
     }

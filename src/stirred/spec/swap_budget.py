@@ -16,8 +16,10 @@ from stirred.spec.problems import refused, wrong
 
 Bound = Literal["paper", "sharp"]
 
-# Up to here derangement ratios are exact; beyond, their distance from n(n-1) is below 10**-800.
-_EXACT_DERANGEMENTS = 400
+# Up to here derangement ratios are exact; beyond, their distance from n(n-1) is below 10**-14, and writing
+# them out would make the expression unreadable.
+_EXACT_DERANGEMENTS = 20
+_SLIGHTLY = Fraction(1, 10**9)
 
 
 def checked_stratum(largest_stratum: int) -> int:
@@ -236,12 +238,11 @@ def _derangement_ratio_not_below(n: int) -> Fraction:
     """Return d(n)/d(n-2) = n(n-1) - (-1)^n (n-1)/d(n-2), rounded up where n is large."""
     if n <= _EXACT_DERANGEMENTS:
         return Fraction(derangements(n), derangements(n - 2))
-    # The excess for odd n, (n-1)/d(n-2), is far below a millionth, and the number stays readable.
-    return Fraction(n * (n - 1)) + (Fraction(1, 10**6) if n % 2 else 0)
+    return Fraction(n * (n - 1)) + (_SLIGHTLY if n % 2 else 0)
 
 
 def _derangement_ratio_not_above(n: int) -> Fraction:
     """Return d(n)/d(n-2) = n(n-1) - (-1)^n (n-1)/d(n-2), rounded down where n is large."""
     if n <= _EXACT_DERANGEMENTS:
         return Fraction(derangements(n), derangements(n - 2))
-    return Fraction(n * (n - 1)) - (0 if n % 2 else Fraction(1, 10**6))
+    return Fraction(n * (n - 1)) - (0 if n % 2 else _SLIGHTLY)

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from stirred.data.codes import Coded, all_different, differing, encode
+from stirred.data.codes import Coded, all_different, encode
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Frames, Progress, Release
@@ -383,24 +383,6 @@ def _identifying(data: Microdata, hold: Sequence[str]) -> Iterator[str]:
             yield (
                 f'"{name}" is different for every record and will be released as it is: if it is an identifier, '
                 f"name it with --id {name}"
-            )
-
-
-def revealing_columns(data: Microdata, plan: SwapPlan) -> Iterator[str]:
-    """Warn of held columns that tell the swap values: the name of a county beside its number undoes the swap.
-
-    This looks at the interior of the file, so it is no part of the plan. Acting on it is safe where it
-    corrects the role of a column by what the column *is*; choosing rates by it would void the guarantee.
-    """
-    swap = plan.swap
-    for name in (n for n in plan.hold if n not in plan.universe.match):
-        column = encode(data.households, [name])
-        few = 1 < column.count <= data.households.height // 2
-        if few and swap.count > 1 and not differing(column.codes, swap.codes, count=column.count).any():
-            yield (
-                f'"{name}" is held and tells the swap values, so that anybody can undo the swap: if it is another name '
-                "for the place, swap it too or leave it out with --hold (this looks inside the file: correct the "
-                "column's role by what it is; choosing settings by this voids the guarantee)"
             )
 
 
