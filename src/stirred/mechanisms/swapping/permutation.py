@@ -9,6 +9,8 @@ from fractions import Fraction
 from itertools import permutations
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import Coded, all_different, encode
@@ -16,7 +18,7 @@ from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Frames, Progress, Release
 from stirred.mechanisms.swapping.law import psa_law
-from stirred.mechanisms.swapping.persons import Persons, held_parts
+from stirred.mechanisms.swapping.persons import Part, Persons, held_parts
 from stirred.mechanisms.swapping.small_strata import OwnLoss, own_loss
 from stirred.mechanisms.swapping.strata import Strata, find_strata
 from stirred.mechanisms.swapping.swapped_file import SwappedFile
@@ -37,6 +39,7 @@ PAPER = "Bailie, Gong and Meng, A Refreshment Stirred, Not Shaken"
 SHARP = "R1 and R2, the sharp form of Theorem 1 (docs/theory/sharp-budget.md)"
 
 RateLike = Fraction | str | float | int | Decimal
+Values = npt.NDArray[np.uint32]
 
 # The conditions of use (swapping theory, section 9) that no code can enforce.
 ASSUMPTIONS = (
@@ -55,10 +58,11 @@ ASSUMPTIONS = (
 class SwapUniverse:
     """What the invariants tell about a file, as far as the budget needs it: strata by rate, largest live size.
 
-    ``own`` is the loss of the enumerated margins, where strata are small or swapped at rate 1.
+    Other swaps than permutation swapping have a policy of their own. ``own`` is the loss of the enumerated
+    margins, where strata are small or swapped at rate 1.
     """
 
-    policy: PermutationSwapping
+    policy: PermutationSwapping | Derived
     match: tuple[str, ...]
     swap: tuple[str, ...]
     hold: tuple[str, ...]
@@ -69,6 +73,8 @@ class SwapUniverse:
     @property
     def budget(self) -> Budget:
         """Return the sharp budget R1, with the paper's beside it; at rate 1 the enumerated loss where there is one."""
+        if isinstance(self.policy, Derived):
+            return Budget(policy=self.policy)
         paper = self.policy.paper
         if self.own is None or not self.policy.realised.is_infinite or self.own.bound.is_infinite:
             return Budget(policy=self.policy, paper_epsilon=paper)
@@ -97,8 +103,9 @@ class SwapPlan:
 
     @property
     def paper_epsilon(self) -> Exact:
-        """Return the loss by Theorem 1."""
-        return self.universe.policy.paper
+        """Return the loss by Theorem 1; other swaps have no published bound, and this is their own."""
+        paper = self.specification.budget.paper_epsilon
+        return self.epsilon if paper is None else paper
 
     @property
     def exact_loss(self) -> Exact | None:
@@ -131,27 +138,15 @@ class SwapPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PermutationSwap:
-    """Swap values between records of equal ``match`` values: the Permutation Swapping Algorithm.
+class Swap:
+    """What all swaps share: roles of columns, strata, invariants, and the released file.
 
-    Records are selected independently with probability ``rate`` (drawn again where exactly one of a
-    stratum is selected) and exchange all their ``swap`` variables along a uniformly random
-    derangement; everything else, persons included, is held. ``rates`` overrides the rate where match
-    variables have given values, the last fitting rule winning.
-
-    >>> swap = PermutationSwap(match=["size"], swap=["county"], rate="1/2")
-    >>> homes = pl.DataFrame({"size": [1, 1, 2, 2], "county": list("ABAB"), "tenure": list("oror")})
-    >>> swap.plan(homes).specification.budget.shown
-    '1.10'
-    >>> released = swap.release(homes, Entropy.from_os()).public["data"]
-    >>> sorted(released.select("size", "county").rows())  # match x swap is invariant
-    [(1, 'A'), (1, 'B'), (2, 'A'), (2, 'B')]
+    A member says which rates its strata have (``_rules``), what it promises (``_policy``, ``_theorem``) and how the
+    swap codes of a file are exchanged (``_exchange``).
     """
 
     match: Sequence[str]
     swap: Sequence[str]
-    rate: RateLike
-    rates: Sequence[Mapping[str, Any]] = ()
     hold: Sequence[str] | None = None
     unit: str = "household"
     settings_from: str | None = None
@@ -162,11 +157,32 @@ class PermutationSwap:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
-        object.__setattr__(self, "rate", probability(self.rate, where="rate"))
-        object.__setattr__(self, "rates", tuple(dict(rule) for rule in self.rates))
         self._check_roles()
-        for number, rule in enumerate(self.rates, start=1):
-            self._check_rule(number, rule)
+
+    def _rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
+        """Return the rates of strata with given match values, and the rate of all others."""
+        raise NotImplementedError
+
+    def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
+        """Return the budget as a function of the invariants."""
+        raise NotImplementedError
+
+    def _theorem(self) -> tuple[str, ...]:
+        """Return what the promise rests on."""
+        raise NotImplementedError
+
+    def _own_loss(self, strata: Strata, swap: Coded, held: Sequence[Part]) -> OwnLoss | None:
+        """Return the loss of the enumerated margins, where a member enumerates them."""
+        del strata, swap, held
+        return None
+
+    def _warnings(self, strata: Strata) -> Iterator[str]:
+        """Warn where the promise is empty."""
+        yield from _empty(strata)
+
+    def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
+        """Exchange the swap codes of all records, in place."""
+        raise NotImplementedError
 
     def _check_roles(self) -> None:
         if not self.swap:
@@ -180,21 +196,8 @@ class PermutationSwap:
                 remedy="a variable is either swapped or held; match variables are held",
             )
 
-    def _check_rule(self, number: int, rule: Mapping[str, Any]) -> None:
-        place = f"rates[{number}]"
-        if "rate" not in rule:
-            raise bad_plan("a rule without a rate", where=place, remedy="add rate = '1/20'")
-        probability(rule["rate"], where=place)
-        other = [name for name in rule if name not in (*self.match, "rate")]
-        if other or len(rule) < 2:
-            raise bad_plan(
-                f"rates may depend on match variables only, not on {listed(other)}" if other else "a rule for nothing",
-                where=place,
-                remedy="name values of match variables: rates that depend on anything else are outside Theorem 1",
-            )
-
     def specification(self, universe: SwapUniverse) -> Specification:
-        """Return the promise in one universe: the sharp form R1 of Theorem 1, under the margins of Proposition 4."""
+        """Return the promise in one universe, under the margins of Proposition 4."""
         return Specification(
             flavor=Flavor(
                 domain=Domain(
@@ -213,7 +216,7 @@ class PermutationSwap:
             ),
             budget=universe.budget,
             assumptions=ASSUMPTIONS,
-            theorem=(SHARP, f"Theorem 1 of {PAPER}", f"Proposition 4 of {PAPER}"),
+            theorem=self._theorem(),
             settings_from=self.settings_from,
         )
 
@@ -226,13 +229,6 @@ class PermutationSwap:
             Margin(of=self.unit, variables=(*universe.match, *held, *of_persons), includes=inside),
         )
 
-    @property
-    def in_words(self) -> str:
-        """Return in one sentence what was done."""
-        among = f" among records with equal {', '.join(self.match)}" if self.match else " among all records"
-        rates = "at rates that depend on the match values" if self.rates else f"at a rate of {self.rate}"
-        return f"Permutation swapping: {', '.join(self.swap)} exchanged{among}, {rates}; everything else is held."
-
     def plan(self, data: Any) -> SwapPlan:
         """Return strata, loss and invariants for a file; nothing random happens."""
         return self._prepare(as_microdata(data))
@@ -244,21 +240,12 @@ class PermutationSwap:
 
         ``plan`` is this mechanism's plan for the same data, where it was made before.
         """
-        from stirred.mechanisms.swapping.kernel import swap_in_place
         from stirred.mechanisms.swapping.order import release_order
 
         microdata = self._narrowed(as_microdata(data))
         plan = plan or self._prepare(microdata)
-        strata = plan.strata
         swapped = plan.swap.codes.copy()
-        swap_in_place(
-            strata.coded.codes,
-            swapped,
-            rates=strata.rates,
-            entropy=entropy.child("permutation swap"),
-            threads=self.threads,
-            progress=progress,
-        )
+        self._exchange(plan, swapped, entropy, progress)
         # Grouped by the released swap values and uniformly random inside: the input order is gone.
         order = release_order(
             swapped, entropy=entropy.child("release order"), groups=plan.swap.count, threads=self.threads
@@ -278,31 +265,22 @@ class PermutationSwap:
         """Return all tables with the margins of a few small strata, as multisets of (hold, swap) pairs."""
         return [tables_with_margins(h, s) for h, s in (("aab", "xxy"), ("ab", "xy"), ("abc", "xyz"), ("aabb", "xxyy"))]
 
-    def law(self, dataset: Any) -> Law:
-        """Return the exact law of the swapped table for a small dataset of one stratum."""
-        return psa_law(dataset, rate=Fraction(self.rate))
-
     def _prepare(self, data: Microdata) -> SwapPlan:
         data = self._narrowed(data)
         hold, dropped = self._roles(data)
         swap = encode(data.households, list(self.swap))
-        rules = [
-            ({k: v for k, v in rule.items() if k != "rate"}, probability(rule["rate"], where="rates"))
-            for rule in self.rates
-        ]
+        rules, rate = self._rules()
         held = held_parts(data, hold)
-        strata = find_strata(
-            data.households, match=self.match, swap=swap, held=held, rates=rules, rate=Fraction(self.rate)
-        )
+        strata = find_strata(data.households, match=self.match, swap=swap, held=held, rates=rules, rate=rate)
         _every_rule_fits(rules, strata)
         universe = SwapUniverse(
-            policy=strata.policy,
+            policy=self._policy(strata, swap),
             match=tuple(self.match),
             swap=tuple(self.swap),
             hold=hold,
             persons=data.persons is not None,
             name=data.name,
-            own=own_loss(strata, swap=swap, held=held),
+            own=self._own_loss(strata, swap, held),
         )
         return SwapPlan(
             specification=self.specification(universe),
@@ -311,7 +289,7 @@ class PermutationSwap:
             dropped=dropped,
             universe=universe,
             swap=swap,
-            warnings=(*_identifying(data, hold), *_empty(strata)),
+            warnings=(*_identifying(data, hold), *self._warnings(strata)),
         )
 
     def check(self, data: Any) -> None:
@@ -372,6 +350,88 @@ class PermutationSwap:
             if n not in hold and n not in self.swap
         )
         return hold, (*dropped, *data.dropped_person_columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermutationSwap(Swap):
+    """Swap values between records of equal ``match`` values: the Permutation Swapping Algorithm.
+
+    Records are selected independently with probability ``rate`` (drawn again where exactly one of a
+    stratum is selected) and exchange all their ``swap`` variables along a uniformly random
+    derangement; everything else, persons included, is held. ``rates`` overrides the rate where match
+    variables have given values, the last fitting rule winning.
+
+    >>> swap = PermutationSwap(match=["size"], swap=["county"], rate="1/4")
+    >>> homes = pl.DataFrame({"size": [1, 1, 2, 2], "county": list("ABAB"), "tenure": list("oror")})
+    >>> swap.plan(homes).specification.budget.shown
+    '1.10'
+    >>> released = swap.release(homes, Entropy.from_os()).public["data"]
+    >>> sorted(released.select("size", "county").rows())  # match x swap is invariant
+    [(1, 'A'), (1, 'B'), (2, 'A'), (2, 'B')]
+    """
+
+    rate: RateLike
+    rates: Sequence[Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", probability(self.rate, where="rate"))
+        object.__setattr__(self, "rates", tuple(dict(rule) for rule in self.rates))
+        Swap.__post_init__(self)
+        for number, rule in enumerate(self.rates, start=1):
+            self._check_rule(number, rule)
+
+    def _check_rule(self, number: int, rule: Mapping[str, Any]) -> None:
+        place = f"rates[{number}]"
+        if "rate" not in rule:
+            raise bad_plan("a rule without a rate", where=place, remedy="add rate = '1/20'")
+        probability(rule["rate"], where=place)
+        other = [name for name in rule if name not in (*self.match, "rate")]
+        if other or len(rule) < 2:
+            raise bad_plan(
+                f"rates may depend on match variables only, not on {listed(other)}" if other else "a rule for nothing",
+                where=place,
+                remedy="name values of match variables: rates that depend on anything else are outside Theorem 1",
+            )
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what was done."""
+        among = f" among records with equal {', '.join(self.match)}" if self.match else " among all records"
+        rates = "at rates that depend on the match values" if self.rates else f"at a rate of {self.rate}"
+        return f"Permutation swapping: {', '.join(self.swap)} exchanged{among}, {rates}; everything else is held."
+
+    def law(self, dataset: Any) -> Law:
+        """Return the exact law of the swapped table for a small dataset of one stratum."""
+        return psa_law(dataset, rate=Fraction(self.rate))
+
+    def _rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
+        rules = [
+            ({k: v for k, v in rule.items() if k != "rate"}, probability(rule["rate"], where="rates"))
+            for rule in self.rates
+        ]
+        return rules, Fraction(self.rate)
+
+    def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
+        del swap
+        return strata.policy
+
+    def _theorem(self) -> tuple[str, ...]:
+        return (SHARP, f"Theorem 1 of {PAPER}", f"Proposition 4 of {PAPER}")
+
+    def _own_loss(self, strata: Strata, swap: Coded, held: Sequence[Part]) -> OwnLoss | None:
+        return own_loss(strata, swap=swap, held=held)
+
+    def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
+        from stirred.mechanisms.swapping.kernel import swap_in_place
+
+        swap_in_place(
+            plan.strata.coded.codes,
+            swapped,
+            rates=plan.strata.rates,
+            entropy=entropy.child("permutation swap"),
+            threads=self.threads,
+            progress=progress,
+        )
 
 
 def _identifying(data: Microdata, hold: Sequence[str]) -> Iterator[str]:
