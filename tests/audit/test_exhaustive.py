@@ -11,6 +11,9 @@ import pytest
 from stirred import PermutationSwap
 from stirred.audit import FiniteMechanism, Verdict, audit
 from stirred.audit.exhaustive import promise_for
+from stirred.mechanisms.swapping.conditioned import ConditionedSwap
+from stirred.mechanisms.swapping.mallows import MallowsSwap
+from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.spec import catalogue
 from stirred.spec.exact import exact, ln
 from stirred.spec.invariant import Named
@@ -24,6 +27,16 @@ MECHANISMS: dict[str, Any] = {
     f"PermutationSwap at {rate}": PermutationSwap(match=["size"], swap=["county"], rate=rate)
     for rate in ("0", "1/100", "1/10", "1/2", "9/10", "1")
 }
+ROLES: dict[str, Any] = {"match": ["size"], "swap": ["county"]}
+MECHANISMS |= {
+    f"ConditionedSwap at {rate}, {law if isinstance(law, str) else 'declared'}": ConditionedSwap(
+        **ROLES, rate=rate, redraw_law=law
+    )
+    for rate in ("0", "1/10", "1/2", "9/10", "1")
+    for law in ("uniform", "proportional", {"x": "1/10", "y": "3/10", "z": "3/5"})
+}
+MECHANISMS |= {f"MallowsSwap at {e}": MallowsSwap(**ROLES, epsilon=e) for e in ("0", "1/2", "ln(3)", "4", "inf")}
+MECHANISMS |= {f"ShuffleSwap at {r}": ShuffleSwap(**ROLES, rate=r) for r in ("0", "1/10", "1/2", "9/10", "1")}
 PROMISE = catalogue.load("pure-dp").specification
 
 

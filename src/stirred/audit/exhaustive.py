@@ -11,13 +11,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
-from functools import singledispatch
 from itertools import islice, pairwise, permutations
 from typing import Any
 
-import polars as pl
-
-from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact
 from stirred.spec.law import Law
 from stirred.spec.loss import UniverseLoss, protection_loss
@@ -142,7 +138,6 @@ class FiniteMechanism:
         return self.promise
 
 
-@singledispatch
 def promise_for(mechanism: Any, universe: Sequence[Hashable]) -> Specification:
     """Return what a mechanism promises in a universe given by its datasets.
 
@@ -159,15 +154,6 @@ def promise_for(mechanism: Any, universe: Sequence[Hashable]) -> Specification:
             remedy="return a stirred.spec.Specification; one with budget 'inf' claims nothing",
         )
     return given
-
-
-@promise_for.register
-def _(mechanism: PermutationSwap, universe: Sequence[Hashable]) -> Specification:
-    """Plan a file of one stratum whose records are the (hold, swap) pairs of the first dataset."""
-    first: Any = universe[0]
-    one = replace(mechanism, match=(), swap=mechanism.swap[:1], hold=("held",), rates=())
-    swapped = mechanism.swap[0]
-    return one.plan(pl.DataFrame({"held": [h for h, _ in first], swapped: [s for _, s in first]})).specification
 
 
 def audit(mechanism: Any) -> AuditResult:

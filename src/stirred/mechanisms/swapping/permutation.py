@@ -265,6 +265,16 @@ class Swap:
         """Return all tables with the margins of a few small strata, as multisets of (hold, swap) pairs."""
         return [tables_with_margins(h, s) for h, s in (("aab", "xxy"), ("ab", "xy"), ("abc", "xyz"), ("aabb", "xxyy"))]
 
+    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
+        """Return the promise for a file of one stratum, given the (hold, swap) pairs of all its tables."""
+        first: Any = universe[0]
+        records = {"held": [h for h, _ in first], self.swap[0]: [s for _, s in first]}
+        return self._one_stratum().plan(pl.DataFrame(records)).specification
+
+    def _one_stratum(self) -> Swap:
+        """Return the same swap on a file of one stratum, with one swap and one hold variable."""
+        return replace(self, match=(), swap=self.swap[:1], hold=("held",))
+
     def _prepare(self, data: Microdata) -> SwapPlan:
         data = self._narrowed(data)
         hold, dropped = self._roles(data)
@@ -410,6 +420,9 @@ class PermutationSwap(Swap):
             for rule in self.rates
         ]
         return rules, Fraction(self.rate)
+
+    def _one_stratum(self) -> Swap:
+        return replace(self, match=(), swap=self.swap[:1], hold=("held",), rates=())
 
     def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
         del swap

@@ -7,9 +7,12 @@ from fractions import Fraction
 import numpy as np
 
 from stirred.data import code_kernels
+from stirred.mechanisms.swapping.counted import swap_counted_in_place
 from stirred.mechanisms.swapping.kernel import swap_in_place
+from stirred.mechanisms.swapping.moved_count import MallowsCounting
 from stirred.mechanisms.swapping.order import release_order
 from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.redraw_law import ConditionedCounting
 from stirred.randomness.entropy import Entropy
 
 
@@ -24,6 +27,9 @@ def compile_kernels() -> None:
         codes = np.arange(stratum.size, dtype=np.uint32)
         swap_in_place(stratum, codes, rates=rates, entropy=entropy.child("swap"))
         release_order(codes, entropy=entropy.child("order"))
+    codes = np.arange(stratum.size, dtype=np.uint32) % 7
+    for counting in (MallowsCounting(Fraction(1, 3)), ConditionedCounting(rate=Fraction(1, 3))):
+        swap_counted_in_place(stratum, codes, strata=500, values=7, counting=counting, entropy=entropy.child("counted"))
     _compile_code_kernels()
 
 

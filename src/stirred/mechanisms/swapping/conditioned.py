@@ -1,0 +1,187 @@
+"""The conditioned swap: randomised response on the swap values, given that every value stays as frequent (R6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from stirred.data.codes import Coded
+from stirred.data.problems import bad_plan, listed
+from stirred.mechanisms.protocol import Progress
+from stirred.mechanisms.swapping.family_law import conditioned_law
+from stirred.mechanisms.swapping.permutation import PAPER, RateLike, Swap, SwapPlan, Values
+from stirred.mechanisms.swapping.strata import Strata
+from stirred.randomness.entropy import Entropy
+from stirred.spec.budget import Derived, PermutationSwapping
+from stirred.spec.exact import INFINITE, ZERO, Exact, fraction, largest, probability
+from stirred.spec.family_budget import redraw_epsilon
+from stirred.spec.law import Law
+
+LAWS: Final = ("uniform", "proportional")
+_CLOSE: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionedSwap(Swap):
+    """Redraw swap values with probability ``rate``, conditioned on every value occurring as often as before.
+
+    The redrawn value comes from ``redraw_law``: ``"uniform"`` over the swap values of the stratum, ``"proportional"``
+    to their counts there, or a mapping from each swap value to its probability, fixed beforehand. The loss does
+    not grow with the stratum: with S swap values it is ln(1 + S/o) for the uniform law, o the odds.
+
+    >>> import polars as pl
+    >>> swap = ConditionedSwap(match=["size"], swap=["county"], rate="1/2")
+    >>> homes = pl.DataFrame({"size": [1] * 4, "county": list("ABAB"), "tenure": list("oorr")})
+    >>> swap.plan(homes).specification.budget.shown  # ln 3, and 1e-12 for the lattice of the sampler
+    '1.10'
+    >>> released = swap.release(homes, Entropy.from_os()).public["data"]
+    >>> sorted(released["county"])
+    ['A', 'A', 'B', 'B']
+    """
+
+    rate: RateLike
+    redraw_law: str | Mapping[Any, RateLike] = "uniform"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", probability(self.rate, where="rate"))
+        Swap.__post_init__(self)
+        if isinstance(self.redraw_law, str):
+            if self.redraw_law not in LAWS:
+                raise bad_plan(
+                    f"'{self.redraw_law}' is not known",
+                    where="redraw_law",
+                    remedy=f"write one of {listed(LAWS)}, or give the probability of each swap value",
+                )
+            return
+        if len(self.swap) != 1:
+            raise bad_plan(
+                "probabilities can be declared for one swap variable only",
+                where="redraw_law",
+                remedy="use the uniform or the proportional law, or swap one variable",
+            )
+        masses = {str(value): fraction(mass, where="redraw_law") for value, mass in self.redraw_law.items()}
+        if any(mass <= 0 for mass in masses.values()) or sum(masses.values()) > 1:
+            raise bad_plan(
+                f"the probabilities sum to {sum(masses.values())}, or one is not above 0",
+                where="redraw_law",
+                remedy="every value needs a probability above 0, and all together at most 1",
+            )
+        object.__setattr__(self, "redraw_law", masses)
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what was done."""
+        among = f" among records with equal {', '.join(self.match)}" if self.match else " among all records"
+        law = {"uniform": "a uniform law", "proportional": "a law by size"}.get(str(self.redraw_law), "a declared law")
+        return (
+            f"Conditioned swapping: {', '.join(self.swap)} redrawn{among} from {law} at a rate of {self.rate}, "
+            "conditioned on all counts; everything else is held."
+        )
+
+    def law(self, dataset: Any) -> Law:
+        """Return the exact law of the swapped table for a small dataset of one stratum.
+
+        The sampler may be off by the factor that the budget contains (``LATTICE_EPSILON``).
+        """
+        rate = Fraction(self.rate)
+        swap = [s for _, s in dataset]
+        masses = {s: self._mass(s, swap.count(s), len(swap), len({*swap})) for s in swap}
+        return conditioned_law(dataset, lambda row, s: (1 - rate) * (row[1] == s) + rate * masses[s])
+
+    def _mass(self, value: Any, count: int, records: int, present: int) -> Fraction:
+        if not isinstance(self.redraw_law, str):
+            return fraction(self.redraw_law[str(value)], where="redraw_law")
+        return Fraction(1, present) if self.redraw_law == "uniform" else Fraction(count, records)
+
+    def _rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
+        return [], Fraction(self.rate)
+
+    def _warnings(self, strata: Strata) -> Iterator[str]:
+        if strata.largest_live is None:
+            yield "nothing can be swapped: the file would be published as it is, and epsilon 0 is not protection"
+        elif self.rate == 0:
+            yield "at a rate of 0 nothing is promised: epsilon is infinite"
+
+    def _masses(self, swap: Coded) -> dict[int, Fraction] | None:
+        """Return the declared mass of each swap code, or None for a law by the counts."""
+        if isinstance(self.redraw_law, str):
+            return None
+        values = swap.levels[self.swap[0]].to_list()
+        if missing := [value for value in values if str(value) not in self.redraw_law]:
+            raise bad_plan(
+                f"no probability for {listed([str(value) for value in missing[:5]])}",
+                where="redraw_law",
+                remedy="give every swap value that occurs a probability above 0",
+            )
+        return {code: fraction(self.redraw_law[str(value)], where="redraw_law") for code, value in enumerate(values)}
+
+    def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
+        which = {
+            "uniform": "uniform over the swap values of the stratum, a function of the invariants",
+            "proportional": "proportional to the counts of the stratum, a function of the invariants",
+        }.get(str(self.redraw_law), "fixed beforehand")
+        formula = (
+            "half the sum of ln(1 + 1/(o pi)) over the two smallest masses pi of a live stratum, o the odds of rate "
+            f"{self.rate} (R6), and the error bound of the sampler; the law is {which}"
+        )
+        return Derived(formula=formula, value=self._loss(strata, swap), varies=True)
+
+    def _loss(self, strata: Strata, swap: Coded) -> Exact:
+        """Return the largest loss over the live strata: screened in double precision, decided exactly."""
+        from stirred.mechanisms.swapping.margins import SwapMargins
+        from stirred.mechanisms.swapping.selected_counts import LATTICE_EPSILON
+
+        declared = self._masses(swap)
+        rate = Fraction(self.rate)
+        if not strata.live or rate == 1:
+            return ZERO
+        if rate == 0:
+            return INFINITE
+        codes = strata.coded.codes
+        margins = SwapMargins.of(codes, swap.codes, strata=strata.coded.count, values=swap.count)
+        sizes, present = margins.records, margins.values_present
+        if declared is not None:
+            masses = np.array([float(declared[code]) for code in range(swap.count)])[margins.value]
+        elif self.redraw_law == "uniform":
+            masses = 1 / present[margins.stratum]
+        else:
+            masses = margins.count / sizes[margins.stratum]
+        first, second = margins.smallest(masses)
+        live = np.array([stratum.live for stratum in strata.table])[margins.stratum[first]]
+        first, second = first[live], second[live]
+        odds = float(rate / (1 - rate))
+        ratio = (1 + 1 / (odds * masses[first])) * (1 + 1 / (odds * masses[second]))
+        pairs = set()
+        for place in np.flatnonzero(ratio >= ratio.max() * (1 - _CLOSE)).tolist():
+            here = [first[place], second[place]]
+            pairs.add(tuple(self._exact_mass(margins, int(i), declared, sizes, present) for i in here))
+        return largest([redraw_epsilon(rate, pair) for pair in sorted(pairs)]) + LATTICE_EPSILON
+
+    def _exact_mass(self, margins: Any, place: int, declared: Any, sizes: Any, present: Any) -> Fraction:
+        stratum = int(margins.stratum[place])
+        if declared is not None:
+            return Fraction(declared[int(margins.value[place])])
+        return self._mass(None, int(margins.count[place]), int(sizes[stratum]), int(present[stratum]))
+
+    def _theorem(self) -> tuple[str, ...]:
+        return ("R6, the conditioned swap (docs/theory/swapping-family.md)", f"Proposition 4 of {PAPER}")
+
+    def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
+        from stirred.mechanisms.swapping.counted import swap_counted_in_place
+        from stirred.mechanisms.swapping.redraw_law import ConditionedCounting
+
+        law = self.redraw_law if isinstance(self.redraw_law, str) else "declared"
+        swap_counted_in_place(
+            plan.strata.coded.codes,
+            swapped,
+            strata=plan.strata.coded.count,
+            values=plan.swap.count,
+            counting=ConditionedCounting(rate=Fraction(self.rate), law=law, masses=self._masses(plan.swap)),
+            entropy=entropy.child("conditioned swap"),
+            threads=self.threads,
+            progress=progress,
+        )
