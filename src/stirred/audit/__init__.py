@@ -1,7 +1,8 @@
-"""Checks of a promise: exhaustively on small domains, on a finished bundle from its files alone."""
+"""Checks of a promise: exhaustively on small domains, by repeated runs, on a finished bundle from its files."""
 
 from stirred.audit.bundle import BundleAudit, audit_bundle
 from stirred.audit.exhaustive import AuditResult, FiniteMechanism, Verdict, audit
+from stirred.audit.order import OrderAudit, audit_order
 from stirred.audit.statistical import StatisticalAudit, statistical_audit
 from stirred.audit.swap import SwapAudit, audit_swap
 from stirred.audit.witness import ShiftWitness, Witness
@@ -10,6 +11,7 @@ __all__ = [
     "AuditResult",
     "BundleAudit",
     "FiniteMechanism",
+    "OrderAudit",
     "ShiftWitness",
     "StatisticalAudit",
     "SwapAudit",
@@ -17,6 +19,7 @@ __all__ = [
     "Witness",
     "audit",
     "audit_bundle",
+    "audit_order",
     "audit_swap",
     "statistical_audit",
 ]
