@@ -76,6 +76,36 @@ class Coin:
 class Boast(Coin):
     budget = "1"
 
+class Unclaimed(Coin):
+    specification = None
+
+class Told(Coin):
+    # The truth nine times out of ten.
+    def pair(self):
+        return self.universe()
+    def sample(self, dataset, entropy):
+        draw = int(entropy.words("coin", chunk=0, count=1)[0]) % 10
+        return dataset[0][0] if draw else 1 - dataset[0][0]
+
+class Modest(Told):
+    budget = "3"
+
+class Broken(Told):
+    def sample(self, dataset, entropy):
+        raise RuntimeError("no such luck")
+
+class AsItCame:
+    id = "hid"
+    def data(self):
+        import polars as pl
+        return pl.DataFrame({"hid": [7, 3, 5, 1, 9, 2], "county": list("AABBCC"), "tenure": list("ororoo")})
+    def release(self, data, entropy):
+        return data.drop("hid")
+
+class Sorted(AsItCame):
+    def release(self, data, entropy):
+        return data.drop("hid").sort("county", "tenure")
+
 nothing = 3
 """
 
@@ -104,6 +134,52 @@ def test_a_mechanism_of_ones_own_is_audited(capsys: Out) -> None:
 )
 def test_what_cannot_be_loaded_or_audited_is_refused(capsys: Out, target: str) -> None:
     found = facts(capsys, "mechanism", target, code=2)
+    assert found["errors"][0]["remedy"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_a_specification_a_mechanism_is_only_searched(capsys: Out) -> None:
+    found = facts(capsys, "mechanism", "audited_mechanisms:Unclaimed")
+    assert (found["verdict"], found["budget"], found["witness"]) == ("passed", "inf", None)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_mechanism_is_run_on_two_datasets(capsys: Out) -> None:
+    """ln 9 = 2.197 is promised to be 1.0986, or 3."""
+    found = facts(capsys, "statistical", "audited_mechanisms:Told", "--runs", "2000", "--quiet", code=1)
+    assert found["alarm"]
+    assert 1.0986 < found["lower_bound"] < 2.198
+    quiet = facts(capsys, "statistical", "audited_mechanisms:Modest", "--runs", "2000", "--quiet")
+    assert not quiet["alarm"]
+    assert quiet["words"].startswith("No violation found")
+    assert run(["audit", "statistical", "audited_mechanisms:Told", "--runs", "2000"]) == 1
+    printed = capsys.readouterr()
+    assert "The promise is broken" in printed.out
+    assert "running" in printed.err
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_order_of_a_release_is_audited(capsys: Out) -> None:
+    found = facts(capsys, "order", "audited_mechanisms:AsItCame", "--runs", "60", "--quiet", code=1)
+    assert found["alarm"]
+    assert "in the input" in found["finding"]
+    assert not facts(capsys, "order", "audited_mechanisms:Sorted", "--runs", "60", "--quiet")["alarm"]
+    assert run(["audit", "order", "audited_mechanisms:AsItCame", "--runs", "60"]) == 1
+    assert "The order gives the input away" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("command", "target", "what"),
+    [
+        ("statistical", "Coin", "it has no sample and no pair"),
+        ("statistical", "Broken", "it failed while it was audited (RuntimeError: no such luck)"),
+        ("order", "Coin", "it has no release and no data"),
+    ],
+)
+def test_what_an_audit_by_runs_needs_is_said(capsys: Out, command: str, target: str, what: str) -> None:
+    found = facts(capsys, command, f"audited_mechanisms:{target}", "--quiet", code=2)
+    assert found["errors"][0]["what"] == what
     assert found["errors"][0]["remedy"]
 
 

@@ -3,6 +3,7 @@
 from stirred.audit.bundle import BundleAudit, audit_bundle
 from stirred.audit.exhaustive import AuditResult, FiniteMechanism, Verdict, audit
 from stirred.audit.order import OrderAudit, audit_order
+from stirred.audit.pair import PairAudit, audit_pair
 from stirred.audit.statistical import StatisticalAudit, statistical_audit
 from stirred.audit.swap import SwapAudit, audit_swap
 from stirred.audit.witness import ShiftWitness, Witness
@@ -12,6 +13,7 @@ __all__ = [
     "BundleAudit",
     "FiniteMechanism",
     "OrderAudit",
+    "PairAudit",
     "ShiftWitness",
     "StatisticalAudit",
     "SwapAudit",
@@ -20,6 +22,7 @@ __all__ = [
     "audit",
     "audit_bundle",
     "audit_order",
+    "audit_pair",
     "audit_swap",
     "statistical_audit",
 ]

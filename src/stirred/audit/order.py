@@ -90,8 +90,8 @@ def audit_order(
 ) -> OrderAudit:
     """Run a mechanism on reordered copies of a small file, and test whether what it releases depends on the order.
 
-    ``mechanism`` is a function of a frame and entropy that returns the released frame, or has such a
-    ``release``. ``id`` names an identifier; its values are dealt out to the records anew in every run.
+    ``mechanism`` is a function of a frame and entropy that returns the released frame or a release, or has
+    such a ``release``. ``id`` names an identifier; its values are dealt out to the records anew in every run.
     A right mechanism raises an alarm with probability at most ``level``.
 
     >>> homes = pl.DataFrame({"county": list("AABBCC"), "tenure": list("ororoo")})
@@ -156,15 +156,22 @@ class _Coding:
 
 
 def _runnable(mechanism: Any, id: str | None) -> Run:
-    if not hasattr(mechanism, "release"):
-        return mechanism
+    """Return how to run it once: a mechanism of the package is told which column identifies."""
+    run = getattr(mechanism, "release", mechanism)
+    ours = id is not None and hasattr(mechanism, "plan")
 
-    def run(frame: pl.DataFrame, entropy: Entropy) -> pl.DataFrame:
-        given = frame if id is None else Microdata(households=frame, id=(id,))
-        found: pl.DataFrame = mechanism.release(given, entropy).public["data"]
-        return found
+    def released(frame: pl.DataFrame, entropy: Entropy) -> pl.DataFrame:
+        found = run(Microdata(households=frame, id=(str(id),)) if ours else frame, entropy)
+        frame = found.public["data"] if hasattr(found, "public") else found
+        if not isinstance(frame, pl.DataFrame):
+            raise wrong(
+                f"it releases a {type(frame).__name__}",
+                where="order audit",
+                remedy="return the released records as a polars frame",
+            )
+        return frame
 
-    return run
+    return released
 
 
 def _trials(
@@ -176,12 +183,6 @@ def _trials(
         dealt = permutation(data.height, deals.reader(number))
         given = data if id is None else data.with_columns(data[id].gather(dealt))
         released = run(given[order], entropy.child(f"run {number}"))
-        if not isinstance(released, pl.DataFrame):
-            raise wrong(
-                f"it releases a {type(released).__name__}",
-                where="order audit",
-                remedy="return the released records as a polars frame",
-            )
         by_id = (released.sort(id),) if id is not None and id in released.columns else ()
         place = np.argsort(np.array(order))
         ranks = place if id is None else np.argsort(given[id].arg_sort().to_numpy())
