@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,18 @@ def bundle(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     persons(homes).write_parquet(tmp_path / "people.parquet")
     out = tmp_path / "bundle"
     files = [str(tmp_path / "homes.parquet"), "--persons", str(tmp_path / "people.parquet")]
-    more = ["--hid", "hid", "--table", "county x tenure", "--format", request.param, "--out", str(out)]
+    more = [
+        "--hid",
+        "hid",
+        "--table",
+        "county x tenure",
+        "--table",
+        "county x tenure x age",
+        "--format",
+        request.param,
+        "--out",
+        str(out),
+    ]
     assert run(["swap", *files, *SWAP, *more]) == 0
     return out
 
@@ -204,6 +216,10 @@ def test_a_finished_bundle_passes(bundle: Path, capsys: Out) -> None:
     assert found["passed"]
     assert any("counted anew" in check for check in found["checks"])
     assert any("identifiers" in check for check in found["checks"])
+    assert "table county-x-tenure-x-age of persons: counted anew" in found["checks"]
+    assert "persons have the county of their household" in found["checks"]
+    assert "persons of a household are in an order that their values decide" in found["checks"]
+    assert any(check.startswith("rows are grouped by county") for check in found["checks"])
 
 
 def problems(capsys: Out, bundle: Path) -> str:
@@ -214,11 +230,16 @@ def problems(capsys: Out, bundle: Path) -> str:
 
 
 def change(bundle: Path, columns: list[pl.Expr]) -> None:
-    path = next((bundle / "public").glob("data.*"))
+    rewrite(bundle, "data", lambda frame: frame.with_columns(columns))
+
+
+def rewrite(bundle: Path, name: str, how: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    """Change a released file as nobody should; the checksums are wrong then, and that is not the point here."""
+    path = next((bundle / "public").glob(f"{name}.*"))
     if path.suffix == ".csv":
-        pl.read_csv(path).with_columns(columns).write_csv(path)
+        how(pl.read_csv(path)).write_csv(path)
     else:
-        pl.read_parquet(path).with_columns(columns).write_parquet(path)
+        how(pl.read_parquet(path)).write_parquet(path)
 
 
 def test_a_changed_count_is_seen_by_checksum_and_by_counting(bundle: Path, capsys: Out) -> None:
@@ -231,6 +252,49 @@ def test_a_changed_count_is_seen_by_checksum_and_by_counting(bundle: Path, capsy
 def test_old_identifiers_are_seen(bundle: Path, capsys: Out) -> None:
     change(bundle, [pl.col("hid") + 5000])
     assert "an old identifier" in problems(capsys, bundle)
+
+
+def test_persons_who_do_not_live_where_their_household_does_are_seen(bundle: Path, capsys: Out) -> None:
+    rewrite(bundle, "persons", lambda frame: frame.with_columns(pl.lit("East").alias("county")))
+    text = problems(capsys, bundle)
+    assert 'county\\" of some persons is not that of their household' in text
+
+
+def test_a_changed_person_is_seen_in_the_tables_of_persons(bundle: Path, capsys: Out) -> None:
+    rewrite(bundle, "persons", lambda frame: frame.with_columns(pl.col("age") + 1))
+    text = problems(capsys, bundle)
+    assert "tables/county-x-tenure-x-age.csv" in text
+    assert "it is not the table of the released file" in text
+
+
+def test_persons_of_no_released_household_are_seen(bundle: Path, capsys: Out) -> None:
+    rewrite(bundle, "persons", lambda frame: frame.with_columns(pl.col("hid") + 5000))
+    assert "of some persons is no released household" in problems(capsys, bundle)
+
+
+def test_persons_in_another_order_than_their_households_are_seen(bundle: Path, capsys: Out) -> None:
+    rewrite(bundle, "persons", lambda frame: frame.reverse())
+    assert "not in the order of the released households" in problems(capsys, bundle)
+
+
+def test_the_order_inside_a_household_is_seen(bundle: Path, capsys: Out) -> None:
+    """Two homes have the same two persons, in different orders."""
+
+    def mix(frame: pl.DataFrame) -> pl.DataFrame:
+        couples = frame.filter(pl.len().over("hid") == 2)["hid"].unique(maintain_order=True)[:2].to_list()
+        age = pl.int_range(pl.len()).over("hid")
+        turned = pl.when(pl.col("hid") == couples[1]).then(1 - age).otherwise(age)
+        ages = pl.when(pl.col("hid").is_in(couples)).then(turned).otherwise("age").alias("age")
+        return frame.with_columns(ages).drop("pid")
+
+    rewrite(bundle, "persons", mix)
+    assert "list them in different orders" in problems(capsys, bundle)
+
+
+def test_rows_in_an_order_that_released_values_do_not_explain_are_seen(bundle: Path, capsys: Out) -> None:
+    """As if the file had been swapped and left sorted by size and tenure inside the old counties."""
+    rewrite(bundle, "data", lambda frame: frame.sort(pl.col("size").shuffle(1) % 2, "county", "size", "tenure"))
+    assert "otherwise in an order that goes with" in problems(capsys, bundle)
 
 
 def test_missing_and_added_files_are_seen(bundle: Path, capsys: Out) -> None:
