@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 from stirred.data import packed as module
 from stirred.data.codes import encode
 from stirred.data.packed import Packed
+from stirred.data.pieces import PIECE
 
 KINDS: dict[str, tuple[st.SearchStrategy[Any], Any]] = {
     "text": (st.sampled_from(["", "a", "01", "1", "é", "long " * 9]), pl.String),
@@ -76,7 +77,7 @@ def test_small_codes_of_many_columns_share_a_word() -> None:
 
 def test_many_pieces_on_all_cores_agree_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
-    rows = 3 * 65_536 + 17
+    rows = 3 * PIECE + 17
     frame = pl.DataFrame({f"column {n}": rng.integers(-(1 << n), 1 << n, rows) for n in range(0, 30, 3)})
     order = rng.permutation(rows).astype(np.uint32)
     for large in (0, rows + 1):

@@ -78,3 +78,10 @@ def unpack(records: Any, word: int, shift: int, mask: int, low: int, values: Any
     """Read the values back that ``pack`` wrote."""
     for i in range(values.size):
         values[i] = np.int64(records[i, word] >> np.uint32(shift) & np.uint32(mask)) + low
+
+
+@njit(cache=True, nogil=True)
+def look_up(records: Any, word: int, shift: int, mask: int, table: Any, values: Any) -> None:
+    """Read numbers back that ``pack`` wrote and replace them by what the table holds there."""
+    for i in range(values.size):
+        values[i] = table[records[i, word] >> np.uint32(shift) & np.uint32(mask)]

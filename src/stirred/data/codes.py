@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.columns import Columns, gather_all
+from stirred.data.pieces import by_pieces
 
 Codes = npt.NDArray[np.uint32]
 
@@ -157,7 +158,8 @@ def _mark(values: npt.NDArray[Any], low: int, present: npt.NDArray[np.bool_]) ->
     if values.size >= _LARGE:
         from stirred.data.code_kernels import mark_present
 
-        mark_present(values, low, present)
+        # Threads may mark the same value: it is marked either way.
+        by_pieces(lambda piece: mark_present(values[piece], low, present), values.size)
     else:
         present[values.astype(np.int64) - low] = True
 
@@ -167,7 +169,8 @@ def _fold_in(single: _Single, codes: Codes) -> None:
     if codes.size >= _LARGE:
         from stirred.data.code_kernels import fold_in
 
-        fold_in(single.values, single.low, single.table, size, codes)
+        values, low, table = single.values, single.low, single.table
+        by_pieces(lambda piece: fold_in(values[piece], low, table, size, codes[piece]), codes.size)
     else:
         codes *= np.uint32(size)
         codes += single.table[single.values.astype(np.int64) - single.low]
@@ -177,7 +180,7 @@ def _renumber(codes: Codes, number: Codes) -> None:
     if codes.size >= _LARGE:
         from stirred.data.code_kernels import renumber
 
-        renumber(codes, number)
+        by_pieces(lambda piece: renumber(codes[piece], number), codes.size)
     else:
         codes[:] = number[codes]
 

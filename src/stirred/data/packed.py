@@ -6,8 +6,9 @@ of a census have few values: together they fit into a word or two, and one trip 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -32,26 +33,20 @@ _FEW: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Field:
-    """Whole numbers from ``low`` on in ``bits`` bits of a word; ``levels`` are the values they stand for, if any."""
+    """One column: its values are ``low`` plus some bits of a word, or what a table or ``levels`` hold at that place."""
 
+    name: str
     word: int
     shift: int
-    bits: int
+    mask: int
     low: int
     dtype: np.dtype[Any]
-    name: str
-    levels: pl.DataFrame | None
+    table: Integers | None = None
+    levels: pl.Series | None = None
 
-    @property
-    def mask(self) -> int:
-        """Return the bits of the field, moved to the lower end of the word."""
-        return (1 << self.bits) - 1
-
-    def columns(self, values: Integers) -> list[pl.Series]:
-        """Return the columns whose numbers were fetched."""
-        if self.levels is None:
-            return [pl.Series(self.name, values)]
-        return gather_all(self.levels.get_columns(), values)
+    def column(self, values: Integers) -> pl.Series:
+        """Return the column whose numbers were fetched."""
+        return pl.Series(self.name, values) if self.levels is None else self.levels.gather(values)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,14 +76,18 @@ class Packed:
                 loose.append(column)
             else:
                 numbered.append(numbers)
-        fields, width = _laid_out(numbered)
+        places, width = _laid_out(numbered)
         rows = numbered[0].values.size if numbered else 0
         words = np.zeros((rows, width), dtype=np.uint32)
 
         def work(piece: slice) -> None:
-            _pack(words[piece], fields, [column.values[piece] for column in numbered], compiled=rows >= _LARGE)
+            for column, (word, shift) in zip(numbered, places, strict=True):
+                _pack(column.values[piece], column.low, word, shift, words[piece], compiled=rows >= _LARGE)
 
         by_pieces(work, rows)
+        fields = chain.from_iterable(
+            column.fields(word, shift) for column, (word, shift) in zip(numbered, places, strict=True)
+        )
         return cls(words, tuple(fields), tuple(loose))
 
     def gather(self, rows: Rows) -> pl.DataFrame:
@@ -100,10 +99,8 @@ class Packed:
             _fetch(self.words, rows[piece], self.fields, [values[piece] for values in fetched], compiled=compiled)
 
         by_pieces(work, rows.size if self.fields else 0)
-        columns = gather_all(self.loose, rows)
-        for field, values in zip(self.fields, fetched, strict=True):
-            columns += field.columns(values)
-        return pl.DataFrame(columns)
+        held = [field.column(values) for field, values in zip(self.fields, fetched, strict=True)]
+        return pl.DataFrame([*held, *gather_all(self.loose, rows)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,6 +117,22 @@ class _Numbered:
     def of_codes(cls, coded: Coded) -> _Numbered:
         return cls(coded.codes, 0, max(coded.count - 1, 0), "", coded.levels)
 
+    @property
+    def bits(self) -> int:
+        return max((self.high - self.low).bit_length(), 1)
+
+    def fields(self, word: int, shift: int) -> Iterator[Field]:
+        place = {"word": word, "shift": shift, "mask": (1 << self.bits) - 1, "low": self.low}
+        if self.levels is None:
+            yield Field(name=self.name, dtype=self.values.dtype, **place)
+            return
+        for levels in self.levels.get_columns():
+            if levels.dtype in MACHINE_INTEGERS and not levels.null_count():
+                table = levels.to_numpy()
+                yield Field(name=levels.name, dtype=table.dtype, table=table, **place)
+            else:
+                yield Field(name=levels.name, dtype=np.dtype(np.uint32), levels=levels, **place)
+
 
 def _numbered(column: pl.Series) -> _Numbered | None:
     """Return a column as numbers that fit a word, or None."""
@@ -134,52 +147,43 @@ def _numbered(column: pl.Series) -> _Numbered | None:
     return None
 
 
-def _laid_out(numbered: Sequence[_Numbered]) -> tuple[list[Field], int]:
-    """Give every column the first word with room for it; return also the number of words."""
+def _laid_out(numbered: Sequence[_Numbered]) -> tuple[list[tuple[int, int]], int]:
+    """Give every column the first word with room for it, as word and shift; return also the number of words."""
     used: list[int] = []
-    fields = []
+    places = []
     for column in numbered:
-        bits = max((column.high - column.low).bit_length(), 1)
-        word = next((w for w, taken in enumerate(used) if taken + bits <= _WORD_BITS), len(used))
+        word = next((w for w, taken in enumerate(used) if taken + column.bits <= _WORD_BITS), len(used))
         if word == len(used):
             used.append(0)
-        fields.append(
-            Field(
-                word=word,
-                shift=used[word],
-                bits=bits,
-                low=column.low,
-                dtype=column.values.dtype,
-                name=column.name,
-                levels=column.levels,
-            )
-        )
-        used[word] += bits
-    return fields, len(used)
+        places.append((word, used[word]))
+        used[word] += column.bits
+    return places, len(used)
 
 
-def _pack(words: Words, fields: Sequence[Field], columns: Sequence[Integers], *, compiled: bool) -> None:
-    """Write the columns into their bits of the words, which are 0 so far."""
-    for field, values in zip(fields, columns, strict=True):
-        if compiled:
-            from stirred.data.code_kernels import pack
+def _pack(values: Integers, low: int, word: int, shift: int, words: Words, *, compiled: bool) -> None:
+    """Write a column into its bits of the words, which are 0 so far."""
+    if compiled:
+        from stirred.data.code_kernels import pack
 
-            pack(values, field.low, field.word, field.shift, words)
-        else:
-            words[:, field.word] |= (values.astype(np.int64) - field.low).astype(np.uint32) << np.uint32(field.shift)
+        pack(values, low, word, shift, words)
+    else:
+        words[:, word] |= (values.astype(np.int64) - low).astype(np.uint32) << np.uint32(shift)
 
 
 def _fetch(words: Words, rows: Rows, fields: Sequence[Field], columns: Sequence[Integers], *, compiled: bool) -> None:
     """Look the rows up and write the fields into the columns."""
-    if compiled:
-        from stirred.data.code_kernels import fetch, unpack
-
-        records = np.empty((rows.size, words.shape[1]), dtype=np.uint32)
-        fetch(words, rows, records)
+    if not compiled:
+        records = words[rows]
         for field, values in zip(fields, columns, strict=True):
-            unpack(records, field.word, field.shift, field.mask, field.low, values)
+            numbers = records[:, field.word] >> np.uint32(field.shift) & np.uint32(field.mask)
+            values[:] = field.table[numbers] if field.table is not None else numbers.astype(np.int64) + field.low
         return
-    records = words[rows]
+    from stirred.data.code_kernels import fetch, look_up, unpack
+
+    records = np.empty((rows.size, words.shape[1]), dtype=np.uint32)
+    fetch(words, rows, records)
     for field, values in zip(fields, columns, strict=True):
-        codes = records[:, field.word] >> np.uint32(field.shift) & np.uint32(field.mask)
-        values[:] = (codes.astype(np.int64) + field.low).astype(values.dtype)
+        if field.table is None:
+            unpack(records, field.word, field.shift, field.mask, field.low, values)
+        else:
+            look_up(records, field.word, field.shift, field.mask, field.table, values)

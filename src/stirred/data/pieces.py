@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 # What a piece reads and writes stays in the processor's cache.
-PIECE: Final = 1 << 16
+PIECE: Final = 1 << 18
 
 
 def by_pieces(work: Callable[[slice], None], rows: int) -> None:
