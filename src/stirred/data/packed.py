@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -122,16 +123,16 @@ class _Numbered:
         return max((self.high - self.low).bit_length(), 1)
 
     def fields(self, word: int, shift: int) -> Iterator[Field]:
-        place = {"word": word, "shift": shift, "mask": (1 << self.bits) - 1, "low": self.low}
+        field = partial(Field, word=word, shift=shift, mask=(1 << self.bits) - 1, low=self.low)
         if self.levels is None:
-            yield Field(name=self.name, dtype=self.values.dtype, **place)
+            yield field(name=self.name, dtype=self.values.dtype)
             return
         for levels in self.levels.get_columns():
             if levels.dtype in MACHINE_INTEGERS and not levels.null_count():
                 table = levels.to_numpy()
-                yield Field(name=levels.name, dtype=table.dtype, table=table, **place)
+                yield field(name=levels.name, dtype=table.dtype, table=table)
             else:
-                yield Field(name=levels.name, dtype=np.dtype(np.uint32), levels=levels, **place)
+                yield field(name=levels.name, dtype=np.dtype(np.uint32), levels=levels)
 
 
 def _numbered(column: pl.Series) -> _Numbered | None:

@@ -42,6 +42,7 @@ def _compile_code_kernels() -> None:
             code_kernels.find_differing(codes, values, np.zeros(1, dtype=kind), flags, flags.copy())
             code_kernels.pack(values, 0, 0, 0, records)
         code_kernels.unpack(records, 0, 0, 1, 0, np.zeros(4, dtype=kind))
+        code_kernels.look_up(records, 0, 0, 1, values, np.zeros(4, dtype=kind))
     code_kernels.fetch(records, codes, records.copy())
     code_kernels.renumber(codes, table)
     code_kernels.count_codes(codes, np.zeros(1, dtype=np.int64))
