@@ -437,6 +437,8 @@ def _show_total(ledger: Ledger, found: Total) -> None:
 
 
 def _show_part(part: Part) -> None:
+    from stirred.release.ledger.total import numbers
+
     _five(part.specification)
     facts([("entries", numbers(part.entries))], indent=2)
     steps = [str(step) for step in part.derivation.steps]
@@ -448,6 +450,8 @@ def _show_part(part: Part) -> None:
 
 
 def _show_asides(title: str, asides: tuple[Aside, ...]) -> None:
+    from stirred.release.ledger.total import numbers
+
     if asides:
         emit()
         emit(title)
@@ -457,22 +461,6 @@ def _show_asides(title: str, asides: tuple[Aside, ...]) -> None:
                 for a in asides
             ]
         )
-
-
-def numbers(entries: tuple[int, ...]) -> str:
-    """Write numbers of entries, runs of them shortened.
-
-    >>> numbers((1, 2, 3, 7))
-    '1-3, 7'
-    """
-    runs: list[list[int]] = []
-    for number in sorted(entries):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:20]]
-    return ", ".join([*shown, *(["..."] if len(runs) > 20 else [])])
 
 
 def total_facts(ledger: Ledger, found: Total) -> dict[str, Any]:

@@ -45,6 +45,7 @@ def compose(
     delta: Fraction | str | None = None,
     output: OutputPremetric | None = None,
     times: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
     fresh: bool = True,
 ) -> Derivation:
     """Return the specification of all releases together, with every conversion as a step.
@@ -52,7 +53,8 @@ def compose(
     The common flavor is the common refinement of the multiverses, one unit (``unit``, reached by the
     stated ``units`` factors, which are never assumed), and the strongest output premetric that all can
     reach, or ``output`` where one is asked for. Budgets then add up (Proposition 2.5.3), for zCDP as
-    rho squared. ``times`` says how often each release was made, each with fresh randomness.
+    rho squared. ``times`` says how often each release was made, each with fresh randomness; ``names``
+    are put in front of the steps that concern one of them.
 
     >>> from stirred.spec import catalogue
     >>> pl, dhc = (catalogue.load(n).specification for n in ("das-2020-pl-person", "das-2020-dhc-person"))
@@ -81,7 +83,13 @@ def compose(
     parts = _common_unit(parts, unit=unit, units=tuple(units))
     parts = _common_multiverse(parts)
     parts = _common_output(parts, delta=delta, wanted=output)
+    if names is not None:
+        parts = [_with_name(part, name) for part, name in zip(parts, names, strict=True)]
     return _added(parts, often)
+
+
+def _with_name(part: Derivation, name: str) -> Derivation:
+    return replace(part, steps=tuple(replace(step, action=f"{name}: {step.action}") for step in part.steps))
 
 
 def _same_domain(specifications: Sequence[Specification]) -> None:

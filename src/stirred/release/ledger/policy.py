@@ -14,7 +14,7 @@ from stirred.release.ledger.problems import LedgerError, OverLimitError
 from stirred.release.ledger.total import Copies, Currency, Total
 from stirred.spec.compose import UnitFactor
 from stirred.spec.document import MultiverseDocument, multiverse_of
-from stirred.spec.exact import Exact, loss
+from stirred.spec.exact import Exact, loss, small
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
 from stirred.spec.problems import Problem, placed, wrong
@@ -83,7 +83,7 @@ class Limit:
     def __str__(self) -> str:
         output = self.currency.output
         assert output is not None
-        delta = f" at δ={float(output.delta):g}" if output.delta else ""
+        delta = f" at δ={small(output.delta)}" if output.delta else ""
         return f"{output.greek} ≤ {self.budget.shown()}{delta} per {self.currency.unit} ({output.classic})"
 
 
@@ -184,9 +184,10 @@ def _limit_problems(limit: Limit, *, now: Totals, then: Totals) -> list[Problem]
         if not after.parts and not after.alone:
             return []
         reasons = [*after.apart, *(aside.reason for aside in after.alone)]
+        reason, _, _ = reasons[0].partition(". Mend:")
         return [
             Problem(
-                what=f"everything together cannot be compared with the limit {limit}: {reasons[0] if reasons else ''}",
+                what=f"everything together cannot be compared with the limit {limit}: {reason}",
                 where=_place(limit),
                 remedy="state the missing factor in the policy, or specify the release in a flavor the limit can be in",
             )

@@ -145,7 +145,7 @@ class SqliteStore:
             raise bad_storage(
                 "the file was replaced while it was used",
                 where=self.name,
-                remedy="find out who did, bring the right file back, and run `stirred ledger verify`",
+                remedy=_REPLACED,
             )
 
     def _identity(self) -> tuple[int, int]:
@@ -189,6 +189,7 @@ class SqliteStore:
             raise bad_storage(f"{what}; nothing was written", where=self.name, remedy=remedy) from None
 
 
+_REPLACED: Final = "find out who did, bring the right file back, and run `stirred ledger verify`"
 _WORDS: Final = {
     "SQLITE_BUSY": (
         f"another process has been writing for more than {_PATIENCE_SECONDS:.0f} seconds",
@@ -197,6 +198,7 @@ _WORDS: Final = {
     "SQLITE_LOCKED": ("another process is writing", "try again when it is done"),
     "SQLITE_FULL": ("there is no room for another row", "make room on the disk or raise the quota"),
     "SQLITE_IOERR": ("the disk refused (full, over quota, or failing)", "make room, check the disk, and verify"),
+    "SQLITE_READONLY_DBMOVED": ("the file was replaced while it was used", _REPLACED),
     "SQLITE_READONLY": ("it cannot be written", "check the permissions of the file and of its folder"),
     "SQLITE_CANTOPEN": ("it cannot be opened", "check the permissions of the file and of its folder"),
     "SQLITE_NOTADB": ("this is not a ledger", "name the file that `stirred ledger init` made"),

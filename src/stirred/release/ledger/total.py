@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from stirred.spec.compose import UnitFactor, compose
 from stirred.spec.convert import change_unit
@@ -13,6 +14,8 @@ from stirred.spec.derivation import Derivation
 from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.problems import StirredError
 from stirred.spec.specification import Flavor, Specification
+
+_MOST_RUNS: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +231,22 @@ def _text(error: StirredError) -> str:
     return "; ".join(str(problem) for problem in error.problems)
 
 
+def numbers(entries: Sequence[int]) -> str:
+    """Write numbers of entries, runs of them shortened.
+
+    >>> numbers((1, 2, 3, 7))
+    '1-3, 7'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(entries):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:_MOST_RUNS]]
+    return ", ".join([*shown, *([f"and {len(runs) - _MOST_RUNS:,} more"] if len(runs) > _MOST_RUNS else [])])
+
+
 def _part(group: list[_Share], currency: Currency) -> Part:
     """Compose a group in the wanted currency.
 
@@ -242,6 +261,7 @@ def _part(group: list[_Share], currency: Currency) -> Part:
         units=currency.units,
         output=None if at_the_end else wanted,
         times=[len(share.entries) for share in group],
+        names=[f"entry {numbers(share.entries)}" for share in group],
     )
     if currency.copies is not None:
         step = change_unit(
