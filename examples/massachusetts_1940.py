@@ -18,13 +18,15 @@ import polars as pl
 from stirred import Entropy, PermutationSwap
 from stirred.data.frames import write_frame
 from stirred.data.synth.massachusetts import TABLE_1, TABLE_1_SWAPPED, massachusetts_1940
+from stirred.inference.released import SwappedRelease
+from stirred.inference.unswap import unswap
 from stirred.release.plan_file import planned
 from stirred.release.run import prepare, run
 from stirred.release.tables import tabulate
 from stirred.report.charts import box_plot, curves
 from stirred.report.five import first_screen
 from stirred.report.page import page, paragraph, section, table
-from stirred.spec.swap_budget import psa_epsilon, smallest_psa_epsilon, smallest_psa_rate
+from stirred.spec.swap_budget import psa_epsilon, psa_sharp_epsilon, smallest_psa_epsilon, smallest_psa_rate
 from stirred.utility.error import compare_tables, mean_absolute_percentage_error
 from stirred.utility.moments import Moments, swapped_cell
 
@@ -41,14 +43,18 @@ def main() -> None:
     homes = massachusetts_1940()
     write_frame(homes, out / "households.parquet")
     truth = tabulate(homes, CELL)
-    errors, last = [], truth
+    errors: list[dict[str, object]] = []
+    corrected: list[pl.DataFrame] = []
     for rate in RATES:
         swap = PermutationSwap(match=["state", "size"], swap=["county"], rate=rate)
         for number in range(RUNS):
             say(f"swapping at {percent(rate)}: run {number + 1} of {RUNS}")
-            last = tabulate(swap.release(homes, Entropy.from_os()).public["data"], CELL)
-            mape = mean_absolute_percentage_error(compare_tables(truth, last, CELL))
-            errors.append({"rate": percent(rate), "mape": 100 * mape})
+            released = swap.release(homes, Entropy.from_os()).public["data"]
+            compared = compare_tables(truth, tabulate(released, CELL), CELL)
+            errors.append({"rate": percent(rate), "mape": 100 * mean_absolute_percentage_error(compared)})
+            if rate == RATES[-1]:
+                release = SwappedRelease.of(released, match=swap.match, swap=swap.swap, rate=rate)
+                corrected.append(compared.join(unswap(CELL, release).table, on=CELL))
     say("writing one complete bundle at 50%")
     bundle = write_bundle(out)
     specification = PermutationSwap(match=["state", "size"], swap=["county"], rate="1/2").plan(homes).specification
@@ -56,7 +62,8 @@ def main() -> None:
         '<span class="stamp">demonstration on a synthetic file</span><h1>Massachusetts 1940, swapped</h1>',
         paragraph("Section 3.4 of the paper, reproduced: counties exchanged among households of equal size."),
         first_screen(specification),
-        table_1(homes, last),
+        table_1(homes, corrected[-1]),
+        correction(corrected),
         table_2(),
         figure_1(errors),
         figure_2(),
@@ -94,34 +101,66 @@ def expected(homes: pl.DataFrame) -> dict[str, Moments]:
     return moments
 
 
-def table_1(homes: pl.DataFrame, swapped: pl.DataFrame) -> str:
-    """Table 1 of the paper beside one run of ours, and what theory expects for our file."""
-    counts = {(county, tenure): count for county, tenure, count in swapped.rows()}
+def table_1(homes: pl.DataFrame, run: pl.DataFrame) -> str:
+    """Table 1 of the paper beside one run of ours, what theory expects for our file, and our correction."""
+    owned_homes = {row["county"]: row for row in run.filter(pl.col("tenure") == "owned").iter_rows(named=True)}
     moments = expected(homes)
     rows = [
         [
-            county, owned, rented, owned + rented, TABLE_1_SWAPPED[county][0], counts[county, "owned"],
-            f"{moments[county].mean:,.0f} ± {moments[county].sd:,.0f}",
+            county, owned, rented, owned + rented, TABLE_1_SWAPPED[county][0], owned_homes[county]["released"],
+            f"{moments[county].mean:,.0f} ± {moments[county].sd:,.0f}", f"{owned_homes[county]['estimate']:,.0f}",
+            f"{owned_homes[county]['low']:,.0f} to {owned_homes[county]['high']:,.0f}",
         ]
         for county, owned, rented in TABLE_1
     ]  # fmt: skip
     header = [
         "county", "owned", "rented", "total", "owned after (paper)", "owned after (ours)", "expected for our file",
+        "corrected (unswap)", "95% interval",
     ]  # fmt: skip
     text = (
         "Totals by county and by tenure are invariant. The paper's run used the real household sizes, which are not "
-        "published; ours differ in them, so the two swapped columns differ by more than chance. The last column is the "
-        "closed-form mean and standard deviation for our file."
+        "published; ours differ in them, so the two swapped columns differ by more than chance. The expected column is "
+        "the closed-form mean and standard deviation for our file. The corrected column is what anyone can compute "
+        "from the released records and the swap rate alone."
     )
     return section("Table 1: before and after, swap rate 50%", paragraph(text), table(header, rows))
+
+
+def correction(runs: list[pl.DataFrame]) -> str:
+    """Say how far the correction brings the published tables back, over all runs at 50%."""
+    cells = pl.concat(runs)
+    before, after = (
+        100 * cells.select(((pl.col(name) - pl.col("true")).abs() / pl.col("true")).mean()).item()
+        for name in ("released", "estimate")
+    )
+    covered = 100 * cells.select(pl.col("true").is_between("low", "high").mean()).item()
+    text = (
+        f"Over {len(runs)} runs at 50% the mean absolute percentage error of the published table is {before:.2f}%; "
+        f"after unswap it is {after:.2f}%, and {covered:.1f}% of the 95% intervals contain the truth. Most of it "
+        "is a known shrinkage towards independence, which anyone can undo; what protects is the chance that is left."
+    )
+    return section("Undoing the bias", paragraph(text))
 
 
 def table_2() -> str:
     """Table 2: swap rate and loss."""
     paper = {RATES[0]: "17.08", RATES[1]: "15.43", RATES[2]: "14.68", RATES[3]: "12.48"}
-    rows = [[percent(rate), paper[rate], psa_epsilon(rate, largest_stratum=264_331).shown(4)] for rate in RATES]
-    text = "The paper rounds to nearest; we round up. Relative to the invariants above, and to nothing else."
-    return section("Table 2: swap rate and loss", paragraph(text), table(["rate", "ε (paper)", "ε (ours)"], rows))
+    rows = [
+        [
+            percent(rate),
+            paper[rate],
+            psa_epsilon(rate, largest_stratum=264_331).shown(4),
+            psa_sharp_epsilon(rate, stratum=264_331).shown(4),
+        ]
+        for rate in RATES
+    ]
+    text = (
+        "The paper cuts off after two digits; we round up. The sharp bound, which specifications carry, is lower by a "
+        "hair only: at this size the exact numbers of derangements hardly differ from the paper's b + 1. Relative to "
+        "the invariants above, and to nothing else."
+    )
+    header = ["rate", "ε (paper)", "ε (Theorem 1)", "ε (sharp, R1)"]
+    return section("Table 2: swap rate and loss", paragraph(text), table(header, rows))
 
 
 def figure_1(errors: list[dict[str, object]]) -> str:

@@ -111,8 +111,13 @@ def test_json_of_a_release_has_the_promised_keys(folder: Path, capsys: pytest.Ca
     assert set(facts) >= NUMBERS | {"bundle", "report", "specification", "notation", "seeded"}
     assert Path(facts["report"]).exists()
     assert from_json(Path(facts["specification"]).read_text()).notation == facts["notation"]
-    assert (facts["epsilon_exact"], facts["records"], facts["largest_live_stratum"]) == ("ln(21)", 60, 20)
-    assert facts["epsilon"] >= 3.044522437723422  # rounded up, never down
+    assert (facts["epsilon_exact"], facts["records"], facts["largest_live_stratum"]) == (
+        "1/2*ln(895014631192902121/2355301661033953)",
+        60,
+        20,
+    )
+    assert facts["epsilon"] >= 2.970085626360216  # rounded up, never down
+    assert facts["paper_epsilon_exact"] == "ln(21)"
     assert facts["seeded"] is False
 
 
@@ -127,7 +132,7 @@ def test_json_of_a_plan_has_the_promised_keys(folder: Path, capsys: pytest.Captu
     assert run(["plan", "homes.parquet", *SWAP, "--epsilon", "4", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert set(facts) >= NUMBERS | {"specification", "largest_strata", "epsilon_by_rate", "dropped", "target_rates"}
-    assert from_document(facts["specification"]).budget.shown == "3.05"
+    assert from_document(facts["specification"]).budget.shown == "2.98"
     assert facts["largest_strata"][0] == {
         "match": {"size": "1"},
         "records": 20,
@@ -140,6 +145,9 @@ def test_json_of_a_plan_has_the_promised_keys(folder: Path, capsys: pytest.Captu
 
 def test_an_infinite_loss_is_the_word_inf_in_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "homes.parquet", *SWAP[:5], "1", "--id", "hid", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["paper_epsilon"], facts["paper_epsilon_exact"]) == ("inf", "inf")
+    assert run(["plan", "homes.parquet", *SWAP[:5], "0", "--id", "hid", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert (facts["epsilon"], facts["epsilon_exact"]) == ("inf", "inf")
 
@@ -193,7 +201,7 @@ def test_a_plan_shows_strata_loss_against_rate_and_share_moved(
     assert "strata 3, of which 3 have something to swap" in out
     assert "largest 20 records (size = 1)" in out
     assert "moved 50.0" in out
-    assert "1%: epsilon 7.64; 5%: epsilon 5.99; 10%: epsilon 5.25; 20%: epsilon 4.44; 50%: epsilon 3.05" in out
+    assert "1%: epsilon 7.57; 5%: epsilon 5.92; 10%: epsilon 5.17; 20%: epsilon 4.36; 50%: epsilon 2.98" in out
 
 
 def test_both_rates_for_a_target_are_shown_and_reach_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

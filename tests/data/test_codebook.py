@@ -153,6 +153,33 @@ def test_a_broken_hierarchy_gives_the_message_it_is_named_after(path: Path) -> N
     assert is_named_after(path, refusal.value.problems)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("A\n@B\n@@C\nD\n@B\n@@E\n@@F\n", ["line 5: code B is already on line 2"]),
+        ("A\n@\n@@C\n@@D\n@E\n", ["line 2: this line has a depth, but no code"]),
+        ("A\n@@C\n@@D\n@E\n", ["line 2: code C stands 2 levels below the line before it"]),
+        ("A\n@@C\n@@@D\n", ["line 2: code C stands 2 levels below the line before it"]),
+        ("@B\n@C\nA\n", ["line 1: code B stands below no other"]),
+        (
+            "A\n@@C\n@B\n@@@C\n",
+            ["line 2: code C stands 2 levels below the line before it", "line 4: code C is already on line 2"],
+        ),
+        (
+            "A\n@@C\nB\n@@D\n",
+            [
+                "line 2: code C stands 2 levels below the line before it",
+                "line 4: code D stands 2 levels below the line before it",
+            ],
+        ),
+    ],
+)
+def test_lines_below_and_beside_a_broken_one_are_not_blamed(text: str, told: list[str]) -> None:
+    with pytest.raises(DataError) as refusal:
+        parse_hrc(text, source="")
+    assert [f"{problem.where.strip()}: {problem.what}" for problem in refusal.value.problems] == told
+
+
 def test_all_mistakes_are_told_at_once_with_file_and_key(tmp_path: Path) -> None:
     (tmp_path / "broken.hrc").write_text("A\n@B\n@B\n")
     text = """
@@ -181,6 +208,10 @@ def test_all_mistakes_are_told_at_once_with_file_and_key(tmp_path: Path) -> None
     name = "z"
     file = "persons"
     when = { age = [1], sex = [1] }
+    [[structural_zeros]]
+    name = "y"
+    file = "households"
+    when = { tenure = ["B"] }
     """
     with pytest.raises(DataError) as refusal:
         Codebook.from_toml(text, source="book.toml", folder=tmp_path)
@@ -189,8 +220,8 @@ def test_all_mistakes_are_told_at_once_with_file_and_key(tmp_path: Path) -> None
         ("book.toml [link] hid", "3: input should be a valid string"),
         ('book.toml variables "age" file', "'people': input should be 'households' or 'persons'"),
         ("book.toml variables 3 name", "'name' is missing"),
+        # That "tenure" now has no codes, and that B is none of them, follows from this.
         ("book.toml ./broken.hrc line 3", "code B is already on line 2"),
-        ('book.toml variables "tenure" codes', "a variable of type code needs its codes"),
         ('book.toml hierarchies "g" levels', 'there is no variable "place"'),
         # "age" is declared, though wrongly, and so is not told a second time.
         ('book.toml structural_zeros "z" sex', 'there is no variable "sex" for persons'),

@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stirred.data.codebook import TRUTH, Codebook, StructuralZero, Type, Variable
+from stirred.data.draft import draft_codebook
 from stirred.data.frames import read_frame
+from stirred.data.labelled import Labelled
 from stirred.data.problems import counted
 from stirred.data.validate import validate
 from stirred.spec.hierarchy import Hierarchy
@@ -138,6 +141,8 @@ def one(type_: Type, **facts: Any) -> Codebook:
 
 
 CODES = {"1": "owned", "2": "rented"}
+FRACTIONS = {"1.50": "one and a half", "10.0": "ten"}
+BIG = 1_234_567_890_123_456_789
 FINE: dict[str, tuple[pl.Series, Codebook]] = {
     "integers as codes": (pl.Series([1, 2]), one("code", codes=CODES)),
     "doubles as codes": (pl.Series([1.0, 2.0]), one("code", codes=CODES)),
@@ -154,6 +159,15 @@ FINE: dict[str, tuple[pl.Series, Codebook]] = {
     "numbers as truths": (pl.Series([1, 0]), one("true-false")),
     "numbers as text": (pl.Series([1.5]), one("text")),
     "numbers as ids": (pl.Series([1, 1]), one("id")),
+    "19 digits": (pl.Series([BIG]), one("integer", min=BIG, max=BIG)),
+    "19 digits as text": (pl.Series([str(BIG), f"+0{BIG}"]), one("integer", min=BIG, max=BIG)),
+    "19 digits as codes": (pl.Series([BIG]), one("code", codes={str(BIG): "a"})),
+    "38 digits": (pl.Series(["9" * 38, "-" + "9" * 38]), one("integer", min=-(10**40), max=10**40)),
+    "64 bits without sign": (pl.Series([2**64 - 1], dtype=pl.UInt64), one("integer", max=2**64)),
+    "decimals as codes": (pl.Series([Decimal("1.00"), Decimal("2.00")]), one("code", codes=CODES)),
+    "decimal fractions as codes": (pl.Series([Decimal("1.50"), Decimal("10.00")]), one("code", codes=FRACTIONS)),
+    "fractions as codes": (pl.Series([1.5, 10.0]), one("code", codes=FRACTIONS)),
+    "decimals as integers": (pl.Series([Decimal("1.00"), Decimal(f"{BIG}.00")]), one("integer", min=1)),
     "all missing": (pl.Series([None], dtype=pl.String), one("integer", missing=True)),
 }
 
@@ -182,6 +196,33 @@ BROKEN: dict[str, tuple[pl.Series, Codebook, str]] = {
     "at least": (pl.Series(["3"]), one("integer", min=4), "3 is not 4 or more (1 row: 1)"),
     "date numbers": (pl.Series([20200101]), one("date"), "20200101 is not a date (1 row: 1)"),
     "dates as integers": (pl.Series([date(2020, 1, 1)]), one("integer"), "2020-01-01 is not a whole number (1 row: 1)"),
+    "19 digits": (pl.Series([BIG]), one("integer", max=BIG - 1), f"{BIG} is not at most {BIG - 1} (1 row: 1)"),
+    "19 digits as text": (
+        pl.Series([str(BIG)]),
+        one("integer", min=BIG + 1),
+        f"{BIG} is not {BIG + 1} or more (1 row: 1)",
+    ),
+    "a neighbouring code of 19 digits": (
+        pl.Series([BIG, BIG - 1]),
+        one("code", codes={str(BIG): "a"}),
+        f"code {BIG - 1} is not in the codebook (1 row: 2)",
+    ),
+    "too many digits": (pl.Series(["1" * 39]), one("integer"), f"{'1' * 39} has more than 38 digits (1 row: 1)"),
+    "doubles that are not exact": (
+        pl.Series([1.0, float(BIG)]),
+        one("integer"),
+        "it holds doubles, which from 9,007,199,254,740,992 on may stand for another number (1 row: 2)",
+    ),
+    "decimals": (
+        pl.Series([Decimal("1.00"), Decimal("7.00")]),
+        one("code", codes=CODES),
+        "code 7 is not in the codebook (1 row: 2)",
+    ),
+    "decimal fractions": (
+        pl.Series([Decimal("1.00"), Decimal("2.50")]),
+        one("integer"),
+        "2.5 is not a whole number (1 row: 2)",
+    ),
     "yes": (pl.Series(["yes", "no"]), one("true-false"), "no, yes are neither true nor false (2 rows: 1, 2)"),
 }
 
@@ -220,9 +261,30 @@ def test_structural_zeros_know_a_number_however_it_is_written() -> None:
     age = Variable(name="age", file="households", type="integer")
     zero = StructuralZero(name="z", file="households", when={"age": ("3",)})
     codebook = Codebook(variables=(age,), structural_zeros=(zero,))
-    for values in (["3", "4"], ["+3", "4"], ["003", "-3"], [3, 30], [3.0, 3.5]):
+    for values in (["3", "4"], ["+3", "4"], ["003", "-3"], [3, 30], [3.0, 3.5], [Decimal("3.00"), Decimal("30.00")]):
         what = [p.what for p in validate(pl.DataFrame({"age": values}), None, codebook)]
         assert "records have age 3, which the codebook rules out (1 row: 1)" in what
+
+
+def test_structural_zeros_know_long_numbers_and_decimal_codes() -> None:
+    number = Variable(name="x", file="households", type="integer")
+    code = Variable(name="x", file="households", type="code", codes=FRACTIONS)
+    for variable, wanted, values in (
+        (number, str(BIG), [f"+0{BIG}", str(BIG - 1)]),
+        (number, str(BIG), [BIG, BIG - 1]),
+        (code, "1.50", [Decimal("1.50"), Decimal("10.00")]),
+    ):
+        zero = StructuralZero(name="z", file="households", when={"x": (wanted,)})
+        codebook = Codebook(variables=(variable,), structural_zeros=(zero,))
+        (problem,) = validate(pl.DataFrame({"x": values}), None, codebook)
+        assert problem.what == f"records have x {wanted}, which the codebook rules out (1 row: 1)"
+
+
+def test_a_draft_of_decimal_codes_describes_its_own_file() -> None:
+    frame = pl.DataFrame({"x": [Decimal("1.00"), Decimal("2.00"), Decimal("1.00")], "y": [BIG, BIG, BIG]})
+    codebook = Codebook.from_toml(draft_codebook(Labelled(frame=frame), None))
+    assert list(codebook.of("households")["x"].codes) == ["1", "2"]
+    assert validate(frame, None, codebook) == []
 
 
 # --- against slow, obvious code -------------------------------------------------------------------------
@@ -230,7 +292,7 @@ def test_structural_zeros_know_a_number_however_it_is_written() -> None:
 TEXTS = {
     "tract": ["a", "b", "c"],
     "county": ["1", "2", "01", " 1"],
-    "size": ["0", "1", "2", "20", "007", "+3", "-4", "2.5", "x", "", "9" * 20],
+    "size": ["0", "1", "2", "20", "007", "+3", "-4", "2.5", "x", "", "9" * 20, "1" * 40],
     "built": ["2020-02-29", "2021-02-29", "2020-1-1", "x"],
     "vacant": ["true", "False", "0", "1", "2", "yes"],
 }
@@ -283,7 +345,7 @@ def as_written(value: Any) -> str | None:
 
 
 def is_whole(text: str) -> bool:
-    return bool(re.fullmatch(r"[+-]?[0-9]{1,18}", text))
+    return bool(re.fullmatch(r"[+-]?[0-9]{1,38}", text))
 
 
 def is_date(text: str) -> bool:
@@ -300,7 +362,8 @@ def row_by_row(frame: pl.DataFrame, codebook: Codebook) -> set[tuple[str, str, s
     checks: dict[Type, list[tuple[str, Callable[[Variable, str], bool]]]] = {
         "code": [("not in the codebook", lambda v, text: text not in v.codes)],
         "integer": [
-            ("whole number", lambda v, text: not is_whole(text)),
+            ("whole number", lambda v, text: not is_whole(text) and text != "1" * 40),
+            ("38 digits", lambda v, text: text == "1" * 40),
             ("is not", lambda v, text: is_whole(text) and not v.allows(text)),
         ],
         "date": [("date", lambda v, text: not is_date(text))],
@@ -339,7 +402,17 @@ def row_by_row(frame: pl.DataFrame, codebook: Codebook) -> set[tuple[str, str, s
     return {(column, kind, counted(at) if at else "") for (column, kind), at in found.items()}
 
 
-KINDS = ("not in the codebook", "whole number", "date", "neither", "missing", "rules out", "lies in", "is not")
+KINDS = (
+    "not in the codebook",
+    "whole number",
+    "38 digits",
+    "date",
+    "neither",
+    "missing",
+    "rules out",
+    "lies in",
+    "is not",
+)
 
 
 def as_found(problem: Problem) -> tuple[str, str, str]:

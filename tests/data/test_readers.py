@@ -20,6 +20,7 @@ from stirred.data.frames import exists, read_frame, read_labels, scan_frame, wri
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError
 from tests.data.gallery import exhibits, is_named_after
+from tests.data.sas_writer import write_sas7bdat
 
 TABLE = pl.DataFrame(
     {
@@ -30,6 +31,7 @@ TABLE = pl.DataFrame(
     }
 )
 LABELS = {"tenure": {1: "owned", 2: "rented"}}
+COLUMN_LABELS = {"county": "County", "tenure": "Tenure"}
 
 
 def in_duckdb(path: Path) -> str:
@@ -54,6 +56,16 @@ def in_parts(path: Path) -> Path:
     folder.mkdir()
     TABLE.tail(2).write_parquet(folder / "part-2.parquet")
     TABLE.head(2).write_parquet(folder / "part-1.parquet")
+    (folder / "_SUCCESS").touch()
+    return folder
+
+
+def in_csv_parts(path: Path) -> Path:
+    folder = path / "t.csv"
+    folder.mkdir()
+    TABLE.tail(2).write_csv(folder / "part-2.csv")
+    TABLE.head(2).write_csv(folder / "part-1.csv")
+    TABLE.clear().write_csv(folder / "part-3.csv")
     (folder / "_SUCCESS").touch()
     return folder
 
@@ -99,9 +111,11 @@ TYPED: dict[str, Callable[[Path], Path | str]] = {
     "spss": in_package("sav", pyreadstat.write_sav),
     "stata": in_package("dta", pyreadstat.write_dta),
     "sas transport": in_package("xpt", pyreadstat.write_xport),
+    "sas": written("t.sas7bdat", lambda path: write_sas7bdat(TABLE, path, labels=COLUMN_LABELS)),
 }
 AS_TEXT: dict[str, Callable[[Path], Path]] = {
     "csv": as_csv(),
+    "folder of csv": in_csv_parts,
     "semicolons": as_csv(separator=";"),
     "tabs": as_csv(separator="\t"),
     "bars": as_csv(separator="|"),
@@ -160,7 +174,15 @@ def test_labels_of_a_statistics_package_are_kept(kind: str, tmp_path: Path) -> N
     labelled = read_labels(TYPED[kind](tmp_path))
     assert_frame_equal(labelled.frame, TABLE)
     assert labelled.values == {"tenure": {"1": "owned", "2": "rented"}}
-    assert labelled.columns == {"county": "County", "tenure": "Tenure"}
+    assert labelled.columns == COLUMN_LABELS
+
+
+@pytest.mark.parametrize("kind", ["sas", "sas transport"])
+def test_labels_of_the_columns_of_sas_are_kept(kind: str, tmp_path: Path) -> None:
+    """The labels of values are in a catalogue of their own, which is not read."""
+    labelled = read_labels(TYPED[kind](tmp_path))
+    assert_frame_equal(labelled.frame, TABLE)
+    assert (labelled.columns, labelled.values) == (COLUMN_LABELS, {})
 
 
 def test_other_files_keep_no_labels(tmp_path: Path) -> None:
@@ -313,11 +335,52 @@ def test_a_table_of_something_that_is_no_database_is_refused(tmp_path: Path) -> 
         read_frame(tmp_path / "x.csv#t")
 
 
-def test_a_folder_without_parquet_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").touch()
+def test_a_folder_without_parts_or_with_two_kinds_of_them_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").touch()
     for read in (read_frame, scan_frame):
-        with pytest.raises(DataError, match="this is a folder without Parquet files"):
+        with pytest.raises(DataError, match="this is a folder without Parquet or CSV files"):
             read(tmp_path)
+    TABLE.write_parquet(tmp_path / "1.parquet")
+    TABLE.write_csv(tmp_path / "2.csv")
+    for read in (read_frame, scan_frame):
+        with pytest.raises(DataError, match=r"a folder of Parquet files \(1.parquet\) and of CSV files \(2.csv\)"):
+            read(tmp_path)
+
+
+def test_csv_parts_that_differ_are_all_told(tmp_path: Path) -> None:
+    for name, text in {
+        "1.csv": "a,b\n1,x\n",
+        "2.csv": "a,c\n1,x\n",
+        "3.csv": "b,a\nx,1\n",
+        "4.csv": "",
+        "5.csv": "a,a\n1,x\n",
+        "6.csv": "a;b\n1;x\n",  # separated otherwise, but the same columns
+    }.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(DataError) as refusal:
+        read_frame(tmp_path)
+    assert [(Path(p.where).name, p.what) for p in refusal.value.problems] == [
+        ("2.csv", 'this part does not have the columns of 1.csv: "b" is absent, "c" is new'),
+        ("3.csv", "this part does not have the columns of 1.csv: its columns stand in another order"),
+        ("4.csv", "the file holds no records"),
+        ("5.csv", 'more than one column is called "a"'),
+    ]
+
+
+def test_csv_parts_that_cannot_be_read_are_all_told(tmp_path: Path) -> None:
+    for name, text in {"1.csv": "a,b\n1,x,y\n", "2.csv": "a,b\n1,x\n", "3.csv": 'a,b\n1,"x\n'}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(DataError) as refusal:
+        read_frame(tmp_path)
+    assert [Path(p.where).name for p in refusal.value.problems] == ["1.csv", "3.csv"]
+
+
+def test_some_columns_of_csv_parts_are_read_in_the_order_asked_for(tmp_path: Path) -> None:
+    folder = in_csv_parts(tmp_path)
+    assert read_frame(folder, columns=["size", "county"]).equals(read_frame(folder).select("size", "county"))
+    with pytest.raises(DataError, match='there is no column "sise"') as refusal:
+        read_frame(folder, columns=["sise"])
+    assert [p.where for p in refusal.value.problems] == [str(folder)]
 
 
 def test_parts_that_differ_are_all_told(tmp_path: Path) -> None:

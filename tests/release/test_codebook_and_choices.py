@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -12,9 +16,7 @@ from stirred import Entropy, PermutationSwap
 from stirred.cli.main import run as command
 from stirred.data import frames
 from stirred.data.microdata import Microdata
-from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.swapping import swapped_file
-from stirred.mechanisms.swapping.candidates import candidates
 from stirred.release import verify
 from stirred.release.plan_file import planned
 from stirred.release.run import prepare, run
@@ -111,30 +113,6 @@ def test_the_command_obeys_the_codebook(folder: Path, capsys: pytest.CaptureFixt
     assert not (folder / "out").exists()
 
 
-def test_levels_that_do_not_nest_are_refused() -> None:
-    frame = pl.DataFrame({"tract": [1, 1, 2, 2], "county": [1, 1, 1, 1], "state": [1, 2, 1, 2], "x": [1, 2, 3, 4]})
-    with pytest.raises(PlanError, match='values of "county" lie in two or more values of "state"'):
-        candidates(frame, levels=["tract", "county", "state"])
-    with pytest.raises(DataError, match="no column"):
-        candidates(frame, levels=["tract", "land"])
-
-
-def test_choices_have_the_shape_of_table_5() -> None:
-    from stirred.data.synth.census import census
-
-    households, _ = census(20_000, seed=1)
-    found = candidates(
-        households.drop("hid"), levels=["block", "block_group", "tract", "county", "state"], cross=["size"]
-    )
-    assert [choice.match for choice in found[:3]] == [("state",), ("state", "size"), ("county",)]
-    sizes = [choice.largest for choice in found]
-    # Finer strata are smaller and lose less; only the finest row may be chosen by looking at the list.
-    assert sizes == sorted(sizes, reverse=True) or all(a >= b for a, b in zip(sizes[::2], sizes[2::2], strict=False))
-    assert found[-1].safe
-    assert not found[0].safe
-    assert all(a.epsilons[0][1] >= a.epsilons[1][1] for a in found)
-
-
 def test_frames_of_other_libraries_come_back_as_they_were() -> None:
     swap = PermutationSwap(match=["size"], swap=["county"], rate="1/2", hold=["tenure"])
     frame = homes()
@@ -145,6 +123,39 @@ def test_frames_of_other_libraries_come_back_as_they_were() -> None:
     data = Microdata(households=frame.to_pandas(), persons=people().to_arrow(), hid="hid", id=("parcel", "ssn"))
     whole = PermutationSwap(match=["size"], swap=["county"], rate="1/2")
     assert whole.release(data, Entropy.from_os()).public["persons"].height == people().height
+
+
+INDEXED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a named column": (lambda frame: frame.set_index("parcel"), 'the index of the frame ("parcel") is no column'),
+    "several columns": (
+        lambda frame: frame.set_index(["hid", "parcel"]),
+        'the index of the frame ("hid", "parcel") is no column',
+    ),
+    "labels without a name": (
+        lambda frame: frame.set_axis([f"row {i}" for i in range(40)]),
+        "the index of the frame is no column",
+    ),
+}
+
+
+@pytest.mark.parametrize(("indexed", "told"), INDEXED.values(), ids=INDEXED.keys())
+def test_the_index_of_a_pandas_frame_is_left_out_with_a_warning(indexed: Callable[[Any], Any], told: str) -> None:
+    swap = PermutationSwap(match=["size"], swap=["county"], rate="1/2", hold=["tenure"])
+    frame = indexed(homes().to_pandas())
+    with pytest.warns(UserWarning, match=re.escape(told)) as caught:
+        released = swap.release(frame, Entropy.from_os()).public["data"]
+    assert len(caught) == 1
+    assert "pandas" in type(released).__module__
+    assert list(released.index) == list(range(40))
+    assert "parcel" not in released.columns
+
+
+def test_row_numbers_left_by_a_filter_are_no_index_to_warn_of() -> None:
+    swap = PermutationSwap(match=["size"], swap=["county"], rate="1/2", hold=["tenure"])
+    frame = homes().to_pandas()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(swap.release(frame[frame["size"] > 1], Entropy.from_os()).public["data"]) == 26
 
 
 @pytest.fixture
@@ -164,6 +175,79 @@ def test_a_release_in_parts_has_every_household_and_person_once(folder: Path) ->
     names = ["size", "tenure"]
     assert data.group_by(names).len().sort(names).equals(homes().group_by(names).len().sort(names))
     assert sorted(frames.read_frame(bundle / "public/persons.parquet")["age"]) == sorted(people()["age"])
+
+
+def done_and_not(bundle: Path) -> tuple[list[str], list[str]]:
+    """The checks that the manifest says were done, and those it says were not; the report must say the same."""
+    checks = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))["checks"]
+    report = (bundle / "public/report.html").read_text(encoding="utf-8")
+    for check in checks:
+        assert f"<td>{check['what']}</td>" in report
+        assert f"<td>{check['result']}</td>" in report
+        assert (check["cells"] > 0) == check["result"].startswith("identical to the ")
+    done = [check["what"] for check in checks if check["cells"]]
+    return done, [f"{check['what']}: {check['result']}" for check in checks if not check["cells"]]
+
+
+BY_CODES = "match x swap table, counted anew by the codes of the values that were written"
+HELD = ["all hold variables, record by record", "persons of every household, record by record"]
+AGE = "table county x age, counted from the written file"
+
+
+def test_a_release_says_what_was_checked(folder: Path) -> None:
+    done, not_done = done_and_not(released(folder, hid="hid", codebook="codebook.toml"))
+    assert done == [BY_CODES, verify.RECOUNTED, *HELD, verify.RELINKED, AGE]
+    assert not_done == []
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_long_release_says_what_was_not_checked(folder: Path) -> None:
+    done, not_done = done_and_not(released(folder, hid="hid", codebook="codebook.toml"))
+    assert done == [BY_CODES, *HELD]
+    assert not_done == [
+        f"{verify.RECOUNTED}: not done: there are more than 10 records",
+        f"{verify.RELINKED}: not done: there are more than 0 persons",
+        f"{AGE}: not done: there are more than 10 persons",
+    ]
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_release_in_csv_parts_can_be_swapped_again(folder: Path) -> None:
+    content = plan(hid="hid", codebook="codebook.toml")
+    content["release"] = {"out": "first", "format": "csv"}
+    public = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    assert len(list((public / "data.csv").iterdir())) == 6
+    content["data"] = {"households": str(public / "data.csv"), "persons": str(public / "persons.csv"), "hid": "hid"}
+    content["release"] = {"out": "second", "format": "csv"}
+    again = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    assert frames.read_frame(again / "data.csv").height == 40
+    assert sorted(frames.read_frame(again / "persons.csv")["age"]) == sorted(people()["age"].cast(pl.String))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_the_readme_names_the_files_that_are_folders_of_parts(
+    ending: str, folder: Path, request: pytest.FixtureRequest
+) -> None:
+    content = plan(hid="hid", codebook="codebook.toml")
+    content["release"] = {"out": "short", "format": ending}
+    short = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    request.getfixturevalue("in_parts")
+    content["release"] = {"out": "long", "format": ending}
+    long = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    assert "parts" not in (short / "README.md").read_text(encoding="utf-8")
+    (line,) = [line for line in (long / "README.md").read_text(encoding="utf-8").splitlines() if "of parts" in line]
+    folders = sorted(path.name for path in long.iterdir() if path.is_dir() and path.name != "tables")
+    assert f"data.{ending}" in folders
+    assert re.findall(r"`([^`]+\.[^`]+)`", line) == folders
+
+
+def test_the_readme_names_persons_without_variables_of_their_own(folder: Path) -> None:
+    people().select("hid").write_parquet(folder / "people.parquet")
+    content = plan(hid="hid")
+    content["tables"] = []
+    public = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
+    assert (public / "persons.parquet").exists()
+    assert "- `persons.parquet`: the persons in them" in (public / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("in_parts")

@@ -34,8 +34,10 @@ from stirred.spec import (
     refine,
     to_neighbours,
 )
+from stirred.spec.budget import PermutationSwapping, SwappedStrata
 from stirred.spec.compare import EQUAL, INCOMPARABLE, STRONGER, WEAKER
 from stirred.spec.document import from_json, to_json
+from stirred.spec.swap_budget import Bound, bounded_psa_epsilon
 from tests.spec.strategies import (
     ALL_OUTPUTS,
     FEW,
@@ -293,3 +295,31 @@ def test_hierarchies_are_read_from_either_side() -> None:
     )
     assert verdicts(compare(block, state))[1] == WEAKER
     assert compare(state, block).overall == STRONGER
+
+
+def swapped(rate: Fraction, bound: Bound) -> Specification:
+    policy = PermutationSwapping(strata=(SwappedStrata(rate=rate, largest_stratum=10),), bound=bound)
+    held = Multiverse(invariants=(Margin(of="household", level="county"),), nearest=2, nearest_because="swapping")
+    return specification(PURE, Budget(policy=policy), multiverse=held)
+
+
+@pytest.mark.parametrize("first", ["paper", "sharp"])
+@pytest.mark.parametrize("second", ["paper", "sharp"])
+def test_swapping_budgets_are_ordered_only_where_they_are_in_every_universe(first: Bound, second: Bound) -> None:
+    """Compare with the bounds themselves for strata of 2 to 200 records, at many pairs of rates."""
+    rates = [Fraction(n, 20) for n in (1, 5, 8, 10, 12, 15, 18)]
+    verdicts = set()
+    for p, q in product(rates, rates):
+        sizes = (2, 3, 4, 5, 6, 20, 200)
+        below = all(
+            bounded_psa_epsilon(p, largest_stratum=n, bound=first)
+            <= bounded_psa_epsilon(q, largest_stratum=n, bound=second)
+            for n in sizes
+        )
+        found = compare(swapped(p, first), swapped(q, second)).overall
+        verdicts.add(found)
+        if found in (STRONGER, EQUAL):
+            assert below, f"{p} {first} is not below {q} {second} everywhere"
+        elif first == second:
+            assert not below, f"{p} is below {q} everywhere, and compare does not see it"
+    assert STRONGER in verdicts or first == "paper" != second

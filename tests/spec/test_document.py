@@ -24,6 +24,7 @@ from stirred.spec import (
     exact,
     ln,
 )
+from stirred.spec.budget import PermutationSwapping, SwappedStrata
 from stirred.spec.document import SCHEMA_ID, from_document, from_json, json_schema, to_document, to_json
 from tests.spec.strategies import MANY, SOME, specification, specifications
 
@@ -402,4 +403,19 @@ def test_what_is_read_is_accepted_by_the_schema(path: str, value: str) -> None:
 def test_a_budget_is_written_with_its_policy() -> None:
     swapping = specification(PURE, Budget.of_swapping("5%", largest_stratum=264_331))
     policy = to_document(swapping)["budget"]["policy"]
-    assert policy == {"name": "permutation-swapping", "strata": [{"rate": "1/20", "largest_stratum": 264_331}]}
+    strata = [{"rate": "1/20", "largest_stratum": 264_331}]
+    assert policy == {"name": "permutation-swapping", "strata": strata, "bound": "paper"}
+
+
+def test_a_swapping_policy_that_names_no_bound_is_the_papers() -> None:
+    document = to_document(specification(PURE, Budget.of_swapping("5%", largest_stratum=4)))
+    del document["budget"]["policy"]["bound"]
+    assert from_document(document).budget.realised == ln(5 * 19)
+
+
+def test_the_sharp_bound_survives_the_trip_and_carries_the_papers_beside_it() -> None:
+    policy = PermutationSwapping(strata=(SwappedStrata(rate=Fraction(1, 2), largest_stratum=4),), bound="sharp")
+    sharp = specification(PURE, Budget(policy=policy, paper_epsilon=policy.paper))
+    document = to_document(sharp)
+    assert (document["budget"]["exact"], document["budget"]["paper_epsilon_exact"]) == ("ln(3)", "ln(5)")
+    assert from_document(document) == sharp

@@ -10,6 +10,7 @@ from stirred.cli.output import emit, emit_json, facts, heading, paragraph
 
 if TYPE_CHECKING:
     from stirred.spec.exact import Exact
+    from stirred.spec.swap_budget import Bound
 
 app = typer.Typer(help="Quick sums with budgets: swapping, conversions, copied records.", no_args_is_help=True)
 
@@ -28,6 +29,9 @@ def swap(
     stratum: Annotated[int, typer.Option(help="Number of records in the largest stratum that has something to swap.")],
     rate: Annotated[str | None, typer.Option(help="Swap rate, exactly: 1/20, 0.05 or 5%.")] = None,
     epsilon: Annotated[str | None, typer.Option(help="Target epsilon; gives both rates that reach it.")] = None,
+    bound: Annotated[
+        str, typer.Option(help="paper (Theorem 1) or sharp (R1, never above it; what specifications carry).")
+    ] = "paper",
     json: Json = False,
 ) -> None:
     """Epsilon of permutation swapping from rate and largest stratum (Theorem 1), or the rates for an epsilon."""
@@ -35,32 +39,39 @@ def swap(
 
     if (rate is None) == (epsilon is None):
         raise wrong("give either --rate or --epsilon", where="stirred budget swap", remedy="such as --rate 5%")
+    if bound not in ("paper", "sharp"):
+        raise wrong(f"there is no bound '{bound}'", where="--bound", remedy="write paper or sharp")
+    chosen: Bound = "sharp" if bound == "sharp" else "paper"
     if rate is not None:
-        _swap_rate(stratum, rate, as_json=json)
+        _swap_rate(stratum, rate, chosen, as_json=json)
     else:
         assert epsilon is not None
-        _swap_target(stratum, epsilon, as_json=json)
+        _swap_target(stratum, epsilon, chosen, as_json=json)
 
 
-def _swap_rate(stratum: int, rate: str, *, as_json: bool) -> None:
+_RESULT = {"paper": "Theorem 1", "sharp": "R1, the sharp form of Theorem 1"}
+
+
+def _swap_rate(stratum: int, rate: str, bound: Bound, *, as_json: bool) -> None:
     from stirred.spec.exact import probability
     from stirred.spec.swap_budget import (
-        psa_epsilon,
+        bounded_psa_epsilon,
         psa_existential_bound,
         smallest_psa_epsilon,
         smallest_psa_rate,
     )
 
     p = probability(rate, where="--rate")
-    loss = psa_epsilon(p, largest_stratum=stratum)
+    loss = bounded_psa_epsilon(p, largest_stratum=stratum, bound=bound)
     exists = psa_existential_bound(p, largest_stratum=stratum)
-    least, best = smallest_psa_epsilon(stratum), smallest_psa_rate(stratum)
+    least, best = smallest_psa_epsilon(stratum, bound=bound), smallest_psa_rate(stratum, bound=bound)
     if as_json:
         numbers = _numbers(epsilon=loss, smallest_epsilon=least, smallest_rate=best)
         below = _rounded_down(exists)
         emit_json(
             {
                 "stratum": stratum,
+                "bound": bound,
                 "rate": float(p),
                 "rate_exact": str(p),
                 **numbers,
@@ -71,10 +82,15 @@ def _swap_rate(stratum: int, rate: str, *, as_json: bool) -> None:
         )
         return
     heading(f"Permutation swapping at rate {p}, largest stratum {stratum:,}")
-    _companions(f"epsilon {loss.shown()} (Theorem 1; exactly {loss})")
+    _companions(f"epsilon {loss.shown()} ({_RESULT[bound]}; exactly {loss})")
     emit()
     if loss.is_infinite:
         paragraph("Nothing is promised: at this rate an output can give the file away.")
+        if p == 1:
+            paragraph(
+                "At rate 1 infinity is the bound for the size alone. The loss is finite for a file in which no stratum "
+                "has both a hold value and a swap value that occur once (R2); `stirred plan` looks at yours."
+            )
         return
     if not stratum:
         paragraph("No stratum has anything to swap: the file is published as it is, and a loss of 0 is not protection.")
@@ -88,21 +104,29 @@ def _swap_rate(stratum: int, rate: str, *, as_json: bool) -> None:
     )  # fmt: skip
 
 
-def _swap_target(stratum: int, epsilon: str, *, as_json: bool) -> None:
+def _swap_target(stratum: int, epsilon: str, bound: Bound, *, as_json: bool) -> None:
     from stirred.spec.exact import loss
     from stirred.spec.swap_budget import psa_rates_for, rate_not_above
 
     target = loss(epsilon, where="--epsilon")
-    rates = psa_rates_for(target, largest_stratum=stratum)
-    usable = [rate_not_above(target, largest_stratum=stratum, high=high) for high in (False, True)]
+    rates = psa_rates_for(target, largest_stratum=stratum, bound=bound)
+    usable = [rate_not_above(target, largest_stratum=stratum, high=high, bound=bound) for high in (False, True)]
     if as_json:
         numbers = _numbers(epsilon=target)
         both = [float(rates.low), float(rates.high)]
-        emit_json({"stratum": stratum, **numbers, "rates": both, "rates_exact": [str(rates.low), str(rates.high)],
-                   "usable_rates": [str(rate) for rate in usable]})  # fmt: skip
+        emit_json(
+            {
+                "stratum": stratum,
+                "bound": bound,
+                **numbers,
+                "rates": both,
+                "rates_exact": [str(rates.low), str(rates.high)],
+                "usable_rates": [str(rate) for rate in usable],
+            }
+        )
         return
     heading(f"Permutation swapping with epsilon {target.shown()}, largest stratum {stratum:,}")
-    _companions(f"epsilon {target.shown()} (Theorem 1)")
+    _companions(f"epsilon {target.shown()} ({_RESULT[bound]})")
     emit()
     facts(
         [

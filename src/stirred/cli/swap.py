@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,9 @@ from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragra
 from stirred.cli.progress import shown_progress
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stirred.release.expectation import Expectation
     from stirred.release.plan_file import Planned
     from stirred.release.run import Prepared
 
@@ -41,6 +45,9 @@ Seed = Annotated[
     str | None, typer.Option("--seed", help="FOR TESTS ONLY: reproducible randomness; the bundle is marked.")
 ]
 
+# What a plan that is only shown has as its place.
+_NOWHERE = Path("not-written")
+
 
 def swap(
     file: File,
@@ -66,11 +73,23 @@ def swap(
     """Swap a household file and write the bundle: data, tables, specification, checks, report."""
     from stirred.release.run import prepare
 
-    place = out if out is not None else Path("not-written") if dry_run else None
-    planned = _from_options(
-        file, match, swap, rate, hold, id, persons, hid, table, place, unit, format_, settings_from, codebook
+    options = _Options(
+        file=file,
+        match=match,
+        swap=swap,
+        rate=rate,
+        hold=hold,
+        id=id,
+        persons=persons,
+        hid=hid,
+        codebook=codebook,
+        unit=unit,
+        table=table,
+        out=out or (_NOWHERE if dry_run else None),
+        format_=format_,
+        settings_from=settings_from,
     )
-    prepared = prepare(planned)
+    prepared = prepare(options.planned())
     if dry_run:
         _show_plan(prepared, epsilon=epsilon, as_json=json)
         return
@@ -89,6 +108,19 @@ def plan(
     codebook: CodebookFile = None,
     unit: Unit = "household",
     epsilon: Epsilon = None,
+    table: Table = None,
+    expect_from: Annotated[
+        str | None,
+        typer.Option(
+            "--expect-from",
+            metavar="FILE|margins|this-data",
+            help="Show the error to expect in each table: from another file, from this file's invariant margins alone, "
+            "or from this file (confidential; not for choosing settings).",
+        ),
+    ] = None,
+    expect_persons: Annotated[
+        Path | None, typer.Option("--expect-persons", help="Persons of the file given to --expect-from.")
+    ] = None,
     geography: Annotated[
         list[str] | None,
         typer.Option(
@@ -115,16 +147,33 @@ def plan(
             raise bad_plan("a plan has made its choice", where=str(file), remedy="give the household file instead")
         _show_choices(file, geography, cross, id, persons, hid, unit=unit, epsilon=epsilon, as_json=json)
         return
+    if cross:
+        remedy = "name the levels with --geography, or leave it out; match variables are named with --match"
+        raise bad_plan("--cross goes with --geography", where="--cross", remedy=remedy)
     if file.suffix == ".toml":
-        _no_options_beside_plan(match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid)
+        _no_options_beside_plan(
+            match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid, table=table
+        )
         planned = read_plan(file)
     else:
-        rate = rate or _rate_for_target(file, match, swap, hold, id, persons, hid, epsilon)
-        nowhere = Path("not-written")
-        planned = _from_options(
-            file, match, swap, rate, hold, id, persons, hid, None, nowhere, unit, "parquet", None, codebook
+        options = _Options(
+            file=file,
+            match=match,
+            swap=swap,
+            rate=rate,
+            hold=hold,
+            id=id,
+            persons=persons,
+            hid=hid,
+            codebook=codebook,
+            table=table,
+            unit=unit,
+            out=_NOWHERE,
         )
-    _show_plan(prepare(planned), epsilon=epsilon, as_json=json)
+        planned = options.with_rate_for(epsilon).planned()
+    prepared = prepare(planned)
+    expected = [] if expect_from is None else _expected(prepared, expect_from, expect_persons)
+    _show_plan(prepared, epsilon=epsilon, expected=expected, as_json=json)
 
 
 def release(
@@ -148,78 +197,73 @@ def _no_options_beside_plan(**options: Any) -> None:
             raise bad_plan("a plan says this already", where=f"--{name}", remedy="change it in the plan")
 
 
-def _rate_for_target(
-    file: Path,
-    match: list[str] | None,
-    swap: list[str] | None,
-    hold: list[str] | None,
-    id: list[str] | None,
-    persons: Path | None,
-    hid: str | None,
-    epsilon: str | None,
-) -> str | None:
-    """Return the gentlest rate that reaches the target, where a target and no rate was given."""
-    if epsilon is None:
-        return None
-    from stirred.release.run import prepare
-    from stirred.spec.exact import loss
-    from stirred.spec.swap_budget import rate_not_above
-
-    planned = _from_options(file, match, swap, "1/2", hold, id, persons, hid, None, Path("x"), "household", "parquet")
-    largest = prepare(planned).plan.strata.largest_live
-    target = loss(epsilon, where="--epsilon")
-    return str(rate_not_above(target, largest_stratum=largest.records)) if largest else "1/2"
-
-
 def _names(values: list[str] | None) -> list[str]:
     return [name.strip() for value in values or () for name in value.split(",") if name.strip()]
 
 
-def _from_options(
-    file: Path,
-    match: list[str] | None,
-    swap: list[str] | None,
-    rate: str | None,
-    hold: list[str] | None,
-    id: list[str] | None,
-    persons: Path | None,
-    hid: str | None,
-    table: list[str] | None,
-    out: Path | None,
-    unit: str,
-    format_: str,
-    settings_from: str | None = None,
-    codebook: Path | None = None,
-) -> Planned:
-    from stirred.data.problems import PlanError
-    from stirred.release.plan_file import planned
-    from stirred.release.tables import parse_table
-    from stirred.spec.problems import Problem
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """What `swap` and `plan` may be told on the command line instead of in a plan."""
 
-    needed = {"--swap": swap, "--rate": rate, "--out": out}
-    missing = [name for name, value in needed.items() if not value]
-    if missing:
-        what = "is needed"
-        raise PlanError(
-            Problem(what=what, where=name, remedy="see `stirred swap --help`, or write a plan.toml") for name in missing
-        )
-    content: dict[str, Any] = {
-        "data": {"households": str(file), "id": _names(id)},
-        "mechanism": {"match": _names(match), "swap": _names(swap), "rate": rate, "unit": unit},
-        "tables": [{"variables": parse_table(text)[1]} for text in table or ()],
-        "release": {"out": str(out), "format": format_},
-    }
-    if settings_from is not None:
-        content["mechanism"]["settings_from"] = settings_from
-    if hold is not None:
-        content["mechanism"]["hold"] = _names(hold)
-    if persons is not None:
-        content["data"]["persons"] = str(persons)
-    if hid is not None:
-        content["data"]["hid"] = hid
-    if codebook is not None:
-        content["data"]["codebook"] = str(codebook)
-    return planned(content, source="command line", folder=Path())
+    file: Path
+    match: list[str] | None
+    swap: list[str] | None
+    rate: str | None
+    hold: list[str] | None
+    id: list[str] | None
+    persons: Path | None
+    hid: str | None
+    codebook: Path | None
+    unit: str
+    out: Path | None
+    table: list[str] | None = None
+    format_: str = "parquet"
+    settings_from: str | None = None
+
+    def with_rate_for(self, epsilon: str | None) -> _Options:
+        """Return the options with the gentlest rate that reaches a target, where a target and no rate was given."""
+        if self.rate or epsilon is None:
+            return self
+        from stirred.release.run import prepare
+        from stirred.spec.exact import loss
+        from stirred.spec.swap_budget import rate_not_above
+
+        largest = prepare(replace(self, rate="1/2").planned()).plan.strata.largest_live
+        target = loss(epsilon, where="--epsilon")
+        rate = str(rate_not_above(target, largest_stratum=largest.records, bound="sharp")) if largest else "1/2"
+        return replace(self, rate=rate)
+
+    def planned(self) -> Planned:
+        """Return the plan that the options amount to; refuse where one is wanting."""
+        from stirred.data.problems import PlanError
+        from stirred.release.plan_file import planned
+        from stirred.release.tables import parse_table
+        from stirred.spec.problems import Problem
+
+        needed = {"--swap": self.swap, "--rate": self.rate, "--out": self.out}
+        missing = [name for name, value in needed.items() if not value]
+        if missing:
+            remedy = "see `stirred swap --help`, or write a plan.toml"
+            raise PlanError(Problem(what="is needed", where=name, remedy=remedy) for name in missing)
+        content: dict[str, Any] = {
+            "data": {"households": str(self.file), "id": _names(self.id)},
+            "mechanism": {
+                "match": _names(self.match),
+                "swap": _names(self.swap),
+                "rate": self.rate,
+                "unit": self.unit,
+            },
+            "tables": [{"variables": parse_table(text)[1]} for text in self.table or ()],
+            "release": {"out": str(self.out), "format": self.format_},
+        }
+        if self.settings_from is not None:
+            content["mechanism"]["settings_from"] = self.settings_from
+        if self.hold is not None:
+            content["mechanism"]["hold"] = _names(self.hold)
+        for name, value in (("persons", self.persons), ("hid", self.hid), ("codebook", self.codebook)):
+            if value is not None:
+                content["data"][name] = str(value)
+        return planned(content, source="command line", folder=Path())
 
 
 def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) -> None:
@@ -253,9 +297,14 @@ def _numbers(prepared: Prepared) -> dict[str, Any]:
     from stirred.spec.document import number_out
 
     strata, epsilon = prepared.plan.strata, prepared.plan.epsilon
+    paper, exact = prepared.plan.paper_epsilon, prepared.plan.exact_loss
     return {
         "epsilon": number_out(epsilon),
         "epsilon_exact": str(epsilon),
+        "paper_epsilon": number_out(paper),
+        "paper_epsilon_exact": str(paper),
+        "exact_loss": None if exact is None else number_out(exact),
+        "exact_loss_expression": None if exact is None else str(exact),
         "records": prepared.data.households.height,
         "strata": len(strata.table),
         "live_strata": len(strata.live),
@@ -278,7 +327,55 @@ def _five(prepared: Prepared) -> None:
     facts([(answer.question, answer.answer) for answer in words.answers])
 
 
-def _show_plan(prepared: Prepared, *, epsilon: str | None, as_json: bool) -> None:
+def _expected(prepared: Prepared, source: str, persons: Path | None) -> list[Expectation]:
+    from stirred.data.problems import bad_plan
+    from stirred.release.expectation import expectations
+
+    if not prepared.tables:
+        raise bad_plan(
+            "there is no table whose error to expect", where="--expect-from", remedy="add --table 'county x tenure'"
+        )
+    known = source in ("margins", "this-data")
+    return expectations(
+        prepared.mechanism,
+        prepared.tables,
+        prepared.data,
+        source=source if known else "other-data",
+        records=None if known else Path(source),
+        persons=persons,
+    )
+
+
+def _expected_out(expected: Expectation) -> dict[str, Any]:
+    error = expected.error
+    return {
+        "table": expected.table.title,
+        "source": error.source,
+        "mark": expected.mark,
+        "mean_absolute_error": error.mean_absolute_error,
+        "mean_absolute_percentage_error": error.mean_absolute_percentage_error,
+        "root_mean_square_error": error.root_mean_square_error,
+        # Cells of the confidential file are written to internal/ by the release, and nowhere else.
+        "cells": None if error.confidential else error.table.to_dicts(),
+    }
+
+
+def _expected_line(expected: Expectation) -> tuple[str, str]:
+    error = expected.error
+    where = {
+        "margins": "from the margins alone, as if independent inside strata",
+        "this-data": f"FROM THE CONFIDENTIAL FILE: {expected.mark}",
+        "other-data": "from the other file",
+    }[error.source]
+    return (
+        "expected",
+        f"{expected.table.title}: mean absolute error {error.mean_absolute_error:.4g}, "
+        f"{100 * error.mean_absolute_percentage_error:.2f}% of non-empty cells, root mean square "
+        f"{error.root_mean_square_error:.4g} ({where})",
+    )
+
+
+def _show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Expectation] = (), as_json: bool) -> None:
     from fractions import Fraction
 
     strata = prepared.plan.strata
@@ -302,6 +399,7 @@ def _show_plan(prepared: Prepared, *, epsilon: str | None, as_json: bool) -> Non
                 ],
                 "dropped": list(prepared.plan.dropped),
                 "warnings": list(prepared.warnings),
+                "expected_error": [_expected_out(each) for each in expected],
                 **target,
             }
         )  # fmt: skip
@@ -317,6 +415,7 @@ def _show_plan(prepared: Prepared, *, epsilon: str | None, as_json: bool) -> Non
             ("moved", f"{100 * strata.moved:.2f}% of records are expected to get another record's values"),
             *_exact_line(prepared),
             *_decisive_line(prepared),
+            *_bounds_line(prepared),
             (
                 "by rate",
                 "if one rate applied everywhere: "
@@ -324,6 +423,7 @@ def _show_plan(prepared: Prepared, *, epsilon: str | None, as_json: bool) -> Non
             ),
             *([("target", _target_text(target))] if target else []),
             *([("dropped", ", ".join(prepared.plan.dropped))] if prepared.plan.dropped else []),
+            *(_expected_line(each) for each in expected),
         ]
     )
     emit()
@@ -337,6 +437,11 @@ def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:
     share = 100 * strata.exact_records / total
     text = f"{strata.exact_records:,} records ({share:.1f}%) lie in strata with nothing to swap: published as they are"
     return [("unchanged", text)]
+
+
+def _bounds_line(prepared: Prepared) -> list[tuple[str, str]]:
+    why = prepared.plan.why_this_number
+    return [("bounds", why)] if why else []
 
 
 def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:
@@ -441,8 +546,8 @@ def _target(prepared: Prepared, epsilon: str | None) -> dict[str, Any]:
     size = largest.records if largest else 0
     with placed("--epsilon"):
         wanted = loss(epsilon, where="")
-        rates = psa_rates_for(wanted, largest_stratum=size)
-        usable = [str(rate_not_above(wanted, largest_stratum=size, high=high)) for high in (False, True)]
+        rates = psa_rates_for(wanted, largest_stratum=size, bound="sharp")
+        usable = [str(rate_not_above(wanted, largest_stratum=size, high=high, bound="sharp")) for high in (False, True)]
     return {"target_epsilon": epsilon, "target_rates": [float(rates.low), float(rates.high)], "usable_rates": usable}
 
 

@@ -21,6 +21,8 @@ Type = Literal["code", "integer", "text", "date", "true-false", "id"]
 FILES: Final[tuple[File, ...]] = ("households", "persons")
 TYPES: Final[tuple[Type, ...]] = ("code", "integer", "text", "date", "true-false", "id")
 TRUTH: Final[Mapping[str, str]] = {"true": "true", "1": "true", "false": "false", "0": "false"}
+# What numbers of 128 bits hold.
+WHOLE: Final = "[+-]?[0-9]{1,38}"
 _WIDE: Final = 100
 
 
@@ -50,7 +52,7 @@ class Variable:
             return value.lower() in TRUTH
         if self.type != "integer":
             return True
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", value):
+        if not re.fullmatch(WHOLE, value):
             return False
         return (self.min is None or self.min <= int(value)) and (self.max is None or int(value) <= self.max)
 
@@ -155,14 +157,20 @@ def contradictions(
     trees: Sequence[CodeHierarchy] = (),
     structural_zeros: Sequence[StructuralZero] = (),
     unsure: Iterable[str] = (),
+    unread: Iterable[str] = (),
 ) -> Iterator[Problem]:
-    """Yield what does not fit together; names in ``unsure`` are declared, but it is not known how."""
+    """Yield what does not fit together.
+
+    Names in ``unsure`` are declared, but it is not known how; the codes of those in ``unread`` are in a hierarchy
+    file that cannot be read.
+    """
     leaves = {tree.variable: frozenset(tree.tree.leaves) for tree in trees}
+    unread = set(unread)
     names = {variable.name for variable in variables} | set(unsure)
     yield from _repeated("variables", [f"{v.file} {v.name}" for v in variables])
     yield from _repeated("hierarchies", [*(h.name for h in hierarchies), *(t.name for t in trees)])
     for variable in variables:
-        yield from _variable_problems(variable, leaves.get(variable.name))
+        yield from _variable_problems(variable, leaves.get(variable.name), unread=variable.name in unread)
     yield from _two_meanings(variables)
     yield from _level_problems(variables, hierarchies, names)
     for tree in trees:
@@ -175,7 +183,7 @@ def contradictions(
                 remedy='declare it with type = "code"; its codes are those of the hierarchy file',
             )
     for zero in structural_zeros:
-        yield from _zero_problems(zero, variables, leaves, set(unsure))
+        yield from _zero_problems(zero, variables, leaves, unsure=set(unsure), unread=unread)
 
 
 def _repeated(section: str, names: Sequence[str]) -> Iterator[Problem]:
@@ -186,12 +194,12 @@ def _repeated(section: str, names: Sequence[str]) -> Iterator[Problem]:
             )
 
 
-def _variable_problems(variable: Variable, leaves: frozenset[str] | None) -> Iterator[Problem]:
+def _variable_problems(variable: Variable, leaves: frozenset[str] | None, *, unread: bool) -> Iterator[Problem]:
     def problem(key: str, what: str, remedy: str) -> Problem:
         return Problem(what=what, where=f'variables "{variable.name}" {key}', remedy=remedy)
 
     if variable.type == "code":
-        if not variable.codes and leaves is None:
+        if not variable.codes and leaves is None and not unread:
             what = "a variable of type code needs its codes"
             yield problem("codes", what, 'list them, codes = { 1 = "owned", ... }, or declare type = "text"')
         if leaves is not None and (outside := [code for code in variable.codes if code not in leaves]):
@@ -250,7 +258,9 @@ def _zero_problems(
     zero: StructuralZero,
     variables: Sequence[Variable],
     leaves: Mapping[str, frozenset[str]],
+    *,
     unsure: set[str],
+    unread: set[str],
 ) -> Iterator[Problem]:
     there = {variable.name: variable for variable in variables if variable.file == zero.file}
     for name, values in zero.when.items():
@@ -258,6 +268,8 @@ def _zero_problems(
         if name not in there:
             if name not in unsure:
                 yield _undeclared(name, where, file=zero.file)
+            continue
+        if name in unread and there[name].type == "code":
             continue
         never = [v for v in values if not there[name].allows(v, leaves=leaves.get(name, frozenset()))]
         if never:

@@ -133,6 +133,7 @@ class _Reader:
     def __init__(self, content: dict[str, Any], *, source: str, folder: Path) -> None:
         self.content, self.source, self.folder = content, source, folder
         self.problems: list[Problem] = []
+        self.unread: set[str] = set()
 
     def codebook(self) -> Codebook | None:
         known = CodebookFile.model_fields
@@ -157,6 +158,7 @@ class _Reader:
             trees=trees,
             structural_zeros=zeros,
             unsure=self._unsure(variables),
+            unread=self.unread,
         )
         if self.problems:
             return None
@@ -198,6 +200,8 @@ class _Reader:
                     trees.append(CodeHierarchy(tree=tree, **dict(file)))
             except StirredError as error:
                 self.problems += error.problems
+                if "hrc" in item:
+                    self.unread.add(item["variable"])
         return tuple(levels), tuple(trees)
 
     def _section(self, key: str, model: type[T]) -> T | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.frames import scan_frame
-from stirred.data.problems import bad_file
+from stirred.data.problems import bad_file, listed
 
 
 class Columns(Protocol):
@@ -71,13 +72,32 @@ def as_polars(frame: Any) -> pl.DataFrame:
     import narwhals as nw
 
     try:
-        return nw.from_native(frame, eager_only=True).to_polars()
+        table = nw.from_native(frame, eager_only=True)
+        columns = table.to_polars()
     except Exception as error:  # every library has its own
         raise bad_file(
             f"{type(frame).__name__} cannot be read as a table ({str(error)[:120]})",
             where="data",
             remedy="give a polars, pandas or pyarrow frame whose columns each have one type",
         ) from None
+    _warn_of_index(nw.maybe_get_index(table))
+    return columns
+
+
+def _warn_of_index(index: Any) -> None:
+    """Warn of the index of a pandas frame where it is more than row numbers: only columns are used.
+
+    It cannot be kept: released records stand in another order, and labels that went along would undo the swap.
+    """
+    if index is None:
+        return
+    names = [str(name) for name in index.names if name is not None]
+    if names or index.nlevels > 1 or index.dtype.kind not in "iu":
+        warnings.warn(
+            f"the index of the frame{f' ({listed(names)})' if names else ''} is no column and is left out: if it holds "
+            "something that matters, call reset_index() first",
+            stacklevel=3,
+        )
 
 
 def canonical_frame(frame: pl.DataFrame) -> pl.DataFrame:

@@ -125,8 +125,8 @@ def _guess_from_text(text: pl.Series, *, every_row: bool, missing: bool) -> _Gue
     if not len(text):
         return _Guess(type="text", missing=missing, remark="every value is missing: check the type")
     # A leading zero tells a code from a number.
-    whole = bool(text.str.contains(r"^-?(0|[1-9][0-9]{0,17})$").all())
-    numbers = text.cast(pl.Int64) if whole else None
+    whole = bool(text.str.contains(r"^-?(0|[1-9][0-9]{0,37})$").all())
+    numbers = text.cast(pl.Int128) if whole else None
     if every_row and len(text) > MOST_CODES:
         remark = "every record has a value of its own: an identifier? If not, declare its type"
         return _Guess(type="id", missing=missing, remark=remark)

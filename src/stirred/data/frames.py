@@ -1,4 +1,4 @@
-"""Reading and writing tables: CSV, Parquet, Arrow, folders of Parquet parts, databases, statistics packages."""
+"""Reading and writing tables: CSV, Parquet, Arrow, folders of parts, databases, statistics packages."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def exists(source: Path | str) -> bool:
 def read_frame(source: Path | str, *, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """Read a table, or only the given columns of it, in that order.
 
-    ``source`` is a CSV (comma, semicolon, tab or bar), Parquet or Arrow file, a folder of Parquet parts, a
-    table of a database (``file.duckdb#table``, ``file.sqlite#table``) or a file of SPSS, Stata or SAS.
+    ``source`` is a CSV (comma, semicolon, tab or bar), Parquet or Arrow file, a folder of Parquet or of
+    CSV parts, a table of a database (``file.duckdb#table``, ``file.sqlite#table``) or a file of SPSS, Stata or SAS.
     Columns of a CSV file are kept as text, so that a code such as ``01`` keeps its zero; an empty field
     is a missing value.
     """
@@ -56,12 +56,13 @@ def read_labels(source: Path | str) -> Labelled:
 
 
 def scan_frame(source: Path | str) -> pl.LazyFrame:
-    """Return a table without reading it yet: a Parquet file or folder; other kinds are read now."""
+    """Return a table without reading it yet: a Parquet file or a folder of them; other kinds are read now."""
     place = Source.of(source).checked()
-    if place.kind != "folder" and place.kind not in PARQUET:
+    parts = _parts(place) if place.kind in ("folder", *PARQUET) else []
+    if not parts or _are_csv(parts):
         return read_frame(source).lazy()
     try:
-        frame = pl.scan_parquet(_parts(place), glob=False)
+        frame = _scan_parquet(place, parts)
         empty = not frame.collect_schema() or not frame.select(pl.len()).collect().item()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _unreadable(place, error) from None
@@ -87,7 +88,12 @@ def _read(place: Source, columns: Sequence[str] | None) -> pl.DataFrame:
             return read_database(place, wanted)
         if place.kind in LABELLED:
             return read_labelled(place, wanted).frame
-        frame = _read_arrow(place).lazy() if place.kind in ARROW else pl.scan_parquet(_parts(place), glob=False)
+        if place.kind in ARROW:
+            frame = _read_arrow(place).lazy()
+        elif _are_csv(parts := _parts(place)):
+            return _read_csv_parts(place, parts, wanted)
+        else:
+            frame = _scan_parquet(place, parts)
         if wanted is None:
             return frame.collect()
         if absent := [name for name in wanted if name not in frame.collect_schema()]:
@@ -108,29 +114,82 @@ def _unreadable(place: Source, error: Exception) -> DataError:
     return unreadable(reason, where=str(place))
 
 
-# --- Parquet and Arrow ----------------------------------------------------------------------------------
+# --- folders of parts -----------------------------------------------------------------------------------
 
 
 def _parts(place: Source) -> list[Path]:
-    """Return the Parquet files of a folder in the order of their names, or the one file."""
+    """Return the Parquet or the CSV files of a folder in the order of their names, or the one file."""
     if place.kind != "folder":
         return [place.path]
-    parts = sorted(path for path in place.path.iterdir() if path.suffix.lower() in PARQUET and path.is_file())
-    if not parts:
+    files = sorted(path for path in place.path.iterdir() if path.is_file())
+    parquet, text = ([path for path in files if path.suffix.lower() in kind] for kind in (PARQUET, CSV))
+    if parquet and text:
         raise bad_file(
-            "this is a folder without Parquet files",
+            f"this is a folder of Parquet files ({parquet[0].name}) and of CSV files ({text[0].name})",
             where=str(place),
-            remedy="name a file, or a folder that itself holds the files ending in .parquet",
+            remedy="keep the parts of one table in a folder of their own",
         )
-    _check_parts(place, parts)
-    return parts
+    if not parquet and not text:
+        raise bad_file(
+            "this is a folder without Parquet or CSV files",
+            where=str(place),
+            remedy="name a file, or a folder that itself holds the files ending in .parquet or .csv",
+        )
+    return parquet or text
 
 
-def _check_parts(place: Source, parts: list[Path]) -> None:
-    """Refuse parts whose columns are not those of the first part."""
+def _are_csv(parts: Sequence[Path]) -> bool:
+    return parts[0].suffix.lower() in CSV
+
+
+def _unlike(part: Path, first: Path, told: str) -> Problem:
+    return Problem(
+        what=f"this part does not have the columns of {first.name}: {told or 'its columns stand in another order'}",
+        where=str(part),
+        remedy="write all parts with the same columns and types",
+    )
+
+
+def _read_csv_parts(place: Source, parts: Sequence[Path], wanted: list[str] | None) -> pl.DataFrame:
+    """Read CSV files with the same header one after the other."""
+    problems: list[Problem] = []
+    first: list[str] = []
+    for part in parts:
+        try:
+            header = _csv_header(Source(part))[0]
+        except DataError as error:
+            problems += error.problems
+            continue
+        first = first or header
+        if not header:
+            problems += _no_records(Source(part)).problems
+        elif header != first:
+            lost = [f"{listed([name])} is absent" for name in first if name not in header]
+            told = ", ".join([*lost, *(f"{listed([name])} is new" for name in header if name not in first)][:5])
+            problems.append(_unlike(part, parts[0], told))
+    if problems:
+        raise DataError(problems)
+    if wanted is not None and (absent := [name for name in wanted if name not in first]):
+        raise missing_columns(absent, first, where=str(place))
+    frames = []
+    for part in parts:
+        try:
+            frames.append(_read_csv(Source(part), wanted))
+        except DataError as error:
+            problems += error.problems
+    if problems:
+        raise DataError(problems)
+    return pl.concat(frames)
+
+
+# --- Parquet and Arrow ----------------------------------------------------------------------------------
+
+
+def _scan_parquet(place: Source, parts: list[Path]) -> pl.LazyFrame:
+    """Return the table of some files; refuse parts whose columns are not those of the first part."""
     problems: list[Problem] = []
     first: dict[str, pl.DataType] = {}
-    for part in parts:
+    for part in parts if place.kind == "folder" else []:
         try:
             schema = dict(pl.read_parquet_schema(part))
         except (pl.exceptions.PolarsError, OSError) as error:
@@ -140,16 +199,10 @@ def _check_parts(place: Source, parts: list[Path]) -> None:
         if list(schema.items()) != list(first.items()):
             names = [n for n in dict.fromkeys([*first, *schema]) if first.get(n) != schema.get(n)]
             told = ", ".join(f'"{n}" is {schema.get(n, "absent")}, not {first.get(n, "absent")}' for n in names[:5])
-            told = told or "its columns stand in another order"
-            problems.append(
-                Problem(
-                    what=f"this part does not have the columns of {parts[0].name}: {told}",
-                    where=str(part),
-                    remedy="write all parts with the same columns and types",
-                )
-            )
+            problems.append(_unlike(part, parts[0], told))
     if problems:
         raise DataError(problems)
+    return pl.scan_parquet(parts, glob=False)
 
 
 def _read_arrow(place: Source) -> pl.DataFrame:

@@ -73,9 +73,11 @@ def parse_hrc(text: str, *, source: str = "hrc") -> CodeTree:
         if problem:
             what, remedy = problem
             problems.append(Problem(what=what, where=f"{source} line {number}", remedy=remedy))
-            continue
-        first[code] = number
-        parents[code] = above[depth - 1] if depth else None
+            # What lies below this line, or beside it, is not to blame for it.
+            above += [code] * (depth - len(above))
+        else:
+            parents[code] = above[depth - 1] if depth else None
+        first.setdefault(code, number)
         above = [*above[:depth], code]
     if problems:
         raise DataError(problems)

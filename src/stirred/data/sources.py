@@ -54,7 +54,7 @@ class Source:
             raise bad_file(
                 f"cannot read {kind}",
                 where=str(self),
-                remedy=f"give a file ending in {', '.join(READS)}, or a folder of Parquet files",
+                remedy=f"give a file ending in {', '.join(READS)}, or a folder of Parquet or of CSV files",
             )
         if self.table is not None and self.kind not in DATABASES:
             raise bad_file(

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import polars as pl
 
-from stirred.data.codebook import FILES, TRUTH, Codebook, File, StructuralZero, Variable, names_text, shown
+from stirred.data.codebook import FILES, TRUTH, WHOLE, Codebook, File, StructuralZero, Variable, names_text, shown
 from stirred.data.problems import counted, listed
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.problems import Problem
 
 _FIRST = 5
-_WHOLE = r"^[+-]?[0-9]{1,18}$"
+_WHOLE = f"^{WHOLE}$"
+_DIGITS = r"^[+-]?[0-9]+$"
+# The zeros at the end of a fraction, and the point where nothing else follows it.
+_NEEDLESS = r"^(-?[0-9]+(?:\.[0-9]*[1-9])?)\.?0*$"
+# From here on neighbouring whole numbers are the same double.
+_INEXACT = 2**53
 _ISO_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 
 Frame = pl.DataFrame | pl.LazyFrame
@@ -177,6 +183,8 @@ def _variable_problems(table: _Table, variable: Variable, codebook: Codebook) ->
     # Missing links are told with the other problems of the link.
     if not variable.missing and name != codebook.hid:
         yield from _missing_problems(table, name, dtype)
+    if dtype.is_float() and variable.type in ("code", "integer"):
+        yield from _inexact_problems(table, name)
     if variable.type == "code":
         yield from _code_problems(table, variable, codebook.leaves(name))
     elif variable.type == "integer":
@@ -201,8 +209,19 @@ def _missing_problems(table: _Table, name: str, dtype: pl.DataType) -> Iterator[
         )
 
 
+def _inexact_problems(table: _Table, name: str) -> Iterator[Problem]:
+    """Yield the problem of whole numbers so large that the file may hold another one than was meant."""
+    large = (pl.col(name).abs() >= _INEXACT) & pl.col(name).is_finite()
+    if table.frame.lazy().select(large.fill_null(False).any()).collect().item():
+        yield table.problem(
+            name,
+            f"it holds doubles, which from {_INEXACT:,} on may stand for another number ({table.rows(large)})",
+            "store the column as text or as whole numbers",
+        )
+
+
 def _code_problems(table: _Table, variable: Variable, leaves: frozenset[str]) -> Iterator[Problem]:
-    allowed = [*variable.codes, *leaves]
+    allowed = _as_stored([*variable.codes, *leaves], table.columns[variable.name])
     wrong = _bad(table, variable.name, lambda text: ~text.is_in(allowed))
     if not len(wrong):
         return
@@ -226,9 +245,12 @@ def _integer_problems(table: _Table, variable: Variable, dtype: pl.DataType) -> 
         )
         if inside:
             return
-    wrong = _bad(table, name, lambda text: ~text.str.contains(_WHOLE))
+    wrong = _bad(table, name, lambda text: ~text.str.contains(_DIGITS))
     remedy = "write whole numbers, or declare another type"
     yield from _told(table, name, wrong, "is not a whole number", "are not whole numbers", remedy)
+    wrong = _bad(table, name, lambda text: text.str.contains(_DIGITS) & ~text.str.contains(_WHOLE))
+    remedy = 'write fewer digits, or declare type = "text"'
+    yield from _told(table, name, wrong, "has more than 38 digits", "have more than 38 digits", remedy)
     wrong = _bad(table, name, lambda text: ~_in_range(text, variable))
     span = _span(variable)
     remedy = "correct the values, or widen min and max in the codebook"
@@ -243,13 +265,23 @@ def _span(variable: Variable) -> str:
 
 def _in_range(text: pl.Series, variable: Variable) -> pl.Series:
     """Say of each text whether it is in the range; what is not a whole number is not judged."""
-    numbers = text.set(~text.str.contains(_WHOLE), None).str.strip_prefix("+").cast(pl.Int64)
+    numbers = _whole(text)
     inside = pl.Series(values=[True]).new_from_index(0, len(text))
     if variable.min is not None:
-        inside &= (numbers >= variable.min).fill_null(True)
+        inside &= (numbers >= _nearer(variable.min)).fill_null(True)
     if variable.max is not None:
-        inside &= (numbers <= variable.max).fill_null(True)
+        inside &= (numbers <= _nearer(variable.max)).fill_null(True)
     return inside
+
+
+def _nearer(limit: int) -> int:
+    """Return a limit that fits into 128 bits; no number here has more than 38 digits."""
+    return max(-(10**38), min(limit, 10**38))
+
+
+def _whole(text: pl.Series) -> pl.Series:
+    """Return texts as whole numbers; other texts are missing."""
+    return text.set(~text.str.contains(_WHOLE), None).str.strip_prefix("+").cast(pl.Int128)
 
 
 def _date_problems(table: _Table, name: str, dtype: pl.DataType) -> Iterator[Problem]:
@@ -279,17 +311,26 @@ def _bad(table: _Table, name: str, is_bad: Callable[[pl.Series], pl.Series]) -> 
 
 
 def as_text(values: pl.Series) -> pl.Series:
-    """Return values as a codebook writes them: a whole number without its decimal point, a truth as true or false.
+    """Return values as a codebook writes them: fractions without needless zeros, a truth as true or false.
 
     >>> as_text(pl.Series([1.0, 2.5])).to_list(), as_text(pl.Series([True])).to_list()
     (['1', '2.5'], ['true'])
     """
+    if values.dtype.is_decimal():
+        return values.cast(pl.String).str.replace(_NEEDLESS, "$1")
     if not values.dtype.is_float():
         return values.cast(pl.String)
-    whole = (values == values.floor()) & (values.abs() < 2**53)
+    whole = (values == values.floor()) & (values.abs() < 10.0**38)
     return pl.select(
-        pl.when(whole).then(values.cast(pl.Int64, strict=False).cast(pl.String)).otherwise(values.cast(pl.String))
+        pl.when(whole).then(values.cast(pl.Int128, strict=False).cast(pl.String)).otherwise(values.cast(pl.String))
     ).to_series()
+
+
+def _as_stored(codes: Sequence[str], dtype: pl.DataType) -> list[str]:
+    """Return codes as :func:`as_text` writes them where a column stores numbers with a decimal point."""
+    if not (dtype.is_decimal() or dtype.is_float()):
+        return list(codes)
+    return [re.sub(_NEEDLESS, r"\1", code) for code in codes]
 
 
 def _one_of(name: str, values: pl.Series) -> pl.Expr:
@@ -367,6 +408,8 @@ def _zero_problems(table: _Table, zero: StructuralZero, known: Mapping[str, Vari
         elif name in known and known[name].type == "integer":
             wanted = tuple(str(int(value)) for value in wanted)
             text = _canonical(text)
+        else:
+            wanted = tuple(_as_stored(wanted, table.columns[name]))
         found &= _one_of(name, values.filter(text.is_in(wanted)))
     if table.frame.lazy().select(found.fill_null(False).any()).collect().item():
         told = " and ".join(f"{name} {shown(values)}" for name, values in zero.when.items())
@@ -379,6 +422,4 @@ def _zero_problems(table: _Table, zero: StructuralZero, known: Mapping[str, Vari
 
 def _canonical(text: pl.Series) -> pl.Series:
     """Return whole numbers without sign and leading zeros that they do not need; others as they are."""
-    whole = text.str.contains(_WHOLE)
-    numbers = text.set(~whole, None).str.strip_prefix("+").cast(pl.Int64).cast(pl.String)
-    return pl.select(pl.coalesce(numbers, text)).to_series()
+    return pl.select(pl.coalesce(_whole(text).cast(pl.String), text)).to_series()

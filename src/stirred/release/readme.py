@@ -30,8 +30,9 @@ def public_readme(
     persons: Sequence[str],
     format_: str,
     purpose: str,
+    in_parts: Sequence[str] = (),
 ) -> str:
-    """Return the page for a reader who has only the public folder."""
+    """Return the page for a reader who has only the public folder; ``in_parts`` names its files that are folders."""
     swapped, share = ", ".join(mechanism.swap), 100 * plan.strata.moved
     held = [name for name in plan.hold if name not in mechanism.match]
     lines = [f"# {title}", "", mechanism.in_words, ""]
@@ -50,7 +51,7 @@ def public_readme(
         "",
         f"- `data.{format_}`: the records, in an order that tells nothing",
     ]
-    if persons:
+    if plan.universe.persons:
         lines.append(
             f"- `persons.{format_}`: the persons in them; the household id is new and links to `data.{format_}`"
         )
@@ -63,4 +64,11 @@ def public_readme(
         "- `strata.parquet`: match values, records, whether there is anything to swap, rate, expected share moved",
         "- `specification.json`, `specification.md`: the promise; `report.html`: the same with figures",
     ]
+    if in_parts:
+        names = ", ".join(f"`{name}`" for name in in_parts)
+        lines += [
+            "",
+            f"Long tables are folders of parts ({names}): read all files of such a folder, `part-00000` and on, in the "
+            "order of their names, as one table. All have the same columns.",
+        ]
     return "\n".join(lines) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
@@ -23,9 +23,11 @@ from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
 from stirred.data.validate import validate
 from stirred.mechanisms.protocol import Progress, Release
-from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan, revealing_columns
+from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
+from stirred.mechanisms.swapping.revealing import revealing_columns
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manifest
+from stirred.release.expectation import Expectation, expectations, within_reach
 from stirred.release.invariants import invariant_tables
 from stirred.release.plan_file import Planned
 from stirred.release.readme import exactness, public_readme
@@ -37,6 +39,7 @@ from stirred.spec.problems import Problem, StirredError, placed
 from stirred.spec.render import to_markdown
 from stirred.spec.specification import Specification
 from stirred.utility.error import compare_tables
+from stirred.utility.measures import Accuracy, measure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -192,7 +195,7 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
         public, ending = folder / "public", prepared.planned.plan.release.format
         checks = verify_swap(prepared.data, prepared.plan, release, public, format_=ending)
         checks += verify_tables(release, prepared.tables, public, format_=ending)
-        log.add("verified", checks=[check.what for check in checks])
+        log.add("verified", checks=[f"{check.what}: {check.result}" for check in checks])
         advance("report", 0, 1)
         _write_reports(folder, prepared, release, checks)
         if entropy.seeded:
@@ -292,6 +295,7 @@ def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
         persons=prepared.data.person_variables,
         format_=ending,
         purpose=prepared.planned.plan.release.purpose,
+        in_parts=[path.name for path in sorted(public.iterdir()) if path.is_dir() and path.suffix],
     )
     (public / "README.md").write_text(readme, encoding="utf-8")
 
@@ -322,6 +326,21 @@ def _accuracy(prepared: Prepared, release: Release) -> dict[str, pl.DataFrame]:
     return accuracy
 
 
+def _measures(prepared: Prepared, compared: pl.DataFrame) -> Accuracy:
+    """Return the accuracy of one compared table; association is between the swapped area and the rest."""
+    variables = [name for name in compared.columns if name not in ("true", "released", "error")]
+    truth, released = (compared.select(*variables, pl.col(name).alias("count")) for name in ("true", "released"))
+    level = next((name for name in variables if name in prepared.mechanism.swap), None)
+    return measure(truth, released, variables=variables, level=level)
+
+
+def _expected(prepared: Prepared) -> list[Expectation]:
+    """Return what the closed form expected of each table, for the internal report."""
+    if not within_reach(prepared.data):
+        return []
+    return expectations(prepared.mechanism, prepared.tables, prepared.data, source="this-data")
+
+
 def _truth(prepared: Prepared, table: Table) -> pl.DataFrame:
     data = prepared.data
     if not table.of_persons or data.persons is None or data.hid is None:
@@ -334,6 +353,8 @@ def _truth(prepared: Prepared, table: Table) -> pl.DataFrame:
 
 def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: Sequence[Check]) -> None:
     accuracy = _accuracy(prepared, release)
+    measures = {title: _measures(prepared, frame) for title, frame in accuracy.items()}
+    expected = _expected(prepared)
     persons = prepared.data.person_variables
     shown = {
         f"{table.title} ({exactness(table, prepared.mechanism, prepared.plan, persons=persons)})": pl.read_csv(
@@ -348,16 +369,25 @@ def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: S
         title=_title(prepared),
         mechanism=prepared.mechanism,
         plan=replace(prepared.plan, specification=release.specification),
-        checks=[(check.what, check.cells) for check in checks],
+        checks=[(check.what, check.cells, check.result) for check in checks],
         tables=shown,
         records=prepared.data.households.height,
         seeded=release.specification.seeded,
         made=f"Made with stirred {__version__}.",
         accuracy=accuracy,
+        measures=measures,
+        expected={each.table.title: each.error for each in expected},
         warnings=prepared.warnings,
     )
     (folder / "public" / "report.html").write_text(public_report(report), encoding="utf-8")
     (folder / "internal" / "report.html").write_text(internal_report(report), encoding="utf-8")
+    for each in expected:
+        name = folder / "internal" / "expected" / f"{each.table.name}.parquet"
+        name.parent.mkdir(exist_ok=True)
+        write_frame(each.error.table, name, note=_notes(release.specification))
+    if measures:
+        text = json.dumps({title: asdict(found) for title, found in measures.items()}, indent=2, ensure_ascii=False)
+        (folder / "internal" / "measures.json").write_text(text + "\n", encoding="utf-8")
     if accuracy:
         frames = [
             frame.select(
@@ -386,5 +416,5 @@ def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> 
         "inputs": dict(prepared.inputs),
         "records": prepared.data.households.height,
         "seeded": release.specification.seeded,
-        "checks": [{"what": check.what, "cells": check.cells} for check in checks],
+        "checks": [asdict(check) for check in checks],
     }

@@ -13,8 +13,9 @@ from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
 from stirred.report.charts import epsilon_curve
 from stirred.report.five import first_screen
 from stirred.report.page import bullets, page, paragraph, section, table
-from stirred.spec.swap_budget import psa_epsilon, smallest_psa_epsilon, smallest_psa_rate
-from stirred.utility.error import mean_absolute_percentage_error
+from stirred.spec.swap_budget import psa_sharp_epsilon, smallest_psa_epsilon, smallest_psa_rate
+from stirred.utility.expected import ExpectedError
+from stirred.utility.measures import Accuracy, by_cell_size
 
 _ROWS_SHOWN = 40
 
@@ -26,12 +27,14 @@ class SwapReport:
     title: str
     mechanism: PermutationSwap
     plan: SwapPlan
-    checks: Sequence[tuple[str, int]]
+    checks: Sequence[tuple[str, int, str]]
     tables: Mapping[str, pl.DataFrame]
     records: int
     seeded: bool
     made: str
     accuracy: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    measures: Mapping[str, Accuracy] = field(default_factory=dict)
+    expected: Mapping[str, ExpectedError] = field(default_factory=dict)
     warnings: Sequence[str] = ()
 
 
@@ -73,17 +76,19 @@ def _rate(report: SwapReport) -> str:
     size = strata.largest_live.records
     points = [(p / 200, float(strata.epsilon(Fraction(p, 200)))) for p in range(1, 200)]
     chosen = [
-        (float(part.rate), float(psa_epsilon(part.rate, largest_stratum=part.largest_stratum)))
+        (float(part.rate), float(psa_sharp_epsilon(part.rate, stratum=part.largest_stratum)))
         for part in strata.policy.strata
         if 0 < part.rate < 1 and part.largest_stratum
     ]
-    least = (float(smallest_psa_rate(size)), float(smallest_psa_epsilon(size)))
+    least = (float(smallest_psa_rate(size, bound="sharp")), float(smallest_psa_epsilon(size, bound="sharp")))
     text = (
         f"The largest stratum with something to swap has {size:,} records. About {100 * strata.moved:.1f}% of all "
         "records are expected to get another record's values. A smaller stratum would give a smaller number, but only "
         "because more is then published exactly."
     )
-    return section("Rate and loss", paragraph(text), epsilon_curve(points, chosen=chosen, least=least))
+    why = report.plan.why_this_number
+    explained = [paragraph(why)] if why else []
+    return section("Rate and loss", paragraph(text), *explained, epsilon_curve(points, chosen=chosen, least=least))
 
 
 def _strata(report: SwapReport) -> str:
@@ -97,9 +102,9 @@ def _strata(report: SwapReport) -> str:
 
 
 def _checks(report: SwapReport) -> str:
-    rows = [[what, cells, "identical to the input"] for what, cells in report.checks]
     text = "After writing, the files were read again and compared with the confidential input."
-    return section("Verified on the files as written", paragraph(text), table(["what", "cells", "result"], rows))
+    checks = table(["what", "cells", "result"], report.checks)
+    return section("Verified on the files as written", paragraph(text), checks)
 
 
 def _tables(report: SwapReport) -> str:
@@ -123,17 +128,49 @@ def _accuracy(report: SwapReport) -> str:
         return section("Before and after", paragraph("No table was asked for, so none is compared."))
     parts = []
     for name, frame in report.accuracy.items():
-        mape = 100 * mean_absolute_percentage_error(frame)
-        mae = frame["error"].abs().sum() / frame.height
         parts.append(
             f"<h3>{escape(name)}</h3>"
-            + paragraph(
-                f"Mean absolute error {mae:.4g}; mean absolute percentage error {mape:.2f}% over non-empty cells."
-            )
+            + _measured(report.measures[name], report.expected.get(name))
             + table(frame.columns, frame.head(_ROWS_SHOWN).rows())
+            + "<p class=note>By true size of the cell:</p>"
+            + _by_size(frame)
         )
     text = "Released counts beside the confidential truth. Publishing these errors would be a further disclosure."
     return section("Before and after", paragraph(text), *parts)
+
+
+def _measured(found: Accuracy, expected: ExpectedError | None) -> str:
+    rows: list[list[object]] = [
+        ["mean absolute error", f"{found.mean_absolute_error:.4g}", _of(expected, "mean_absolute_error")],
+        [
+            "mean absolute percentage error, non-empty cells",
+            f"{100 * found.mean_absolute_percentage_error:.2f}%",
+            _of(expected, "mean_absolute_percentage_error", percent=True),
+        ],
+        ["root mean square error", f"{found.root_mean_square_error:.4g}", _of(expected, "root_mean_square_error")],
+        ["L1 distance", f"{found.l1:,.0f}", ""],
+        ["total variation", f"{found.total_variation:.4g}", ""],
+        ["cells within 5% of the truth", f"{100 * found.within_5_percent:.1f}%", ""],
+    ]
+    if found.association_true is not None and found.association_released is not None:
+        kept = f"{found.association_released:.4f} of {found.association_true:.4f}"
+        rows.append(["association with the area kept (Cramér's V)", kept, ""])
+    return table(["measure", "this run", "expected before the run"], rows)
+
+
+def _of(expected: ExpectedError | None, name: str, *, percent: bool = False) -> str:
+    if expected is None:
+        return ""
+    value = float(getattr(expected, name))
+    return f"{100 * value:.2f}%" if percent else f"{value:.4g}"
+
+
+def _by_size(frame: pl.DataFrame) -> str:
+    rows = [
+        [f"{row['from']:,} and more", row["cells"], f"{row['bias']:.4g}", f"{row['mean_absolute_error']:.4g}"]
+        for row in by_cell_size(frame).iter_rows(named=True)
+    ]
+    return table(["cell", "cells", "bias", "mean absolute error"], rows)
 
 
 def _conditions(report: SwapReport) -> str:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from stirred.spec.exact import Exact, largest, loss, probability
 from stirred.spec.problems import wrong
-from stirred.spec.swap_budget import checked_stratum, psa_epsilon
+from stirred.spec.swap_budget import Bound, bounded_psa_epsilon, checked_stratum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,28 +54,41 @@ class SwappedStrata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermutationSwapping:
-    """Theorem 1: the budget is a function of the rate and of the largest live stratum of the universe.
+    """The budget of permutation swapping: a function of the rate and of the largest live stratum of the universe.
 
     Rates may differ between strata if they depend on invariants alone; the loss is then the largest
-    over the rates (swapping theory R0').
+    over the rates (swapping theory R0'). ``bound`` is ``"paper"`` for Theorem 1, or ``"sharp"`` for the
+    largest loss of any live stratum of that size (our R1), which is never above it.
     """
 
     strata: tuple[SwappedStrata, ...]
+    bound: Bound = "paper"
 
     def __post_init__(self) -> None:
         if not self.strata:
             raise wrong("no strata", where="budget policy", remedy="give at least one rate and largest stratum")
+        if self.bound not in ("paper", "sharp"):
+            raise wrong(f"{self.bound!r} is not a bound", where="budget policy bound", remedy="write paper or sharp")
 
     @property
     def realised(self) -> Exact:
         """Return the loss at the realised universe."""
-        return largest([psa_epsilon(s.rate, largest_stratum=s.largest_stratum) for s in self.strata])
+        return self._by(self.bound)
+
+    @property
+    def paper(self) -> Exact:
+        """Return the loss by Theorem 1, whichever bound is used."""
+        return self._by("paper")
+
+    def _by(self, bound: Bound) -> Exact:
+        return largest(
+            [bounded_psa_epsilon(s.rate, largest_stratum=s.largest_stratum, bound=bound) for s in self.strata]
+        )
 
     def __str__(self) -> str:
-        parts = [f"{s.largest_stratum:,} records at rate {s.rate}" for s in self.strata]
-        return "a function of the universe (Theorem 1): the largest stratum with something to swap, here " + "; ".join(
-            parts
-        )
+        parts = "; ".join(f"{s.largest_stratum:,} records at rate {s.rate}" for s in self.strata)
+        result = "Theorem 1" if self.bound == "paper" else "the sharp form of Theorem 1, R1"
+        return f"a function of the universe ({result}): the largest stratum with something to swap, here {parts}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -266,7 +266,9 @@ def _not_above(a: Budget, b: Budget, *, same_universes: bool) -> bool | None:
     """Say whether one budget is at most another in *every* universe (Definition 2.4.9), or None.
 
     For Theorem 1 with odds o and o' in the same universes: max((b+1)/o, o) <= max((b+1)/o', o') for
-    every b >= 2 if and only if o = o', or o > o' and o o' <= 3.
+    every b >= 2 if and only if o = o', or o > o' and o o' <= 3. For the sharp bound R1 the same with
+    o o' <= 1 (from b = 2, where it is |ln o|; larger b ask for less). The sharp bound is at most
+    Theorem 1 in every universe, so a sharp budget may be judged by its paper's value.
     """
     if not a.varies and not b.varies:
         return a.realised <= b.realised
@@ -275,12 +277,15 @@ def _not_above(a: Budget, b: Budget, *, same_universes: bool) -> bool | None:
         return True
     if not same_universes or rates[0] is None or rates[1] is None:
         return None
+    mine_paper, yours_paper = (getattr(budget.policy, "bound", None) == "paper" for budget in (a, b))
+    if mine_paper and not yours_paper:
+        return None
     if rates[0] == rates[1]:
         return True
     if rates[0] in (0, 1) or rates[1] in (0, 1):
         return rates[1] in (0, 1)  # an infinite budget is never the smaller one
     mine, yours = (rate / (1 - rate) for rate in (rates[0], rates[1]))
-    return (mine > yours and mine * yours <= 3) or None
+    return (mine > yours and mine * yours <= (3 if yours_paper else 1)) or None
 
 
 def _single_rate(budget: Budget) -> Fraction | None:

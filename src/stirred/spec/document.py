@@ -124,6 +124,7 @@ class PolicyDocument(_Strict):
     value: Number | None = None
     symbol: str | None = None
     strata: list[StrataDocument] | None = None
+    bound: Literal["paper", "sharp"] | None = None
     formula: str | None = None
     varies: bool | None = None
 
@@ -368,7 +369,7 @@ def _policy_out(policy: Policy) -> dict[str, Any]:
         return {"name": "free", "symbol": policy.symbol}
     if isinstance(policy, PermutationSwapping):
         strata = [{"rate": str(s.rate), "largest_stratum": s.largest_stratum} for s in policy.strata]
-        return {"name": "permutation-swapping", "strata": strata}
+        return {"name": "permutation-swapping", "strata": strata, "bound": policy.bound}
     return {"name": "derived", "formula": policy.formula, "value": str(policy.value), "varies": policy.varies}
 
 
@@ -524,7 +525,11 @@ def _policy_in(document: PolicyDocument) -> Policy:
     for key in needed:
         if getattr(document, key) is None:
             raise wrong(f"a {document.name} policy needs '{key}'", where="budget policy", remedy="add it")
-    allowed = {"name", *needed, *{"free": ("symbol",), "derived": ("varies",)}.get(document.name, ())}
+    allowed = {
+        "name",
+        *needed,
+        *{"free": ("symbol",), "derived": ("varies",), "permutation-swapping": ("bound",)}.get(document.name, ()),
+    }
     for key in sorted(document.model_fields_set - allowed):
         raise wrong(f"a {document.name} policy has no '{key}'", where="budget policy", remedy="remove it")
     if document.name == "free":
@@ -535,7 +540,7 @@ def _policy_in(document: PolicyDocument) -> Policy:
             SwappedStrata(rate=fraction(s.rate, where="budget policy rate"), largest_stratum=s.largest_stratum)
             for s in document.strata
         )
-        return PermutationSwapping(strata=strata)
+        return PermutationSwapping(strata=strata, bound=document.bound or "paper")
     assert document.value is not None
     with placed("budget policy value"):
         value = exact(document.value)

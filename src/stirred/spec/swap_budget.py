@@ -1,6 +1,7 @@
 """The budget of permutation swapping as a function of the swap rate and the largest stratum.
 
-Theorem 1 and Theorem 3 of "A Refreshment Stirred, Not Shaken", and their inverses.
+Two bounds: the paper's (Theorem 1 of "A Refreshment Stirred, Not Shaken") and the sharp one (our R1),
+which is never above it; their inverses; and the paper's existential bound (Theorem 3).
 """
 
 from __future__ import annotations
@@ -8,12 +9,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 from stirred.spec.exact import INFINITE, ONE, ZERO, Exact, exact, exp, largest, ln, loss, probability, sqrt
 from stirred.spec.problems import refused, wrong
 
-# Up to here derangement ratios are exact; beyond, their distance from n(n-1) is below 10**-40.
-_EXACT_DERANGEMENTS = 60
+Bound = Literal["paper", "sharp"]
+
+# Up to here derangement ratios are exact; beyond, their distance from n(n-1) is below 10**-14, and writing
+# them out would make the expression unreadable.
+_EXACT_DERANGEMENTS = 20
+_SLIGHTLY = Fraction(1, 10**9)
 
 
 def checked_stratum(largest_stratum: int) -> int:
@@ -58,15 +64,33 @@ def psa_epsilon(rate: Fraction, *, largest_stratum: int) -> Exact:
     return ln(psa_loss_ratio(rate, largest_stratum=largest_stratum))
 
 
-def smallest_psa_epsilon(largest_stratum: int) -> Exact:
-    """Return the smallest epsilon that any rate reaches: half the logarithm of b + 1 (section 3.6)."""
-    return ln(checked_stratum(largest_stratum) + 1) / 2 if largest_stratum else ZERO
+def smallest_psa_epsilon(largest_stratum: int, *, bound: Bound = "paper") -> Exact:
+    """Return the smallest epsilon that any rate reaches; by Theorem 1 half of ln(b + 1) (section 3.6).
+
+    >>> smallest_psa_epsilon(10).shown(3), smallest_psa_epsilon(10, bound="sharp").shown(3)
+    ('1.199', '1.125')
+    """
+    if checked_stratum(largest_stratum) == 0:
+        return ZERO
+    if bound == "sharp" and largest_stratum == 3:
+        return ln(2) / 3
+    return _offset(largest_stratum, bound) / 2
 
 
-def smallest_psa_rate(largest_stratum: int) -> Exact:
-    """Return the rate that reaches the smallest epsilon."""
-    root = sqrt(checked_stratum(largest_stratum) + 1)
-    return root / (root + 1)
+def smallest_psa_rate(largest_stratum: int, *, bound: Bound = "paper") -> Exact:
+    """Return the rate that reaches the smallest epsilon: the two branches of the bound meet there."""
+    if bound == "paper":
+        root = sqrt(checked_stratum(largest_stratum) + 1)
+        return root / (root + 1)
+    odds = exp(smallest_psa_epsilon(largest_stratum, bound=bound))
+    return odds / (odds + 1)
+
+
+def _offset(largest_stratum: int, bound: Bound) -> Exact:
+    """Return A where the bound is max{ln o, A - ln o}; the sharp one for n = 3 has further terms."""
+    if bound == "paper":
+        return ln(largest_stratum + 1)
+    return ZERO if largest_stratum == 2 else ln(_derangement_ratio_not_below(largest_stratum)) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +101,10 @@ class SwapRates:
     high: Exact
 
 
-def psa_rates_for(epsilon: Exact, *, largest_stratum: int) -> SwapRates:
-    """Return both swap rates whose epsilon by Theorem 1 is ``epsilon``.
+def psa_rates_for(epsilon: Exact, *, largest_stratum: int, bound: Bound = "paper") -> SwapRates:
+    """Return both swap rates whose epsilon by the bound is ``epsilon``.
 
-    The first branch gives odds (b+1)/exp(epsilon), the second odds exp(epsilon).
+    By Theorem 1 the first branch gives odds (b+1)/exp(epsilon), the second odds exp(epsilon).
 
     >>> rates = psa_rates_for(exact(3), largest_stratum=10)
     >>> round(float(rates.low), 4), round(float(rates.high), 4)
@@ -93,7 +117,7 @@ def psa_rates_for(epsilon: Exact, *, largest_stratum: int) -> SwapRates:
             where="stratum",
             remedy="choose the rate by other reasons; nothing is protected that swapping could change",
         )
-    least = smallest_psa_epsilon(largest_stratum)
+    least = smallest_psa_epsilon(largest_stratum, bound=bound)
     if epsilon < least:
         raise refused(
             f"no rate reaches epsilon {epsilon.shown()} with a largest stratum of {largest_stratum:,}: "
@@ -110,26 +134,31 @@ def psa_rates_for(epsilon: Exact, *, largest_stratum: int) -> SwapRates:
             where="epsilon",
             remedy="ask for a smaller one",
         )
-    top = largest_stratum + 1
     ratio = exp(epsilon)
+    if bound == "paper":
+        top = exact(largest_stratum + 1)
+    elif largest_stratum == 3:
+        top = largest([2 / ratio, exp(ln(2) / 3)])  # the second and third terms of R1 for n = 3
+    else:
+        top = exp(_offset(largest_stratum, bound))
     return SwapRates(low=top / (top + ratio), high=ratio / (1 + ratio))
 
 
-def rate_not_above(epsilon: Exact, *, largest_stratum: int, high: bool = False) -> Fraction:
+def rate_not_above(epsilon: Exact, *, largest_stratum: int, high: bool = False, bound: Bound = "paper") -> Fraction:
     """Return a rational rate with a loss of at most ``epsilon``: a rate one could use.
 
     The loss falls with the rate on the first branch and rises on the second, so the rate is rounded
     upwards on the first and downwards on the second, to nine decimals or as many more as it takes not
     to step over the minimum. At the minimum itself the rate is irrational, and no rational one will do.
     """
-    rates = psa_rates_for(epsilon, largest_stratum=largest_stratum)
+    rates = psa_rates_for(epsilon, largest_stratum=largest_stratum, bound=bound)
     for places in (9, 15, 30):
         grid = 10**places
         if high:
             rate = Fraction(math.floor(Fraction(rates.high.enclose(40).low) * grid), grid)
         else:
             rate = Fraction(math.ceil(Fraction(rates.low.enclose(40).high) * grid), grid)
-        if psa_epsilon(rate, largest_stratum=largest_stratum) <= epsilon:
+        if bounded_psa_epsilon(rate, largest_stratum=largest_stratum, bound=bound) <= epsilon:
             return rate
     raise refused(
         f"epsilon {epsilon.shown()} is so close to the smallest possible that no usable rate reaches it",
@@ -161,6 +190,13 @@ def psa_sharp_epsilon(rate: Fraction, *, stratum: int) -> Exact:
     if stratum == 3:
         return largest([odds, (ln(2) - odds) / 2, ln(2) / 3 - odds])
     return largest([odds, ln(_derangement_ratio_not_below(stratum)) / 2 - odds])
+
+
+def bounded_psa_epsilon(rate: Fraction, *, largest_stratum: int, bound: Bound) -> Exact:
+    """Return epsilon by the named bound."""
+    if bound == "paper":
+        return psa_epsilon(rate, largest_stratum=largest_stratum)
+    return psa_sharp_epsilon(rate, stratum=largest_stratum)
 
 
 def psa_existential_bound(rate: Fraction, *, largest_stratum: int) -> Exact:
@@ -202,13 +238,11 @@ def _derangement_ratio_not_below(n: int) -> Fraction:
     """Return d(n)/d(n-2) = n(n-1) - (-1)^n (n-1)/d(n-2), rounded up where n is large."""
     if n <= _EXACT_DERANGEMENTS:
         return Fraction(derangements(n), derangements(n - 2))
-    product = Fraction(n * (n - 1))
-    return product if n % 2 == 0 else product + Fraction(n - 1, derangements(_EXACT_DERANGEMENTS - 2))
+    return Fraction(n * (n - 1)) + (_SLIGHTLY if n % 2 else 0)
 
 
 def _derangement_ratio_not_above(n: int) -> Fraction:
     """Return d(n)/d(n-2) = n(n-1) - (-1)^n (n-1)/d(n-2), rounded down where n is large."""
     if n <= _EXACT_DERANGEMENTS:
         return Fraction(derangements(n), derangements(n - 2))
-    product = Fraction(n * (n - 1))
-    return product - Fraction(n - 1, derangements(_EXACT_DERANGEMENTS - 2)) if n % 2 == 0 else product
+    return Fraction(n * (n - 1)) - (0 if n % 2 else _SLIGHTLY)

@@ -2,7 +2,8 @@
 
 Exact mean and variance of every swapped cell (swapping theory R18), added up over the strata. They need the true
 cells: computed from the confidential file itself they are as confidential as it is, and settings chosen by them
-depend on it. From another file, such as last year's or a synthetic one, or from public margins alone, they are free.
+depend on it. From another file, such as last year's or a synthetic one, or from the margins of each stratum alone,
+which swapping publishes anyway, they are free.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from stirred.mechanisms.swapping.moments import Laws, crossed_strata
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.spec.exact import probability
 
-SOURCES: Final = ("this-data", "other-data")
+SOURCES: Final = ("this-data", "other-data", "margins")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,7 +30,9 @@ class ExpectedError:
 
     ``table`` has the variables, ``true``, ``mean``, ``variance``, ``bias`` and ``absolute_error``; mean and
     variance are exact, the expected absolute error takes the swapped cell as normal. ``source`` says whether the
-    table comes from the confidential file itself (``this-data``: keep it inside) or from another one.
+    table comes from the confidential file itself (``this-data``: keep it inside) or from another one. From
+    ``margins`` the cells are not looked at: ``true`` is then what independence inside the strata would give, so
+    there is no bias and the error is that of chance alone.
     """
 
     table: pl.DataFrame
@@ -70,7 +73,8 @@ def expected_error(
     """Return the error to expect in a table of ``variables`` when ``records`` are swapped.
 
     ``source`` must say where the records come from: ``this-data``, the file that will be swapped, or
-    ``other-data``. With ``persons``, linked by ``key``, variables of persons make it a table of persons.
+    ``other-data``; ``margins`` uses only the margins of the strata. With ``persons``, linked by ``key``,
+    variables of persons make it a table of persons.
 
     >>> homes = pl.DataFrame({"size": [1] * 4, "county": list("AABB"), "tenure": list("oorr")})
     >>> swap = PermutationSwap(match=["size"], swap=["county"], rate="1/2")
@@ -82,13 +86,14 @@ def expected_error(
         raise bad_plan(
             f"'{source}' does not say where the records come from",
             where="source",
-            remedy=f"write one of {listed(SOURCES)}: from this data the result is confidential",
+            remedy=f"write one of {listed(SOURCES)}; from this data the result is confidential",
         )
     frame, people = records.lazy(), None if persons is None else persons.lazy()
     there = frame.collect_schema().names()
     own = [name for name in variables if name not in there]
     known = [] if people is None else people.collect_schema().names()
-    if unknown := [name for name in own if name not in known]:
+    needed = [name for name in (*swap.match, *swap.swap) if name not in there]
+    if unknown := list(dict.fromkeys([*needed, *(name for name in own if name not in known)])):
         raise bad_plan(
             f"no column {listed(unknown)}", where="variables", remedy=f"there are {listed([*there, *known])}"
         )
@@ -100,6 +105,11 @@ def expected_error(
         persons=people if own else None,
         key=key,
     )
+    if source == "margins":
+        share = pl.col("__swap") / pl.col("__stratum")
+        cells = cells.with_columns(
+            (pl.col("__hold") * share).alias("__cell"), (pl.col("__hold_squares") * share).alias("__cell_squares")
+        )
     return ExpectedError(table=_errors(_with_moments(cells, swap), variables), source=source)
 
 

@@ -7,7 +7,7 @@ finer ones within the coarser, alone or crossed with further match variables.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -16,9 +16,11 @@ from stirred.data.codes import differing, encode
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, bad_plan
 from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan, as_microdata
+from stirred.mechanisms.swapping.revealing import LOOKS_INSIDE, told
 from stirred.spec.exact import Exact
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.multiverse import Multiverse
+from stirred.spec.problems import Problem
 from stirred.spec.swap_budget import rate_not_above, smallest_psa_epsilon
 
 RATES = (Fraction(1, 20), Fraction(1, 2))
@@ -38,7 +40,7 @@ class Candidate:
     least: Exact
     reaching: Fraction | None
     multiverse: Multiverse
-    safe: bool
+    safe: bool = False
     warnings: tuple[str, ...] = ()
 
     @property
@@ -70,33 +72,59 @@ def candidates(
     levels nest is checked, and taken as publicly known.
     """
     microdata = as_microdata(data)
-    if len(levels) < 2:
-        raise bad_plan(
-            "a geography needs two levels or more", where="geography", remedy="name block, tract, county, ..."
-        )
+    _check_names(microdata, levels, cross)
     _check_nesting(microdata, levels)
     geography = Hierarchy(name="geography", levels=tuple(levels))
-    plans: list[SwapPlan] = []
+    warnings = _telling(microdata, levels, cross)
+    found: list[Candidate] = []
     for place in range(len(levels) - 1, 0, -1):
         # Everything nested under the match level moves together; coarser levels are held with it.
         swap, match = list(reversed(levels[:place])), levels[place]
         for more in [[], list(cross)] if cross else [[]]:
             mechanism = PermutationSwap(match=[match, *more], swap=swap, rate=Fraction(1, 2), unit=unit)
-            plans.append(mechanism.plan(microdata))
-    multiverses = [_with_geography(plan, geography) for plan in plans]
+            # Of a national file only one plan at a time fits: it holds the codes of every record.
+            choice = _candidate(mechanism.plan(microdata), geography, rates=rates, epsilon=epsilon)
+            more_warnings = (words for level, words in warnings if level in swap)
+            found.append(replace(choice, warnings=(*choice.warnings, *more_warnings)))
     return [
-        _candidate(plan, multiverse, rates=rates, epsilon=epsilon, others=multiverses)
-        for plan, multiverse in zip(plans, multiverses, strict=True)
+        replace(choice, safe=all(choice.multiverse.refines(other.multiverse) for other in found)) for choice in found
     ]
+
+
+def _check_names(data: Microdata, levels: Sequence[str], cross: Sequence[str]) -> None:
+    """Refuse names that cannot be levels or further match variables, all at once."""
+    problems: list[Problem] = []
+    if len(set(levels)) < 2:
+        what, remedy = "a geography needs two levels or more", "name them from the finest to the coarsest: block, tract"
+        problems.append(Problem(what=what, where="geography", remedy=remedy))
+    for role, names in (("geography", levels), ("cross", cross)):
+        for name in dict.fromkeys(names):
+            if names.count(name) > 1:
+                what = f'"{name}" is named {names.count(name)} times'
+                problems.append(Problem(what=what, where=role, remedy="name it once"))
+            if name in data.identifiers:
+                what = f'"{name}" is an identifier'
+                problems.append(
+                    Problem(what=what, where=role, remedy=f"remove it here, or from {_named_by(data, name)}")
+                )
+            elif name not in data.households.columns:
+                columns = data.households.columns
+                problems.append(missing_column(name, columns, where=data.household_source, role=role))
+            elif role == "cross" and name in levels:
+                what = f'"{name}" is a level of the geography, and every level is matched or swapped already'
+                remedy = "remove it here, or from geography; cross is for other variables, such as the household size"
+                problems.append(Problem(what=what, where=role, remedy=remedy))
+    if problems:
+        raise DataError(problems)
+
+
+def _named_by(data: Microdata, identifier: str) -> str:
+    return "hid" if identifier == data.hid else "id"
 
 
 def _check_nesting(data: Microdata, levels: Sequence[str]) -> None:
     """Refuse levels that do not nest: then one level's table does not follow from another's."""
     for fine, coarse in pairwise(levels):
-        for name in (fine, coarse):
-            if name not in data.households.columns:
-                problem = missing_column(name, data.households.columns, where=data.household_source, role="geography")
-                raise DataError([problem])
         inner, outer = encode(data.households, [fine]), encode(data.households, [coarse])
         broken = differing(inner.codes, outer.codes, count=inner.count)
         if broken.any():
@@ -106,6 +134,22 @@ def _check_nesting(data: Microdata, levels: Sequence[str]) -> None:
                 where="geography",
                 remedy="name the levels from the finest to the coarsest, with codes that are unique in the whole file",
             )
+
+
+def _telling(data: Microdata, levels: Sequence[str], cross: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the finest level that each column outside the geography tells, with a warning in words.
+
+    Levels nest, so that it tells the coarser ones too; the coarsest is never swapped.
+    """
+    others = [name for name in data.variables if name not in levels and name not in cross]
+    return [
+        (
+            tells[0],
+            f'"{name}" is not a level of the geography and tells "{tells[0]}", so that anybody can undo its swap: if '
+            f"it is a place, name it with --geography where it nests, or leave it out of the release {LOOKS_INSIDE}",
+        )
+        for name, tells in told(data.households, others, of=levels[:-1])
+    ]
 
 
 def _with_geography(plan: SwapPlan, geography: Hierarchy) -> Multiverse:
@@ -118,21 +162,14 @@ def _with_geography(plan: SwapPlan, geography: Hierarchy) -> Multiverse:
     )
 
 
-def _candidate(
-    plan: SwapPlan,
-    multiverse: Multiverse,
-    *,
-    rates: Sequence[Fraction],
-    epsilon: Exact | None,
-    others: Sequence[Multiverse],
-) -> Candidate:
+def _candidate(plan: SwapPlan, geography: Hierarchy, *, rates: Sequence[Fraction], epsilon: Exact | None) -> Candidate:
     strata = plan.strata
     largest = strata.largest_live
     size = largest.records if largest else 0
-    least = smallest_psa_epsilon(size)
+    least = smallest_psa_epsilon(size, bound="sharp")
     reaching = None
     if epsilon is not None and size and epsilon > least:
-        reaching = rate_not_above(epsilon, largest_stratum=size)
+        reaching = rate_not_above(epsilon, largest_stratum=size, bound="sharp")
     return Candidate(
         match=plan.universe.match,
         swap=plan.universe.swap,
@@ -143,7 +180,6 @@ def _candidate(
         epsilons=tuple((rate, strata.epsilon(rate)) for rate in rates),
         least=least,
         reaching=reaching,
-        multiverse=multiverse,
-        safe=all(multiverse.refines(other) for other in others),
+        multiverse=_with_geography(plan, geography),
         warnings=plan.warnings,
     )

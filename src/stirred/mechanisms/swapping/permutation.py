@@ -11,16 +11,17 @@ from typing import Any
 
 import polars as pl
 
-from stirred.data.codes import Coded, all_different, differing, encode
+from stirred.data.codes import Coded, all_different, encode
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Frames, Progress, Release
 from stirred.mechanisms.swapping.law import psa_law
 from stirred.mechanisms.swapping.persons import Persons, held_parts
+from stirred.mechanisms.swapping.small_strata import OwnLoss, own_loss
 from stirred.mechanisms.swapping.strata import Strata, find_strata
 from stirred.mechanisms.swapping.swapped_file import SwappedFile
 from stirred.randomness.entropy import Entropy
-from stirred.spec.budget import Budget, PermutationSwapping
+from stirred.spec.budget import Budget, Derived, PermutationSwapping
 from stirred.spec.domain import Domain
 from stirred.spec.exact import Exact, probability
 from stirred.spec.input_premetric import InputPremetric
@@ -32,6 +33,8 @@ from stirred.spec.problems import Problem
 from stirred.spec.specification import Flavor, Specification
 
 PAPER = "Bailie, Gong and Meng, A Refreshment Stirred, Not Shaken"
+
+SHARP = "R1 and R2, the sharp form of Theorem 1 (docs/theory/sharp-budget.md)"
 
 RateLike = Fraction | str | float | int | Decimal
 
@@ -50,7 +53,10 @@ ASSUMPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwapUniverse:
-    """What the invariants tell about a file, as far as the budget needs it: strata by rate, largest live size."""
+    """What the invariants tell about a file, as far as the budget needs it: strata by rate, largest live size.
+
+    ``own`` is the loss of the enumerated margins, where strata are small or swapped at rate 1.
+    """
 
     policy: PermutationSwapping
     match: tuple[str, ...]
@@ -58,6 +64,18 @@ class SwapUniverse:
     hold: tuple[str, ...]
     persons: bool = False
     name: str = "file"
+    own: OwnLoss | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """Return the sharp budget R1, with the paper's beside it; at rate 1 the enumerated loss where there is one."""
+        paper = self.policy.paper
+        if self.own is None or not self.policy.realised.is_infinite or self.own.bound.is_infinite:
+            return Budget(policy=self.policy, paper_epsilon=paper)
+        formula = (
+            "the exact loss over all tables with the margins of each stratum at rate 1 (R0, R2), R1 for the others"
+        )
+        return Budget(policy=Derived(formula=formula, value=self.own.bound, varies=True), paper_epsilon=paper)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,8 +92,42 @@ class SwapPlan:
 
     @property
     def epsilon(self) -> Exact:
-        """Return the loss by Theorem 1 at the realised universe."""
+        """Return the loss at the realised universe: the sharp budget R1."""
         return self.specification.budget.realised
+
+    @property
+    def paper_epsilon(self) -> Exact:
+        """Return the loss by Theorem 1."""
+        return self.universe.policy.paper
+
+    @property
+    def exact_loss(self) -> Exact | None:
+        """Return the loss itself over all files with these margins, where they could be enumerated (R0)."""
+        return None if self.universe.own is None else self.universe.own.exact
+
+    @property
+    def why_this_number(self) -> str:
+        """Say in a sentence or two how the loss stands to the paper's and to the exact one."""
+        own, epsilon, paper = self.universe.own, self.epsilon, self.paper_epsilon
+        if self.strata.largest_live is None:
+            return ""
+        sentences = []
+        if epsilon.is_infinite and own is not None and own.finite:
+            sentences.append(
+                "At rate 1 infinity is only the upper bound: the true loss is finite here, because no stratum has both "
+                "a hold value and a swap value that occur once (R2), but there are too many tables to compute it."
+            )
+        elif epsilon < paper:
+            sentences.append(
+                f"The paper's bound (Theorem 1) is {paper.shown(3)}; the number here, {epsilon.shown(3)}, is lower "
+                "because it uses the exact numbers of derangements where the paper rounds them up to b + 1 (R1)."
+            )
+        if own is not None and own.exact is not None and not own.exact.is_infinite:
+            sentences.append(
+                f"The strata are so small that the loss itself can be computed: {own.exact.shown(3)}, the largest over "
+                "all files with the same margins (R0)."
+            )
+        return " ".join(sentences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +194,7 @@ class PermutationSwap:
             )
 
     def specification(self, universe: SwapUniverse) -> Specification:
-        """Return the promise in one universe: Theorem 1, relative to the margins of Proposition 4."""
+        """Return the promise in one universe: the sharp form R1 of Theorem 1, under the margins of Proposition 4."""
         return Specification(
             flavor=Flavor(
                 domain=Domain(
@@ -159,9 +211,9 @@ class PermutationSwap:
                 input_premetric=InputPremetric(name="d_HamS", unit=self.unit),
                 output_premetric=PURE,
             ),
-            budget=Budget(policy=universe.policy, paper_epsilon=universe.policy.realised),
+            budget=universe.budget,
             assumptions=ASSUMPTIONS,
-            theorem=(f"Theorem 1 of {PAPER}", f"Proposition 4 of {PAPER}"),
+            theorem=(SHARP, f"Theorem 1 of {PAPER}", f"Proposition 4 of {PAPER}"),
             settings_from=self.settings_from,
         )
 
@@ -238,13 +290,9 @@ class PermutationSwap:
             ({k: v for k, v in rule.items() if k != "rate"}, probability(rule["rate"], where="rates"))
             for rule in self.rates
         ]
+        held = held_parts(data, hold)
         strata = find_strata(
-            data.households,
-            match=self.match,
-            swap=swap,
-            held=held_parts(data, hold),
-            rates=rules,
-            rate=Fraction(self.rate),
+            data.households, match=self.match, swap=swap, held=held, rates=rules, rate=Fraction(self.rate)
         )
         _every_rule_fits(rules, strata)
         universe = SwapUniverse(
@@ -254,6 +302,7 @@ class PermutationSwap:
             hold=hold,
             persons=data.persons is not None,
             name=data.name,
+            own=own_loss(strata, swap=swap, held=held),
         )
         return SwapPlan(
             specification=self.specification(universe),
@@ -334,24 +383,6 @@ def _identifying(data: Microdata, hold: Sequence[str]) -> Iterator[str]:
             yield (
                 f'"{name}" is different for every record and will be released as it is: if it is an identifier, '
                 f"name it with --id {name}"
-            )
-
-
-def revealing_columns(data: Microdata, plan: SwapPlan) -> Iterator[str]:
-    """Warn of held columns that tell the swap values: the name of a county beside its number undoes the swap.
-
-    This looks at the interior of the file, so it is no part of the plan. Acting on it is safe where it
-    corrects the role of a column by what the column *is*; choosing rates by it would void the guarantee.
-    """
-    swap = plan.swap
-    for name in (n for n in plan.hold if n not in plan.universe.match):
-        column = encode(data.households, [name])
-        few = 1 < column.count <= data.households.height // 2
-        if few and swap.count > 1 and not differing(column.codes, swap.codes, count=column.count).any():
-            yield (
-                f'"{name}" is held and tells the swap values, so that anybody can undo the swap: if it is another name '
-                "for the place, swap it too or leave it out with --hold (this looks inside the file: correct the "
-                "column's role by what it is; choosing settings by this voids the guarantee)"
             )
 
 

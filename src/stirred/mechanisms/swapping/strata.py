@@ -15,7 +15,7 @@ from stirred.mechanisms.swapping.persons import Part
 from stirred.mechanisms.swapping.rates import StratumRates
 from stirred.spec.budget import PermutationSwapping, SwappedStrata
 from stirred.spec.exact import Exact
-from stirred.spec.swap_budget import psa_loss_ratio
+from stirred.spec.swap_budget import psa_sharp_epsilon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +66,8 @@ class Strata:
         for stratum in self.table:
             size = stratum.records if stratum.live else 0
             largest[stratum.rate] = max(largest.get(stratum.rate, 0), size)
-        return PermutationSwapping(
-            strata=tuple(SwappedStrata(rate=rate, largest_stratum=size) for rate, size in sorted(largest.items()))
-        )
+        strata = tuple(SwappedStrata(rate=rate, largest_stratum=size) for rate, size in sorted(largest.items()))
+        return PermutationSwapping(strata=strata, bound="sharp")
 
     @property
     def rates(self) -> StratumRates:
@@ -94,12 +93,15 @@ class Strata:
     @property
     def decisive(self) -> Stratum | None:
         """Return the stratum that sets the loss: the one whose size and rate lose most."""
-        return max(self.live, key=lambda s: float(psa_loss_ratio(s.rate, largest_stratum=s.records)), default=None)
+        # The bound grows with the size, so only the largest at each rate can be the one.
+        parts = [part for part in self.policy.strata if part.largest_stratum]
+        losses = {part.rate: float(psa_sharp_epsilon(part.rate, stratum=part.largest_stratum)) for part in parts}
+        return max(self.live, key=lambda stratum: (losses[stratum.rate], stratum.records), default=None)
 
     def epsilon(self, rate: Fraction) -> Exact:
         """Return the loss if all strata were swapped at one rate."""
         size = self.largest_live.records if self.largest_live else 0
-        return PermutationSwapping(strata=(SwappedStrata(rate=rate, largest_stratum=size),)).realised
+        return psa_sharp_epsilon(rate, stratum=size)
 
     def frame(self) -> pl.DataFrame:
         """Return the strata as a table: match values, and our own columns with the prefix ``stratum_``."""

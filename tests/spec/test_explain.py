@@ -1,0 +1,27 @@
+"""The five answers in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stirred.spec import PURE, Budget, exact
+from stirred.spec.explain import explain
+from tests.spec.strategies import specification
+
+
+def how_much(budget: Budget) -> str:
+    answer = explain(specification(PURE, budget)).answers[-1]
+    assert answer.question == "how much"
+    return answer.answer
+
+
+def test_a_budget_sharper_than_the_papers_says_so() -> None:
+    assert "The paper's bound is 3; this is a sharper one" in how_much(
+        replace(Budget.constant("2"), paper_epsilon=exact("3"))
+    )
+    assert "paper" not in how_much(replace(Budget.constant("2"), paper_epsilon=exact("2")))
+
+
+def test_a_budget_that_was_rounded_up_shows_the_exact_number() -> None:
+    assert "rounded up from exactly ln(27)" in how_much(Budget.constant("ln(27)"))
+    assert "exactly" not in how_much(Budget.constant("2.5"))
