@@ -138,6 +138,11 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def bundle_checksum(folder: Path) -> str:
+    """Return the checksum of a bundle: that of its manifest, which holds the checksum of every other file."""
+    return checksum(folder / MANIFEST)
+
+
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     """Write manifest.json with the checksum of every other file; the seed is never in it."""
     for path in (folder / "internal").rglob("*"):

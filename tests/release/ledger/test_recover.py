@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stirred.release.bundle import bundle_at, write_manifest
+from stirred.release.bundle import bundle_at, bundle_checksum, write_manifest
 from stirred.release.ledger import Ledger, LedgerError
-from stirred.release.ledger.recover import bundle_checksum, recover
+from stirred.release.ledger.recover import recover
 from tests.release.ledger.making import released, request
 
 

@@ -185,6 +185,19 @@ class Ledger:
         """Record a release made elsewhere. It happened, so no policy can refuse it."""
         return self._open_entry(ADD, request)
 
+    def would(self, request: Request) -> Total:
+        """Return the total there would be with a release, refusing one the policy forbids. Nothing is written."""
+        account = self._refresh()
+        document = None if request.specification is None else checked_document(request.specification)
+        digest = "" if document is None else digest_of(document)
+        facts = self._opening(account, request, self._signed(request.who))
+        _check_request(account, request)
+        policy = _policy(account)
+        if policy is not None:
+            _check_policy(policy, account, request, facts, digest)
+        charged = [*charges(account.standings.values()), _new_charge(account, facts, digest)]
+        return total(charged, _specification_with(account, request, digest))
+
     def draw(self, reference: str | int, *, who: str | None = None) -> Entry:
         """Record that randomness is about to be drawn. From here on the entry is spent, whatever happens."""
         return self._move(DRAW, reference, DrawFacts(**self._signed(who)))
@@ -214,19 +227,7 @@ class Ledger:
         signed = self._signed(request.who)
 
         def prepared(account: Account) -> tuple[str, str, Facts]:
-            facts = OpeningFacts(
-                **signed,
-                mechanism=_named(request.mechanism),
-                purpose=request.purpose,
-                parameters=dict(request.parameters or {}),
-                sample=request.sample,
-                amplified=request.amplified,
-                derived_from=[_source(account, reference) for reference in request.derived_from],
-                includes=[account.find(reference).opening.id for reference in request.includes],
-                inputs=dict(request.inputs or {}),
-                place=None if request.place is None else str(Path(request.place).absolute()),
-                bundle=request.bundle,
-            )
+            facts = self._opening(account, request, signed)
             _check_request(account, request)
             policy = _policy(account)
             if kind == RESERVE and policy is not None:
@@ -236,6 +237,21 @@ class Ledger:
         documents = {} if document is None else {digest: document}
         self._append(kind, prepared, id_=id_, documents=documents)
         return self._account.entry(self._account.standings[id_])
+
+    def _opening(self, account: Account, request: Request, signed: dict[str, str]) -> OpeningFacts:
+        return OpeningFacts(
+            **signed,
+            mechanism=_named(request.mechanism),
+            purpose=request.purpose,
+            parameters=dict(request.parameters or {}),
+            sample=request.sample,
+            amplified=request.amplified,
+            derived_from=[_source(account, reference) for reference in request.derived_from],
+            includes=[account.find(reference).opening.id for reference in request.includes],
+            inputs=dict(request.inputs or {}),
+            place=None if request.place is None else str(Path(request.place).absolute()),
+            bundle=request.bundle,
+        )
 
     def _move(self, kind: str, reference: str | int, facts: Facts) -> Entry:
         found: list[str] = []
@@ -404,7 +420,18 @@ def _check_inclusion(account: Account, part: Standing, whole: Specification | No
 
 def _check_policy(policy: Policy, account: Account, request: Request, facts: OpeningFacts, digest: str) -> None:
     before = charges(account.standings.values())
-    new = Charge(
+    new = _new_charge(account, facts, digest)
+    specification = _specification_with(account, request, digest)
+    policy.check(
+        who=facts.who,
+        specification=request.specification,
+        now=lambda currency: total(before, account.specification, currency=currency),
+        then=lambda currency: total([*before, new], specification, currency=currency),
+    )
+
+
+def _new_charge(account: Account, facts: OpeningFacts, digest: str) -> Charge:
+    return Charge(
         number=0 if account.last is None else account.last.number + 1,
         id="",
         specification=digest,
@@ -414,14 +441,13 @@ def _check_policy(policy: Policy, account: Account, request: Request, facts: Ope
         includes=tuple(facts.includes),
     )
 
+
+def _specification_with(account: Account, request: Request, digest: str) -> Callable[[str], Specification]:
+    """Return how to look specifications up, that of the request included."""
+
     def specification(wanted: str) -> Specification:
         if wanted == digest and request.specification is not None:
             return request.specification
         return account.specification(wanted)
 
-    policy.check(
-        who=facts.who,
-        specification=request.specification,
-        now=lambda currency: total(before, account.specification, currency=currency),
-        then=lambda currency: total([*before, new], specification, currency=currency),
-    )
+    return specification

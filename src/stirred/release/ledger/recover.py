@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stirred.release.bundle import MANIFEST, checksum
+from stirred.release.bundle import MANIFEST, bundle_checksum, checksum
 from stirred.release.ledger.entry import RESERVED, Entry
 from stirred.release.ledger.ledger import Ledger
 
@@ -48,11 +48,6 @@ def _resolve(ledger: Ledger, entry: Entry, who: str | None, dry_run: bool) -> Re
 
 def _aborted(ledger: Ledger, entry: Entry, because: str, who: str | None) -> Entry:
     return ledger.abort(entry.id, reason=f"recovery: {because}", who=who)
-
-
-def bundle_checksum(folder: Path) -> str:
-    """Return the checksum of a bundle: that of its manifest, which holds the checksum of every other file."""
-    return checksum(folder / MANIFEST)
 
 
 def whole_bundle(entry: Entry) -> tuple[str | None, str]:
