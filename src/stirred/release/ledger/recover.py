@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stirred.release.bundle import MANIFEST, bundle_checksum, checksum
+from stirred.release.bundle import MANIFEST, bundle_checksum, checksum, remove_leftovers
 from stirred.release.ledger.entry import RESERVED, Entry
 from stirred.release.ledger.ledger import Ledger
 
@@ -35,6 +35,8 @@ def recover(
 
 
 def _resolve(ledger: Ledger, entry: Entry, who: str | None, dry_run: bool) -> Recovered:
+    if entry.place is not None and not dry_run:
+        remove_leftovers(Path(entry.place))  # half a bundle of a dead process; a living one holds a lock on its own
     if not entry.drawn:
         because = "nothing had been drawn: aborted, and nothing is spent"
         return Recovered(entry=entry if dry_run else _aborted(ledger, entry, because, who), because=because)
