@@ -46,7 +46,11 @@ def build(path: Path, entries: int, different: int) -> None:
     for i in range(entries):
         id_ = f"{i:08x}-0000-4000-8000-000000000000"
         opening = OpeningFacts(
-            at=AT, who="ana", mechanism="noise", purpose=f"table {i}", parameters={"rate": "1/20", "columns": ["a", "b"]}
+            at=AT,
+            who="ana",
+            mechanism="noise",
+            purpose=f"table {i}",
+            parameters={"rate": "1/20", "columns": ["a", "b"]},
         )
         for kind, facts, own in (
             (RESERVE, opening, id_),
@@ -93,7 +97,9 @@ def main() -> None:
     parser.add_argument("--different", type=int, default=100, help="different specifications among them")
     asked = parser.parse_args()
     out = sys.stdout
-    out.write(f"{platform.machine()}, Python {platform.python_version()}, {asked.different} specifications; best of 3\n")
+    out.write(
+        f"{platform.machine()}, Python {platform.python_version()}, {asked.different} specifications; best of 3\n"
+    )
     out.write("| entries | read and hash (floor) | total / floor | verify / floor | reserve, ledger open / floor |\n")
     out.write("|---|---|---|---|---|\n")
     with tempfile.TemporaryDirectory() as folder:

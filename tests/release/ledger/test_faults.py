@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -256,9 +257,9 @@ def at_the_commit(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, act: Callable
 
     def append(*arguments: object, **more: object) -> object:
         armed.append(True)
-        return real_append(*arguments, **more)  # type: ignore[arg-type, misc]
+        return real_append(*arguments, **more)  # type: ignore[arg-type]
 
-    def commit(connection: psycopg.Connection) -> None:  # type: ignore[type-arg]
+    def commit(connection: psycopg.Connection[Any]) -> None:
         if armed:
             armed.clear()
             act(lambda: real_commit(connection))
