@@ -132,6 +132,35 @@ def test_a_writer_that_ends_is_waited_for(path: Path) -> None:
     timer.join()
 
 
+HALF_WRITTEN = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("BEGIN IMMEDIATE")
+for number in range(100, 400):  # more than the cache holds, so that the file itself is changed before the commit
+    connection.execute("INSERT INTO rows VALUES (?, ?, 'draw', 'x', '', ?, '', '')", (number, str(number), "y" * 900))
+print(os.path.getsize(sys.argv[1]), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("look", ["read", "write"])
+def test_what_a_killed_process_left_half_written_is_undone(path: Path, look: str) -> None:
+    size = path.stat().st_size
+    killed = subprocess.run(
+        [sys.executable, "-c", HALF_WRITTEN, str(path)], capture_output=True, text=True, check=False
+    )
+    assert killed.returncode == -9
+    assert int(killed.stdout) > size, "nothing had reached the file: the test proves nothing"
+    assert Path(f"{path}-journal").exists()
+    ledger = Ledger.open(path)
+    if look == "write":
+        assert ledger.reserve(request()).number == 4
+    found = ledger.verify()
+    assert (found.is_sound, found.rows) == (True, 4 + (look == "write"))
+    assert not Path(f"{path}-journal").exists()
+
+
 ADD_MANY = """
 import resource, sys
 from pathlib import Path
