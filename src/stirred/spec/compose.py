@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -236,7 +236,7 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
         seeded=any(s.seeded for s in specifications),
     )
     steps = [step for part in parts for step in part.steps]
-    joined = _listed([_times(count, s.budget_text) for count, s in zip(times, specifications, strict=True)], " and ")
+    joined = _listed(times, lambda i: specifications[i].budget_text, " and ")
     steps.append(Step(action="together", theorem=theorem, before=joined, after=specification.budget_text))
     return Derivation(specification=specification, steps=tuple(steps))
 
@@ -263,25 +263,18 @@ def _added_budget(values: list[Exact], times: Sequence[int], output: OutputPreme
 
 
 def _formula(specifications: Sequence[Specification], times: Sequence[int], output: OutputPremetric) -> str:
-    root = output.composes == "root of sum of squares"
-    terms = [
-        _times(count, f"{s.budget.shown}^2" if root else s.budget.shown)
-        for count, s in zip(times, specifications, strict=True)
-    ]
-    return f"{'root of ' if root else ''}{_listed(terms, ' + ')}"
+    if output.composes == "root of sum of squares":
+        return "root of " + _listed(times, lambda i: f"{specifications[i].budget.shown}^2", " + ")
+    return _listed(times, lambda i: specifications[i].budget.shown, " + ")
 
 
 _MOST_LISTED: Final = 12
 
 
-def _times(count: int, text: str) -> str:
-    return text if count == 1 else f"{count:,} x {text}"
-
-
-def _listed(terms: Sequence[str], between: str) -> str:
-    """Join terms; where there are too many to read, say how many."""
-    shown = terms if len(terms) <= _MOST_LISTED else [*terms[:_MOST_LISTED], f"{len(terms) - _MOST_LISTED:,} more"]
-    return between.join(shown)
+def _listed(times: Sequence[int], term: Callable[[int], str], between: str) -> str:
+    """Join terms, each with how often it counts; where there are too many to read, say how many more."""
+    shown = [term(i) if count == 1 else f"{count:,} x {term(i)}" for i, count in enumerate(times[:_MOST_LISTED])]
+    return between.join([*shown, *([f"{len(times) - _MOST_LISTED:,} more"] if len(times) > _MOST_LISTED else [])])
 
 
 def _union(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -129,6 +130,35 @@ def test_a_writer_that_ends_is_waited_for(path: Path) -> None:
     assert Ledger.open(path).reserve(request()).number == 4
     assert time.monotonic() - began > 0.3
     timer.join()
+
+
+HALF_WRITTEN = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("BEGIN IMMEDIATE")
+for number in range(100, 400):  # more than the cache holds, so that the file itself is changed before the commit
+    connection.execute("INSERT INTO rows VALUES (?, ?, 'draw', 'x', '', ?, '', '')", (number, str(number), "y" * 900))
+print(os.path.getsize(sys.argv[1]), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("look", ["read", "write"])
+def test_what_a_killed_process_left_half_written_is_undone(path: Path, look: str) -> None:
+    size = path.stat().st_size
+    killed = subprocess.run(
+        [sys.executable, "-c", HALF_WRITTEN, str(path)], capture_output=True, text=True, check=False
+    )
+    assert killed.returncode == -9
+    assert int(killed.stdout) > size, "nothing had reached the file: the test proves nothing"
+    assert Path(f"{path}-journal").exists()
+    ledger = Ledger.open(path)
+    if look == "write":
+        assert ledger.reserve(request()).number == 4
+    found = ledger.verify()
+    assert (found.is_sound, found.rows) == (True, 4 + (look == "write"))
+    assert not Path(f"{path}-journal").exists()
 
 
 ADD_MANY = """
@@ -256,9 +286,9 @@ def at_the_commit(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, act: Callable
 
     def append(*arguments: object, **more: object) -> object:
         armed.append(True)
-        return real_append(*arguments, **more)  # type: ignore[arg-type, misc]
+        return real_append(*arguments, **more)  # type: ignore[arg-type]
 
-    def commit(connection: psycopg.Connection) -> None:  # type: ignore[type-arg]
+    def commit(connection: psycopg.Connection[Any]) -> None:
         if armed:
             armed.clear()
             act(lambda: real_commit(connection))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from stirred.release.ledger.entry import ABORTED, COMMITTED, RESERVED, WITHDRAWN, Entry, counts
 from stirred.release.ledger.facts import CommitFacts, GenesisFacts, OpeningFacts, PolicyFacts, ReasonFacts, facts_of
-from stirred.release.ledger.problems import bad_request, broken
+from stirred.release.ledger.problems import BrokenLedgerError, bad_request, broken
 from stirred.release.ledger.row import (
     ABORT,
     ADD,
@@ -29,21 +31,52 @@ from stirred.spec.problems import StirredError
 from stirred.spec.specification import Specification
 
 
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Suspend the search for reference cycles while very many rows are read, none of which can be part of one.
+
+    It would look at every row again and again, and take a third of the time.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
 @dataclass(slots=True)
 class Standing:
-    """Where one entry stands: the row that opened it, its facts, and what happened since."""
+    """Where one entry stands: the row that opened it, and what happened since."""
 
     opening: Row
-    facts: OpeningFacts
     status: str
     drawn: bool
-    last: Row
+    is_plain: bool  # the entry refers to no other and to no sample
     committed: Row | None = None
+    ended: Row | None = None  # the last abort or withdrawal
+    _facts: OpeningFacts | None = None
+
+    @property
+    def facts(self) -> OpeningFacts:
+        """Return what the opening row states, read when first asked for."""
+        if self._facts is None:
+            self._facts = facts_of(self.opening, OpeningFacts)
+        return self._facts
 
     @property
     def counts(self) -> bool:
         """Say whether the entry counts in the total."""
         return counts(self.status, drawn=self.drawn)
+
+
+def _is_plain(facts: str) -> bool:
+    # Canonical JSON leaves these keys out where there is nothing to say; a text that holds one is read in full.
+    return '"derived_from"' not in facts and '"includes"' not in facts and '"sample"' not in facts
+
+
+_MOVES: Final = frozenset({DRAW, COMMIT, ABORT, WITHDRAW})
 
 
 class Account:
@@ -64,37 +97,34 @@ class Account:
 
     def read(self, rows: Iterable[Row]) -> Account:
         """Take in further rows; the first that does not follow is refused."""
+        last, ids = self.last, self._ids
+        expected, previous = (0, NOTHING) if last is None else (last.number + 1, last.hash)
         for row in rows:
-            self._check_link(row)
-            if row.kind in OPENING:
-                self._open(row)
-            elif row.entry:
-                self._move(row)
-            elif row.kind == POLICY:
-                self.policy = facts_of(row, PolicyFacts).policy
-            elif row.kind == GENESIS and row.number == 0:
-                self._begin(row)
-            else:
-                raise broken(f"a row of kind {row.kind!r} cannot stand here", kind="transition", number=row.number)
-            self._ids.add(row.id)
+            follows = row.number == expected and row.previous == previous and row.hash == row.computed_hash
+            if not follows or row.id in ids:
+                raise _misfit(row, expected, previous)
+            self._take(row)
+            ids.add(row.id)
             self.last = row
+            expected, previous = expected + 1, row.hash
         return self
 
-    def _check_link(self, row: Row) -> None:
-        last = self.last
-        number, previous = (0, NOTHING) if last is None else (last.number + 1, last.hash)
-        if row.number != number:
-            raise broken(f"row {number} is missing; the next one is {row.number}", kind="gap", number=number)
-        if row.previous != previous:
-            raise broken("it does not follow from the row before it", kind="link", number=number)
-        if row.hash != row.computed_hash:
-            raise broken("its content is not what was written", kind="content", number=number)
-        if row.id in self._ids:
-            raise broken("its id stands in an earlier row already", kind="duplicate", number=number)
-        if row.kind not in KINDS:
-            raise broken(f"there is no kind {row.kind!r}", kind="unknown kind", number=number)
-        if (number == 0) != (row.kind == GENESIS):
-            raise broken("a ledger begins with its genesis, and only there", kind="transition", number=number)
+    def _take(self, row: Row) -> None:
+        kind = row.kind
+        if (row.number == 0) != (kind == GENESIS):
+            raise broken("a ledger begins with its genesis, and only there", kind="transition", number=row.number)
+        if kind in _MOVES:
+            self._move(row)
+        elif kind in OPENING:
+            self._open(row)
+        elif kind not in KINDS:
+            raise broken(f"there is no kind {kind!r}", kind="unknown kind", number=row.number)
+        elif row.entry:
+            raise broken(f"a row of kind {kind!r} cannot be about an entry", kind="transition", number=row.number)
+        elif kind == POLICY:
+            self.policy = facts_of(row, PolicyFacts).policy
+        else:
+            self._begin(row)
 
     def _begin(self, row: Row) -> None:
         self.genesis = facts_of(row, GenesisFacts)
@@ -107,17 +137,20 @@ class Account:
         self.policy = self.genesis.policy
 
     def _open(self, row: Row) -> None:
-        facts = facts_of(row, OpeningFacts)
         if row.entry != row.id:
             raise broken("an entry is opened under another id than its own", kind="transition", number=row.number)
-        unknown = [other for other in (*facts.derived_from, *facts.includes) if other not in self.standings]
-        if unknown:
-            raise broken(f"it refers to entry {unknown[0]}, which is not there", kind="reference", number=row.number)
-        if not row.specification and not facts.derived_from:
-            raise broken("an entry has no specification", kind="facts", number=row.number)
         elsewhere = row.kind == ADD
-        status = COMMITTED if elsewhere else RESERVED
-        self.standings[row.entry] = Standing(row, facts, status, elsewhere, row)
+        standing = Standing(row, COMMITTED if elsewhere else RESERVED, elsewhere, _is_plain(row.facts))
+        if not standing.is_plain:
+            facts = standing.facts
+            unknown = [other for other in (*facts.derived_from, *facts.includes) if other not in self.standings]
+            if unknown:
+                raise broken(
+                    f"it refers to entry {unknown[0]}, which is not there", kind="reference", number=row.number
+                )
+        if not row.specification and (standing.is_plain or not standing.facts.derived_from):
+            raise broken("an entry has no specification", kind="facts", number=row.number)
+        self.standings[row.entry] = standing
 
     def _move(self, row: Row) -> None:
         standing = self.standings.get(row.entry)
@@ -130,8 +163,10 @@ class Account:
             standing.drawn = True
         else:
             standing.status = _LEADS_TO[row.kind]
-            standing.committed = row if row.kind == COMMIT else standing.committed
-        standing.last = row
+            if row.kind == COMMIT:
+                standing.committed, standing.ended = row, None
+            else:
+                standing.ended = row
 
     def specification(self, digest: str) -> Specification:
         """Return a specification by digest, read and checked once."""
@@ -159,9 +194,9 @@ class Account:
 
     def entry(self, standing: Standing) -> Entry:
         """Return the entry of a standing."""
-        opening, facts, last, committed = standing.opening, standing.facts, standing.last, standing.committed
+        opening, facts, ended, committed = standing.opening, standing.facts, standing.ended, standing.committed
         bundle = facts.bundle if committed is None else facts_of(committed, CommitFacts).bundle
-        reason = facts_of(last, ReasonFacts).reason if last.kind in (ABORT, WITHDRAW) else ""
+        reason = "" if ended is None else facts_of(ended, ReasonFacts).reason
         return Entry(
             number=opening.number,
             id=opening.id,
@@ -203,6 +238,17 @@ class Account:
         return found[0]
 
 
+def _misfit(row: Row, number: int, previous: str) -> BrokenLedgerError:
+    """Say how a row does not follow from the one before it."""
+    if row.number != number:
+        return broken(f"row {number} is missing; the next one is {row.number}", kind="gap", number=number)
+    if row.previous != previous:
+        return broken("it does not follow from the row before it", kind="link", number=number)
+    if row.hash != row.computed_hash:
+        return broken("its content is not what was written", kind="content", number=number)
+    return broken("its id stands in an earlier row already", kind="duplicate", number=number)
+
+
 _LEADS_TO: Final = {COMMIT: COMMITTED, ABORT: ABORTED, WITHDRAW: WITHDRAWN}
 
 
@@ -228,7 +274,7 @@ def refusal_of(kind: str, standing: Standing) -> str:
         return "" if status == RESERVED else f"an entry that is {_named(standing)} cannot be aborted"
     if kind == WITHDRAW:
         return "" if status == COMMITTED else f"an entry that is {_named(standing)} cannot be withdrawn"
-    return f"a row of kind {kind!r} cannot be about an entry"
+    raise ValueError(kind)
 
 
 def _named(standing: Standing) -> str:

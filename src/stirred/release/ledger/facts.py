@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from stirred.release.ledger.problems import broken
+from stirred.release.ledger.problems import BrokenLedgerError, broken
 from stirred.release.ledger.row import ABORT, ADD, COMMIT, DRAW, GENESIS, POLICY, RESERVE, WITHDRAW, Row
 
 Model = TypeVar("Model", bound="Facts")
@@ -46,12 +46,12 @@ class OpeningFacts(Facts):
 
     mechanism: str
     purpose: str = ""
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = Field(default_factory=dict)
     sample: str | None = None
     amplified: bool = False
-    derived_from: list[str] = []
-    includes: list[str] = []
-    inputs: dict[str, str] = {}
+    derived_from: list[str] = Field(default_factory=list)
+    includes: list[str] = Field(default_factory=list)
+    inputs: dict[str, str] = Field(default_factory=dict)
     place: str | None = None
     bundle: str | None = None
 
@@ -89,7 +89,19 @@ def facts_of(row: Row, model: type[Model]) -> Model:
     try:
         return model.model_validate_json(row.facts)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        message = f"the facts of this {row.kind} cannot be read: {place + ': ' if place else ''}{first['msg']}"
-        raise broken(message, kind="facts", number=row.number) from None
+        raise _unreadable(row, error) from None
+
+
+def checked_facts(row: Row, data: Any, model: type[Model]) -> Model:
+    """Return the facts of a row whose JSON was read already."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise _unreadable(row, error) from None
+
+
+def _unreadable(row: Row, error: ValidationError) -> BrokenLedgerError:
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    what = f"the facts of this {row.kind} cannot be read: {place + ': ' if place else ''}{first['msg']}"
+    return broken(what, kind="facts", number=row.number)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from stirred.release.ledger.account import Account, Standing, refusal_of
+from stirred.release.ledger.account import Account, Standing, refusal_of, without_collecting
 from stirred.release.ledger.entry import Entry
 from stirred.release.ledger.facts import (
     CommitFacts,
@@ -164,7 +164,8 @@ class Ledger:
 
     def _refresh(self) -> Account:
         """Read the rows that are new since the last look."""
-        account = self._account.read(self.store.rows(after=self._account.last))
+        with without_collecting():
+            account = self._account.read(self.store.rows(after=self._account.last))
         if account.genesis is None:
             raise broken("the ledger has no rows", kind="gap", number=0)
         return account
@@ -306,7 +307,8 @@ class Ledger:
     def total(self, currency: Currency | None = None) -> Total:
         """Return the specification of everything that counts, together."""
         account = self._refresh()
-        return total(charges(account.standings.values()), account.specification, currency=currency)
+        with without_collecting():
+            return total(charges(account.standings.values()), account.specification, currency=currency)
 
     def verify(self, *, head: str | None = None) -> Verification:
         """Check everything anew from the storage, also against a hash written down earlier."""
@@ -323,19 +325,24 @@ def user() -> str:
 
 def charges(standings: Iterable[Standing]) -> list[Charge]:
     """Return entries as the total sees them."""
-    return [
-        Charge(
-            number=standing.opening.number,
-            id=standing.opening.id,
-            specification=standing.opening.specification,
-            spent=standing.counts,
-            sample=standing.facts.sample,
-            amplified=standing.facts.amplified,
-            derived_from=tuple(standing.facts.derived_from),
-            includes=tuple(standing.facts.includes),
-        )
-        for standing in standings
-    ]
+    return [_charge(standing) for standing in standings]
+
+
+def _charge(standing: Standing) -> Charge:
+    opening = standing.opening
+    if standing.is_plain:
+        return Charge(opening.number, opening.id, opening.specification, standing.counts)
+    facts = standing.facts
+    return Charge(
+        number=opening.number,
+        id=opening.id,
+        specification=opening.specification,
+        spent=standing.counts,
+        sample=facts.sample,
+        amplified=facts.amplified,
+        derived_from=tuple(facts.derived_from),
+        includes=tuple(facts.includes),
+    )
 
 
 def checked_document(specification: Specification) -> str:

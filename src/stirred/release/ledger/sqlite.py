@@ -47,7 +47,8 @@ class SqliteStore:
     """The rows of a ledger in a file that only its owner can read.
 
     The rollback journal with full synchronisation is used: a row is on the disk when ``append``
-    returns, and the file can be copied, backed up and opened read-only as one file.
+    returns, and the file can be copied, backed up and opened read-only as one file. Its locks need a
+    local disk; a team on several machines uses PostgreSQL.
     """
 
     def __init__(self, path: Path) -> None:
@@ -92,12 +93,12 @@ class SqliteStore:
 
     def rows(self, *, after: Row | None = None) -> list[Row]:
         """Return the rows after a known one."""
-        with self._errors(), self._open("ro") as connection:
+        with self._errors(), self._open() as connection:
             return _rows(connection, after)
 
     def append(self, prepare: Prepare, *, after: Row | None, id_: str) -> Row:
         """Append one row under the write lock of the file."""
-        with self._errors(), self._open("rw") as connection:
+        with self._errors(), self._open(to_write=True) as connection:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN IMMEDIATE")  # waits for other writers; nobody writes until we are done
             try:
@@ -115,27 +116,29 @@ class SqliteStore:
 
     def document(self, digest: str) -> str | None:
         """Return a document by digest."""
-        with self._errors(), self._open("ro") as connection:
+        with self._errors(), self._open() as connection:
             found = connection.execute("SELECT text FROM documents WHERE digest = ?", (digest,)).fetchone()
         return None if found is None else str(found[0])
 
     def documents(self) -> dict[str, str]:
         """Return all documents by digest."""
-        with self._errors(), self._open("ro") as connection:
+        with self._errors(), self._open() as connection:
             return dict(connection.execute("SELECT digest, text FROM documents"))
 
     @contextmanager
-    def _open(self, mode: str) -> Iterator[sqlite3.Connection]:
+    def _open(self, *, to_write: bool = False) -> Iterator[sqlite3.Connection]:
         """Open the file; on leaving, make sure that it is still the one at this path.
 
         Whoever deletes or replaces an open file does not disturb SQLite, which would go on writing to
-        a file nobody can find again.
+        a file nobody can find again. Readers open it for writing too, where they may: what a process
+        left half written when it was killed is undone by whoever comes next.
         """
         before = self._identity()
         self._check_header()
-        if mode == "rw" and not os.access(self.path, os.W_OK):
+        writable = os.access(self.path, os.W_OK)
+        if to_write and not writable:
             raise bad_storage("it cannot be written", where=self.name, remedy="check its permissions")
-        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
+        uri = f"{self.path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE_SECONDS)) as connection:
             (application,) = connection.execute("PRAGMA application_id").fetchone()
             if application != _APPLICATION:
@@ -199,6 +202,10 @@ _WORDS: Final = {
     "SQLITE_FULL": ("there is no room for another row", "make room on the disk or raise the quota"),
     "SQLITE_IOERR": ("the disk refused (full, over quota, or failing)", "make room, check the disk, and verify"),
     "SQLITE_READONLY_DBMOVED": ("the file was replaced while it was used", _REPLACED),
+    "SQLITE_READONLY_ROLLBACK": (
+        "a process died while writing, and you may not undo what it left half written",
+        "let somebody who may write to the ledger run `stirred ledger verify` once",
+    ),
     "SQLITE_READONLY": ("it cannot be written", "check the permissions of the file and of its folder"),
     "SQLITE_CANTOPEN": ("it cannot be opened", "check the permissions of the file and of its folder"),
     "SQLITE_NOTADB": ("this is not a ledger", "name the file that `stirred ledger init` made"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from stirred.spec.compose import UnitFactor, compose
 from stirred.spec.convert import change_unit
@@ -18,8 +18,7 @@ from stirred.spec.specification import Flavor, Specification
 _MOST_RUNS: Final = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
+class Charge(NamedTuple):
     """One entry as the total sees it: which specification, and why it may cost nothing."""
 
     number: int
