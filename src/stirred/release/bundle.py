@@ -34,7 +34,7 @@ def bundle_at(out: Path) -> Iterator[Path]:
     it lives, so that no other run, on this machine or another, takes it for a leftover.
     """
     _check_place(out)
-    _remove_leftovers(out)
+    remove_leftovers(out)
     partial, lock = _own_folder(out)
     moved = False
     try:
@@ -74,7 +74,7 @@ def _check_place(out: Path) -> None:
         raise bad_plan("its parent folder cannot be written", where=str(out), remedy="choose another place")
 
 
-def _remove_leftovers(out: Path) -> None:
+def remove_leftovers(out: Path) -> None:
     """Remove folders of runs that died: those whose lock nobody holds any more."""
     for old in out.parent.glob(f".{glob.escape(out.name)}.partial-*"):
         try:
@@ -139,6 +139,11 @@ def checksum(path: Path) -> str:
         return hashlib.sha256(parts.encode()).hexdigest()
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def bundle_checksum(folder: Path) -> str:
+    """Return the checksum of a bundle: that of its manifest, which holds the checksum of every other file."""
+    return checksum(folder / MANIFEST)
 
 
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
