@@ -102,7 +102,11 @@ bench: $(STAMP) ## run every benchmark in benchmarks/
 
 .PHONY: bench-swap
 bench-swap: $(STAMP) ## measure swapping beside its floors, up to national size, into benchmarks/RESULTS.md
-	@$(BIN)/python benchmarks/bench_swap.py --nation 1 10 50 140 --results benchmarks/RESULTS.md
+	@$(BIN)/python benchmarks/bench_swap.py --nation 1 10 50 140 --write
+
+.PHONY: bench-ledger
+bench-ledger: $(STAMP) ## measure how the ledger grows, into benchmarks/RESULTS.md
+	@$(BIN)/python benchmarks/bench_ledger.py --write
 
 # Needs `uv` on the PATH (or UV=...). Resolves for every supported Python and platform at once.
 UV ?= uv

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import platform
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from sections import machine, write_section
 
 from stirred.release.ledger import Ledger, Request
 from stirred.release.ledger.facts import CommitFacts, DrawFacts, OpeningFacts
@@ -101,13 +101,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entries", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--different", type=int, default=100, help="different specifications among them")
+    parser.add_argument("--write", action="store_true", help="put the results into RESULTS.md")
     asked = parser.parse_args()
-    out = sys.stdout
-    out.write(
-        f"{platform.machine()}, Python {platform.python_version()}, {asked.different} specifications; best of 3\n"
-    )
-    out.write("| entries | read and hash (floor) | total / floor | verify / floor | reserve and abort / floor |\n")
-    out.write("|---|---|---|---|---|\n")
+    lines = [
+        f"Reproduce with `make bench-ledger`. {machine()}; processor time, best of {ROUNDS}, {asked.different}",
+        "different specifications. A ledger of n entries has 3n + 1 rows; the floor reads them from SQLite and hashes",
+        "each once.",
+        "",
+        "| entries | floor | total / floor | verify / floor | reserve and abort, ledger open / floor |",
+        "|---|---|---|---|---|",
+    ]
     with tempfile.TemporaryDirectory() as folder:
         for count in asked.entries:
             path = Path(folder) / f"{count}.ledger"
@@ -115,8 +118,10 @@ def main() -> None:
             base = best(floor, path)
             times = [best(action, path) for action in (total, verify, reserve_again(path))]
             cells = [f"{seconds / base:.2f} ({seconds:.2f} s)" for seconds in times]
-            out.write(f"| {count:,} | {base:.3f} s | {' | '.join(cells)} |\n")
-            out.flush()
+            lines.append(f"| {count:,} | {base:.3f} s | {' | '.join(cells)} |")
+            print(lines[-1], flush=True)
+    if asked.write:
+        write_section("The ledger", "\n".join(lines))
 
 
 if __name__ == "__main__":
