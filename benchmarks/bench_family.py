@@ -24,9 +24,9 @@ import polars as pl
 from stirred import Entropy, PermutationSwap
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
-from stirred.mechanisms.swapping.permutation import Swap
 from stirred.mechanisms.swapping.redraw_law import ConditionedCounting
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
+from stirred.mechanisms.swapping.swap import Swap
 
 sys.path.insert(0, str(Path(__file__).parent))
 from bench_swap import ROUNDS, best_seconds

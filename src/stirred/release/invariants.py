@@ -10,7 +10,7 @@ import polars as pl
 
 from stirred.data.codes import Codes, count, encode
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.swapping.permutation import SwapPlan
+from stirred.mechanisms.swapping.swap import SwapPlan
 
 _PART = 5_000_000  # cells in one part
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
+from stirred.mechanisms.swapping.permutation import PermutationSwap
+from stirred.mechanisms.swapping.swap import SwapPlan
 from stirred.release.tables import Table
 
 

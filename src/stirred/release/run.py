@@ -23,8 +23,9 @@ from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
 from stirred.data.validate import validate
 from stirred.mechanisms.protocol import Progress, Release
-from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
+from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.revealing import revealing_columns
+from stirred.mechanisms.swapping.swap import SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manifest
 from stirred.release.expectation import Expectation, expectations, within_reach

@@ -19,8 +19,8 @@ from stirred.data.columns import gather, select
 from stirred.data.frames import ROWS_IN_ONE_FILE, read_frame, write_frame
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Release
-from stirred.mechanisms.swapping.permutation import SwapPlan
 from stirred.mechanisms.swapping.persons import Persons, Rows
+from stirred.mechanisms.swapping.swap import SwapPlan
 from stirred.mechanisms.swapping.swapped_file import SwappedFile
 from stirred.release.invariants import sorted_cells
 from stirred.release.tables import Table, tabulate

@@ -9,7 +9,8 @@ from html import escape
 
 import polars as pl
 
-from stirred.mechanisms.swapping.permutation import PermutationSwap, SwapPlan
+from stirred.mechanisms.swapping.permutation import PermutationSwap
+from stirred.mechanisms.swapping.swap import SwapPlan
 from stirred.report.charts import epsilon_curve
 from stirred.report.five import first_screen
 from stirred.report.page import bullets, page, paragraph, section, table

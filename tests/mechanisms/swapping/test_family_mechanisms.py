@@ -15,9 +15,9 @@ from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
 from stirred.mechanisms.swapping.margins import SwapMargins
-from stirred.mechanisms.swapping.permutation import Swap
 from stirred.mechanisms.swapping.selected_counts import LATTICE_EPSILON
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
+from stirred.mechanisms.swapping.swap import Swap
 from stirred.spec.exact import exact, ln
 from stirred.spec.family_budget import redraw_epsilon
 from stirred.spec.problems import StirredError

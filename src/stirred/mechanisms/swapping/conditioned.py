@@ -13,8 +13,8 @@ from stirred.data.codes import Coded
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.swapping.family_law import conditioned_law
-from stirred.mechanisms.swapping.permutation import PAPER, RateLike, Swap, SwapPlan, Values
 from stirred.mechanisms.swapping.strata import Strata
+from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, SwapPlan, Values
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
 from stirred.spec.exact import INFINITE, ZERO, Exact, fraction, largest, probability

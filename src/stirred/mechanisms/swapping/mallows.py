@@ -11,8 +11,8 @@ from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.swapping.family_law import mallows_weights
 from stirred.mechanisms.swapping.law import class_law
-from stirred.mechanisms.swapping.permutation import PAPER, Swap, SwapPlan, Values
 from stirred.mechanisms.swapping.strata import Strata
+from stirred.mechanisms.swapping.swap import PAPER, Swap, SwapPlan, Values
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
 from stirred.spec.exact import ZERO, Exact, loss

@@ -1,0 +1,451 @@
+"""What all swaps share: roles of columns, strata, invariants, and the released file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stirred.data.codes import Coded, all_different, encode
+from stirred.data.microdata import Microdata, missing_column, null_problem
+from stirred.data.packed import Packed
+from stirred.data.problems import DataError, bad_plan, listed
+from stirred.mechanisms.protocol import Frames, Progress, Release
+from stirred.mechanisms.swapping.persons import Part, Persons, held_parts
+from stirred.mechanisms.swapping.small_strata import OwnLoss
+from stirred.mechanisms.swapping.strata import Strata, find_strata
+from stirred.mechanisms.swapping.swapped_file import SwappedFile
+from stirred.randomness.entropy import Entropy
+from stirred.spec.budget import Budget, Derived, PermutationSwapping
+from stirred.spec.domain import Domain
+from stirred.spec.exact import Exact
+from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.invariant import Margin
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.output_premetric import PURE
+from stirred.spec.problems import Problem
+from stirred.spec.specification import Flavor, Specification
+
+PAPER = "Bailie, Gong and Meng, A Refreshment Stirred, Not Shaken"
+
+RateLike = Fraction | str | float | int | Decimal
+Values = npt.NDArray[np.uint32]
+
+# The conditions of use (swapping theory, section 9) that no code can enforce.
+ASSUMPTIONS = (
+    "the rates, the match, swap and hold variables and the collapsing of their values were fixed beforehand, or "
+    "depend on the invariants alone",
+    "neither the randomness, nor which records were selected, nor how many, nor accuracy measured against the "
+    "confidential file is published",
+    "no edit or structural zero is enforced by drawing again until an output satisfies it",
+    "this is the one run of the plan, not one chosen among several after looking at them",
+    "the operating system's generator and AES-256 in counter mode are taken as perfectly random",
+    "a later release chosen after seeing this one keeps its own budget whatever this one shows",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapUniverse:
+    """What the invariants tell about a file, as far as the budget needs it: strata by rate, largest live size.
+
+    Other swaps than permutation swapping have a policy of their own. ``own`` is the loss of the enumerated
+    margins, where strata are small or swapped at rate 1.
+    """
+
+    policy: PermutationSwapping | Derived
+    match: tuple[str, ...]
+    swap: tuple[str, ...]
+    hold: tuple[str, ...]
+    persons: bool = False
+    name: str = "file"
+    own: OwnLoss | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """Return the sharp budget R1, with the paper's beside it; at rate 1 the enumerated loss where there is one."""
+        if isinstance(self.policy, Derived):
+            return Budget(policy=self.policy)
+        paper = self.policy.paper
+        if self.own is None or not self.policy.realised.is_infinite or self.own.bound.is_infinite:
+            return Budget(policy=self.policy, paper_epsilon=paper)
+        formula = (
+            "the exact loss over all tables with the margins of each stratum at rate 1 (R0, R2), R1 for the others"
+        )
+        return Budget(policy=Derived(formula=formula, value=self.own.bound, varies=True), paper_epsilon=paper)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SwapPlan:
+    """What a swap would do to a file: nothing random has happened, and all of it follows from invariants."""
+
+    specification: Specification
+    strata: Strata
+    hold: tuple[str, ...]
+    dropped: tuple[str, ...]
+    universe: SwapUniverse
+    swap: Coded = field(repr=False)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def epsilon(self) -> Exact:
+        """Return the loss at the realised universe: the sharp budget R1."""
+        return self.specification.budget.realised
+
+    @property
+    def paper_epsilon(self) -> Exact:
+        """Return the loss by Theorem 1; other swaps have no published bound, and this is their own."""
+        paper = self.specification.budget.paper_epsilon
+        return self.epsilon if paper is None else paper
+
+    @property
+    def exact_loss(self) -> Exact | None:
+        """Return the loss itself over all files with these margins, where they could be enumerated (R0)."""
+        return None if self.universe.own is None else self.universe.own.exact
+
+    @property
+    def why_this_number(self) -> str:
+        """Say in a sentence or two how the loss stands to the paper's and to the exact one."""
+        own, epsilon, paper = self.universe.own, self.epsilon, self.paper_epsilon
+        if self.strata.largest_live is None:
+            return ""
+        sentences = []
+        if epsilon.is_infinite and own is not None and own.finite:
+            sentences.append(
+                "At rate 1 infinity is only the upper bound: the true loss is finite here, because no stratum has both "
+                "a hold value and a swap value that occur once (R2), but there are too many tables to compute it."
+            )
+        elif epsilon < paper:
+            sentences.append(
+                f"The paper's bound (Theorem 1) is {paper.shown(3)}; the number here, {epsilon.shown(3)}, is lower "
+                "because it uses the exact numbers of derangements where the paper rounds them up to b + 1 (R1)."
+            )
+        if own is not None and own.exact is not None and not own.exact.is_infinite:
+            sentences.append(
+                f"The strata are so small that the loss itself can be computed: {own.exact.shown(3)}, the largest over "
+                "all files with the same margins (R0)."
+            )
+        return " ".join(sentences)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swap:
+    """What all swaps share: roles of columns, strata, invariants, and the released file.
+
+    A member says which rates its strata have (``_rules``), what it promises (``_policy``, ``_theorem``) and how the
+    swap codes of a file are exchanged (``_exchange``).
+    """
+
+    match: Sequence[str]
+    swap: Sequence[str]
+    hold: Sequence[str] | None = None
+    unit: str = "household"
+    settings_from: str | None = None
+    threads: int | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("match", "swap", "hold"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+        self._check_roles()
+
+    def _rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
+        """Return the rates of strata with given match values, and the rate of all others."""
+        raise NotImplementedError
+
+    def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
+        """Return the budget as a function of the invariants."""
+        raise NotImplementedError
+
+    def _theorem(self) -> tuple[str, ...]:
+        """Return what the promise rests on."""
+        raise NotImplementedError
+
+    def _own_loss(self, strata: Strata, swap: Coded, held: Sequence[Part]) -> OwnLoss | None:
+        """Return the loss of the enumerated margins, where a member enumerates them."""
+        del strata, swap, held
+        return None
+
+    def _warnings(self, strata: Strata) -> Iterator[str]:
+        """Warn where the promise is empty."""
+        yield from _empty(strata)
+
+    def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
+        """Exchange the swap codes of all records, in place."""
+        raise NotImplementedError
+
+    def _check_roles(self) -> None:
+        if not self.swap:
+            raise bad_plan("nothing is swapped", where="swap", remedy="name at least one variable, such as county")
+        named = [*self.match, *self.swap, *(n for n in self.hold or () if n not in self.match)]
+        twice = sorted({name for name in named if named.count(name) > 1})
+        if twice:
+            raise bad_plan(
+                f"{listed(twice)} has two roles",
+                where="match, swap, hold",
+                remedy="a variable is either swapped or held; match variables are held",
+            )
+
+    def specification(self, universe: SwapUniverse) -> Specification:
+        """Return the promise in one universe, under the margins of Proposition 4."""
+        return Specification(
+            flavor=Flavor(
+                domain=Domain(
+                    name=universe.name,
+                    dataset=f"the released columns of the confidential file '{universe.name}'",
+                    stage="edited-file",
+                    record_types=(self.unit, "person") if universe.persons else (self.unit,),
+                ),
+                multiverse=Multiverse(
+                    invariants=self._invariants(universe),
+                    nearest=2,
+                    nearest_because="swapping: with both tables fixed no record can change alone",
+                ),
+                input_premetric=InputPremetric(name="d_HamS", unit=self.unit),
+                output_premetric=PURE,
+            ),
+            budget=universe.budget,
+            assumptions=ASSUMPTIONS,
+            theorem=self._theorem(),
+            settings_from=self.settings_from,
+        )
+
+    def _invariants(self, universe: SwapUniverse) -> tuple[Margin, ...]:
+        held = [name for name in universe.hold if name not in universe.match]
+        inside = ("person",) if universe.persons else ()
+        of_persons = ["all characteristics of its persons"] if universe.persons else []
+        return (
+            Margin(of=self.unit, variables=(*universe.match, *universe.swap)),
+            Margin(of=self.unit, variables=(*universe.match, *held, *of_persons), includes=inside),
+        )
+
+    def plan(self, data: Any) -> SwapPlan:
+        """Return strata, loss and invariants for a file; nothing random happens."""
+        return self._prepare(as_microdata(data))
+
+    def release(
+        self, data: Any, entropy: Entropy, *, plan: SwapPlan | None = None, progress: Progress | None = None
+    ) -> Release:
+        """Swap once. The result is an unordered table: rows come out in an order independent of the input.
+
+        ``plan`` is this mechanism's plan for the same data, where it was made before.
+        """
+        from stirred.mechanisms.swapping.order import release_order
+
+        microdata = self._narrowed(as_microdata(data))
+        plan = plan or self._prepare(microdata)
+        swapped = plan.swap.codes.copy()
+        self._exchange(plan, swapped, entropy, progress)
+        # Grouped by the released swap values and uniformly random inside: the input order is gone.
+        order = release_order(
+            swapped, entropy=entropy.child("release order"), groups=plan.swap.count, threads=self.threads
+        )
+        people = Persons.of(microdata) if microdata.persons is not None else None
+        held = Packed.of(
+            (microdata.households[name] for name in plan.hold if name not in plan.strata.match), coded=plan.strata.coded
+        )
+        swapped_file = SwappedFile(
+            data=microdata, held=held, swap=plan.swap, swapped=swapped, order=order, people=people
+        )
+        parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {"data": swapped_file.households}
+        if people is not None:
+            parts["persons"] = swapped_file.persons
+        specification = replace(plan.specification, seeded=entropy.seeded)
+        internal = {"plan": plan, "file": swapped_file}
+        return Release(public=Frames(parts, convert=like(data)), specification=specification, internal=internal)
+
+    def audit_universes(self) -> list[list[Hashable]]:
+        """Return all tables with the margins of a few small strata, as multisets of (hold, swap) pairs."""
+        return [tables_with_margins(h, s) for h, s in (("aab", "xxy"), ("ab", "xy"), ("abc", "xyz"), ("aabb", "xxyy"))]
+
+    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
+        """Return the promise for a file of one stratum, given the (hold, swap) pairs of all its tables."""
+        first: Any = universe[0]
+        records = {"held": [h for h, _ in first], self.swap[0]: [s for _, s in first]}
+        return self._one_stratum().plan(pl.DataFrame(records)).specification
+
+    def _one_stratum(self) -> Swap:
+        """Return the same swap on a file of one stratum, with one swap and one hold variable."""
+        return replace(self, match=(), swap=self.swap[:1], hold=("held",))
+
+    def _prepare(self, data: Microdata) -> SwapPlan:
+        data = self._narrowed(data)
+        hold, dropped = self._roles(data)
+        swap = encode(data.households, list(self.swap))
+        rules, rate = self._rules()
+        # Match variables are equal inside a stratum and can tell no records apart.
+        held = held_parts(data, [name for name in hold if name not in self.match])
+        strata = find_strata(data.households, match=self.match, swap=swap, held=held, rates=rules, rate=rate)
+        _every_rule_fits(rules, strata)
+        universe = SwapUniverse(
+            policy=self._policy(strata, swap),
+            match=tuple(self.match),
+            swap=tuple(self.swap),
+            hold=hold,
+            persons=data.persons is not None,
+            name=data.name,
+            own=self._own_loss(strata, swap, held),
+        )
+        return SwapPlan(
+            specification=self.specification(universe),
+            strata=strata,
+            hold=hold,
+            dropped=dropped,
+            universe=universe,
+            swap=swap,
+            warnings=(*_identifying(data, hold), *self._warnings(strata)),
+        )
+
+    def check(self, data: Any) -> None:
+        """Raise all problems of a file's columns with these settings; nothing is computed."""
+        self._roles(self._narrowed(as_microdata(data)))
+
+    def _narrowed(self, data: Microdata) -> Microdata:
+        """Return the data with only those person columns that an explicit ``hold`` names."""
+        if self.hold is None or data.persons is None:
+            return data
+        return replace(data, keep_persons=tuple(self.hold))
+
+    def _roles(self, data: Microdata) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the hold variables and the columns that are dropped; all problems at once."""
+        problems: list[Problem] = []
+        columns, source = data.households.columns, data.household_source
+        for role in ("match", "swap", "hold"):
+            for name in getattr(self, role) or ():
+                if name in data.identifiers:
+                    problems.append(
+                        Problem(
+                            what=f'"{name}" is an identifier and cannot be a {role} variable',
+                            where=source,
+                            remedy=f"remove it from {role}, or from id",
+                        )
+                    )
+                elif name not in columns and not (role == "hold" and name in data.person_variables):
+                    problems.append(missing_column(name, columns, where=source, role=role))
+                elif role != "hold" and name in columns:
+                    problems += _column_problems(data.households[name], source=source, role=role)
+        held = self.hold if self.hold is not None else [n for n in data.variables if n not in self.swap]
+        hold = tuple(n for n in dict.fromkeys((*self.match, *held)) if n in columns or n not in data.person_variables)
+        for name in hold:
+            if name in columns and name not in self.match:
+                problems += _type_problems(data.households[name], source=source, role="hold", floats=True)
+        for name in data.person_variables:
+            assert data.persons is not None
+            problems += _type_problems(data.persons[name], source=data.person_source, role="person", floats=True)
+        if not problems:
+            problems += data.disagreements(data.households.columns)
+        if data.persons is not None and self.unit == "person":
+            raise bad_plan(
+                "with persons inside the records the unit is the household, not the person",
+                where="unit",
+                remedy="leave unit out, or name what a row of the household file is",
+            )
+        if problems:
+            raise DataError(problems)
+        if set(hold) <= set(self.match) and data.persons is None:
+            raise bad_plan(
+                "there is nothing to hold besides the match variables, so swapping changes nothing",
+                where="hold",
+                remedy="keep at least one more column, or match on fewer variables",
+            )
+        dropped = tuple(
+            f"{n} (issued anew)" if n == data.hid and data.persons is not None else n
+            for n in columns
+            if n not in hold and n not in self.swap
+        )
+        return hold, (*dropped, *data.dropped_person_columns)
+
+
+def _identifying(data: Microdata, hold: Sequence[str]) -> Iterator[str]:
+    """Warn of held columns that tell every record apart: often an identifier that nobody named as one."""
+    for name in hold:
+        column = data.households[name]
+        plausible = column.dtype.is_integer() or column.dtype == pl.String
+        if plausible and len(column) > 20 and not column.null_count() and all_different(column):
+            yield (
+                f'"{name}" is different for every record and will be released as it is: if it is an identifier, '
+                f"name it with --id {name}"
+            )
+
+
+def _empty(strata: Strata) -> Iterator[str]:
+    """Warn where the promise is empty: nothing to swap, or nothing promised."""
+    if strata.largest_live is None:
+        yield "nothing can be swapped: the file would be published as it is, and epsilon 0 is not protection"
+    elif any(s.rate in (0, 1) for s in strata.live):
+        yield "at a rate of 0 or 1 nothing is promised: epsilon is infinite"
+
+
+def _every_rule_fits(rules: Sequence[tuple[dict[str, object], Fraction]], strata: Strata) -> None:
+    """Refuse a rule that fits no stratum: a mistyped value would silently leave the default rate."""
+    present = [dict(zip(strata.match, stratum.values, strict=True)) for stratum in strata.table]
+    for wanted, _ in rules:
+        if not any(all(str(values[k]) == str(v) for k, v in wanted.items()) for values in present):
+            text = ", ".join(f"{k} = {v}" for k, v in wanted.items())
+            raise bad_plan(f"no record has {text}", where="rates", remedy="check the value, or remove the rule")
+
+
+def as_microdata(data: Any) -> Microdata:
+    """Return microdata, from microdata or from one frame of any library."""
+    if isinstance(data, Microdata):
+        return data
+    return Microdata(households=data)
+
+
+def like(data: Any) -> Callable[[pl.DataFrame], Any]:
+    """Return a function that turns a polars frame into the kind of frame the caller gave."""
+    if isinstance(data, (Microdata, pl.DataFrame)):
+        return lambda frame: frame
+    if isinstance(data, pl.LazyFrame):
+        return lambda frame: frame.lazy()
+    import narwhals as nw
+
+    given = nw.from_native(data, eager_only=True).implementation
+    if given.is_pandas():
+        return lambda frame: nw.from_native(frame).to_pandas()
+    if given.is_pyarrow():
+        return lambda frame: nw.from_native(frame).to_arrow()
+    return lambda frame: frame
+
+
+def _column_problems(column: pl.Series, *, source: str, role: str) -> list[Problem]:
+    problems = _type_problems(column, source=source, role=role, floats=False)
+    missing = null_problem(column, source=source, role=role)
+    return [*problems, missing] if missing is not None else problems
+
+
+def _type_problems(column: pl.Series, *, source: str, role: str, floats: bool) -> list[Problem]:
+    if column.dtype.is_nested() or column.dtype in (pl.Object, pl.Null, pl.Binary):
+        return [
+            Problem(
+                what=f"values of type {column.dtype} cannot be used as a {role} variable",
+                where=f'{source} "{column.name}"',
+                remedy="store it as text, whole numbers, dates or true/false",
+            )
+        ]
+    if column.dtype.is_float() and not floats:
+        return [
+            Problem(
+                what=f"a {role} variable must hold codes, and this column holds fractional numbers ({column.dtype})",
+                where=f'{source} "{column.name}"',
+                remedy="turn it into classes or whole numbers first",
+            )
+        ]
+    return []
+
+
+def tables_with_margins(hold: str, swap: str) -> list[Hashable]:
+    """Return every multiset of (hold, swap) pairs with the given hold and swap values.
+
+    >>> len(tables_with_margins("ab", "xy"))
+    2
+    """
+    tables = {tuple(sorted(zip(hold, order, strict=True))) for order in permutations(swap)}
+    return [*sorted(tables)]
