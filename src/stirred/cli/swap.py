@@ -13,11 +13,13 @@ from stirred.cli.progress import shown_progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from fractions import Fraction
 
     from stirred.release.expectation import Expectation
     from stirred.release.ledger import Total
     from stirred.release.plan_file import Planned
     from stirred.release.run import Prepared
+    from stirred.spec.exact import Exact
 
 File = Annotated[
     Path,
@@ -29,6 +31,14 @@ Match = Annotated[list[str] | None, typer.Option("--match", help="Swap only betw
 Swap = Annotated[list[str] | None, typer.Option("--swap", help="Variable that is exchanged, such as the geography; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
 Hold = Annotated[list[str] | None, typer.Option("--hold", help="Other variables to release (default: all); unnamed ones are dropped.")]  # fmt: skip  # noqa: E501
 Rate = Annotated[str | None, typer.Option("--rate", help="Swap rate, exactly: 1/20, 0.05 or 5%.")]
+Mechanism = Annotated[
+    str,
+    typer.Option("--mechanism", help="Member of the swapping family: permutation, conditioned, mallows or shuffle."),
+]
+Kernel = Annotated[
+    str | None,
+    typer.Option("--kernel", help="For the conditioned swap: redraw from a uniform or a proportional law."),
+]
 Id = Annotated[list[str] | None, typer.Option("--id", help="Identifier column: never released.")]
 Persons = Annotated[Path | None, typer.Option("--persons", help="File of the persons in the households.")]
 CodebookFile = Annotated[Path | None, typer.Option("--codebook", help="Codebook to validate the files against.")]
@@ -38,7 +48,10 @@ Table = Annotated[
 ]
 Unit = Annotated[str, typer.Option("--unit", help="What a record is.")]
 Format = Annotated[str, typer.Option("--format", help="Of the released data: parquet or csv.")]
-Epsilon = Annotated[str | None, typer.Option("--epsilon", help="Show which rates would reach this loss.")]
+Epsilon = Annotated[
+    str | None,
+    typer.Option("--epsilon", help="Show which rates would reach this loss; for the Mallows swap, the loss itself."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
 SettingsFrom = Annotated[str | None, typer.Option("--settings-from", help="On what the settings were based: policy, invariants, other-data or this-data.")]  # fmt: skip  # noqa: E501
 LedgerPlace = Annotated[
@@ -61,6 +74,8 @@ def swap(
     match: Match = None,
     swap: Swap = None,
     rate: Rate = None,
+    mechanism: Mechanism = "permutation",
+    kernel: Kernel = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -99,10 +114,13 @@ def swap(
         settings_from=settings_from,
         ledger=ledger,
         purpose=purpose,
+        mechanism=mechanism,
+        kernel=kernel,
+        epsilon=epsilon if mechanism == "mallows" else None,
     )
     prepared = prepare(options.planned())
     if dry_run:
-        _show_plan(prepared, epsilon=epsilon, as_json=json)
+        _show_plan(prepared, epsilon=None if mechanism == "mallows" else epsilon, as_json=json)
         return
     _run(prepared, seed=seed, quiet=quiet, as_json=json)
 
@@ -112,6 +130,8 @@ def plan(
     match: Match = None,
     swap: Swap = None,
     rate: Rate = None,
+    mechanism: Mechanism = "permutation",
+    kernel: Kernel = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -180,11 +200,15 @@ def plan(
             table=table,
             unit=unit,
             out=_NOWHERE,
+            mechanism=mechanism,
+            kernel=kernel,
+            epsilon=epsilon if mechanism == "mallows" else None,
         )
         planned = options.with_rate_for(epsilon).planned()
     prepared = prepare(planned)
     expected = [] if expect_from is None else _expected(prepared, expect_from, expect_persons)
-    _show_plan(prepared, epsilon=epsilon, expected=expected, as_json=json)
+    target = None if prepared.planned.plan.mechanism.name == "mallows-swap" else epsilon
+    _show_plan(prepared, epsilon=target, expected=expected, as_json=json)
 
 
 def release(
@@ -232,18 +256,21 @@ class _Options:
     settings_from: str | None = None
     ledger: str | None = None
     purpose: str = ""
+    mechanism: str = "permutation"
+    kernel: str | None = None
+    epsilon: str | None = None
 
     def with_rate_for(self, epsilon: str | None) -> _Options:
         """Return the options with the gentlest rate that reaches a target, where a target and no rate was given."""
-        if self.rate or epsilon is None:
+        if self.rate or epsilon is None or self.mechanism == "mallows":
             return self
         from stirred.release.run import prepare
         from stirred.spec.exact import loss
-        from stirred.spec.swap_budget import rate_not_above
 
-        largest = prepare(replace(self, rate="1/2").planned()).plan.strata.largest_live
+        prepared = prepare(replace(self, rate="1/2").planned())
         target = loss(epsilon, where="--epsilon")
-        rate = str(rate_not_above(target, largest_stratum=largest.records, bound="sharp")) if largest else "1/2"
+        live = prepared.plan.strata.largest_live is not None
+        rate = str(prepared.mechanism.rate_reaching(prepared.plan, target)) if live else "1/2"
         return replace(self, rate=rate)
 
     def planned(self) -> Planned:
@@ -253,7 +280,8 @@ class _Options:
         from stirred.release.tables import parse_table
         from stirred.spec.problems import Problem
 
-        needed = {"--swap": self.swap, "--rate": self.rate, "--out": self.out}
+        rate = {"--epsilon": self.epsilon} if self.mechanism == "mallows" else {"--rate": self.rate}
+        needed = {"--swap": self.swap, **rate, "--out": self.out}
         missing = [name for name, value in needed.items() if not value]
         if missing:
             remedy = "see `stirred swap --help`, or write a plan.toml"
@@ -261,9 +289,12 @@ class _Options:
         content: dict[str, Any] = {
             "data": {"households": str(self.file), "id": _names(self.id)},
             "mechanism": {
+                "name": f"{self.mechanism}-swap",
                 "match": _names(self.match),
                 "swap": _names(self.swap),
                 "rate": self.rate,
+                "epsilon": self.epsilon,
+                "redraw_law": self.kernel,
                 "unit": self.unit,
             },
             "tables": [{"variables": parse_table(text)[1]} for text in self.table or ()],
@@ -414,7 +445,7 @@ def _show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Ex
 
     strata, account = prepared.plan.strata, remaining(prepared)
     rates = [Fraction(n, 100) for n in (1, 5, 10, 20, 50)]
-    curve = [(rate, strata.epsilon(rate)) for rate in rates]
+    curve = prepared.mechanism.losses(prepared.plan, rates)
     target = _target(prepared, epsilon)
     if as_json:
         from stirred.spec.document import number_out, to_document
@@ -425,8 +456,8 @@ def _show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Ex
                 **_numbers(prepared),
                 "largest_strata": [
                     {"match": dict(zip(strata.match, map(str, s.values), strict=True)), "records": s.records,
-                     "live": s.live, "rate": str(s.rate), "expected_share_moved": s.moved}
-                    for s in sorted(strata.table, key=lambda s: -s.records)[:50]
+                     "live": s.live, "rate": str(s.rate), "expected_share_moved": share}
+                    for s, share in strata.largest_first[:50]
                 ],
                 "epsilon_by_rate": [
                     {"rate": str(r), "epsilon": number_out(e), "epsilon_exact": str(e)} for r, e in curve
@@ -451,11 +482,7 @@ def _show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Ex
             *_exact_line(prepared),
             *_decisive_line(prepared),
             *_bounds_line(prepared),
-            (
-                "by rate",
-                "if one rate applied everywhere: "
-                + "; ".join(f"{100 * float(rate):.0f}%: epsilon {e.shown()}" for rate, e in curve),
-            ),
+            *([("by rate", _by_rate(curve))] if curve else []),
             *([("target", _target_text(target))] if target else []),
             *([("dropped", ", ".join(prepared.plan.dropped))] if prepared.plan.dropped else []),
             *(_expected_line(each) for each in expected),
@@ -475,6 +502,11 @@ def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:
     return [("unchanged", text)]
 
 
+def _by_rate(curve: Sequence[tuple[Fraction, Exact]]) -> str:
+    losses = "; ".join(f"{100 * float(rate):.0f}%: epsilon {e.shown()}" for rate, e in curve)
+    return f"if one rate applied everywhere: {losses}"
+
+
 def _bounds_line(prepared: Prepared) -> list[tuple[str, str]]:
     why = prepared.plan.why_this_number
     return [("bounds", why)] if why else []
@@ -483,8 +515,7 @@ def _bounds_line(prepared: Prepared) -> list[tuple[str, str]]:
 def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:
     """Say which stratum sets the loss, where rates differ."""
     strata = prepared.plan.strata
-    stratum = strata.decisive
-    if stratum is None or len(strata.policy.strata) == 1:
+    if len({stratum.rate for stratum in strata.live}) < 2 or (stratum := strata.decisive) is None:
         return []
     values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True))
     return [("loss set by", f"{values}: {stratum.records:,} records at rate {stratum.rate}")]
@@ -574,6 +605,7 @@ def _target(prepared: Prepared, epsilon: str | None) -> dict[str, Any]:
     """Return both rates for a target loss, as exact expressions and as rates one could use."""
     if epsilon is None:
         return {}
+    from stirred.mechanisms.swapping.permutation import PermutationSwap
     from stirred.spec.exact import loss
     from stirred.spec.problems import placed
     from stirred.spec.swap_budget import psa_rates_for, rate_not_above
@@ -582,11 +614,14 @@ def _target(prepared: Prepared, epsilon: str | None) -> dict[str, Any]:
     size = largest.records if largest else 0
     with placed("--epsilon"):
         wanted = loss(epsilon, where="")
+        if not isinstance(prepared.mechanism, PermutationSwap):
+            rate = prepared.mechanism.rate_reaching(prepared.plan, wanted)
+            return {"target_epsilon": epsilon, "target_rates": [float(rate)], "usable_rates": [str(rate)]}
         rates = psa_rates_for(wanted, largest_stratum=size, bound="sharp")
         usable = [str(rate_not_above(wanted, largest_stratum=size, high=high, bound="sharp")) for high in (False, True)]
     return {"target_epsilon": epsilon, "target_rates": [float(rates.low), float(rates.high)], "usable_rates": usable}
 
 
 def _target_text(target: dict[str, Any]) -> str:
-    low, high = target["target_rates"]
-    return f"epsilon {target['target_epsilon']} is reached at rate {100 * low:.4g}%, or at {100 * high:.6g}%"
+    reached = ", or at ".join(f"{100 * rate:.6g}%" for rate in target["target_rates"])
+    return f"epsilon {target['target_epsilon']} is reached at rate {reached}"

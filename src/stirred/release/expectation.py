@@ -13,6 +13,7 @@ from stirred.data.frames import ROWS_IN_ONE_FILE, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.swapping.permutation import PermutationSwap
+from stirred.mechanisms.swapping.swap import Swap
 from stirred.release.tables import Table
 from stirred.utility.expected import ExpectedError, expected_error
 
@@ -33,7 +34,7 @@ class Expectation:
 
 
 def expectations(
-    mechanism: PermutationSwap,
+    mechanism: Swap,
     tables: Sequence[Table],
     data: Microdata,
     *,
@@ -46,6 +47,12 @@ def expectations(
     ``source`` is ``margins`` (from the invariants of this file alone), ``this-data`` or ``other-data``; the
     last needs the file ``records``, with ``persons`` for tables of persons.
     """
+    if not isinstance(mechanism, PermutationSwap):
+        raise bad_plan(
+            "the expected error has a closed form for permutation swapping only, so far",
+            where="--expect-from",
+            remedy="leave it out, or plan the permutation swap",
+        )
     if source == "other-data":
         assert records is not None
         homes, people = scan_frame(records), None if persons is None else scan_frame(persons)
@@ -71,9 +78,9 @@ def expectations(
     return found
 
 
-def within_reach(data: Microdata) -> bool:
-    """Say whether the expectation is worth its time beside a release of this size."""
-    return data.households.height <= ROWS_IN_ONE_FILE
+def within_reach(mechanism: Swap, data: Microdata) -> bool:
+    """Say whether there is a closed form, and whether it is worth its time beside a release of this size."""
+    return isinstance(mechanism, PermutationSwap) and data.households.height <= ROWS_IN_ONE_FILE
 
 
 def _lazy(data: Microdata) -> pl.LazyFrame | None:

@@ -39,13 +39,19 @@ class DataSection(_Strict):
 
 
 class MechanismSection(_Strict):
-    """[mechanism]: which one, and its settings."""
+    """[mechanism]: which one, and its settings.
 
-    name: Literal["permutation-swap"] = "permutation-swap"
+    ``rate`` is for all but the Mallows swap, which takes ``epsilon``; ``rates`` for permutation swapping, and
+    ``redraw_law`` (uniform, proportional, or a probability for each swap value) for the conditioned swap.
+    """
+
+    name: Literal["permutation-swap", "conditioned-swap", "mallows-swap", "shuffle-swap"] = "permutation-swap"
     match: Names = []
     swap: Names
     hold: Names | None = None
-    rate: Rate
+    rate: Rate | None = None
+    epsilon: Rate | None = None
+    redraw_law: str | dict[str, Rate] | None = None
     rates: list[dict[str, Any]] = []
     unit: str = "household"
     settings_from: SettingsFrom | None = None

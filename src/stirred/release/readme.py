@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stirred.mechanisms.swapping.permutation import PermutationSwap
-from stirred.mechanisms.swapping.swap import SwapPlan
+from stirred.mechanisms.swapping.swap import Swap, SwapPlan
 from stirred.release.tables import Table
 
 
-def exactness(table: Table, mechanism: PermutationSwap, plan: SwapPlan, *, persons: Sequence[str]) -> str:
+def exactness(table: Table, mechanism: Swap, plan: SwapPlan, *, persons: Sequence[str]) -> str:
     """Say whether a table is one that swapping cannot change.
 
     Tables of match and swap variables, and tables of held variables, are exact; those that cross a
@@ -24,7 +23,7 @@ def exactness(table: Table, mechanism: PermutationSwap, plan: SwapPlan, *, perso
 
 def public_readme(
     title: str,
-    mechanism: PermutationSwap,
+    mechanism: Swap,
     plan: SwapPlan,
     tables: Sequence[Table],
     *,

@@ -7,7 +7,6 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,9 @@ from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
 from stirred.data.validate import validate
 from stirred.mechanisms.protocol import Progress, Release
-from stirred.mechanisms.swapping.permutation import PermutationSwap
+from stirred.mechanisms.swapping.family import swap_named
 from stirred.mechanisms.swapping.revealing import revealing_columns
-from stirred.mechanisms.swapping.swap import SwapPlan
+from stirred.mechanisms.swapping.swap import Swap, SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manifest
 from stirred.release.expectation import Expectation, expectations, within_reach
@@ -51,7 +50,7 @@ class Prepared:
 
     planned: Planned
     data: Microdata
-    mechanism: PermutationSwap
+    mechanism: Swap
     plan: SwapPlan
     tables: Sequence[Table]
     inputs: Mapping[str, str]
@@ -122,7 +121,7 @@ def _check_names(names: Sequence[str]) -> None:
         )
 
 
-def _both(planned: Planned) -> tuple[PermutationSwap, Microdata, dict[str, str], Codebook | None]:
+def _both(planned: Planned) -> tuple[Swap, Microdata, dict[str, str], Codebook | None]:
     """Return mechanism, data and checksums of the files; all problems are reported together."""
     mechanism, data = None, None
     inputs: dict[str, str] = {}
@@ -165,15 +164,20 @@ def _both(planned: Planned) -> tuple[PermutationSwap, Microdata, dict[str, str],
     return mechanism, data, inputs, codebook
 
 
-def mechanism_of(planned: Planned) -> PermutationSwap:
-    """Return the mechanism a plan asks for."""
+def mechanism_of(planned: Planned) -> Swap:
+    """Return the mechanism a plan asks for; a setting it does not have is refused."""
     section = planned.plan.mechanism
     with placed(f"{planned.source} [mechanism]"):
-        return PermutationSwap(
+        return swap_named(
+            section.name,
+            {
+                "rate": section.rate,
+                "rates": section.rates,
+                "epsilon": section.epsilon,
+                "redraw_law": section.redraw_law,
+            },
             match=section.match,
             swap=section.swap,
-            rate=section.rate,
-            rates=section.rates,
             hold=section.hold,
             unit=section.unit,
             settings_from=section.settings_from,
@@ -358,7 +362,7 @@ def _measures(prepared: Prepared, compared: pl.DataFrame) -> Accuracy:
 
 def _expected(prepared: Prepared) -> list[Expectation]:
     """Return what the closed form expected of each table, for the internal report."""
-    if not within_reach(prepared.data):
+    if not within_reach(prepared.mechanism, prepared.data):
         return []
     return expectations(prepared.mechanism, prepared.tables, prepared.data, source="this-data")
 
@@ -434,7 +438,6 @@ def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> 
         "created": _now(),
         "purpose": planned.plan.release.purpose,
         "plan": parameters,
-        "rate": str(Fraction(prepared.mechanism.rate)),
         "inputs": dict(prepared.inputs),
         "records": prepared.data.households.height,
         "seeded": release.specification.seeded,

@@ -10,7 +10,7 @@ from html import escape
 import polars as pl
 
 from stirred.mechanisms.swapping.permutation import PermutationSwap
-from stirred.mechanisms.swapping.swap import SwapPlan
+from stirred.mechanisms.swapping.swap import Swap, SwapPlan
 from stirred.report.charts import epsilon_curve
 from stirred.report.five import first_screen
 from stirred.report.page import bullets, page, paragraph, section, table
@@ -26,7 +26,7 @@ class SwapReport:
     """What a report shows. ``accuracy`` and ``warnings`` look at the confidential file and belong inside only."""
 
     title: str
-    mechanism: PermutationSwap
+    mechanism: Swap
     plan: SwapPlan
     checks: Sequence[tuple[str, int, str]]
     tables: Mapping[str, pl.DataFrame]
@@ -60,7 +60,8 @@ def _head(report: SwapReport, *, internal: bool) -> str:
         else '<span class="stamp">public edition</span>'
     )
     swapped = ", ".join(report.mechanism.swap)
-    lead = f"{report.records:,} {report.mechanism.unit} records, permutation swapping of {swapped}."
+    kind = report.mechanism.in_words.partition(":")[0].lower()
+    lead = f"{report.records:,} {report.mechanism.unit} records, {kind} of {swapped}."
     return f'{stamp}<h1>{escape(report.title)}</h1><p class="lead">{escape(lead)} {escape(report.made)}</p>'
 
 
@@ -75,6 +76,8 @@ def _rate(report: SwapReport) -> str:
             ),
         )
     size = strata.largest_live.records
+    if not isinstance(report.mechanism, PermutationSwap):
+        return _losses(report, size)
     points = [(p / 200, float(strata.epsilon(Fraction(p, 200)))) for p in range(1, 200)]
     chosen = [
         (float(part.rate), float(psa_sharp_epsilon(part.rate, stratum=part.largest_stratum)))
@@ -92,11 +95,26 @@ def _rate(report: SwapReport) -> str:
     return section("Rate and loss", paragraph(text), *explained, epsilon_curve(points, chosen=chosen, least=least))
 
 
+_RATES = tuple(Fraction(n, 100) for n in (1, 5, 10, 20, 50, 80))
+
+
+def _losses(report: SwapReport, size: int) -> str:
+    """Return rate and loss of the other members, whose loss is not a function of the largest size alone."""
+    strata = report.plan.strata
+    text = (
+        f"{report.mechanism.in_words} The largest stratum with something to swap has {size:,} records. About "
+        f"{100 * strata.moved:.1f}% of all records are expected to get another value."
+    )
+    rows = [[f"{100 * float(rate):g}%", e.shown()] for rate, e in report.mechanism.losses(report.plan, _RATES)]
+    by_rate = [table(["rate", "ε (relative to the invariants)"], rows)] if rows else []
+    return section("Rate and loss", paragraph(text), *by_rate)
+
+
 def _strata(report: SwapReport) -> str:
     strata = report.plan.strata
-    largest = sorted(strata.table, key=lambda stratum: -stratum.records)[:_ROWS_SHOWN]
+    largest = strata.largest_first[:_ROWS_SHOWN]
     header = [*strata.match, "records", "something to swap", "rate", "expected share moved"]
-    rows = [[*map(str, s.values), s.records, s.live, str(s.rate), f"{100 * s.moved:.2f}%"] for s in largest]
+    rows = [[*map(str, s.values), s.records, s.live, str(s.rate), f"{100 * share:.2f}%"] for s, share in largest]
     count = f"{len(strata.table):,} strata, {len(strata.live):,} of them with something to swap."
     more = f" The {_ROWS_SHOWN} largest are shown." if len(strata.table) > _ROWS_SHOWN else ""
     return section("Strata", paragraph(count + more), table(header, rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,6 +14,8 @@ from stirred.data.codes import Coded
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.swapping.family_law import conditioned_law
+from stirred.mechanisms.swapping.margins import SwapMargins
+from stirred.mechanisms.swapping.shares import Shares, conditioned_changes
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, SwapPlan, Values
 from stirred.randomness.entropy import Entropy
@@ -132,7 +135,6 @@ class ConditionedSwap(Swap):
 
     def _loss(self, strata: Strata, swap: Coded) -> Exact:
         """Return the largest loss over the live strata: screened in double precision, decided exactly."""
-        from stirred.mechanisms.swapping.margins import SwapMargins
         from stirred.mechanisms.swapping.selected_counts import LATTICE_EPSILON
 
         declared = self._masses(swap)
@@ -144,12 +146,7 @@ class ConditionedSwap(Swap):
         codes = strata.coded.codes
         margins = SwapMargins.of(codes, swap.codes, strata=strata.coded.count, values=swap.count)
         sizes, present = margins.records, margins.values_present
-        if declared is not None:
-            masses = np.array([float(declared[code]) for code in range(swap.count)])[margins.value]
-        elif self.redraw_law == "uniform":
-            masses = 1 / present[margins.stratum]
-        else:
-            masses = margins.count / sizes[margins.stratum]
+        masses = self._float_masses(swap, margins)
         first, second = margins.smallest(masses)
         live = np.array([stratum.live for stratum in strata.table])[margins.stratum[first]]
         first, second = first[live], second[live]
@@ -166,6 +163,26 @@ class ConditionedSwap(Swap):
         if declared is not None:
             return Fraction(declared[int(margins.value[place])])
         return self._mass(None, int(margins.count[place]), int(sizes[stratum]), int(present[stratum]))
+
+    def _moved(self, strata: Strata, swap: Coded) -> Shares:
+        margins = SwapMargins.of(strata.coded.codes, swap.codes, strata=strata.coded.count, values=swap.count)
+        changed = self._changed(strata, swap, margins) * margins.count
+        return np.bincount(margins.stratum, weights=changed, minlength=margins.strata) / margins.records
+
+    def _changed(self, strata: Strata, swap: Coded, margins: SwapMargins) -> Shares:
+        del strata
+        rate = Fraction(self.rate)
+        odds = math.inf if rate == 1 else float(rate / (1 - rate))
+        return conditioned_changes(margins, odds=odds, masses=self._float_masses(swap, margins))
+
+    def _float_masses(self, swap: Coded, margins: SwapMargins) -> Shares:
+        """Return the mass of every value of every stratum, in double precision."""
+        declared = self._masses(swap)
+        if declared is not None:
+            return np.array([float(declared[code]) for code in range(swap.count)])[margins.value]
+        if self.redraw_law == "uniform":
+            return 1 / margins.values_present[margins.stratum]
+        return margins.count / margins.records[margins.stratum]
 
     def _theorem(self) -> tuple[str, ...]:
         return ("R6, the conditioned swap (docs/theory/swapping-family.md)", f"Proposition 4 of {PAPER}")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.swapping.family_law import mallows_weights
 from stirred.mechanisms.swapping.law import class_law
+from stirred.mechanisms.swapping.shares import Shares, mallows_share
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.swap import PAPER, Swap, SwapPlan, Values
 from stirred.randomness.entropy import Entropy
@@ -75,6 +78,17 @@ class MallowsSwap(Swap):
             f"the parameter of the Mallows law, {self.epsilon}, in every stratum of any size (R5); 0 if none is live"
         )
         return Derived(formula=formula, value=value, varies=True)
+
+    def _moved(self, strata: Strata, swap: Coded) -> Shares:
+        del swap
+        by_size = {stratum.records: 0.0 for stratum in strata.live}
+        by_size = {size: mallows_share(size, self.weight) for size in by_size}
+        return np.array([by_size.get(stratum.records, 0.0) for stratum in strata.table])
+
+    def losses(self, plan: SwapPlan, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
+        """Return nothing: there is no rate, the loss is chosen."""
+        del plan, rates
+        return []
 
     def _theorem(self) -> tuple[str, ...]:
         return ("R5, Mallows swapping (docs/theory/swapping-family.md)", f"Proposition 4 of {PAPER}")

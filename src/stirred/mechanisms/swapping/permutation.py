@@ -7,18 +7,22 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from stirred.data.codes import Coded
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.swapping.law import psa_law
 from stirred.mechanisms.swapping.persons import Part
+from stirred.mechanisms.swapping.shares import Shares, permutation_share
 from stirred.mechanisms.swapping.small_strata import OwnLoss, own_loss
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, SwapPlan, Values
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
-from stirred.spec.exact import probability
+from stirred.spec.exact import Exact, probability
 from stirred.spec.law import Law
+from stirred.spec.swap_budget import rate_not_above
 
 SHARP = "R1 and R2, the sharp form of Theorem 1 (docs/theory/sharp-budget.md)"
 
@@ -88,6 +92,20 @@ class PermutationSwap(Swap):
     def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
         del swap
         return strata.policy
+
+    def _moved(self, strata: Strata, swap: Coded) -> Shares:
+        del swap
+        rates = np.fromiter((float(s.rate) for s in strata.table), dtype=np.float64, count=len(strata.table))
+        return permutation_share(strata.sizes, rates)
+
+    def losses(self, plan: SwapPlan, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
+        """Return the loss if one rate applied to all strata, for several."""
+        return [(rate, plan.strata.epsilon(rate)) for rate in rates]
+
+    def rate_reaching(self, plan: SwapPlan, epsilon: Exact) -> Fraction:
+        """Return the gentlest rate for all strata whose loss is at most ``epsilon``; refuse where there is none."""
+        largest = plan.strata.largest_live
+        return rate_not_above(epsilon, largest_stratum=largest.records if largest else 0, bound="sharp")
 
     def _theorem(self) -> tuple[str, ...]:
         return (SHARP, f"Theorem 1 of {PAPER}", f"Proposition 4 of {PAPER}")

@@ -13,6 +13,7 @@ from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.swapping.family_law import shuffle_weights
 from stirred.mechanisms.swapping.law import class_law
+from stirred.mechanisms.swapping.shares import Shares, shuffle_share
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, SwapPlan, Values
 from stirred.randomness.entropy import Entropy
@@ -94,6 +95,10 @@ class ShuffleSwap(Swap):
                 worst.append(margin_epsilon(count, rate, stratum=records))
                 reach = records - count
         return largest(worst)
+
+    def _moved(self, strata: Strata, swap: Coded) -> Shares:
+        del swap
+        return shuffle_share(strata.sizes, np.full(len(strata.table), float(Fraction(self.rate))))
 
     def _theorem(self) -> tuple[str, ...]:
         return ("R7, the shuffle swap (docs/theory/swapping-family.md)", f"Proposition 4 of {PAPER}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +13,7 @@ import polars as pl
 from stirred.data.codes import Coded, count, differing, encode
 from stirred.mechanisms.swapping.persons import Part
 from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.shares import Shares
 from stirred.spec.budget import PermutationSwapping, SwappedStrata
 from stirred.spec.exact import Exact
 from stirred.spec.swap_budget import psa_sharp_epsilon
@@ -27,27 +28,19 @@ class Stratum:
     live: bool
     rate: Fraction
 
-    @property
-    def moved(self) -> float:
-        """Return the expected share of records that get another record's swap values.
-
-        With the redraw of Algorithm 1 this is p(1-(1-p)^(n-1)) / (1 - np(1-p)^(n-1)), not the
-        numerator alone as section 3.3 has it (swapping theory R3.1).
-        """
-        n, p = self.records, float(self.rate)
-        if n < 2 or p == 0 or not self.live:
-            return 0.0
-        stay = (1 - p) ** (n - 1)
-        return p * (1 - stay) / (1 - n * p * stay)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Strata:
-    """All strata of a file, largest first; ``coded`` gives each record its stratum."""
+    """All strata of a file; ``coded`` gives each record its stratum, its place in ``table``.
+
+    ``shares`` is the expected share of each stratum's records that get another record's swap values: a
+    matter of the swap, which fills it in; 0 where there is nothing to swap.
+    """
 
     match: tuple[str, ...]
     coded: Coded
     table: tuple[Stratum, ...]
+    shares: Shares
 
     @property
     def live(self) -> tuple[Stratum, ...]:
@@ -82,8 +75,24 @@ class Strata:
     @property
     def moved(self) -> float:
         """Return the expected share of all records that get another record's swap values."""
-        total = sum(stratum.records for stratum in self.table)
-        return sum(stratum.records * stratum.moved for stratum in self.live) / total if total else 0.0
+        sizes = self.sizes
+        return float(sizes @ self.shares / sizes.sum()) if sizes.sum() else 0.0
+
+    @property
+    def sizes(self) -> Shares:
+        """Return the number of records of each stratum."""
+        return np.fromiter((stratum.records for stratum in self.table), dtype=np.float64, count=len(self.table))
+
+    @property
+    def largest_first(self) -> list[tuple[Stratum, float]]:
+        """Return the strata by size, each with its share moved."""
+        both = zip(self.table, self.shares.tolist(), strict=True)
+        return sorted(both, key=lambda each: -each[0].records)
+
+    def with_shares(self, shares: Shares) -> Strata:
+        """Return the strata with the shares that a swap moves in the live ones."""
+        live = np.fromiter((stratum.live for stratum in self.table), dtype=np.bool_, count=len(self.table))
+        return replace(self, shares=np.where(live, shares, 0.0))
 
     @property
     def exact_records(self) -> int:
@@ -109,7 +118,7 @@ class Strata:
             "stratum_records": [s.records for s in self.table],
             "stratum_live": [s.live for s in self.table],
             "stratum_rate": [str(s.rate) for s in self.table],
-            "stratum_expected_share_moved": [s.moved for s in self.table],
+            "stratum_expected_share_moved": self.shares,
         }
         return pl.concat([self.coded.levels.select(self.match), pl.DataFrame(own)], how="horizontal")
 
@@ -143,7 +152,7 @@ def find_strata(
         )
         for row, records, alive in zip(values, sizes.tolist(), live.tolist(), strict=True)
     ]
-    return Strata(match=tuple(match), coded=coded, table=tuple(table))
+    return Strata(match=tuple(match), coded=coded, table=tuple(table), shares=np.zeros(len(table)))
 
 
 def _two_values(coded: Coded, held: Sequence[Part], *, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

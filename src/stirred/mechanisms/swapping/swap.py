@@ -18,7 +18,9 @@ from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.packed import Packed
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Frames, Progress, Release
+from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.persons import Part, Persons, held_parts
+from stirred.mechanisms.swapping.shares import Shares, class_law_changes
 from stirred.mechanisms.swapping.small_strata import OwnLoss
 from stirred.mechanisms.swapping.strata import Strata, find_strata
 from stirred.mechanisms.swapping.swapped_file import SwappedFile
@@ -156,6 +158,11 @@ class Swap:
                 object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
         self._check_roles()
 
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what was done."""
+        raise NotImplementedError
+
     def _rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
         """Return the rates of strata with given match values, and the rate of all others."""
         raise NotImplementedError
@@ -167,6 +174,46 @@ class Swap:
     def _theorem(self) -> tuple[str, ...]:
         """Return what the promise rests on."""
         raise NotImplementedError
+
+    def _moved(self, strata: Strata, swap: Coded) -> Shares:
+        """Return the expected share of records that move, for each stratum."""
+        raise NotImplementedError
+
+    def _changed(self, strata: Strata, swap: Coded, margins: SwapMargins) -> Shares:
+        """Return the expected share of records that change their swap value, for each value of each stratum."""
+        del swap
+        return class_law_changes(margins, strata.shares)
+
+    def changes(self, plan: SwapPlan) -> pl.DataFrame:
+        """Return for each combination of swap values how many records have it and which share is expected to change.
+
+        A function of the invariants. Small areas are where swaps of the family differ most.
+        """
+        strata, swap = plan.strata, plan.swap
+        margins = SwapMargins.of(strata.coded.codes, swap.codes, strata=strata.coded.count, values=swap.count)
+        live = np.fromiter((stratum.live for stratum in strata.table), dtype=np.bool_, count=len(strata.table))
+        share = np.where(live[margins.stratum], self._changed(strata, swap, margins), 0.0)
+        records = np.bincount(margins.value, weights=margins.count, minlength=swap.count)
+        changed = np.bincount(margins.value, weights=margins.count * share, minlength=swap.count)
+        own = pl.DataFrame({"records": records.astype(np.int64), "share_changed": changed / records})
+        return pl.concat([swap.levels, own], how="horizontal")
+
+    def losses(self, plan: SwapPlan, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
+        """Return the loss that each rate would have for the same file; empty for a swap without a rate."""
+        others: list[tuple[Fraction, dict[str, Any]]] = [(rate, {"rate": rate}) for rate in rates]
+        return [(rate, replace(self, **other)._policy(plan.strata, plan.swap).realised) for rate, other in others]
+
+    def rate_reaching(self, plan: SwapPlan, epsilon: Exact) -> Fraction:
+        """Return the gentlest rate, to a hundredth of a percent, whose loss is at most ``epsilon``.
+
+        The losses of the conditioned and the shuffle swap fall with the rate.
+        """
+        low, high, steps = 0, 10_000, 10_000
+        while high - low > 1:
+            middle = (low + high) // 2
+            ((_, found),) = self.losses(plan, [Fraction(middle, steps)])
+            low, high = (low, middle) if found <= epsilon else (middle, high)
+        return Fraction(high, steps)
 
     def _own_loss(self, strata: Strata, swap: Coded, held: Sequence[Part]) -> OwnLoss | None:
         """Return the loss of the enumerated margins, where a member enumerates them."""
@@ -284,6 +331,7 @@ class Swap:
         held = held_parts(data, [name for name in hold if name not in self.match])
         strata = find_strata(data.households, match=self.match, swap=swap, held=held, rates=rules, rate=rate)
         _every_rule_fits(rules, strata)
+        strata = strata.with_shares(self._moved(strata, swap))
         universe = SwapUniverse(
             policy=self._policy(strata, swap),
             match=tuple(self.match),

@@ -1,0 +1,59 @@
+"""The swapping family by name, as plans and the command line know it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stirred.data.problems import PlanError, bad_plan, listed
+from stirred.mechanisms.swapping.conditioned import ConditionedSwap
+from stirred.mechanisms.swapping.mallows import MallowsSwap
+from stirred.mechanisms.swapping.permutation import PermutationSwap
+from stirred.mechanisms.swapping.shuffle import ShuffleSwap
+from stirred.mechanisms.swapping.swap import Swap
+from stirred.spec.problems import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One member: its class, and the settings it needs and knows."""
+
+    swap: type[Swap]
+    needs: str
+    knows: tuple[str, ...] = ()
+
+
+FAMILY: Final[dict[str, Member]] = {
+    "permutation-swap": Member(swap=PermutationSwap, needs="rate", knows=("rates",)),
+    "conditioned-swap": Member(swap=ConditionedSwap, needs="rate", knows=("redraw_law",)),
+    "mallows-swap": Member(swap=MallowsSwap, needs="epsilon"),
+    "shuffle-swap": Member(swap=ShuffleSwap, needs="rate"),
+}
+
+
+def swap_named(name: str, settings: Mapping[str, Any], **roles: Any) -> Swap:
+    """Return the member of this name; settings that are None or empty were not given.
+
+    >>> swap_named("mallows-swap", {"epsilon": 2, "rate": None}, match=["size"], swap=["county"]).in_words[:16]
+    'Mallows swapping'
+    """
+    member = FAMILY.get(name)
+    if member is None:
+        raise bad_plan(f"there is no swap called '{name}'", where="name", remedy=f"write one of {listed([*FAMILY])}")
+    given = {key: value for key, value in settings.items() if value is not None and value != []}
+    problems = [
+        Problem(
+            what=f"the {name.replace('-', ' ')} has no {key}",
+            where=key,
+            remedy=f"leave it out; it takes {listed([member.needs, *member.knows])}",
+        )
+        for key in given
+        if key not in (member.needs, *member.knows)
+    ]
+    if member.needs not in given:
+        example = "such as '1/20'" if member.needs == "rate" else "such as 2"
+        problems.append(Problem(what="is needed", where=member.needs, remedy=f"add {member.needs}, {example}"))
+    if problems:
+        raise PlanError(problems)
+    return member.swap(**roles, **given)

@@ -1,0 +1,96 @@
+"""How many records a swap is expected to move, and how many of each swap value change it.
+
+For plans and reports: double precision, and functions of the invariants alone.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from stirred.mechanisms.swapping.margins import SwapMargins
+
+Shares = npt.NDArray[np.float64]
+
+
+def permutation_share(records: Shares, rate: Shares) -> Shares:
+    """Return the share of records that get another record's swap values in permutation swapping.
+
+    With the redraw of Algorithm 1 this is p(1-(1-p)^(n-1)) / (1 - np(1-p)^(n-1)), not the numerator
+    alone as section 3.3 has it (swapping theory R3.1).
+
+    >>> permutation_share(np.array([2.0, 3.0]), np.array([0.5, 0.5])).tolist()
+    [0.5, 0.6]
+    """
+    stay = (1 - rate) ** (records - 1)
+    some = (records > 1) & (rate > 0)
+    return np.divide(rate * (1 - stay), 1 - records * rate * stay, out=np.zeros_like(stay), where=some)
+
+
+def shuffle_share(records: Shares, rate: Shares) -> Shares:
+    """Return the same for the shuffle swap: of k selected records one keeps its place on average.
+
+    >>> shuffle_share(np.array([2.0]), np.array([1.0])).tolist()
+    [0.5]
+    """
+    return (records * rate - 1 + (1 - rate) ** records) / records
+
+
+def mallows_share(records: int, weight: Fraction) -> float:
+    """Return the same for the Mallows swap: the number that stay is Poisson with mean 1/weight, cut at n.
+
+    >>> round(mallows_share(4, Fraction(1, 3)), 6)  # T16: 2, 3 or 4 of 4 move
+    0.244048
+    """
+    if records < 2 or not weight:
+        return 0.0
+    # Weight of j that stay: t^j / j! times d(m)/m! with m = n - j, which is 1/e beyond a few records.
+    mean = float(1 / weight)
+    low = max(0, int(min(mean, records) - 12 * math.sqrt(mean) - 30))
+    stay = np.arange(low, min(records, int(mean + 12 * math.sqrt(mean) + 30)) + 1)
+    logs = stay * math.log(mean) - np.array([math.lgamma(j + 1) for j in stay.tolist()])
+    weights = np.exp(logs - logs.max()) * np.array([_deranged(records - j) for j in stay.tolist()])
+    return float(1 - (weights @ stay) / (weights.sum() * records))
+
+
+def _deranged(records: int) -> float:
+    """Return d(m)/m!: the share of derangements among the permutations of m records."""
+    return sum((-1) ** k / math.factorial(k) for k in range(min(records, 20) + 1))
+
+
+def class_law_changes(margins: SwapMargins, moved: Shares) -> Shares:
+    """Return the share of each value's records that change it, where a moved record goes to any other's place."""
+    n = margins.records[margins.stratum].astype(np.float64)
+    return moved[margins.stratum] * (n - margins.count) / np.maximum(n - 1, 1)
+
+
+def conditioned_changes(margins: SwapMargins, *, odds: float, masses: Shares) -> Shares:
+    """Return the same for the conditioned swap: where its law of selected counts has its peak (large strata).
+
+    Of c records with a value k are redrawn, K in all. The weight of the counts is largest where
+    k^2 = (c - k) o pi K for every value; a redrawn record then keeps its value with probability k/K.
+
+    >>> homes = np.zeros(200, dtype=np.uint32)
+    >>> places = np.repeat(np.arange(2, dtype=np.uint32), 100)
+    >>> margins = SwapMargins.of(homes, places, strata=1, values=2)
+    >>> conditioned_changes(margins, odds=1.0, masses=np.full(2, 0.5)).round(3).tolist()
+    [0.25, 0.25]
+    """
+    if math.isinf(odds):
+        total = margins.records[margins.stratum].astype(np.float64)
+        return 1 - margins.count / total
+    count = margins.count.astype(np.float64)
+    total = margins.records.astype(np.float64) * odds / (1 + odds)
+    selected = np.zeros_like(count)
+    for _ in range(500):
+        push = odds * masses * total[margins.stratum]
+        selected = (np.sqrt(push * push + 4 * push * count) - push) / 2
+        fresh = np.bincount(margins.stratum, weights=selected, minlength=margins.strata).astype(np.float64)
+        if np.allclose(fresh, total, rtol=1e-10, atol=0):
+            break
+        total = fresh
+    whole = np.maximum(total[margins.stratum], 1e-300)
+    return selected / count * (1 - selected / whole)
