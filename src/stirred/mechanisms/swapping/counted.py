@@ -96,8 +96,7 @@ def swap_counted_in_place(
     def work(block: int) -> None:
         entries = slice(*rows.bounds[block : block + 2])
         items, offsets = sort_block(listed[entries], inner[entries], codes=min(1 << shift, strata - (block << shift)))
-        kinds, starts, codes = _group(items, offsets, values=values, by_value=counting.by_value)
-        have = np.bincount(kinds, minlength=int(starts[-1])).astype(np.int64)
+        kinds, have, starts, codes = _group(items, offsets, values=values, by_value=counting.by_value)
         need = _draw_counts(counting, codes, have, starts, streams[0].reader(block))
         selected[block] = need.sum()
         chosen = _choose(kinds, have, need, streams[1].reader(block, buffer=scratch.words))
@@ -118,8 +117,8 @@ def _draw_counts(counting: Counting, codes: Values, have: Counts, starts: Offset
     return need
 
 
-def _group(items: Items, offsets: Offsets, *, values: int, by_value: bool) -> tuple[Kinds, Offsets, Values]:
-    """Return the kind of every record of a block, where the kinds of each stratum begin, and their swap codes.
+def _group(items: Items, offsets: Offsets, *, values: int, by_value: bool) -> tuple[Kinds, Counts, Offsets, Values]:
+    """Return the kind of every record of a block, the size of each kind, where those of a stratum begin, their codes.
 
     A kind is a swap value of a stratum, or a whole stratum.
     """
@@ -127,11 +126,13 @@ def _group(items: Items, offsets: Offsets, *, values: int, by_value: bool) -> tu
     starts = np.zeros(offsets.size, dtype=np.int64)
     if not by_value:
         _number_strata(offsets, kinds, starts)
-        return kinds, starts, np.empty(0, dtype=np.uint32)
-    codes: Values = np.empty(items.size, dtype=np.uint32)
+        sizes = np.diff(offsets)
+        return kinds, sizes[sizes > 0], starts, np.empty(0, dtype=np.uint32)
+    room = min(items.size, values * (offsets.size - 1))
+    codes, have = np.empty(room, dtype=np.uint32), np.zeros(room, dtype=np.int64)
     seen = np.full(values, -1, dtype=np.int64)
-    found = _number_values(items, offsets, seen, kinds, starts, codes)
-    return kinds, starts, codes[:found]
+    found = _number_values(items, offsets, seen, kinds, have, starts, codes)
+    return kinds, have[:found], starts, codes[:found]
 
 
 def _choose(kinds: Kinds, have: Counts, need: Counts, reader: WordReader) -> npt.NDArray[np.bool_]:
@@ -173,7 +174,9 @@ def _number_strata(offsets: Offsets, kinds: Kinds, starts: Offsets) -> None:
 
 
 @compiled
-def _number_values(items: Items, offsets: Offsets, seen: Offsets, kinds: Kinds, starts: Offsets, codes: Values) -> int:
+def _number_values(
+    items: Items, offsets: Offsets, seen: Offsets, kinds: Kinds, have: Counts, starts: Offsets, codes: Values
+) -> int:
     """Number the swap values of each stratum in order of first appearance; ``seen`` holds the last number of each."""
     found = 0
     for part in range(offsets.size - 1):
@@ -185,6 +188,7 @@ def _number_values(items: Items, offsets: Offsets, seen: Offsets, kinds: Kinds, 
                 codes[found] = code
                 found += 1
             kinds[record] = seen[code]
+            have[seen[code]] += 1
     starts[offsets.size - 1] = found
     return found
 

@@ -36,6 +36,10 @@ _ROUNDING: Final = 8 * 2.0**-53
 # How far the hat lies above the tangents: far more than rounding can do, and cheap.
 _SLACK: Final = 0.01
 _SHALLOWER: Final = 0.999
+# For sums over the whole law: how many halvings of the hat on each side, panels, and points in each.
+_COVER: Final = 50
+_PANELS: Final = 40
+_NODES: Final = 16
 # Where the tangents touch, in standard deviations from the middle.
 _REACH: Final = 1.5
 
@@ -104,6 +108,18 @@ class Mixing:
                 kept = self._exactly_kept(point, halved, chain(head, words))
             if kept:
                 return point
+
+    def grid(self) -> tuple[list[int], Floats]:
+        """Return points of the lattice that cover the law of u, and their shares of it: Gauss-Legendre, by panels."""
+        middle = self.hat.last - self.hat.first
+        low = max(0, self.hat.first - _COVER * max(self.hat.left, middle // 4))
+        high = self.hat.last + _COVER * max(self.hat.right, middle // 4)
+        nodes, shares = np.polynomial.legendre.leggauss(_NODES)
+        width = (high - low) / _PANELS
+        points = [max(1, int(low + (panel + (x + 1) / 2) * width)) for panel in range(_PANELS) for x in nodes.tolist()]
+        logs = np.array([self._tangent(point)[0] for point in points])
+        weights = np.exp(logs - logs.max()) * np.tile(shares, _PANELS)
+        return points, weights / weights.sum()
 
     # ---- double precision, with a margin -------------------------------------------------------------
 

@@ -11,7 +11,7 @@ record then adds its weight to the cell of the swap value it gets.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
@@ -90,9 +90,13 @@ class _Patterns:
 
     @classmethod
     def of(cls, n: int, rate: Fraction) -> _Patterns:
+        return cls.by_number_moved(n, *_number_moved(n, float(rate)))
+
+    @classmethod
+    def by_number_moved(cls, n: int, k: Array, weight: Array) -> _Patterns:
+        """Return the patterns of any law of permutations by their number of moved records."""
         if n < 2:
             return cls(moved=0.0, both_fixed=1.0, one_fixed=0.0, exchanged=0.0, one_hits=0.0, neither=0.0)
-        k, weight = _number_moved(n, float(rate))
         pairs = n * (n - 1)
         share, back = weight * k * (k - 1) / pairs, _exchange(k)
         hits = 1 / np.maximum(k - 1, 1)
@@ -126,7 +130,22 @@ class Laws:
         """Return the laws of strata of given sizes, each with its rate."""
         which: dict[tuple[int, Fraction | str], int] = {}
         index = [which.setdefault((int(n), rate), len(which)) for n, rate in zip(strata, rates, strict=True)]
-        found = [_patterns(n, Fraction(rate)) for n, rate in which]
+        return cls._gathered(strata, [_patterns(n, Fraction(rate)) for n, rate in which], index)
+
+    @classmethod
+    def by_number_moved(cls, strata: Sequence[int], moved: Callable[[int], tuple[Array, Array]]) -> Laws:
+        """Return the laws of strata of given sizes, where ``moved`` gives the possible numbers moved and their chances.
+
+        For any swap that gives all permutations moving k records the same probability: Mallows, shuffle.
+        """
+        which: dict[int, int] = {}
+        index = [which.setdefault(int(n), len(which)) for n in strata]
+        return cls._gathered(strata, [_Patterns.by_number_moved(n, *moved(n)) for n in which], index)
+
+    @classmethod
+    def _gathered(
+        cls, strata: Sequence[int] | npt.NDArray[np.int64], found: Sequence[_Patterns], index: Sequence[int]
+    ) -> Laws:
         place = np.array(index, dtype=np.int64)
         values = {f.name: np.array([getattr(law, f.name) for law in found])[place] for f in fields(_Patterns)}
         return cls(stratum=np.asarray(strata, dtype=np.float64), **values)

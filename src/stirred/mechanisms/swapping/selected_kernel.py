@@ -138,3 +138,28 @@ def draw_counts(counts: Counts, rates: Floats, u: float, points: Points, close: 
         else:
             out[i] = g
     return undecided
+
+
+@compiled
+def means(counts: Counts, rates: Floats, u: float, mean: Floats, variance: Floats) -> None:
+    """Write mean and variance of the number selected of every swap value, given u."""
+    for i in range(counts.size):
+        count, rate = counts[i], rates[i] * u
+        first = min(count, int((math.sqrt(rate * rate + 4.0 * count * rate) - rate) / 2.0))
+        total, moment, square = 1.0, 0.0, 0.0
+        term, g = 1.0, first
+        while g < count and term > _TINY:
+            term *= (count - g) * rate / ((g + 1.0) * (g + 1.0))
+            g += 1
+            total += term
+            moment += term * (g - first)
+            square += term * (g - first) * (g - first)
+        term, g = 1.0, first
+        while g > 0 and term > _TINY:
+            term *= float(g) * g / ((count - g + 1.0) * rate)
+            g -= 1
+            total += term
+            moment += term * (g - first)
+            square += term * (g - first) * (g - first)
+        mean[i] = moment / total + first
+        variance[i] = square / total - (moment / total) * (moment / total)
