@@ -88,7 +88,7 @@ def by_enumeration(
         )
         from stirred.inference.unswap import _estimated, _strata_cells
 
-        cell = _estimated(_strata_cells(["kind", "s"], release), 1e-9).filter(s=column)
+        cell = _estimated(_strata_cells(["kind", "s"], release), 1e-9, "permutation").filter(s=column)
         estimates += p * float(cell["__estimate"].sum())
         variances += p * float(cell["__variance"].sum())
     return mean, variance, estimates, variances

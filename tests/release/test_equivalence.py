@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from stirred import PermutationSwap
 from stirred.cli.main import run as command
 from stirred.release.plan_file import planned, read_plan
 from tests.release.bundles import files_in, households, persons, read, stirred
@@ -130,7 +131,9 @@ def test_rates_in_a_plan_are_read_exactly(text: str, rate: str | None, folder: P
 
     (folder / "plan.toml").write_text(PLAN.replace("rate = 0.5", f"rate = {text}"), encoding="utf-8")
     expected = Fraction(rate) if rate else Fraction("0.30000000000000004")
-    assert mechanism_of(read_plan(folder / "plan.toml")).rate == expected
+    assert mechanism_of(read_plan(folder / "plan.toml")) == PermutationSwap(
+        match=["size"], swap=["county"], rate=expected
+    )
 
 
 def test_paths_in_a_plan_are_relative_to_the_plan(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

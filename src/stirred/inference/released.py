@@ -19,7 +19,8 @@ from stirred.data.problems import bad_file, listed
 class SwappedRelease:
     """The public part of a swapped release, enough to correct its tables.
 
-    ``strata`` has the match variables and ``stratum_rate``; ``key`` links ``persons`` to ``records``.
+    ``strata`` has the match variables and ``stratum_rate``; ``key`` links ``persons`` to ``records``; ``member`` is
+    the swap that was used, one of the family.
     """
 
     records: pl.LazyFrame
@@ -29,6 +30,7 @@ class SwappedRelease:
     persons: pl.LazyFrame | None = None
     key: str | None = None
     source: str = "release"
+    member: str = "permutation"
 
     @classmethod
     def of(cls, released: Any, *, match: Sequence[str], swap: Sequence[str], rate: Fraction | str) -> SwappedRelease:
@@ -82,6 +84,7 @@ class SwappedRelease:
             persons=persons,
             key=None if persons is None else records.collect_schema().names()[0],
             source=str(public),
+            member=rates["stratum_law"][0] if "stratum_law" in rates.columns and rates.height else "permutation",
         )
 
     @property

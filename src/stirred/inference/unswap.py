@@ -18,7 +18,7 @@ import polars as pl
 from stirred.data.problems import bad_file, bad_plan, counted, listed
 from stirred.inference.projection import onto_margins
 from stirred.inference.released import SwappedRelease
-from stirred.mechanisms.swapping.moments import Laws, crossed_strata
+from stirred.mechanisms.swapping.moments import CLASS_LAWS, Laws, crossed_strata
 
 TOLERANCE: Final = 0.05
 """Strata with |lambda| below this keep their published counts: the noise would grow more than twentyfold."""
@@ -112,7 +112,13 @@ def unswap(
     given = _as_text(table, where=where) if isinstance(table, pl.DataFrame) else None
     variables = [name for name in given.columns if name != COUNT] if given is not None else list(_names(table))
     release.check(variables, where=where)
-    cells = _estimated(_strata_cells(variables, release), tolerance)
+    if release.member not in CLASS_LAWS:
+        raise bad_plan(
+            f"tables of the {release.member} swap have no closed form for their standard errors",
+            where=where,
+            remedy="in Python, stirred.mechanisms.swapping.member_moments has its expected tables and their inverse",
+        )
+    cells = _estimated(_strata_cells(variables, release), tolerance, release.member)
     found = _summed(cells, variables, level=level)
     if project:
         blocks = [name for name in variables if name in release.match]
@@ -193,13 +199,13 @@ def _strata_cells(variables: Sequence[str], release: SwappedRelease) -> pl.DataF
     return found
 
 
-def _estimated(cells: pl.DataFrame, tolerance: float) -> pl.DataFrame:
+def _estimated(cells: pl.DataFrame, tolerance: float, member: str) -> pl.DataFrame:
     """Add estimate, variance and bounds of every cell of every stratum."""
     n, r, c, z, top, rr, zz = (
         cells[f"__{name}"].to_numpy().astype(np.float64)
         for name in ("stratum", "hold", "swap", "cell", "largest", "hold_squares", "cell_squares")
     )
-    laws = Laws.of(cells["__stratum"].to_numpy(), cells["stratum_rate"].to_list())
+    laws = Laws.of(cells["__stratum"].to_numpy(), cells["stratum_rate"].to_list(), member=member)
     # What the margins allow: the records of the column, or those outside it, have at most the largest weight.
     low, high = np.maximum(0.0, r - (n - c) * top), np.minimum(r, c * top)
     known, independent = low == high, r * c / n

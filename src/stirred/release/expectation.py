@@ -12,7 +12,7 @@ from stirred.data.columns import ParquetColumns
 from stirred.data.frames import ROWS_IN_ONE_FILE, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.swapping.permutation import PermutationSwap
+from stirred.mechanisms.swapping.moments import CLASS_LAWS
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.release.tables import Table
 from stirred.utility.expected import ExpectedError, expected_error
@@ -47,11 +47,11 @@ def expectations(
     ``source`` is ``margins`` (from the invariants of this file alone), ``this-data`` or ``other-data``; the
     last needs the file ``records``, with ``persons`` for tables of persons.
     """
-    if not isinstance(mechanism, PermutationSwap):
+    if mechanism.member not in CLASS_LAWS:
         raise bad_plan(
-            "the expected error has a closed form for permutation swapping only, so far",
+            f"the error of the {mechanism.member} swap has no closed form",
             where="--expect-from",
-            remedy="leave it out, or plan the permutation swap",
+            remedy="leave it out, or plan another member of the family",
         )
     if source == "other-data":
         assert records is not None
@@ -80,7 +80,7 @@ def expectations(
 
 def within_reach(mechanism: Swap, data: Microdata) -> bool:
     """Say whether there is a closed form, and whether it is worth its time beside a release of this size."""
-    return isinstance(mechanism, PermutationSwap) and data.households.height <= ROWS_IN_ONE_FILE
+    return mechanism.member in CLASS_LAWS and data.households.height <= ROWS_IN_ONE_FILE
 
 
 def _lazy(data: Microdata) -> pl.LazyFrame | None:

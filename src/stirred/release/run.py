@@ -309,7 +309,7 @@ def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
     for table in prepared.tables:
         write_frame(released_table(release, table), public / "tables" / f"{table.name}.csv")
     write_parts(invariant_tables(prepared.data, prepared.plan), public / "invariants.parquet", note=notes)
-    write_frame(prepared.plan.strata.frame(), public / "strata.parquet", note=notes)
+    write_frame(prepared.plan.strata.frame(prepared.mechanism.member), public / "strata.parquet", note=notes)
     (public / "specification.json").write_text(to_json(release.specification), encoding="utf-8")
     page = to_markdown(release.specification, title=_title(prepared), method=prepared.mechanism.in_words)
     (public / "specification.md").write_text(page, encoding="utf-8")

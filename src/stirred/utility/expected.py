@@ -18,8 +18,7 @@ import polars as pl
 
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.swapping.moments import Laws, crossed_strata
-from stirred.mechanisms.swapping.permutation import PermutationSwap
-from stirred.spec.exact import probability
+from stirred.mechanisms.swapping.swap import Swap
 
 SOURCES: Final = ("this-data", "other-data", "margins")
 
@@ -63,7 +62,7 @@ class ExpectedError:
 
 def expected_error(
     records: pl.DataFrame | pl.LazyFrame,
-    swap: PermutationSwap,
+    swap: Swap,
     *,
     variables: Sequence[str],
     source: str,
@@ -77,6 +76,7 @@ def expected_error(
     variables of persons make it a table of persons.
 
     >>> homes = pl.DataFrame({"size": [1] * 4, "county": list("AABB"), "tenure": list("oorr")})
+    >>> from stirred import PermutationSwap
     >>> swap = PermutationSwap(match=["size"], swap=["county"], rate="1/2")
     >>> found = expected_error(homes, swap, variables=["county", "tenure"], source="other-data")
     >>> found.table.select("county", "tenure", "true", pl.col("mean", "variance").round(6)).row(0)  # T33
@@ -113,31 +113,33 @@ def expected_error(
     return ExpectedError(table=_errors(_with_moments(cells, swap), variables), source=source)
 
 
-def _with_moments(cells: pl.DataFrame, swap: PermutationSwap) -> pl.DataFrame:
+def _with_moments(cells: pl.DataFrame, swap: Swap) -> pl.DataFrame:
     r, c, x, rr, xx = (
         cells[f"__{name}"].to_numpy().astype(np.float64)
         for name in ("hold", "swap", "cell", "hold_squares", "cell_squares")
     )
-    laws = Laws.of(cells["__stratum"].to_numpy(), _rates(cells, swap))
+    laws = Laws.of(cells["__stratum"].to_numpy(), _rates(cells, swap), member=swap.member)
     mean, variance = laws.moments(cell=x, cell_squares=xx, hold=r, hold_squares=rr, swap=c)
     return cells.with_columns(pl.Series("__mean", mean), pl.Series("__variance", np.maximum(variance, 0.0)))
 
 
-def _rates(cells: pl.DataFrame, swap: PermutationSwap) -> list[Fraction]:
+def _rates(cells: pl.DataFrame, swap: Swap) -> list[Fraction]:
     """Return the rate of each cell's stratum: the last rule that fits its match values, or the default."""
-    default = probability(swap.rate, where="rate")
-    if not swap.rates:
+    rules, default = swap.rules()
+    if not rules:
         return [default] * cells.height
     rows = cells.select(swap.match).rows()
-    found = {values: _rate(dict(zip(swap.match, values, strict=True)), swap.rates, default) for values in set(rows)}
+    found = {values: _rate(dict(zip(swap.match, values, strict=True)), rules, default) for values in set(rows)}
     return [found[values] for values in rows]
 
 
-def _rate(values: Mapping[str, Any], rules: Sequence[Mapping[str, Any]], default: Fraction) -> Fraction:
+def _rate(
+    values: Mapping[str, Any], rules: Sequence[tuple[Mapping[str, Any], Fraction]], default: Fraction
+) -> Fraction:
     chosen = default
-    for rule in rules:
-        if all(str(values[name]) == str(value) for name, value in rule.items() if name != "rate"):
-            chosen = probability(rule["rate"], where="rates")
+    for wanted, rate in rules:
+        if all(str(values[name]) == str(value) for name, value in wanted.items()):
+            chosen = rate
     return chosen
 
 

@@ -120,7 +120,7 @@ def test_a_plan_depends_on_the_invariants_alone(both: tuple[File, Microdata]) ->
     ours, theirs = file.swap.plan(file.data), file.swap.plan(other)
     assert to_json(ours.specification) == to_json(theirs.specification)
     assert ours.strata.table == theirs.strata.table
-    assert ours.strata.frame().equals(theirs.strata.frame())
+    assert ours.strata.frame("permutation").equals(theirs.strata.frame("permutation"))
     assert ours.strata.moved == theirs.strata.moved
     assert (ours.hold, ours.dropped, ours.universe) == (theirs.hold, theirs.dropped, theirs.universe)
 
@@ -240,8 +240,8 @@ def test_strata_with_rates_of_their_own_lose_the_largest_of_their_losses() -> No
 
 def test_the_table_of_strata_shows_size_liveness_rate_and_expected_share_moved() -> None:
     plan = PermutationSwap(match=["size"], swap=["county"], rate="1/2", rates=[{"size": 2, "rate": "1/4"}]).plan(HOMES)
-    frame = plan.strata.frame()
-    own = ["stratum_records", "stratum_live", "stratum_rate", "stratum_expected_share_moved"]
+    frame = plan.strata.frame("permutation")
+    own = ["stratum_records", "stratum_live", "stratum_law", "stratum_rate", "stratum_expected_share_moved"]
     assert frame.columns == ["size", *own]
     assert frame.drop("stratum_expected_share_moved").rows() == [
         (1, 4, True, "1/2"),

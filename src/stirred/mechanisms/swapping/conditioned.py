@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -45,6 +45,8 @@ class ConditionedSwap(Swap):
     >>> sorted(released["county"])
     ['A', 'A', 'B', 'B']
     """
+
+    member: ClassVar[str] = "conditioned"
 
     rate: RateLike
     redraw_law: str | Mapping[Any, RateLike] = "uniform"
@@ -100,7 +102,8 @@ class ConditionedSwap(Swap):
             return fraction(self.redraw_law[str(value)], where="redraw_law")
         return Fraction(1, present) if self.redraw_law == "uniform" else Fraction(count, records)
 
-    def _rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
+    def rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
+        """Return the rates of strata with given match values, and the rate of all others."""
         return [], Fraction(self.rate)
 
     def _warnings(self, strata: Strata) -> Iterator[str]:

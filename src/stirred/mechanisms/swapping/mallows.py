@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,8 @@ class MallowsSwap(Swap):
     '2.00'
     """
 
+    member: ClassVar[str] = "mallows"
+
     epsilon: Number
 
     def __post_init__(self) -> None:
@@ -63,9 +65,10 @@ class MallowsSwap(Swap):
         """Return the exact law of the swapped table for a small dataset of one stratum."""
         return class_law(dataset, mallows_weights(len(dataset), self.weight))
 
-    def _rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
-        # There is no rate: what moves depends on the size of the stratum. Plans show the largest possible.
-        return [], Fraction(1)
+    def rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
+        """Return the rates of strata with given match values, and the rate of all others."""
+        # There is no rate; the weight of a moved record takes its place in the list of strata.
+        return [], self.weight
 
     def _warnings(self, strata: Strata) -> Iterator[str]:
         if strata.largest_live is None:
@@ -81,8 +84,7 @@ class MallowsSwap(Swap):
 
     def _moved(self, strata: Strata, swap: Coded) -> Shares:
         del swap
-        by_size = {stratum.records: 0.0 for stratum in strata.live}
-        by_size = {size: mallows_share(size, self.weight) for size in by_size}
+        by_size = {size: mallows_share(size, self.weight) for size in {stratum.records for stratum in strata.live}}
         return np.array([by_size.get(stratum.records, 0.0) for stratum in strata.table])
 
     def losses(self, plan: SwapPlan, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +90,13 @@ class _Patterns:
     neither: float
 
     @classmethod
-    def of(cls, n: int, rate: Fraction) -> _Patterns:
+    def of(cls, n: int, rate: Fraction, member: str) -> _Patterns:
+        from stirred.mechanisms.swapping.member_moments import mallows_moved, shuffle_moved
+
+        if member == "mallows":
+            return cls.by_number_moved(n, *mallows_moved(n, rate))
+        if member == "shuffle":
+            return cls.by_number_moved(n, *shuffle_moved(n, rate))
         return cls.by_number_moved(n, *_number_moved(n, float(rate)))
 
     @classmethod
@@ -110,6 +117,9 @@ class _Patterns:
         )
 
 
+# Swaps whose law gives all permutations that move equally many records the same probability.
+CLASS_LAWS: Final = ("permutation", "shuffle", "mallows")
+
 _patterns = lru_cache(maxsize=100_000)(_Patterns.of)
 
 
@@ -126,11 +136,21 @@ class Laws:
     neither: Array
 
     @classmethod
-    def of(cls, strata: Sequence[int] | npt.NDArray[np.int64], rates: Sequence[Fraction | str]) -> Laws:
-        """Return the laws of strata of given sizes, each with its rate."""
+    def of(
+        cls,
+        strata: Sequence[int] | npt.NDArray[np.int64],
+        rates: Sequence[Fraction | str],
+        *,
+        member: str = "permutation",
+    ) -> Laws:
+        """Return the laws of strata of given sizes, each with its rate (of the Mallows swap: its weight).
+
+        ``member`` is a swap whose permutations are equally likely if they move equally many records:
+        permutation, shuffle or mallows.
+        """
         which: dict[tuple[int, Fraction | str], int] = {}
         index = [which.setdefault((int(n), rate), len(which)) for n, rate in zip(strata, rates, strict=True)]
-        return cls._gathered(strata, [_patterns(n, Fraction(rate)) for n, rate in which], index)
+        return cls._gathered(strata, [_patterns(n, Fraction(rate), member) for n, rate in which], index)
 
     @classmethod
     def by_number_moved(cls, strata: Sequence[int], moved: Callable[[int], tuple[Array, Array]]) -> Laws:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -45,6 +45,8 @@ class PermutationSwap(Swap):
     [(1, 'A'), (1, 'B'), (2, 'A'), (2, 'B')]
     """
 
+    member: ClassVar[str] = "permutation"
+
     rate: RateLike
     rates: Sequence[Mapping[str, Any]] = ()
 
@@ -79,7 +81,8 @@ class PermutationSwap(Swap):
         """Return the exact law of the swapped table for a small dataset of one stratum."""
         return psa_law(dataset, rate=Fraction(self.rate))
 
-    def _rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
+    def rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
+        """Return the rates of strata with given match values, and the rate of all others."""
         rules = [
             ({k: v for k, v in rule.items() if k != "rate"}, probability(rule["rate"], where="rates"))
             for rule in self.rates

@@ -40,25 +40,15 @@ def shuffle_share(records: Shares, rate: Shares) -> Shares:
 
 
 def mallows_share(records: int, weight: Fraction) -> float:
-    """Return the same for the Mallows swap: the number that stay is Poisson with mean 1/weight, cut at n.
+    """Return the same for the Mallows swap.
 
-    >>> round(mallows_share(4, Fraction(1, 3)), 6)  # T16: 2, 3 or 4 of 4 move
-    0.244048
+    >>> round(mallows_share(4, Fraction(1, 3)), 6)  # T16: 2, 3 or 4 of 4 move, with chances 54, 24 and 9 of 168
+    0.321429
     """
-    if records < 2 or not weight:
-        return 0.0
-    # Weight of j that stay: t^j / j! times d(m)/m! with m = n - j, which is 1/e beyond a few records.
-    mean = float(1 / weight)
-    low = max(0, int(min(mean, records) - 12 * math.sqrt(mean) - 30))
-    stay = np.arange(low, min(records, int(mean + 12 * math.sqrt(mean) + 30)) + 1)
-    logs = stay * math.log(mean) - np.array([math.lgamma(j + 1) for j in stay.tolist()])
-    weights = np.exp(logs - logs.max()) * np.array([_deranged(records - j) for j in stay.tolist()])
-    return float(1 - (weights @ stay) / (weights.sum() * records))
+    from stirred.mechanisms.swapping.member_moments import mallows_moved
 
-
-def _deranged(records: int) -> float:
-    """Return d(m)/m!: the share of derangements among the permutations of m records."""
-    return sum((-1) ** k / math.factorial(k) for k in range(min(records, 20) + 1))
+    moved, chance = mallows_moved(records, weight)
+    return float(moved @ chance / records)
 
 
 def class_law_changes(margins: SwapMargins, moved: Shares) -> Shares:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,6 +37,8 @@ class ShuffleSwap(Swap):
     Exact('ln(11/3)')
     """
 
+    member: ClassVar[str] = "shuffle"
+
     rate: RateLike
 
     def __post_init__(self) -> None:
@@ -56,7 +58,8 @@ class ShuffleSwap(Swap):
         """Return the exact law of the swapped table for a small dataset of one stratum."""
         return class_law(dataset, shuffle_weights(len(dataset), Fraction(self.rate)))
 
-    def _rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
+    def rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
+        """Return the rates of strata with given match values, and the rate of all others."""
         return [], Fraction(self.rate)
 
     def _warnings(self, strata: Strata) -> Iterator[str]:

@@ -112,11 +112,16 @@ class Strata:
         size = self.largest_live.records if self.largest_live else 0
         return psa_sharp_epsilon(rate, stratum=size)
 
-    def frame(self) -> pl.DataFrame:
-        """Return the strata as a table: match values, and our own columns with the prefix ``stratum_``."""
+    def frame(self, member: str) -> pl.DataFrame:
+        """Return the strata as a table: match values, and our own columns with the prefix ``stratum_``.
+
+        ``member`` names the swap, so that whoever corrects a table knows its law; the rate of a Mallows swap is
+        the weight of a moved record.
+        """
         own = {
             "stratum_records": [s.records for s in self.table],
             "stratum_live": [s.live for s in self.table],
+            "stratum_law": [member] * len(self.table),
             "stratum_rate": [str(s.rate) for s in self.table],
             "stratum_expected_share_moved": self.shares,
         }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import permutations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -144,6 +144,8 @@ class Swap:
     swap codes of a file are exchanged (``_exchange``).
     """
 
+    member: ClassVar[str]  # its name in the family
+
     match: Sequence[str]
     swap: Sequence[str]
     hold: Sequence[str] | None = None
@@ -163,7 +165,7 @@ class Swap:
         """Return in one sentence what was done."""
         raise NotImplementedError
 
-    def _rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
+    def rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
         """Return the rates of strata with given match values, and the rate of all others."""
         raise NotImplementedError
 
@@ -326,7 +328,7 @@ class Swap:
         data = self._narrowed(data)
         hold, dropped = self._roles(data)
         swap = encode(data.households, list(self.swap))
-        rules, rate = self._rules()
+        rules, rate = self.rules()
         # Match variables are equal inside a stratum and can tell no records apart.
         held = held_parts(data, [name for name in hold if name not in self.match])
         strata = find_strata(data.households, match=self.match, swap=swap, held=held, rates=rules, rate=rate)
