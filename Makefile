@@ -53,8 +53,17 @@ browser: ## install a browser for the tests of the report, if there is none
 		{ $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq chromium; } >build/browser.log 2>&1 \
 		|| { echo "browser: could not install it; install 'chromium' by hand and run again" >&2; exit 2; }; }
 
+# The ledger is tested on a real server, which every test run starts for itself in a temporary folder.
+.PHONY: postgres
+postgres: ## install a PostgreSQL server for the tests of the ledger, if there is none
+	@mkdir -p build; command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
+		|| { echo "postgres: installing postgresql"; \
+		sudo=$$([ "$$(id -u)" = 0 ] || command -v sudo || true); \
+		{ $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq postgresql; } >build/postgres.log 2>&1 \
+		|| { echo "postgres: could not install it; install 'postgresql' by hand and run again" >&2; exit 2; }; }
+
 .PHONY: test
-test: lint types browser pytest ## lint, types, unit tests, doctests and the examples in the documentation
+test: lint types browser postgres pytest ## lint, types, unit tests, doctests and the examples in the documentation
 
 .PHONY: lint
 lint: $(STAMP) ## ruff: rules and formatting
@@ -93,7 +102,11 @@ bench: $(STAMP) ## run every benchmark in benchmarks/
 
 .PHONY: bench-swap
 bench-swap: $(STAMP) ## measure swapping beside its floors, up to national size, into benchmarks/RESULTS.md
-	@$(BIN)/python benchmarks/bench_swap.py --nation 1 10 50 140 --results benchmarks/RESULTS.md
+	@$(BIN)/python benchmarks/bench_swap.py --nation 1 10 50 140 --write
+
+.PHONY: bench-ledger
+bench-ledger: $(STAMP) ## measure how the ledger grows, into benchmarks/RESULTS.md
+	@$(BIN)/python benchmarks/bench_ledger.py --write
 
 # Needs `uv` on the PATH (or UV=...). Resolves for every supported Python and platform at once.
 UV ?= uv

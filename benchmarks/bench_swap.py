@@ -3,7 +3,7 @@
 Everything is measured in one run on one machine, tasks taking turns, and reported as a ratio: the best of
 three rounds after one that is not counted. Records are in random order, the worst case for the cache.
 
-    python benchmarks/bench_swap.py [--rows 50_000_000] [--nation 1 10 140] [--results benchmarks/RESULTS.md]
+    python benchmarks/bench_swap.py [--rows 50_000_000] [--nation 1 10 140] [--write]
 
 ``--nation`` adds runs of the whole command on the synthetic census, with persons, of so many million
 households, each in a process of its own, with its peak memory.
@@ -12,8 +12,6 @@ households, each in a process of its own, with its peak memory.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -25,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from sections import machine, write_section
 
 from stirred import Entropy, PermutationSwap
 from stirred.data.frames import write_frame
@@ -40,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=lambda text: int(float(text.replace("_", ""))), default=50_000_000)
     parser.add_argument("--nation", type=int, nargs="*", metavar="MILLIONS", default=[])
-    parser.add_argument("--results", type=Path, default=None)
+    parser.add_argument("--write", action="store_true", help="put the results into RESULTS.md")
     options = parser.parse_args()
     rows: list[tuple[str, str, str]] = []
     with tempfile.TemporaryDirectory() as name:
@@ -50,18 +49,16 @@ def main() -> None:
         rows += nation_rows(folder, options.nation)
     text = table(rows, options.rows)
     print(text)
-    if options.results is not None:
-        options.results.write_text(text, encoding="utf-8")
+    if options.write:
+        write_section("Swapping", text)
 
 
 def table(rows: list[tuple[str, str, str]], count: int) -> str:
     """Return the results as Markdown."""
     lines = [
-        "# Results",
-        "",
         f"Reproduce with `{COMMAND}`. {count:,} households, 6 columns, unless said; best of {ROUNDS} rounds.",
-        f"Machine: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, "
-        f"polars {pl.__version__}, numpy {np.__version__}. Ratios travel between machines; seconds do not.",
+        f"{machine()}, polars {pl.__version__}, numpy {np.__version__}.",
+        "Ratios travel between machines; seconds do not.",
         "",
         "| what | floor or peer | ratio |",
         "|---|---|---|",

@@ -51,6 +51,7 @@ class Swap:
 
     def specification(self, universe: Sequence[Hashable]) -> Specification:
         right = promise_for(PermutationSwap(match=[], swap=["s"], rate=self.rate), universe)
+        assert right is not None
         return right.with_budget(self.budget(len(universe[0]), self.rate))  # type: ignore[arg-type]
 
 

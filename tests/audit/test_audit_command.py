@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,36 @@ class Coin:
 class Boast(Coin):
     budget = "1"
 
+class Unclaimed(Coin):
+    specification = None
+
+class Told(Coin):
+    # The truth nine times out of ten.
+    def pair(self):
+        return self.universe()
+    def sample(self, dataset, entropy):
+        draw = int(entropy.words("coin", chunk=0, count=1)[0]) % 10
+        return dataset[0][0] if draw else 1 - dataset[0][0]
+
+class Modest(Told):
+    budget = "3"
+
+class Broken(Told):
+    def sample(self, dataset, entropy):
+        raise RuntimeError("no such luck")
+
+class AsItCame:
+    id = "hid"
+    def data(self):
+        import polars as pl
+        return pl.DataFrame({"hid": [7, 3, 5, 1, 9, 2], "county": list("AABBCC"), "tenure": list("ororoo")})
+    def release(self, data, entropy):
+        return data.drop("hid")
+
+class Sorted(AsItCame):
+    def release(self, data, entropy):
+        return data.drop("hid").sort("county", "tenure")
+
 nothing = 3
 """
 
@@ -153,6 +184,52 @@ def test_what_cannot_be_loaded_or_audited_is_refused(capsys: Out, target: str) -
     assert found["errors"][0]["remedy"]
 
 
+@pytest.mark.usefixtures("folder")
+def test_without_a_specification_a_mechanism_is_only_searched(capsys: Out) -> None:
+    found = facts(capsys, "mechanism", "audited_mechanisms:Unclaimed")
+    assert (found["verdict"], found["budget"], found["witness"]) == ("passed", "inf", None)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_mechanism_is_run_on_two_datasets(capsys: Out) -> None:
+    """ln 9 = 2.197 is promised to be 1.0986, or 3."""
+    found = facts(capsys, "statistical", "audited_mechanisms:Told", "--runs", "2000", "--quiet", code=1)
+    assert found["alarm"]
+    assert 1.0986 < found["lower_bound"] < 2.198
+    quiet = facts(capsys, "statistical", "audited_mechanisms:Modest", "--runs", "2000", "--quiet")
+    assert not quiet["alarm"]
+    assert quiet["words"].startswith("No violation found")
+    assert run(["audit", "statistical", "audited_mechanisms:Told", "--runs", "2000"]) == 1
+    printed = capsys.readouterr()
+    assert "The promise is broken" in printed.out
+    assert "running" in printed.err
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_order_of_a_release_is_audited(capsys: Out) -> None:
+    found = facts(capsys, "order", "audited_mechanisms:AsItCame", "--runs", "60", "--quiet", code=1)
+    assert found["alarm"]
+    assert "in the input" in found["finding"]
+    assert not facts(capsys, "order", "audited_mechanisms:Sorted", "--runs", "60", "--quiet")["alarm"]
+    assert run(["audit", "order", "audited_mechanisms:AsItCame", "--runs", "60"]) == 1
+    assert "The order gives the input away" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("command", "target", "what"),
+    [
+        ("statistical", "Coin", "it has no sample and no pair"),
+        ("statistical", "Broken", "it failed while it was audited (RuntimeError: no such luck)"),
+        ("order", "Coin", "it has no release and no data"),
+    ],
+)
+def test_what_an_audit_by_runs_needs_is_said(capsys: Out, command: str, target: str, what: str) -> None:
+    found = facts(capsys, command, f"audited_mechanisms:{target}", "--quiet", code=2)
+    assert found["errors"][0]["what"] == what
+    assert found["errors"][0]["remedy"]
+
+
 # ---- a finished bundle -----------------------------------------------------------------------------
 
 
@@ -163,7 +240,18 @@ def bundle(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     persons(homes).write_parquet(tmp_path / "people.parquet")
     out = tmp_path / "bundle"
     files = [str(tmp_path / "homes.parquet"), "--persons", str(tmp_path / "people.parquet")]
-    more = ["--hid", "hid", "--table", "county x tenure", "--format", request.param, "--out", str(out)]
+    more = [
+        "--hid",
+        "hid",
+        "--table",
+        "county x tenure",
+        "--table",
+        "county x tenure x age",
+        "--format",
+        request.param,
+        "--out",
+        str(out),
+    ]
     assert run(["swap", *files, *SWAP, *more]) == 0
     return out
 
@@ -174,6 +262,10 @@ def test_a_finished_bundle_passes(bundle: Path, capsys: Out) -> None:
     assert found["passed"]
     assert any("counted anew" in check for check in found["checks"])
     assert any("identifiers" in check for check in found["checks"])
+    assert "table county-x-tenure-x-age of persons: counted anew" in found["checks"]
+    assert "persons have the county of their household" in found["checks"]
+    assert "persons of a household are in an order that their values decide" in found["checks"]
+    assert any(check.startswith("rows are grouped by county") for check in found["checks"])
 
 
 def problems(capsys: Out, bundle: Path) -> str:
@@ -184,11 +276,16 @@ def problems(capsys: Out, bundle: Path) -> str:
 
 
 def change(bundle: Path, columns: list[pl.Expr]) -> None:
-    path = next((bundle / "public").glob("data.*"))
+    rewrite(bundle, "data", lambda frame: frame.with_columns(columns))
+
+
+def rewrite(bundle: Path, name: str, how: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    """Change a released file as nobody should; the checksums are wrong then, and that is not the point here."""
+    path = next((bundle / "public").glob(f"{name}.*"))
     if path.suffix == ".csv":
-        pl.read_csv(path).with_columns(columns).write_csv(path)
+        how(pl.read_csv(path)).write_csv(path)
     else:
-        pl.read_parquet(path).with_columns(columns).write_parquet(path)
+        how(pl.read_parquet(path)).write_parquet(path)
 
 
 def test_a_changed_count_is_seen_by_checksum_and_by_counting(bundle: Path, capsys: Out) -> None:
@@ -201,6 +298,49 @@ def test_a_changed_count_is_seen_by_checksum_and_by_counting(bundle: Path, capsy
 def test_old_identifiers_are_seen(bundle: Path, capsys: Out) -> None:
     change(bundle, [pl.col("hid") + 5000])
     assert "an old identifier" in problems(capsys, bundle)
+
+
+def test_persons_who_do_not_live_where_their_household_does_are_seen(bundle: Path, capsys: Out) -> None:
+    rewrite(bundle, "persons", lambda frame: frame.with_columns(pl.lit("East").alias("county")))
+    text = problems(capsys, bundle)
+    assert 'county\\" of some persons is not that of their household' in text
+
+
+def test_a_changed_person_is_seen_in_the_tables_of_persons(bundle: Path, capsys: Out) -> None:
+    rewrite(bundle, "persons", lambda frame: frame.with_columns(pl.col("age") + 1))
+    text = problems(capsys, bundle)
+    assert "tables/county-x-tenure-x-age.csv" in text
+    assert "it is not the table of the released file" in text
+
+
+def test_persons_of_no_released_household_are_seen(bundle: Path, capsys: Out) -> None:
+    rewrite(bundle, "persons", lambda frame: frame.with_columns(pl.col("hid") + 5000))
+    assert "of some persons is no released household" in problems(capsys, bundle)
+
+
+def test_persons_in_another_order_than_their_households_are_seen(bundle: Path, capsys: Out) -> None:
+    rewrite(bundle, "persons", lambda frame: frame.reverse())
+    assert "not in the order of the released households" in problems(capsys, bundle)
+
+
+def test_the_order_inside_a_household_is_seen(bundle: Path, capsys: Out) -> None:
+    """Two homes have the same two persons, in different orders."""
+
+    def mix(frame: pl.DataFrame) -> pl.DataFrame:
+        couples = frame.filter(pl.len().over("hid") == 2)["hid"].unique(maintain_order=True)[:2].to_list()
+        age = pl.int_range(pl.len()).over("hid")
+        turned = pl.when(pl.col("hid") == couples[1]).then(1 - age).otherwise(age)
+        ages = pl.when(pl.col("hid").is_in(couples)).then(turned).otherwise("age").alias("age")
+        return frame.with_columns(ages).drop("pid")
+
+    rewrite(bundle, "persons", mix)
+    assert "list them in different orders" in problems(capsys, bundle)
+
+
+def test_rows_in_an_order_that_released_values_do_not_explain_are_seen(bundle: Path, capsys: Out) -> None:
+    """As if the file had been swapped and left sorted by size and tenure inside the old counties."""
+    rewrite(bundle, "data", lambda frame: frame.sort(pl.col("size").shuffle(1) % 2, "county", "size", "tenure"))
+    assert "otherwise in an order that goes with" in problems(capsys, bundle)
 
 
 def test_missing_and_added_files_are_seen(bundle: Path, capsys: Out) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stirred import PermutationSwap
-from stirred.audit import FiniteMechanism, Verdict, audit
+from stirred.audit import FiniteMechanism, Verdict, Witness, audit
 from stirred.audit.exhaustive import promise_for
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
@@ -58,7 +58,7 @@ def test_planted_faults_are_caught_with_a_witness(fault: str) -> None:
     assert result.verdict is Verdict.FAILED, f"{fault} was not seen"
     assert result.loss.low > result.budget
     witness = result.witness
-    assert witness is not None
+    assert isinstance(witness, Witness)
     laws = [FAULTS[fault].law(dataset) for dataset in (witness.dataset, witness.other)]
     assert tuple(law[witness.output] for law in laws) == witness.probabilities
     assert "The promise is broken" in result.in_words
@@ -125,6 +125,7 @@ def test_what_no_enclosure_decides_is_neither_passed_nor_failed() -> None:
         pytest.fail("the enclosure is a point: choose another law")
     inside = (found.low + found.high) / 2
     mechanism = coin(ZCDP, "1")
+    assert mechanism.promise is not None
     result = audit(replace(mechanism, promise=mechanism.promise.with_budget(inside)))
     assert result.verdict is Verdict.CANNOT_TELL
     assert not result.passed
@@ -141,6 +142,50 @@ def test_a_mechanism_that_claims_nothing_is_searched_for_a_witness_of_infinity()
     assert result.loss.low.is_infinite
     assert "Nothing is promised" in result.in_words
     assert "told apart with certainty" in result.in_words
+
+
+def test_without_a_specification_the_likeliest_output_that_gives_a_dataset_away_is_found() -> None:
+    """Rounding to even numbers with a coin: 1 may become 0, 2 never does."""
+
+    class Rounded:
+        def universe(self) -> list[int]:
+            return [0, 1, 2]
+
+        def law(self, dataset: int) -> Law:
+            if dataset == 1:
+                return Law({0: Fraction(1, 4), 2: Fraction(3, 4)})
+            return Law.certain(dataset)
+
+    result = audit(Rounded())
+    assert result.passed
+    assert result.budget.is_infinite
+    witness = result.witness
+    assert isinstance(witness, Witness)
+    assert witness.probabilities == (Fraction(1), Fraction(0))
+    assert {witness.dataset, witness.other} == {0, 2}
+    assert "Nothing is promised; an output gives the dataset away" in result.in_words
+    assert "at distance" not in result.in_words
+
+
+def test_without_a_specification_a_mechanism_that_hides_something_is_not_accused() -> None:
+    mechanism = replace(coin(PURE, "1"), promise=None)
+    result = audit(mechanism)
+    assert result.passed
+    assert result.witness is None
+    assert result.loss.high == ln(3)
+    assert "no output gives the dataset away, and the loss found is epsilon 1.10" in result.in_words
+
+
+def test_a_witness_of_infinity_is_found_whatever_the_output_premetric() -> None:
+    """Total variation never exceeds 1, and the dataset is given away all the same."""
+    promise = PROMISE.with_flavor(output_premetric=TOTAL_VARIATION).with_budget("inf")
+    leaky = FiniteMechanism(
+        function=lambda x: Law({"?": Fraction(9, 10), x: Fraction(1, 10)}), datasets=[((0,),), ((1,),)], promise=promise
+    )
+    result = audit(leaky)
+    assert result.loss.high == exact("1/10")
+    assert result.witness is not None
+    assert result.witness.is_certain
 
 
 def test_universes_are_split_by_invariants_that_can_be_evaluated() -> None:
@@ -164,13 +209,15 @@ def test_the_promise_of_swapping_depends_on_the_universe() -> None:
     small, large = (
         promise_for(swap, [u]) for u in ((("a", "x"), ("b", "y")), tuple(zip("abcde", "vwxyz", strict=True)))
     )
+    assert small is not None
+    assert large is not None
     assert small.budget.realised < large.budget.realised
 
 
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        (object(), "it has no law and no specification"),
+        (object(), "it has no law"),
         (FiniteMechanism(function=Law.certain, datasets=[], promise=PROMISE.with_budget(1)), "no dataset to audit"),
         (
             FiniteMechanism(function=lambda x: {x: 1}, datasets=[(1,), (2,)], promise=PROMISE.with_budget(1)),  # type: ignore[arg-type, return-value]

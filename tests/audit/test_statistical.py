@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
-from stirred.audit.statistical import at_least, clopper_pearson, count_events, statistical_audit
-from stirred.randomness import Entropy
+from stirred.audit.statistical import at_least, clopper_pearson, statistical_audit
 from stirred.spec.problems import StirredError
 
 
@@ -39,15 +38,13 @@ def test_at_the_stated_detectable_loss_nearly_all_simulated_audits_alarm(
     def alarms(loss: float) -> int:
         first = rng.binomial(runs, min(1.0, q * math.exp(loss * distance)), 500).tolist()
         pairs = zip(first, rng.binomial(runs, q, 500).tolist(), strict=True)
-        return sum(statistical_audit_alarms(pair, runs, distance, budget) for pair in pairs)
+        return sum(statistical_audit(hits=h, runs=runs, distance=distance, budget=budget).alarm for h in pairs)
 
     assert alarms(stated.detectable) >= 490
     assert alarms(budget) <= 10
-
-
-def statistical_audit_alarms(hits: tuple[int, int], runs: int, distance: int, budget: float) -> bool:
-    low, high = clopper_pearson(hits[0], runs, miss=0.005)[0], clopper_pearson(hits[1], runs, miss=0.005)[1]
-    return math.log(low / high) / distance > budget
+    assert alarms((budget + stated.detectable) / 2) < 490, (
+        "a smaller loss is seen as surely: the statement is too modest"
+    )
 
 
 def test_the_words_say_what_would_have_been_seen() -> None:
@@ -61,17 +58,15 @@ def test_the_words_say_what_would_have_been_seen() -> None:
     assert "No loss whatever" in blind.in_words
 
 
-def test_a_mechanism_that_publishes_its_input_alarms_and_a_coin_does_not() -> None:
-    entropy = Entropy.from_seed("statistical audit")
-
-    def honest(dataset: int, entropy: Entropy) -> int:
-        return dataset
-
-    counts = [
-        count_events(honest, x, event=lambda out: out == 1, runs=400, entropy=entropy.child(str(x))) for x in (1, 0)
-    ]
-    assert counts == [400, 0]
-    assert statistical_audit(hits=(400, 0), runs=400, distance=1, budget=4.0).alarm
+def test_with_a_delta_only_what_exceeds_it_counts() -> None:
+    plain = statistical_audit(hits=(300, 0), runs=1000, distance=1, budget=3.0)
+    assert plain.alarm
+    assert not statistical_audit(hits=(300, 0), runs=1000, distance=1, budget=3.0, delta=0.3).alarm
+    assert (
+        0
+        < statistical_audit(hits=(300, 0), runs=1000, distance=1, budget=3.0, delta=0.1).lower_bound
+        < (plain.lower_bound)
+    )
 
 
 @pytest.mark.parametrize(("hits", "runs"), [((1, 2), 0), ((5, 1), 4), ((-1, 0), 4)])

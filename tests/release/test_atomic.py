@@ -241,6 +241,25 @@ def test_the_folder_of_a_living_run_to_the_same_place_is_left_alone(tmp_path: Pa
         living.communicate()
 
 
+@pytest.mark.parametrize("change", ["more", "less", "other"])
+def test_files_that_change_after_the_manifest_never_appear(tmp_path: Path, change: str) -> None:
+    def spoil() -> None:
+        with bundle_at(tmp_path / "out") as folder:
+            write(folder, "ours")
+            found = next(path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "manifest.json")
+            if change == "more":
+                (folder / "another").write_text("x")
+            elif change == "less":
+                found.unlink()
+            else:
+                text = found.read_bytes()
+                found.write_bytes(bytes([text[0] ^ 1]) + text[1:])
+
+    with pytest.raises(OSError, match="changed while it was written"):
+        spoil()
+    assert not list(tmp_path.iterdir())
+
+
 def test_other_places_beside_it_are_left_alone(tmp_path: Path) -> None:
     others = {".output.partial-999999", "out.partial-999999", ".out", ".out.part"}
     for name in others:

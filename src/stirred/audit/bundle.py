@@ -16,6 +16,9 @@ from typing import Any
 
 import polars as pl
 
+from stirred.audit.bundle_persons import audit_persons
+from stirred.audit.findings import Findings
+from stirred.audit.leftover import leftover_order
 from stirred.data.frames import read_frame, write_frame
 from stirred.data.problems import bad_file
 from stirred.spec.document import from_json
@@ -25,7 +28,6 @@ from stirred.spec.specification import Specification
 
 MANIFEST = "manifest.json"
 SEEDED_MARK = "SEEDED-TEST-RUN.txt"
-_REPORT = "do not publish it, and find out who changed it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +44,11 @@ class BundleAudit:
 
 
 def audit_bundle(folder: Path | str) -> BundleAudit:
-    """Check a bundle: checksums, specification, invariants, identifiers and marks; all problems at once."""
+    """Check a bundle and say all problems at once: checksums, specification, invariants, persons, ids, order, marks."""
     bundle = Path(folder)
     if not bundle.is_dir():
         raise bad_file("there is no such folder", where=str(bundle), remedy="name the folder of a finished release")
-    found = _Findings()
+    found = Findings()
     manifest = _manifest(bundle, found)
     if manifest is not None:
         _checksums(bundle, manifest, found)
@@ -54,23 +56,16 @@ def audit_bundle(folder: Path | str) -> BundleAudit:
     data = _readable(bundle, "data", found)
     if specification is not None and data is not None:
         _invariants(bundle, specification, data, found)
-        _identifiers(bundle, specification, data, found)
-    if data is not None:
-        _tables(bundle, data, found)
+        ids = _identifiers(specification, data, found)
+        _order(specification, data.drop(ids), found)
+        persons = _readable(bundle, "persons", found) if any((bundle / "public").glob("persons.*")) else None
+        joined = None if persons is None else audit_persons(persons, data, ids, found)
+        _tables(bundle, data, joined, found)
     _marks(bundle, manifest, specification, found)
     return BundleAudit(checks=tuple(found.checks), problems=tuple(found.problems))
 
 
-class _Findings:
-    def __init__(self) -> None:
-        self.checks: list[str] = []
-        self.problems: list[Problem] = []
-
-    def bad(self, what: str, *, where: str, remedy: str = _REPORT) -> None:
-        self.problems.append(Problem(what=what, where=where, remedy=remedy))
-
-
-def _manifest(bundle: Path, found: _Findings) -> dict[str, Any] | None:
+def _manifest(bundle: Path, found: Findings) -> dict[str, Any] | None:
     try:
         manifest = json.loads((bundle / MANIFEST).read_text(encoding="utf-8"))
         if not isinstance(manifest["files"], dict):
@@ -81,7 +76,7 @@ def _manifest(bundle: Path, found: _Findings) -> dict[str, Any] | None:
     return dict(manifest)
 
 
-def _checksums(bundle: Path, manifest: dict[str, Any], found: _Findings) -> None:
+def _checksums(bundle: Path, manifest: dict[str, Any], found: Findings) -> None:
     recorded: dict[str, str] = manifest["files"]
     present = {str(p.relative_to(bundle)) for p in bundle.rglob("*") if p.is_file()} - {MANIFEST}
     # Later evaluations are appended with checksums of their own.
@@ -97,7 +92,7 @@ def _checksums(bundle: Path, manifest: dict[str, Any], found: _Findings) -> None
     found.checks.append(f"checksums of {len(recorded)} files")
 
 
-def _specification(bundle: Path, found: _Findings) -> Specification | None:
+def _specification(bundle: Path, found: Findings) -> Specification | None:
     name = "public/specification.json"
     try:
         specification = from_json((bundle / name).read_text(encoding="utf-8"), source=name)
@@ -111,7 +106,7 @@ def _specification(bundle: Path, found: _Findings) -> Specification | None:
     return specification
 
 
-def _readable(bundle: Path, name: str, found: _Findings) -> pl.DataFrame | None:
+def _readable(bundle: Path, name: str, found: Findings) -> pl.DataFrame | None:
     places = sorted((bundle / "public").glob(f"{name}.*"))
     if len(places) != 1:
         found.bad(f"there are {len(places)} such files instead of one", where=f"public/{name}")
@@ -123,7 +118,7 @@ def _readable(bundle: Path, name: str, found: _Findings) -> pl.DataFrame | None:
         return None
 
 
-def _invariants(bundle: Path, specification: Specification, data: pl.DataFrame, found: _Findings) -> None:
+def _invariants(bundle: Path, specification: Specification, data: pl.DataFrame, found: Findings) -> None:
     """Count every table of the invariants anew from the released file."""
     place = bundle / "public" / "invariants.parquet"
     try:
@@ -173,7 +168,7 @@ def _as_text(frame: pl.DataFrame) -> pl.DataFrame:
         return read_frame(path)
 
 
-def _identifiers(bundle: Path, specification: Specification, data: pl.DataFrame, found: _Findings) -> None:
+def _identifiers(specification: Specification, data: pl.DataFrame, found: Findings) -> list[str]:
     """Check that a column outside every invariant is a number issued anew: 1, 2, ... in the released order."""
     margins = [m for m in specification.multiverse.invariants if isinstance(m, Margin)]
     known = {variable for margin in margins for variable in margin.variables}
@@ -187,40 +182,51 @@ def _identifiers(bundle: Path, specification: Specification, data: pl.DataFrame,
             )
         else:
             found.checks.append(f'identifiers "{name}" are 1 to {data.height:,}')
-    if any((bundle / "public").glob("persons.*")) and (persons := _readable(bundle, "persons", found)) is not None:
-        _linked(extra, persons, data.height, found)
+    return extra
 
 
-def _linked(extra: Sequence[str], persons: pl.DataFrame, households: int, found: _Findings) -> None:
-    for name in extra:
-        if name in persons.columns:
-            numbers = persons[name].cast(pl.Int64, strict=False)
-            if numbers.null_count() or not numbers.is_between(1, households).all():
-                found.bad(f'"{name}" of some persons is no released household', where="public/persons")
-            else:
-                found.checks.append(f"{persons.height:,} persons belong to released households")
+def _order(specification: Specification, data: pl.DataFrame, found: Findings) -> None:
+    """Check that rows are grouped by released values and otherwise in random order (swapping theory, section 9.1)."""
+    if not data.width:
+        return
+    margins = [m.variables for m in specification.multiverse.invariants if isinstance(m, Margin)]
+    # The variables of one table of the invariants only are those that were swapped.
+    swapped = [v for v in margins[0] if v in data.columns and v not in margins[1]] if len(margins) == 2 else []
+    left = leftover_order(data, first=swapped)
+    groups = f"grouped by {', '.join(left.grouped)}" if left.grouped else "in no groups"
+    if left.ordered:
+        found.bad(
+            f"the rows are {groups}, and otherwise in an order that goes with {', '.join(left.ordered)}: it may be "
+            "the order of the input",
+            where="public/data",
+        )
+    elif left.seen:
+        seen = ", ".join(left.seen)
+        found.checks.append(f"rows are {groups} and otherwise in no order; one by {seen} would have been seen")
+    else:
+        found.checks.append(f"rows are {groups}; too few of them, or too much alike, to see any other order")
 
 
-def _tables(bundle: Path, data: pl.DataFrame, found: _Findings) -> None:
-    """Count the published tables of the released file anew; tables of persons are left out."""
+def _tables(bundle: Path, data: pl.DataFrame, persons: pl.DataFrame | None, found: Findings) -> None:
+    """Count the published tables anew: from households, or from persons with the variables of their household."""
     for path in sorted((bundle / "public" / "tables").glob("*.csv")):
+        place = f"public/tables/{path.name}"
         try:
             table = read_frame(path)
         except StirredError as error:
             found.problems += error.problems
             continue
         variables = [name for name in table.columns if name != "count"]
-        if "count" not in table.columns or not set(variables) <= set(data.columns):
-            continue
-        if _same_cells(table, data, variables):
-            found.checks.append(f"table {path.stem}: counted anew")
+        counted = data if set(variables) <= set(data.columns) else persons
+        if "count" not in table.columns or counted is None or not set(variables) <= set(counted.columns):
+            found.bad("it cannot be counted anew from the released files", where=place)
+        elif not _same_cells(table, counted, variables):
+            found.bad("it is not the table of the released file", where=place)
         else:
-            found.bad("it is not the table of the released file", where=f"public/tables/{path.name}")
+            found.checks.append(f"table {path.stem}{'' if counted is data else ' of persons'}: counted anew")
 
 
-def _marks(
-    bundle: Path, manifest: dict[str, Any] | None, specification: Specification | None, found: _Findings
-) -> None:
+def _marks(bundle: Path, manifest: dict[str, Any] | None, specification: Specification | None, found: Findings) -> None:
     """Check that all artefacts agree on whether this is a test run with a seed."""
     marks = dict(_seeded_marks(bundle))
     if manifest is not None:

@@ -10,16 +10,17 @@ import inspect
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from fractions import Fraction
-from itertools import islice, pairwise, permutations
+from itertools import combinations, islice, pairwise, permutations
 from typing import Any
 
-from stirred.spec.exact import INFINITE, ZERO, Exact, exact
+from stirred.audit.witness import ShiftWitness, Witness, certain_witness, shown, witness_between
+from stirred.spec.exact import INFINITE, ZERO, Exact, largest
 from stirred.spec.law import Law
 from stirred.spec.loss import UniverseLoss, protection_loss
 from stirred.spec.multiverse import Multiverse
-from stirred.spec.output_premetric import Between, OutputPremetric
+from stirred.spec.output_premetric import PURE, Between, OutputPremetric
 from stirred.spec.problems import wrong
+from stirred.spec.shift_law import OutputLaw, ShiftLaw
 from stirred.spec.specification import Flavor, Specification
 
 # Orders of the records of one dataset that are tried.
@@ -35,48 +36,19 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Witness:
-    """Two datasets and an output by which they can be told apart."""
-
-    dataset: Hashable
-    other: Hashable
-    output: Hashable
-    probabilities: tuple[Fraction, Fraction]
-    distance: Exact
-
-    @property
-    def ratio(self) -> Exact:
-        """Return the factor between the two probabilities of the output."""
-        p, q = self.probabilities
-        return exact(p / q) if q else INFINITE
-
-    def __str__(self) -> str:
-        p, q = self.probabilities
-        if q:
-            ratio = f"a factor of {p / q}"
-        else:
-            ratio = "possible from one and impossible from the other, so the two are told apart with certainty"
-        near = "the same records in another order" if self.distance == 0 else f"at distance {self.distance}"
-        return (
-            f"the output {_shown(self.output)} has probability {p} from the dataset {_shown(self.dataset)} and "
-            f"probability {q} from {_shown(self.other)} ({near}): {ratio}"
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
     """What the audit found, in the universe that matters most.
 
     ``loss`` and ``budget`` are in the customary number of the output premetric (rho squared for zCDP),
     the loss enclosed where it is not known exactly. A budget of infinity claims nothing and cannot be
-    exceeded; the witness then shows what really happens.
+    exceeded; an output that gives the dataset away is then looked for, and is the witness if there is one.
     """
 
     verdict: Verdict
     loss: Between
     budget: Exact
     parameter: str
-    witness: Witness | None
+    witness: Witness | ShiftWitness | None
     universes: int
     pairs: int
     orders: int = 0
@@ -92,8 +64,7 @@ class AuditResult:
         loss = self.loss.high.shown()
         found = f"{self.parameter} {loss} over {_many(self.pairs, 'pair')} in {_many(self.universes, 'universe')}"
         if self.budget.is_infinite:
-            seen = "an output gives the dataset away" if self.loss.low.is_infinite else f"the loss found is {found}"
-            text = f"Nothing is promised (an infinite budget); {seen}"
+            text = f"Nothing is promised; {self._unclaimed(found)}"
         elif self.verdict is Verdict.PASSED:
             text = f"No violation: the loss is {found}, and the promise is {self.budget.shown()}"
         elif self.verdict is Verdict.FAILED:
@@ -106,11 +77,22 @@ class AuditResult:
         lead = "Witness" if self.verdict is Verdict.FAILED or self.budget.is_infinite else "The tightest pair"
         return f"{text}. {lead}: {self.witness}."
 
+    def _unclaimed(self, found: str) -> str:
+        if self.witness is not None and self.witness.is_certain:
+            return "an output gives the dataset away"
+        if self.loss.low.is_infinite:
+            return f"no single output gives the dataset away, and yet the loss has no bound: {found}"
+        return f"no output gives the dataset away, and the loss found is {found}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiniteMechanism:
-    """A function from dataset to finite law, with its datasets and what it promises about them.
+    """A function from dataset to law, with its finitely many datasets and what it promises about them.
 
+    The law is a :class:`~stirred.spec.Law` or, for whole numbers with integer noise, a
+    :class:`~stirred.spec.ShiftLaw`. Without a promise it claims nothing.
+
+    >>> from fractions import Fraction
     >>> from stirred.spec import catalogue
     >>> def answer(dataset):  # randomised response: the truth with probability 3/4
     ...     return Law({dataset: Fraction(3, 4), ((1 - dataset[0][0],),): Fraction(1, 4)})
@@ -120,38 +102,38 @@ class FiniteMechanism:
     (True, False)
     """
 
-    function: Callable[[Any], Law]
+    function: Callable[[Any], OutputLaw]
     datasets: Sequence[Hashable]
-    promise: Specification
+    promise: Specification | None = None
 
     def universe(self) -> Sequence[Hashable]:
         """Return the datasets."""
         return self.datasets
 
-    def law(self, dataset: Any) -> Law:
+    def law(self, dataset: Any) -> OutputLaw:
         """Return the output law of one dataset."""
         return self.function(dataset)
 
-    def specification(self, universe: Any) -> Specification:
+    def specification(self, universe: Any) -> Specification | None:
         """Return the promise."""
         del universe
         return self.promise
 
 
-def promise_for(mechanism: Any, universe: Sequence[Hashable]) -> Specification:
-    """Return what a mechanism promises in a universe given by its datasets.
+def promise_for(mechanism: Any, universe: Sequence[Hashable]) -> Specification | None:
+    """Return what a mechanism promises in a universe given by its datasets, or None if it claims nothing.
 
     A mechanism may have ``audit_specification(universe)``; otherwise ``specification`` is taken, as a
     value or as a function of the universe or of nothing.
     """
-    given = getattr(mechanism, "audit_specification", None) or mechanism.specification
+    given = getattr(mechanism, "audit_specification", None) or getattr(mechanism, "specification", None)
     if callable(given):
         given = given(universe) if inspect.signature(given).parameters else given()
-    if not isinstance(given, Specification):
+    if given is not None and not isinstance(given, Specification):
         raise wrong(
             f"its specification is a {type(given).__name__}",
             where=_name(mechanism),
-            remedy="return a stirred.spec.Specification; one with budget 'inf' claims nothing",
+            remedy="return a stirred.spec.Specification, or None to claim nothing",
         )
     return given
 
@@ -161,7 +143,8 @@ def audit(mechanism: Any) -> AuditResult:
 
     It needs ``law(dataset)``, ``specification`` and either ``audit_universes()`` (a list of universes,
     each a list of datasets) or ``universe()`` (the datasets; split by the invariants of the
-    specification where these can be evaluated).
+    specification where these can be evaluated). Without a specification it claims nothing, and an output
+    that gives the dataset away is looked for.
     """
     results = [_audit_universe(mechanism, universe) for universe in _universes(mechanism)]
     order = [Verdict.FAILED, Verdict.CANNOT_TELL, Verdict.PASSED]
@@ -179,11 +162,10 @@ def audit(mechanism: Any) -> AuditResult:
 
 
 def _universes(mechanism: Any) -> list[list[Hashable]]:
-    missing = [name for name in ("law", "specification") if not hasattr(mechanism, name)]
     listed = [name for name in ("audit_universes", "universe") if hasattr(mechanism, name)]
-    if missing or not listed:
+    if not hasattr(mechanism, "law") or not listed:
         raise wrong(
-            f"it has no {' and no '.join(missing or ['universe()'])}",
+            f"it has no {'universe()' if hasattr(mechanism, 'law') else 'law'}",
             where=_name(mechanism),
             remedy="an audit needs law(dataset), specification and universe(), the list of all datasets",
         )
@@ -198,7 +180,8 @@ def _universes(mechanism: Any) -> list[list[Hashable]]:
 
 
 def _split(mechanism: Any, datasets: list[Hashable]) -> list[list[Hashable]]:
-    multiverse = promise_for(mechanism, datasets).multiverse if datasets else Multiverse()
+    promise = promise_for(mechanism, datasets) if datasets else None
+    multiverse = Multiverse() if promise is None else promise.multiverse
     evaluable = multiverse.universes is not None or all(i.function is not None for i in multiverse.invariants)
     if not evaluable:
         return [datasets]  # the listing itself is one universe
@@ -207,24 +190,45 @@ def _split(mechanism: Any, datasets: list[Hashable]) -> list[list[Hashable]]:
 
 def _audit_universe(mechanism: Any, universe: list[Hashable]) -> AuditResult:
     promise = promise_for(mechanism, universe)
-    premetric = promise.output_premetric
     laws = {dataset: _law(mechanism, dataset) for dataset in universe}
+    pairs = len(universe) * (len(universe) - 1) // 2
+    if promise is None:
+        return _unclaimed(laws, pairs)
+    premetric, budget = promise.output_premetric, promise.budget.realised
     flavor = replace(promise.flavor, multiverse=Multiverse(universes=(frozenset(universe),)))
     (found,) = protection_loss(flavor, laws)
     broken, orders = None, 0
     if not promise.input_premetric.ordered:
         broken, orders = _order_matters(mechanism, flavor, laws)
-    witness = broken or _witness(flavor, laws, found)
-    loss = Between(INFINITE, INFINITE) if broken else found.loss
+    if broken is None and budget.is_infinite:
+        broken = certain_witness(laws, flavor.input_premetric.distance)
+        loss = found.loss
+    else:
+        loss = Between(INFINITE, INFINITE) if broken else found.loss
     return AuditResult(
-        verdict=_verdict(loss, premetric.to_distance(promise.budget.realised)),
+        verdict=_verdict(loss, premetric.to_distance(budget)),
         loss=Between(_customary(premetric, loss.low), _customary(premetric, loss.high)),
-        budget=promise.budget.realised,
+        budget=budget,
         parameter=premetric.parameter,
-        witness=witness,
+        witness=broken or _witness(flavor, laws, found, premetric.to_distance(budget)),
         universes=1,
-        pairs=len(universe) * (len(universe) - 1) // 2,
+        pairs=pairs,
         orders=orders,
+    )
+
+
+def _unclaimed(laws: dict[Hashable, OutputLaw], pairs: int) -> AuditResult:
+    """Look for an output that gives the dataset away, where there is no promise and no distance to hold on to."""
+    losses = [PURE.distance(laws[x], laws[y]) for x, y in combinations(laws, 2)]
+    loss = Between(*(largest([ZERO, *ends]) for ends in ([b.low for b in losses], [b.high for b in losses])))
+    return AuditResult(
+        verdict=Verdict.PASSED,
+        loss=loss,
+        budget=INFINITE,
+        parameter=PURE.parameter,
+        witness=certain_witness(laws, None),
+        universes=1,
+        pairs=pairs,
     )
 
 
@@ -239,27 +243,19 @@ def _customary(premetric: OutputPremetric, distance: Exact) -> Exact:
     return distance * distance if premetric.name == "D_NoR" and not distance.is_infinite else distance
 
 
-def _witness(flavor: Flavor, laws: dict[Hashable, Law], found: UniverseLoss) -> Witness | None:
+def _witness(
+    flavor: Flavor, laws: dict[Hashable, OutputLaw], found: UniverseLoss, budget: Exact
+) -> Witness | ShiftWitness | None:
     if found.witness is None:
         return None
     x, y = found.witness
-    return _between(x, y, laws[x], laws[y], flavor.input_premetric.distance(x, y))
+    apart = flavor.input_premetric.distance(x, y)
+    return witness_between(x, y, laws[x], laws[y], apart, beyond=ZERO if budget.is_infinite else budget * apart)
 
 
-def _between(x: Hashable, y: Hashable, p: Law, q: Law, apart: Exact) -> Witness:
-    """Return the output that tells two laws apart best: the largest ratio, then the largest difference."""
-    outcomes = list(dict.fromkeys([*p, *q]))
-    certain = [t for t in outcomes if (p[t] == 0) != (q[t] == 0)]
-    if certain:
-        output = max(certain, key=lambda t: p[t] + q[t])
-    else:
-        output = max(outcomes, key=lambda t: max(p[t] / q[t], q[t] / p[t]))
-    if p[output] < q[output]:
-        x, y, p, q = y, x, q, p
-    return Witness(dataset=x, other=y, output=output, probabilities=(p[output], q[output]), distance=apart)
-
-
-def _order_matters(mechanism: Any, flavor: Flavor, laws: dict[Hashable, Law]) -> tuple[Witness | None, int]:
+def _order_matters(
+    mechanism: Any, flavor: Flavor, laws: dict[Hashable, OutputLaw]
+) -> tuple[Witness | ShiftWitness | None, int]:
     """Look for two orders of the same records with different output laws; return how many orders were tried.
 
     The distance between them is 0, so any difference is an infinite loss (swapping theory, section 9.1).
@@ -276,7 +272,7 @@ def _order_matters(mechanism: Any, flavor: Flavor, laws: dict[Hashable, Law]) ->
                 return None, tried
             tried += 1
             if reordered != law:
-                return _between(dataset, other, law, reordered, ZERO), tried
+                return witness_between(dataset, other, law, reordered, ZERO), tried
     return None, tried
 
 
@@ -295,13 +291,13 @@ def _other_orders(dataset: Hashable) -> Iterator[Hashable]:
     yield from islice((order for order in dict.fromkeys(orders) if order != dataset), _ORDERS)
 
 
-def _law(mechanism: Any, dataset: Hashable) -> Law:
+def _law(mechanism: Any, dataset: Hashable) -> OutputLaw:
     law = mechanism.law(dataset)
-    if not isinstance(law, Law):
+    if not isinstance(law, Law | ShiftLaw):
         raise wrong(
-            f"its law of {_shown(dataset)} is a {type(law).__name__}",
+            f"its law of {shown(dataset)} is a {type(law).__name__}",
             where=_name(mechanism),
-            remedy="return a stirred.spec.Law: probabilities by outcome, as fractions that sum to 1",
+            remedy="return a stirred.spec.Law (probabilities by outcome, as fractions that sum to 1) or a ShiftLaw",
         )
     return law
 
@@ -312,10 +308,3 @@ def _name(mechanism: Any) -> str:
 
 def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _shown(value: Any) -> str:
-    """Write a dataset briefly: records of two plain values as 'a-x'."""
-    if isinstance(value, tuple) and value and all(isinstance(row, tuple) for row in value):
-        return "{" + ", ".join("-".join(map(str, row)) for row in value) + "}"
-    return str(value)

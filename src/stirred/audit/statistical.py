@@ -2,17 +2,17 @@
 
 A mechanism is run equally often on two datasets, and one event fixed beforehand is counted. The bounds
 of Clopper and Pearson on its two probabilities bound their ratio from below. Finding nothing proves
-nothing, so the result says which loss it would have found.
+nothing, so the result says which loss it would have found. The event may be chosen by the mechanism's
+owner, or from pilot runs that are not counted.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
 
-from stirred.randomness.entropy import Entropy
 from stirred.spec.problems import wrong
 
 _NEGLIGIBLE = 1e-18
@@ -20,16 +20,49 @@ _NEGLIGIBLE = 1e-18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatisticalAudit:
-    """What repeated runs say about a loss. ``detectable`` holds for events as likely as the one counted."""
+    """What the counts of one event in repeated runs on two datasets, ``distance`` apart, say about a loss."""
 
-    lower_bound: float
-    budget: float
-    detectable: float
-    likelihood: float
     hits: tuple[int, int]
     runs: int
+    distance: float
+    budget: float
+    delta: float
     confidence: float
     power: float
+
+    @property
+    def lower_bound(self) -> float:
+        """Return a loss that the true one exceeds, at the level of confidence."""
+        return _lower(self.hits, self.runs, self.distance, self.delta, (1 - self.confidence) / 2)
+
+    @property
+    def likelihood(self) -> float:
+        """Return how likely the event is from the other dataset, as counted; at least one hit."""
+        return max(self.hits[1], 1) / self.runs
+
+    @property
+    def detectable(self) -> float:
+        """Return the smallest loss that raises an alarm with probability ``power``, by an event of this likelihood.
+
+        With half of the remaining probability each, the first count is not below and the second not above
+        the quantiles taken here, and the bound grows with the first and falls with the second.
+        """
+        miss, spare, q = (1 - self.confidence) / 2, (1 - self.power) / 2, self.likelihood
+        worst = _quantile(self.runs, q, 1 - spare)
+
+        def seen(loss: float) -> bool:
+            p = min(1.0, self.delta + q * math.exp(min(loss * self.distance, 700.0)))
+            least = _quantile(self.runs, p, spare)
+            return _lower((least, worst), self.runs, self.distance, self.delta, miss) > self.budget
+
+        high = max(0.0, math.log((1 - self.delta) / q) / self.distance)
+        if not seen(high):
+            return math.inf
+        low = 0.0
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (low, middle) if seen(middle) else (middle, high)
+        return high
 
     @property
     def alarm(self) -> bool:
@@ -43,27 +76,16 @@ class StatisticalAudit:
         found = f"the loss is at least {math.floor(self.lower_bound * 100) / 100:.2f} {sure}"
         if self.alarm:
             return f"The promise is broken: {found}, and the promise is {self.budget:.2f}."
-        if math.isinf(self.detectable):
+        detectable = self.detectable
+        if math.isinf(detectable):
             seen = "No loss whatever would have been seen by this event in so few runs"
         else:
             seen = (
-                f"A loss above {math.ceil(self.detectable * 100) / 100:.2f} would have been seen with "
+                f"A loss above {math.ceil(detectable * 100) / 100:.2f} would have been seen with "
                 f"{self.power:.0%} probability by an event that has probability {self.likelihood:.3g} from the "
                 "other dataset"
             )
         return f"No violation found: {found}, and the promise is {self.budget:.2f}. {seen}."
-
-
-def count_events(
-    sample: Callable[[Any, Entropy], Hashable],
-    dataset: Any,
-    *,
-    event: Callable[[Any], bool],
-    runs: int,
-    entropy: Entropy,
-) -> int:
-    """Run a mechanism ``runs`` times with fresh randomness and count how often the event happens."""
-    return sum(event(sample(dataset, entropy.child(f"run {number}"))) for number in range(runs))
 
 
 def statistical_audit(
@@ -72,13 +94,15 @@ def statistical_audit(
     runs: int,
     distance: float,
     budget: float,
+    delta: float = 0.0,
     confidence: float = 0.99,
     power: float = 0.99,
 ) -> StatisticalAudit:
     """Return what the counts of one event in ``runs`` runs on each of two datasets say about the loss.
 
     The event must have been chosen without looking at these runs. ``hits`` are the counts on the dataset
-    where it is expected more often and on the other, ``distance`` apart.
+    where it is expected more often and on the other, ``distance`` apart. With ``delta`` the promise is one
+    of approximate differential privacy.
 
     >>> statistical_audit(hits=(900, 100), runs=1000, distance=1, budget=1.0).alarm
     True
@@ -89,49 +113,24 @@ def statistical_audit(
             where="statistical audit",
             remedy="count from 0 to the number of runs, at a distance that is positive and finite",
         )
-    miss = (1 - confidence) / 2
-    likelihood = max(hits[1], 1) / runs
+    if not 0 < confidence < 1 or not 0 < power < 1:
+        raise wrong(
+            f"confidence {confidence} and power {power}",
+            where="statistical audit",
+            remedy="write probabilities between 0 and 1, such as 0.99",
+        )
     return StatisticalAudit(
-        lower_bound=_lower(hits, runs, distance, miss),
-        budget=budget,
-        detectable=_detectable(likelihood, runs, distance, budget, miss=miss, power=power),
-        likelihood=likelihood,
-        hits=hits,
-        runs=runs,
-        confidence=confidence,
-        power=power,
+        hits=hits, runs=runs, distance=distance, budget=budget, delta=delta, confidence=confidence, power=power
     )
 
 
-def _lower(hits: tuple[int, int], runs: int, distance: float, miss: float) -> float:
-    low = clopper_pearson(hits[0], runs, miss=miss)[0]
+def _lower(hits: tuple[int, int], runs: int, distance: float, delta: float, miss: float) -> float:
+    low = clopper_pearson(hits[0], runs, miss=miss)[0] - delta
     high = clopper_pearson(hits[1], runs, miss=miss)[1]
     return max(0.0, math.log(low / high) / distance) if low > 0 else 0.0
 
 
-def _detectable(q: float, runs: int, distance: float, budget: float, *, miss: float, power: float) -> float:
-    """Return the smallest loss at which the audit alarms with the given probability, at likelihood q.
-
-    With half of the remaining probability each, the first count is not below and the second not above
-    the quantiles taken here, and the bound grows with the first and falls with the second.
-    """
-    spare = (1 - power) / 2
-    worst = _quantile(runs, q, 1 - spare)
-
-    def seen(loss: float) -> bool:
-        p = min(1.0, q * math.exp(min(loss * distance, 700.0)))
-        return _lower((_quantile(runs, p, spare), worst), runs, distance, miss) > budget
-
-    top = math.log(1 / q) / distance
-    if not seen(top):
-        return math.inf
-    low, high = 0.0, top
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if seen(middle) else (middle, high)
-    return high
-
-
+@lru_cache(maxsize=10_000)
 def clopper_pearson(hits: int, runs: int, *, miss: float) -> tuple[float, float]:
     """Return the bounds that each fail to cover the probability at most with probability ``miss``.
 

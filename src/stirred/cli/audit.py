@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +19,8 @@ if TYPE_CHECKING:
     from stirred.mechanisms.swapping.counting import LossWitness
 
 app = typer.Typer(
-    help="Check a promise: exactly on small domains, or a finished bundle from its files.", no_args_is_help=True
+    help="Check a promise: exactly on small domains, by repeated runs, or a finished bundle from its files.",
+    no_args_is_help=True,
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
@@ -170,12 +174,14 @@ def mechanism(
     target: Annotated[str, typer.Argument(metavar="MODULE:OBJECT", help="Where the mechanism is, such as mine:coin.")],
     json: Json = False,
 ) -> None:
-    """Audit your own mechanism on all its datasets: it needs law(dataset), universe() and specification."""
+    """Audit your own mechanism on all its datasets: it needs law(dataset), universe() and specification.
+
+    Without a specification it claims nothing, and an output that gives a dataset away is looked for.
+    """
     from stirred.audit.exhaustive import audit
     from stirred.spec.document import number_out
-    from stirred.spec.problems import placed
 
-    with placed(target):
+    with _user_code(target):
         result = audit(_load(target))
     if json:
         emit_json(
@@ -197,6 +203,147 @@ def mechanism(
         paragraph(result.in_words)
     if not result.passed:
         raise typer.Exit(1)
+
+
+Target = Annotated[str, typer.Argument(metavar="MODULE:OBJECT", help="Where it is, such as mine:coin.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+
+
+@app.command()
+def statistical(
+    target: Target,
+    runs: Annotated[int, typer.Option(min=10, help="How often to run it on each of the two datasets.")] = 10_000,
+    confidence: Annotated[float, typer.Option(help="How sure an alarm must be.")] = 0.99,
+    power: Annotated[float, typer.Option(help="How likely the stated loss must be to be seen.")] = 0.99,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Bound the loss of your own mechanism from below by running it often on two datasets.
+
+    It needs sample(dataset, entropy), pair (the two datasets) and specification, and may have event(output); without
+    one an event is chosen in pilot runs that are not counted.
+    """
+    from stirred.audit.exhaustive import promise_for
+    from stirred.audit.pair import audit_pair
+    from stirred.cli.progress import shown_progress
+    from stirred.spec.problems import wrong
+
+    with _user_code(target), shown_progress(quiet=quiet) as progress:
+        own = _load(target)
+        _needs(own, "sample", "pair", "specification")
+        pair = _value(own.pair)
+        promise = promise_for(own, pair)
+        if promise is None:
+            raise wrong("it promises nothing", where="specification", remedy="return a specification to be checked")
+        found = audit_pair(
+            own.sample,
+            pair,
+            promise,
+            event=getattr(own, "event", None),
+            runs=runs,
+            confidence=confidence,
+            power=power,
+            progress=progress,
+        )
+    if json:
+        result = found.result
+        emit_json(
+            {
+                "alarm": result.alarm,
+                "lower_bound": result.lower_bound,
+                "budget": result.budget,
+                "delta": result.delta,
+                "detectable": _json_number(result.detectable),
+                "likelihood": result.likelihood,
+                "confidence": result.confidence,
+                "power": result.power,
+                "hits": list(result.hits),
+                "runs": result.runs,
+                "distance": result.distance,
+                "event": found.event,
+                "words": found.in_words,
+            }
+        )
+    else:
+        heading(f"Statistical audit of {target}: {'no violation found' if found.passed else 'failed'}")
+        paragraph(found.in_words)
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def order(
+    target: Target,
+    runs: Annotated[int, typer.Option(min=2, help="How often to run it.")] = 200,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Test whether the order or the ids of released records tell anything about the input order.
+
+    It needs release(data, entropy), data (a small file as a frame) and, if there is an identifier, id (its column).
+    """
+    from stirred.audit.order import audit_order
+    from stirred.cli.progress import shown_progress
+
+    with _user_code(target), shown_progress(quiet=quiet) as progress:
+        own = _load(target)
+        _needs(own, "release", "data")
+        found = audit_order(own, _value(own.data), id=getattr(own, "id", None), runs=runs, progress=progress)
+    if json:
+        emit_json(
+            {
+                "alarm": found.alarm,
+                "p_value": found.p_value,
+                "level": found.level,
+                "finding": found.finding,
+                "detectable": _json_number(found.detectable),
+                "power": found.power,
+                "runs": found.runs,
+                "words": found.in_words,
+            }
+        )
+    else:
+        heading(f"Order audit of {target}: {'nothing found' if found.passed else 'failed'}")
+        paragraph(f"{found.in_words}.")
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+def _value(given: Any) -> Any:
+    return given() if callable(given) else given
+
+
+def _json_number(value: float) -> float | str:
+    return value if math.isfinite(value) else "inf"
+
+
+def _needs(own: Any, *names: str) -> None:
+    from stirred.spec.problems import wrong
+
+    missing = [name for name in names if not hasattr(own, name)]
+    if missing:
+        raise wrong(
+            f"it has no {' and no '.join(missing)}", where="object", remedy=f"this audit needs {', '.join(names)}"
+        )
+
+
+@contextmanager
+def _user_code(target: str) -> Iterator[None]:
+    """Say of which object a problem is, and that a failure inside its code is not one of ours."""
+    from stirred.spec.problems import StirredError, wrong
+
+    try:
+        yield
+    except StirredError as error:
+        raise error.inside(target) from None
+    except Exception as error:
+        if os.environ.get("STIRRED_DEBUG"):
+            raise
+        raise wrong(
+            f"it failed while it was audited ({type(error).__name__}: {error})",
+            where=target,
+            remedy="mend it; STIRRED_DEBUG=1 shows where it happened",
+        ) from None
 
 
 def _load(target: str) -> Any:

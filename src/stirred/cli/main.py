@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stirred.cli import audit, budget, codebook, spec, swap, synth, unswap
+from stirred.cli import audit, budget, codebook, ledger, spec, swap, synth, unswap
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
@@ -25,6 +25,7 @@ app.add_typer(budget.app, name="budget")
 app.add_typer(audit.app, name="audit")
 app.add_typer(codebook.app, name="codebook")
 app.add_typer(synth.app, name="synth")
+app.add_typer(ledger.app, name="ledger")
 app.command("swap")(swap.swap)
 app.command("plan")(swap.plan)
 app.command("release")(swap.release)

@@ -69,3 +69,19 @@ def wrapped(text: str, *, first: str, rest: str) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, its cells wrapped to the width."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in header:
+        drawn.add_column(name, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))
+    console = Console(file=sys.stdout, width=width(), highlight=False, markup=False)
+    console.print(drawn)

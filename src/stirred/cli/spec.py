@@ -134,14 +134,14 @@ def compare(
 
     first, second = read(a), read(b)
     units = {first.specification.input_premetric.unit, second.specification.input_premetric.unit}
-    for factor in _factors(kappa, because):
+    for factor in factors(kappa, because):
         if not {factor.old, factor.new} <= units:
             raise wrong(
                 f"{factor.old} and {factor.new} are not the units here",
                 where="--kappa",
                 remedy=f"use {', '.join(units)}",
             )
-    comparison = compare_specifications(first.specification, second.specification, units=_factors(kappa, because))
+    comparison = compare_specifications(first.specification, second.specification, units=factors(kappa, because))
     if json:
         emit_json(_comparison_facts(a, b, comparison))
         return
@@ -194,7 +194,7 @@ def compose(
     if len(names) < 2:
         raise wrong("there is one specification", where="stirred spec compose", remedy="give two or more")
     parts = [read(name).specification for name in names]
-    derivation = compose_specifications(parts, unit=unit, units=_factors(kappa, because), delta=delta)
+    derivation = compose_specifications(parts, unit=unit, units=factors(kappa, because), delta=delta)
     _derived(derivation, title=" + ".join(names), out=out, as_json=json)
 
 
@@ -256,7 +256,7 @@ def convert(
         )
         derivation = derivation.then(step)
     if output:
-        target = _output(output, delta=delta, order=order)
+        target = output_premetric(output, delta=delta, order=order)
         step = change_output(derivation.specification, to=target, method=method, at_distance=at_distance)
         derivation = derivation.then(step)
     _derived(derivation, title=name, out=out, as_json=json)
@@ -267,7 +267,7 @@ def _derived(derivation: Derivation, *, title: str, out: Path | None, as_json: b
     from stirred.spec.document import to_document, to_json
 
     if out is not None:
-        _write(out, to_json(derivation.specification))
+        write_new(out, to_json(derivation.specification))
         say(f"wrote {out}")
     if as_json:
         steps = [
@@ -351,7 +351,7 @@ def export(
         raise wrong(f"{format_!r} is not a format", where="--format", remedy=f"one of {', '.join(writers)}")
     text = writers[format_]()
     if out is not None:
-        _write(out, text)
+        write_new(out, text)
         say(f"wrote {out}")
     if json:
         emit_json({"name": name, "format": format_, "text": text})
@@ -406,7 +406,8 @@ def read(name: str, *, budget: str | None = None) -> Entry:
     return entry
 
 
-def _write(path: Path, text: str) -> None:
+def write_new(path: Path, text: str) -> None:
+    """Write a file that does not exist yet."""
     from stirred.spec.problems import wrong
 
     if path.exists():
@@ -417,24 +418,26 @@ def _write(path: Path, text: str) -> None:
         raise wrong(f"cannot write: {error.strerror}", where=str(path), remedy="choose another place") from None
 
 
-def _factors(texts: list[str] | None, because: str) -> list[UnitFactor]:
+def factors(texts: list[str] | None, because: str) -> list[UnitFactor]:
+    """Return the factors between units that ``--kappa`` states."""
     from stirred.spec import UnitFactor
     from stirred.spec.exact import fraction
     from stirred.spec.problems import wrong
 
-    factors = []
+    stated = []
     for text in texts or ():
         units, equals, value = text.partition("=")
         old, colon, new = units.partition(":")
         if not (equals and colon and old.strip() and new.strip()):
             raise wrong(f"{text!r} is not OLD:NEW=K", where="--kappa", remedy="write such as household:person=1")
-        factors.append(
+        stated.append(
             UnitFactor(old=old.strip(), new=new.strip(), factor=fraction(value, where="--kappa"), because=because)
         )
-    return factors
+    return stated
 
 
-def _output(text: str, *, delta: str | None, order: str | None) -> OutputPremetric:
+def output_premetric(text: str, *, delta: str | None, order: str | None) -> OutputPremetric:
+    """Return the output premetric a word names."""
     from stirred.spec import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
     from stirred.spec.exact import fraction
     from stirred.spec.problems import placed, wrong

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stirred.release.expectation import Expectation
+    from stirred.release.ledger import Total
     from stirred.release.plan_file import Planned
     from stirred.release.run import Prepared
 
@@ -40,6 +41,12 @@ Format = Annotated[str, typer.Option("--format", help="Of the released data: par
 Epsilon = Annotated[str | None, typer.Option("--epsilon", help="Show which rates would reach this loss.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
 SettingsFrom = Annotated[str | None, typer.Option("--settings-from", help="On what the settings were based: policy, invariants, other-data or this-data.")]  # fmt: skip  # noqa: E501
+LedgerPlace = Annotated[
+    str | None, typer.Option("--ledger", help="Ledger to account in: a file, or postgresql://user@host/database.")
+]
+Purpose = Annotated[
+    str, typer.Option("--purpose", help="What the release is for; kept in the manifest and the ledger.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
 Seed = Annotated[
     str | None, typer.Option("--seed", help="FOR TESTS ONLY: reproducible randomness; the bundle is marked.")
@@ -63,6 +70,8 @@ def swap(
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the bundle; must not exist.")] = None,
     unit: Unit = "household",
     settings_from: SettingsFrom = None,
+    ledger: LedgerPlace = None,
+    purpose: Purpose = "",
     format_: Format = "parquet",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; nothing random happens.")] = False,
     epsilon: Epsilon = None,
@@ -88,6 +97,8 @@ def swap(
         out=out or (_NOWHERE if dry_run else None),
         format_=format_,
         settings_from=settings_from,
+        ledger=ledger,
+        purpose=purpose,
     )
     prepared = prepare(options.planned())
     if dry_run:
@@ -219,6 +230,8 @@ class _Options:
     table: list[str] | None = None
     format_: str = "parquet"
     settings_from: str | None = None
+    ledger: str | None = None
+    purpose: str = ""
 
     def with_rate_for(self, epsilon: str | None) -> _Options:
         """Return the options with the gentlest rate that reaches a target, where a target and no rate was given."""
@@ -254,7 +267,7 @@ class _Options:
                 "unit": self.unit,
             },
             "tables": [{"variables": parse_table(text)[1]} for text in self.table or ()],
-            "release": {"out": str(self.out), "format": self.format_},
+            "release": {"out": str(self.out), "format": self.format_, "purpose": self.purpose, "ledger": self.ledger},
         }
         if self.settings_from is not None:
             content["mechanism"]["settings_from"] = self.settings_from
@@ -327,6 +340,25 @@ def _five(prepared: Prepared) -> None:
     facts([(answer.question, answer.answer) for answer in words.answers])
 
 
+def _ledger_text(account: Total) -> str:
+    """Say what everything in the ledger would promise together with this release."""
+    if account.specification is not None:
+        return f"with this release everything together promises {account.specification.notation}"
+    parts = "; ".join(part.specification.notation for part in account.parts)
+    return f"with this release there are {len(account.parts)} promises that do not add up to one: {parts}"
+
+
+def _ledger_out(account: Total) -> dict[str, Any]:
+    from stirred.spec.document import to_document
+
+    one = account.specification
+    return {
+        "total": None if one is None else to_document(one),
+        "parts": [part.specification.notation for part in account.parts],
+        "apart": list(account.apart),
+    }
+
+
 def _expected(prepared: Prepared, source: str, persons: Path | None) -> list[Expectation]:
     from stirred.data.problems import bad_plan
     from stirred.release.expectation import expectations
@@ -378,7 +410,9 @@ def _expected_line(expected: Expectation) -> tuple[str, str]:
 def _show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Expectation] = (), as_json: bool) -> None:
     from fractions import Fraction
 
-    strata = prepared.plan.strata
+    from stirred.release.run import remaining
+
+    strata, account = prepared.plan.strata, remaining(prepared)
     rates = [Fraction(n, 100) for n in (1, 5, 10, 20, 50)]
     curve = [(rate, strata.epsilon(rate)) for rate in rates]
     target = _target(prepared, epsilon)
@@ -399,6 +433,7 @@ def _show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Ex
                 ],
                 "dropped": list(prepared.plan.dropped),
                 "warnings": list(prepared.warnings),
+                "ledger": None if account is None else _ledger_out(account),
                 "expected_error": [_expected_out(each) for each in expected],
                 **target,
             }
@@ -424,6 +459,7 @@ def _show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Ex
             *([("target", _target_text(target))] if target else []),
             *([("dropped", ", ".join(prepared.plan.dropped))] if prepared.plan.dropped else []),
             *(_expected_line(each) for each in expected),
+            *([("ledger", _ledger_text(account))] if account is not None else []),
         ]
     )
     emit()

@@ -10,12 +10,13 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.columns import Columns, gather_all
+from stirred.data.pieces import by_pieces
 
 Codes = npt.NDArray[np.uint32]
 
 # Up to here a table with one entry for every possible combination beats hashing the combinations.
 _DENSE: Final = 1 << 26
-_MACHINE_INTEGERS: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+MACHINE_INTEGERS: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 # From here compiled passes pay for loading the compiler.
 _LARGE: Final = 1_000_000
 
@@ -128,7 +129,7 @@ class _Single:
 
 
 def _single(column: pl.Series) -> _Single:
-    if column.dtype in _MACHINE_INTEGERS and not column.null_count() and len(column):
+    if column.dtype in MACHINE_INTEGERS and not column.null_count() and len(column):
         low, high = int(column.min()), int(column.max())  # type: ignore[arg-type]
         if high - low < _DENSE and high < 1 << 63:
             return _counted(column, low, high)
@@ -157,7 +158,8 @@ def _mark(values: npt.NDArray[Any], low: int, present: npt.NDArray[np.bool_]) ->
     if values.size >= _LARGE:
         from stirred.data.code_kernels import mark_present
 
-        mark_present(values, low, present)
+        # Threads may mark the same value: it is marked either way.
+        by_pieces(lambda piece: mark_present(values[piece], low, present), values.size)
     else:
         present[values.astype(np.int64) - low] = True
 
@@ -167,7 +169,8 @@ def _fold_in(single: _Single, codes: Codes) -> None:
     if codes.size >= _LARGE:
         from stirred.data.code_kernels import fold_in
 
-        fold_in(single.values, single.low, single.table, size, codes)
+        values, low, table = single.values, single.low, single.table
+        by_pieces(lambda piece: fold_in(values[piece], low, table, size, codes[piece]), codes.size)
     else:
         codes *= np.uint32(size)
         codes += single.table[single.values.astype(np.int64) - single.low]
@@ -177,7 +180,7 @@ def _renumber(codes: Codes, number: Codes) -> None:
     if codes.size >= _LARGE:
         from stirred.data.code_kernels import renumber
 
-        renumber(codes, number)
+        by_pieces(lambda piece: renumber(codes[piece], number), codes.size)
     else:
         codes[:] = number[codes]
 
@@ -222,7 +225,7 @@ def all_different(ids: pl.Series) -> bool:
     >>> all_different(pl.Series([3, 1, 2])), all_different(pl.Series(["a", "b", "a"]))
     (True, False)
     """
-    if ids.dtype in _MACHINE_INTEGERS and len(ids) and ids.min() is not None:
+    if ids.dtype in MACHINE_INTEGERS and len(ids) and ids.min() is not None:
         span = int(ids.max()) - int(ids.min()) + 1  # type: ignore[arg-type]
         if span < len(ids) - ids.null_count():
             return False  # more records than values there could be
@@ -239,7 +242,7 @@ def all_known(values: pl.Series, known: pl.Series) -> bool:
     (True, False)
     """
     present = _present(known)
-    if present is None or values.null_count() or values.dtype not in _MACHINE_INTEGERS or not len(values):
+    if present is None or values.null_count() or values.dtype not in MACHINE_INTEGERS or not len(values):
         return bool(values.drop_nulls().is_in(known.unique().implode()).all())
     table, low = present
     if int(values.min()) < low or int(values.max()) >= low + table.size:  # type: ignore[arg-type]
@@ -251,7 +254,7 @@ def all_known(values: pl.Series, known: pl.Series) -> bool:
 
 def _present(ids: pl.Series) -> tuple[npt.NDArray[np.bool_], int] | None:
     """Return which integers occur, as a table from the lowest on; None where a table would be too large."""
-    if ids.dtype not in _MACHINE_INTEGERS or ids.null_count() or not len(ids):
+    if ids.dtype not in MACHINE_INTEGERS or ids.null_count() or not len(ids):
         return None
     low, high = int(ids.min()), int(ids.max())  # type: ignore[arg-type]
     if high - low > max(_DENSE, 8 * len(ids)) or high >= 1 << 63:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import re
 from collections.abc import Iterable, Sequence
@@ -73,10 +74,14 @@ def scan_frame(source: Path | str) -> pl.LazyFrame:
 
 def write_frame(frame: pl.DataFrame, path: Path, *, note: dict[str, str] | None = None) -> None:
     """Write a table to Parquet or CSV by the ending of ``path``; ``note`` becomes Parquet metadata."""
-    if path.suffix == ".csv":
-        frame.write_csv(path)
-    else:
-        frame.write_parquet(path, compression="zstd", compression_level=1, metadata=note)
+    try:
+        if path.suffix == ".csv":
+            frame.write_csv(path)
+        else:
+            frame.write_parquet(path, compression="zstd", compression_level=1, metadata=note)
+    except pl.exceptions.ComputeError as error:
+        # A full disk reaches us as a failed computation: say what it is.
+        raise OSError(errno.EIO, f"writing failed ({str(error)[:160]})", str(path)) from None
 
 
 def _read(place: Source, columns: Sequence[str] | None) -> pl.DataFrame:

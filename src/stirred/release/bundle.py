@@ -34,7 +34,7 @@ def bundle_at(out: Path) -> Iterator[Path]:
     it lives, so that no other run, on this machine or another, takes it for a leftover.
     """
     _check_place(out)
-    _remove_leftovers(out)
+    remove_leftovers(out)
     partial, lock = _own_folder(out)
     moved = False
     try:
@@ -74,7 +74,7 @@ def _check_place(out: Path) -> None:
         raise bad_plan("its parent folder cannot be written", where=str(out), remedy="choose another place")
 
 
-def _remove_leftovers(out: Path) -> None:
+def remove_leftovers(out: Path) -> None:
     """Remove folders of runs that died: those whose lock nobody holds any more."""
     for old in out.parent.glob(f".{glob.escape(out.name)}.partial-*"):
         try:
@@ -91,11 +91,14 @@ def _remove_leftovers(out: Path) -> None:
 
 
 def _check_complete(folder: Path) -> None:
-    """Compare the files with the manifest once more: what appears is what was verified."""
+    """Compare the files, names and contents, with the manifest once more: what appears is what it lists."""
     wanted = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-    found = {str(path.relative_to(folder)) for path in _files(folder)}
-    if found != set(wanted):
+    if _checksums(folder) != wanted:
         raise OSError(errno.EIO, "files of the bundle changed while it was written", str(folder))
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): checksum(path) for path in _files(folder)}
 
 
 def _files(folder: Path) -> list[Path]:
@@ -138,12 +141,18 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def bundle_checksum(folder: Path) -> str:
+    """Return the checksum of a bundle: that of its manifest, which holds the checksum of every other file."""
+    return checksum(folder / MANIFEST)
+
+
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     """Write manifest.json with the checksum of every other file; the seed is never in it."""
     for path in (folder / "internal").rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
-    files = {str(path.relative_to(folder)): checksum(path) for path in _files(folder)}
-    text = json.dumps({"schema_version": 1, **facts, "files": files}, indent=2, ensure_ascii=False, default=str)
+    text = json.dumps(
+        {"schema_version": 1, **facts, "files": _checksums(folder)}, indent=2, ensure_ascii=False, default=str
+    )
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 

@@ -30,6 +30,7 @@ def invariant_tables(data: Microdata, plan: SwapPlan) -> Iterator[pl.DataFrame]:
         place = swap.decoded((part & np.uint64(0xFFFFFFFF)).astype(np.uint32))
         columns = [*match.get_columns(), *place.get_columns(), pl.Series("count", counts[begin : begin + _PART])]
         yield _completed("match x swap", columns, schema)
+    del cells, counts
     hold = encode(data.households, list(plan.hold))
     held = count(hold.codes, groups=hold.count)
     yield _completed("hold", [*hold.levels.get_columns(), pl.Series("count", held)], schema)

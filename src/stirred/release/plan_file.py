@@ -102,6 +102,12 @@ class Planned:
         return None if self.plan.data.codebook is None else self.folder / self.plan.data.codebook
 
     @property
+    def ledger(self) -> str | None:
+        """Return the ledger: a URL as it is, a path from the folder of the plan."""
+        name = self.plan.release.ledger
+        return name if name is None or "://" in name else str(self.folder / name)
+
+    @property
     def out(self) -> Path:
         """Return the path of the bundle."""
         return self.folder / self.plan.release.out

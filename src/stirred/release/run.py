@@ -29,8 +29,10 @@ from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manifest
 from stirred.release.expectation import Expectation, expectations, within_reach
 from stirred.release.invariants import invariant_tables
+from stirred.release.ledger import Ledger, Request, Total
 from stirred.release.plan_file import Planned
 from stirred.release.readme import exactness, public_readme
+from stirred.release.reservation import reserved
 from stirred.release.tables import Table, completed, labelled, tabulate, wanted_tables
 from stirred.release.verify import Check, verify_swap, verify_tables
 from stirred.report.swap import SwapReport, internal_report, public_report
@@ -182,9 +184,13 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
     _check_promise(prepared)
     advance = progress or (lambda stage, done, total: None)
     out = prepared.planned.out
-    with bundle_at(out) as folder:
+    with (
+        reserved(prepared.planned.ledger, _request(prepared, seeded=entropy.seeded)) as reservation,
+        bundle_at(out) as folder,
+    ):
         log = Log(folder)
         log.add("started", records=prepared.data.households.height)
+        reservation.draw()
         release = prepared.mechanism.release(prepared.data, entropy, plan=prepared.plan, progress=advance)
         release = _marked(release, seeded=entropy.seeded)
         log.add("swapped")
@@ -201,9 +207,30 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
         if entropy.seeded:
             mark_seeded(folder)
         log.add("complete")
-        write_manifest(folder, _manifest(prepared, release, checks))
+        write_manifest(folder, {**_manifest(prepared, release, checks), "ledger": reservation.facts})
         advance("done", 1, 1)
+    reservation.commit(out)
     return out
+
+
+def _request(prepared: Prepared, *, seeded: bool) -> Request:
+    """Return what the ledger is asked for: the promise of this run, and enough to explain it years later."""
+    planned = prepared.planned
+    return Request(
+        mechanism=planned.plan.mechanism.name,
+        specification=replace(prepared.plan.specification, seeded=seeded),
+        purpose=planned.plan.release.purpose,
+        parameters=json.loads(planned.plan.model_dump_json()),
+        inputs=prepared.inputs,
+        place=planned.out,
+    )
+
+
+def remaining(prepared: Prepared) -> Total | None:
+    """Return the total the ledger would have after this run, refusing what its policy forbids; nothing is written."""
+    if prepared.planned.ledger is None:
+        return None
+    return Ledger.open(prepared.planned.ledger).would(_request(prepared, seeded=False))
 
 
 def _check_promise(prepared: Prepared) -> None:
@@ -213,12 +240,6 @@ def _check_promise(prepared: Prepared) -> None:
             "settings chosen by looking at the confidential file void the guarantee",
             where=f"{prepared.planned.source} [mechanism] settings_from",
             remedy="choose them by policy, from the invariants, or on an earlier or synthetic file",
-        )
-    if prepared.planned.plan.release.ledger is not None:
-        raise bad_plan(
-            "there is no ledger yet",
-            where=f"{prepared.planned.source} [release] ledger",
-            remedy="leave it out, and keep account by hand",
         )
     if prepared.planned.plan.release.format == "csv":
         _check_writable(prepared.data)

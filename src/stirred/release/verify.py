@@ -71,8 +71,10 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, folder: Path,
             if not column.equals(found.select(name), null_equal=True):
                 raise _failed(f'hold variable "{name}" differs from the input')
         begin += found.height
-    if not bool((np.diff(swapped.swapped[order].astype(np.int64)) >= 0).all()):
+    released = swapped.swapped[order]
+    if not bool((released[1:] >= released[:-1]).all()):
         raise _failed("the released order is not by released values")
+    del released
     checks = [_margin_check(plan, swapped)]
     if order.size <= ROWS_IN_ONE_FILE:
         checks.append(_recount(data, plan, read_frame(folder / f"data.{format_}"), format_, folder))

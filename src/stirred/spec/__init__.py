@@ -19,6 +19,7 @@ from stirred.spec.loss import protection_loss
 from stirred.spec.multiverse import Multiverse, Refines, Verdict
 from stirred.spec.output_premetric import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
 from stirred.spec.problems import ConversionRefusedError, Problem, SpecificationError, StirredError
+from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, ShiftLaw
 from stirred.spec.specification import Flavor, Specification
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "Comparison",
     "ConversionRefusedError",
     "Derivation",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
     "Domain",
     "Exact",
     "Flavor",
@@ -46,6 +49,7 @@ __all__ = [
     "OutputPremetric",
     "Problem",
     "Refines",
+    "ShiftLaw",
     "Specification",
     "SpecificationError",
     "Step",

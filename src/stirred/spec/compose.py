@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -12,7 +12,7 @@ from stirred.spec.budget import Budget, Derived
 from stirred.spec.convert import can_change_distance, change_distance, change_unit, refine
 from stirred.spec.convert_output import change_output
 from stirred.spec.derivation import Derivation, Step
-from stirred.spec.exact import Exact, exact, sqrt
+from stirred.spec.exact import Exact, add_up, sqrt
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import GDP, ZCDP, OutputPremetric, approximate
 from stirred.spec.problems import refused
@@ -43,18 +43,25 @@ def compose(
     unit: str | None = None,
     units: Iterable[UnitFactor] = (),
     delta: Fraction | str | None = None,
+    output: OutputPremetric | None = None,
+    times: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
     fresh: bool = True,
 ) -> Derivation:
     """Return the specification of all releases together, with every conversion as a step.
 
     The common flavor is the common refinement of the multiverses, one unit (``unit``, reached by the
     stated ``units`` factors, which are never assumed), and the strongest output premetric that all can
-    reach. Budgets then add up (Proposition 2.5.3), for zCDP as rho squared.
+    reach, or ``output`` where one is asked for. Budgets then add up (Proposition 2.5.3), for zCDP as
+    rho squared. ``times`` says how often each release was made, each with fresh randomness; ``names``
+    are put in front of the steps that concern one of them.
 
     >>> from stirred.spec import catalogue
     >>> pl, dhc = (catalogue.load(n).specification for n in ("das-2020-pl-person", "das-2020-dhc-person"))
     >>> compose([pl, dhc]).specification.budget_text
     'ρ²=7.52'
+    >>> compose([dhc], times=[100]).specification.budget_text
+    'ρ²=496.22'
     """
     if not specifications:
         raise refused("there is nothing to compose", where="compose", remedy="give one specification or more")
@@ -65,13 +72,24 @@ def compose(
             remedy="compose the mechanisms on the sample first and amplify the result once; "
             "amplified losses that share a sample do not add up",
         )
+    often = [1] * len(specifications) if times is None else list(times)
+    if len(often) != len(specifications) or any(count < 1 for count in often):
+        raise refused(
+            "the releases are not counted one by one", where="times", remedy="give one count for each, 1 or more"
+        )
     _same_domain(specifications)
     parts = [Derivation(specification=specification) for specification in specifications]
     parts = _common_distance(parts)
     parts = _common_unit(parts, unit=unit, units=tuple(units))
     parts = _common_multiverse(parts)
-    parts = _common_output(parts, delta=delta)
-    return _added(parts)
+    parts = _common_output(parts, delta=delta, wanted=output)
+    if names is not None:
+        parts = [_with_name(part, name) for part, name in zip(parts, names, strict=True)]
+    return _added(parts, often)
+
+
+def _with_name(part: Derivation, name: str) -> Derivation:
+    return replace(part, steps=tuple(replace(step, action=f"{name}: {step.action}") for step in part.steps))
 
 
 def _same_domain(specifications: Sequence[Specification]) -> None:
@@ -143,7 +161,8 @@ def _to_unit(part: Derivation, target: str, units: tuple[UnitFactor, ...]) -> De
 
 def _common_multiverse(parts: list[Derivation]) -> list[Derivation]:
     empty = Multiverse()
-    together = reduce(lambda a, b: a.meet(b), (part.specification.multiverse for part in parts), empty)
+    different = dict.fromkeys(part.specification.multiverse for part in parts)
+    together = reduce(lambda a, b: a.meet(b), different, empty)
     return [
         part
         if set(part.specification.multiverse.invariants) == set(together.invariants)
@@ -152,7 +171,11 @@ def _common_multiverse(parts: list[Derivation]) -> list[Derivation]:
     ]
 
 
-def _common_output(parts: list[Derivation], *, delta: Fraction | str | None) -> list[Derivation]:
+def _common_output(
+    parts: list[Derivation], *, delta: Fraction | str | None, wanted: OutputPremetric | None
+) -> list[Derivation]:
+    if wanted is not None:
+        return [part.then(change_output(part.specification, to=wanted)) for part in parts]
     names = {part.specification.output_premetric.name for part in parts}
     premetrics = {part.specification.output_premetric for part in parts}
     if len(premetrics) == 1 or names == {"D_Mult^delta"}:
@@ -184,7 +207,7 @@ def _common_output(parts: list[Derivation], *, delta: Fraction | str | None) -> 
     ]
 
 
-def _added(parts: list[Derivation]) -> Derivation:
+def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
     first = parts[0].specification
     specifications = [part.specification for part in parts]
     premetrics = {specification.input_premetric for specification in specifications}
@@ -194,34 +217,36 @@ def _added(parts: list[Derivation]) -> Derivation:
             where="compose what",
             remedy="compose before converting to neighbours",
         )
-    output = _added_output(specifications)
-    value = _added_budget([s.budget.realised for s in specifications], output)
+    several = sum(times) > 1
+    output = _added_output(specifications, times)
+    value = _added_budget([s.budget.realised for s in specifications], times, output)
     varies = any(s.budget.varies for s in specifications)
     budget = (
-        first.budget
-        if len(specifications) == 1
-        else Budget(policy=Derived(formula=_formula(specifications, output), value=value, varies=varies))
+        Budget(policy=Derived(formula=_formula(specifications, times, output), value=value, varies=varies))
+        if several
+        else first.budget
     )
     theorem = "Proposition 2.5.3 (composition)" if output.name != "D_NoR" else "zCDP composition (section 2.5)"
     specification = Specification(
         flavor=replace(first.flavor, output_premetric=output),
         budget=budget,
-        assumptions=_union(s.assumptions for s in specifications) + ((FRESH,) if len(parts) > 1 else ()),
+        assumptions=_union(s.assumptions for s in specifications) + ((FRESH,) if several else ()),
         theorem=tuple(dict.fromkeys((*_union(s.theorem for s in specifications), theorem))),
         settings_from=_settings(specifications),
         seeded=any(s.seeded for s in specifications),
     )
     steps = [step for part in parts for step in part.steps]
-    joined = " and ".join(s.budget_text for s in specifications)
+    joined = _listed(times, lambda i: specifications[i].budget_text, " and ")
     steps.append(Step(action="together", theorem=theorem, before=joined, after=specification.budget_text))
     return Derivation(specification=specification, steps=tuple(steps))
 
 
-def _added_output(specifications: Sequence[Specification]) -> OutputPremetric:
+def _added_output(specifications: Sequence[Specification], times: Sequence[int]) -> OutputPremetric:
     first = specifications[0].output_premetric
     if first.name != "D_Mult^delta":
         return first
-    total = sum((s.output_premetric.delta for s in specifications), Fraction(0))
+    deltas = (count * s.output_premetric.delta for count, s in zip(times, specifications, strict=True))
+    total = sum(deltas, Fraction(0))
     if total >= 1:
         raise refused(
             f"the deltas add up to {total}",
@@ -231,17 +256,25 @@ def _added_output(specifications: Sequence[Specification]) -> OutputPremetric:
     return approximate(total)
 
 
-def _added_budget(values: list[Exact], output: OutputPremetric) -> Exact:
+def _added_budget(values: list[Exact], times: Sequence[int], output: OutputPremetric) -> Exact:
     if output.composes == "root of sum of squares":
-        return sqrt(sum((value * value for value in values), exact(0)))
-    return sum(values, exact(0))
+        return sqrt(add_up(value * value * count for count, value in zip(times, values, strict=True)))
+    return add_up(value * count for count, value in zip(times, values, strict=True))
 
 
-def _formula(specifications: Sequence[Specification], output: OutputPremetric) -> str:
-    terms = [s.budget.shown for s in specifications]
+def _formula(specifications: Sequence[Specification], times: Sequence[int], output: OutputPremetric) -> str:
     if output.composes == "root of sum of squares":
-        return "root of " + " + ".join(f"{term}^2" for term in terms)
-    return " + ".join(terms)
+        return "root of " + _listed(times, lambda i: f"{specifications[i].budget.shown}^2", " + ")
+    return _listed(times, lambda i: specifications[i].budget.shown, " + ")
+
+
+_MOST_LISTED: Final = 12
+
+
+def _listed(times: Sequence[int], term: Callable[[int], str], between: str) -> str:
+    """Join terms, each with how often it counts; where there are too many to read, say how many more."""
+    shown = [term(i) if count == 1 else f"{count:,} x {term(i)}" for i, count in enumerate(times[:_MOST_LISTED])]
+    return between.join([*shown, *([f"{len(times) - _MOST_LISTED:,} more"] if len(times) > _MOST_LISTED else [])])
 
 
 def _union(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

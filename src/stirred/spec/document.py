@@ -385,7 +385,7 @@ def _specification_in(document: SpecificationDocument) -> Specification:
             return None
 
     domain = block(lambda: _domain_in(document.domain))
-    multiverse = block(lambda: _multiverse_in(document.multiverse))
+    multiverse = block(lambda: multiverse_of(document.multiverse))
     premetric = block(lambda: _input_in(document.input_premetric))
     output = block(lambda: _output_in(document.output_premetric))
     budget = block(lambda: _budget_in(document.budget, output))
@@ -436,7 +436,8 @@ def _output_in(document: OutputPremetricDocument) -> OutputPremetric:
     )
 
 
-def _multiverse_in(document: MultiverseDocument) -> Multiverse:
+def multiverse_of(document: MultiverseDocument) -> Multiverse:
+    """Return the multiverse a checked document describes."""
     return Multiverse(
         invariants=tuple(_invariant_in(invariant) for invariant in document.invariants),
         hierarchies=tuple(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import decimal
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -417,6 +417,15 @@ def _square_part(n: int) -> tuple[int, int]:
         while n % (p * p) == 0:
             outside, n = outside * p, n // (p * p)
     return outside, n
+
+
+def add_up(values: Iterable[Exact]) -> Exact:
+    """Return the sum of any number of values, gathered once rather than one after the other.
+
+    >>> add_up([ln(2), exact("1/2"), ln(3)])
+    Exact('1/2 + ln(6)')
+    """
+    return _sum(tuple(values))
 
 
 def largest(values: list[Exact]) -> Exact:

@@ -8,8 +8,8 @@ from itertools import permutations
 from typing import Any
 
 from stirred.spec.exact import INFINITE, ZERO, Exact, largest
-from stirred.spec.law import Law
 from stirred.spec.output_premetric import Between
+from stirred.spec.shift_law import OutputLaw
 from stirred.spec.specification import Flavor
 
 
@@ -25,7 +25,7 @@ class UniverseLoss:
     witness: tuple[Hashable, Hashable] | None
 
 
-def protection_loss(flavor: Flavor, laws: Mapping[Any, Law]) -> list[UniverseLoss]:
+def protection_loss(flavor: Flavor, laws: Mapping[Any, OutputLaw]) -> list[UniverseLoss]:
     """Return the exact loss of a finite mechanism in every universe of the flavor.
 
     ``laws`` gives the output law of each dataset of the domain. *All* ordered pairs count: under
@@ -36,7 +36,7 @@ def protection_loss(flavor: Flavor, laws: Mapping[Any, Law]) -> list[UniverseLos
     return [_universe_loss(flavor, laws, universe) for universe in universes]
 
 
-def _universe_loss(flavor: Flavor, laws: Mapping[Any, Law], universe: frozenset[Hashable]) -> UniverseLoss:
+def _universe_loss(flavor: Flavor, laws: Mapping[Any, OutputLaw], universe: frozenset[Hashable]) -> UniverseLoss:
     low, high, witness = ZERO, ZERO, None
     for x, y in permutations([dataset for dataset in laws if dataset in universe], 2):
         apart = flavor.input_premetric.distance(x, y)

@@ -9,10 +9,11 @@ from fractions import Fraction
 from typing import Final
 
 from stirred.spec.exact import INFINITE, ZERO, Enclosure, Exact, exact, largest, ln, probability, small, sqrt
-from stirred.spec.law import Law, likelihood_pairs
+from stirred.spec.law import likelihood_pairs
 from stirred.spec.normal import normal_quantile
 from stirred.spec.problems import wrong
 from stirred.spec.renyi import normalised_renyi, renyi
+from stirred.spec.shift_law import OutputLaw, ShiftLaw
 
 Pairs = list[tuple[Fraction, Fraction]]
 
@@ -78,6 +79,7 @@ class OutputPremetric:
     ``D_Renyi`` (needs ``order``), ``D_GDP`` (Gaussian DP), ``D_TV``. Budgets are stored in the
     customary number (:attr:`parameter`): for ``D_NoR`` that is rho squared, whose root is the distance.
 
+    >>> from stirred.spec.law import Law
     >>> fair = Law({0: Fraction(1, 2), 1: Fraction(1, 2)})
     >>> bent = Law({0: Fraction(3, 4), 1: Fraction(1, 4)})
     >>> OutputPremetric(name="D_Mult").distance(fair, bent).high
@@ -164,14 +166,18 @@ class OutputPremetric:
         """Return the Lipschitz constant for a customary budget: rho for rho squared, otherwise itself."""
         return sqrt(customary) if self.name == "D_NoR" else customary
 
-    def distance(self, p: Law, q: Law) -> Between:
-        """Return the distance between two finite laws, exactly where it can be, else tightly enclosed.
+    def distance(self, p: OutputLaw, q: OutputLaw) -> Between:
+        """Return the distance between two laws, exactly where it can be, else tightly enclosed.
 
         P(S)/Q(S) is 1 where both are 0 and infinite where only Q(S) is; different spaces are
         infinitely far apart; the distance of a law to itself is 0.
         """
         if p == q:
             return Between(ZERO, ZERO)
+        if isinstance(p, ShiftLaw) or isinstance(q, ShiftLaw):
+            from stirred.spec.shift_distance import shift_distance  # it compares finite laws of this module
+
+            return shift_distance(self, p, q)
         if p.space != q.space:
             return Between(INFINITE, INFINITE)
         pairs = likelihood_pairs(p, q)

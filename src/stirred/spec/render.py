@@ -85,7 +85,14 @@ _REGISTRY_FLAVORS = {
 _REGISTRY_PARAMETERS = {"epsilon": "epsilon", "rho2": "rho", "mu": "mu", "tau": "tau"}
 
 
-def to_registry(specification: Specification, *, name: str = "Untitled release", curator: str = "") -> str:
+def to_registry(
+    specification: Specification,
+    *,
+    name: str = "Untitled release",
+    curator: str = "",
+    intended_use: str = "",
+    publication_date: str = "",
+) -> str:
     """Return the specification as YAML for OpenDP's deployments registry.
 
     The registry's fields map nearly one to one onto the five blocks. What it has no field for goes
@@ -119,7 +126,8 @@ def to_registry(specification: Specification, *, name: str = "Untitled release",
         "post_processing": "Any function of the released output has the same specification.",
         "composition": "; ".join(specification.theorem) or "none stated",
     }
-    deployment = {"name": name, **({"data_curator": curator} if curator else {}), "dp_flavor": flavor}
+    about = {"data_curator": curator, "intended_use": intended_use, "publication_date": publication_date}
+    deployment = {"name": name, **{key: text for key, text in about.items() if text}, "dp_flavor": flavor}
     tree = {"status": "Draft", "deployment": {**deployment, "privacy_loss": loss, "accounting": accounting}}
     return _yaml(tree)
 

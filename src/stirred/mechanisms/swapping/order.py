@@ -15,9 +15,9 @@ from stirred.mechanisms.swapping.partition import (
     Codes,
     Positions,
     Values,
+    group_block,
     partition_rows,
     require_column,
-    sort_block,
 )
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.kernel import shuffle_slices
@@ -59,8 +59,7 @@ def release_order(
 
     def work(block: int) -> None:
         entries = slice(*rows.bounds[block : block + 2])
-        items, offsets = sort_block(order[entries], inner[entries], codes=1 << shift)
-        order[entries] = items.astype(np.uint32)
+        offsets = group_block(order[entries], inner[entries], codes=1 << shift)
         shuffle_slices(order[entries], offsets, keystream.reader(block, buffer=scratch.words))
 
     workers.run("shuffle", work, rows.largest_first())

@@ -128,6 +128,15 @@ def sort_block(listed: Values, inner: Positions, *, codes: int) -> tuple[Items, 
     return items, offsets
 
 
+def group_block(listed: Values, inner: Positions, *, codes: int) -> Offsets:
+    """Group a block's list by code, in place, and return where each code's slice begins."""
+    if inner.size == 0:
+        return np.array([0, listed.size], dtype=np.int64)
+    offsets = np.zeros(codes + 1, dtype=np.int64)
+    _group_block(listed.copy(), inner, listed, offsets)
+    return offsets
+
+
 def unsort_block(items: Items, offsets: Offsets, inner: Positions, *, listed: Values) -> None:
     """Write the lower halves of grouped items back into the block's list: undo ``sort_block``."""
     _unsort_block(items, offsets[:-1].copy(), inner, listed)
@@ -201,6 +210,19 @@ def _give_back(
         block = np.int64(codes[position]) >> shift
         values[position] = listed[cursors[block]]
         cursors[block] += 1
+
+
+@compiled
+def _group_block(listed: Values, inner: Positions, grouped: Values, offsets: Offsets) -> None:
+    for code in inner:
+        offsets[np.int64(code) + 1] += 1
+    for number in range(1, offsets.size):
+        offsets[number] += offsets[number - 1]
+    cursors = offsets[:-1].copy()
+    for entry in range(listed.size):
+        code = np.int64(inner[entry])
+        grouped[cursors[code]] = listed[entry]
+        cursors[code] += 1
 
 
 @compiled

@@ -15,6 +15,7 @@ import polars as pl
 
 from stirred.data.codes import Coded, all_different, encode
 from stirred.data.microdata import Microdata, missing_column, null_problem
+from stirred.data.packed import Packed
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Frames, Progress, Release
 from stirred.mechanisms.swapping.law import psa_law
@@ -244,6 +245,7 @@ class Swap:
 
         microdata = self._narrowed(as_microdata(data))
         plan = plan or self._prepare(microdata)
+        strata = plan.strata
         swapped = plan.swap.codes.copy()
         self._exchange(plan, swapped, entropy, progress)
         # Grouped by the released swap values and uniformly random inside: the input order is gone.
@@ -251,8 +253,11 @@ class Swap:
             swapped, entropy=entropy.child("release order"), groups=plan.swap.count, threads=self.threads
         )
         people = Persons.of(microdata) if microdata.persons is not None else None
+        held = Packed.of(
+            (microdata.households[name] for name in plan.hold if name not in strata.match), coded=strata.coded
+        )
         swapped_file = SwappedFile(
-            data=microdata, hold=plan.hold, swap=plan.swap, swapped=swapped, order=order, people=people
+            data=microdata, held=held, swap=plan.swap, swapped=swapped, order=order, people=people
         )
         parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {"data": swapped_file.households}
         if people is not None:
@@ -280,7 +285,8 @@ class Swap:
         hold, dropped = self._roles(data)
         swap = encode(data.households, list(self.swap))
         rules, rate = self._rules()
-        held = held_parts(data, hold)
+        # Match variables are equal inside a stratum and can tell no records apart.
+        held = held_parts(data, [name for name in hold if name not in self.match])
         strata = find_strata(data.households, match=self.match, swap=swap, held=held, rates=rules, rate=rate)
         _every_rule_fits(rules, strata)
         universe = SwapUniverse(

@@ -153,7 +153,8 @@ def _two_values(coded: Coded, held: Sequence[Part], *, wanted: npt.NDArray[np.bo
         doubtful = wanted & ~found
         if not doubtful.any():
             break
-        rows = None if number == 0 else doubtful[coded.codes]
+        # A look at every record costs less than picking some, where most strata are in doubt.
+        rows = None if number == 0 or doubtful.all() else doubtful[coded.codes]
         groups = coded.codes if rows is None else coded.codes[rows]
         found |= differing(groups, _comparable(part(rows)), count=coded.count)
     return found

@@ -38,6 +38,7 @@ def _compile_code_kernels() -> None:
     codes = np.zeros(4, dtype=np.uint32)
     table = np.zeros(1, dtype=np.uint32)
     flags = np.zeros(1, dtype=np.bool_)
+    records = np.zeros((4, 1), dtype=np.uint32)
     for kind in (np.uint8, np.uint16, np.uint32, np.int64, np.int32):
         for writable in (True, False):  # columns of a frame cannot be written, and count as another type
             values = np.zeros(4, dtype=kind)
@@ -45,6 +46,10 @@ def _compile_code_kernels() -> None:
             code_kernels.mark_present(values, 0, flags)
             code_kernels.fold_in(values, 0, table, 1, codes)
             code_kernels.find_differing(codes, values, np.zeros(1, dtype=kind), flags, flags.copy())
+            code_kernels.pack(values, 0, 0, 0, records)
+        code_kernels.unpack(records, 0, 0, 1, 0, np.zeros(4, dtype=kind))
+        code_kernels.look_up(records, 0, 0, 1, values, np.zeros(4, dtype=kind))
+    code_kernels.fetch(records, codes, records.copy())
     code_kernels.renumber(codes, table)
     code_kernels.count_codes(codes, np.zeros(1, dtype=np.int64))
 

@@ -1,0 +1,212 @@
+"""A ledger for others: everything as JSON and back without loss; for the public, registry YAML and Markdown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from stirred.release.ledger.entry import COMMITTED, WITHDRAWN, Entry
+from stirred.release.ledger.ledger import Ledger
+from stirred.release.ledger.problems import LedgerError, bad_request
+from stirred.release.ledger.row import SCHEMA_VERSION, Row, canonical
+from stirred.release.ledger.store import store_at
+from stirred.release.ledger.total import Aside, Currency, Total, numbers
+from stirred.release.ledger.verify import verify_rows
+from stirred.spec.problems import Problem
+from stirred.spec.render import to_markdown, to_registry
+
+FORMATS: Final = ("json", "opendp", "markdown")
+_NAME: Final = "stirred-ledger"
+_REMEDY: Final = "give what `stirred ledger export --format json` wrote, unchanged"
+
+
+def exported(ledger: Ledger, format_: str, *, currency: Currency | None = None, curator: str = "") -> str:
+    """Return the ledger in one of the formats; ``currency`` is what the total is expressed in."""
+    if format_ == "json":
+        return to_json(ledger)
+    found, entries = ledger.total(currency), list(ledger.entries())
+    if format_ == "opendp":
+        return to_registries(ledger, found, entries, curator=curator)
+    return to_page(ledger, found, entries, curator=curator)
+
+
+# ---- everything ---------------------------------------------------------------------------------
+
+
+def to_json(ledger: Ledger) -> str:
+    """Return every row and document, so that the same ledger can be made from it elsewhere."""
+    rows, documents = ledger.store.rows(), ledger.store.documents()
+    tree = {
+        "format": _NAME,
+        "schema_version": SCHEMA_VERSION,
+        "rows": [{**row._asdict(), "facts": json.loads(row.facts)} for row in rows],
+        "documents": {digest: json.loads(text) for digest, text in sorted(documents.items())},
+    }
+    return json.dumps(tree, indent=1, ensure_ascii=False) + "\n"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class RowDocument(_Strict):
+    """One row of an export."""
+
+    number: int
+    id: str
+    kind: str
+    entry: str
+    specification: str
+    facts: dict[str, Any]
+    previous: str
+    hash: str
+
+
+class LedgerDocument(_Strict):
+    """A whole export."""
+
+    format: str
+    schema_version: int
+    rows: list[RowDocument]
+    documents: dict[str, dict[str, Any]]
+
+
+def imported(path: Path, url: str | Path) -> Ledger:
+    """Make a ledger at ``url`` from an export; whatever is not a sound ledger is refused, and nothing is written."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise bad_request("this is not text in UTF-8", where=str(path), remedy=_REMEDY) from None
+    except OSError as error:
+        raise bad_request(f"cannot read it: {error.strerror}", where=str(path), remedy="check the path") from None
+    rows, documents = from_json(text, source=str(path))
+    store = store_at(url)
+    store.create(rows, documents)
+    return Ledger.open(url)
+
+
+def from_json(text: str, *, source: str = "export") -> tuple[list[Row], dict[str, str]]:
+    """Read an export and check it as `stirred ledger verify` would."""
+    try:
+        # Not from the text itself: pydantic's reader would keep the last of two equal keys.
+        tree = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
+        document = LedgerDocument.model_validate(tree)
+    except ValidationError as error:
+        raise LedgerError([_problem(detail, source) for detail in error.errors(include_url=False)[:10]]) from None
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise bad_request(f"this is not an export of a ledger: {reason}", where=source, remedy=_REMEDY) from None
+    if document.format != _NAME or document.schema_version != SCHEMA_VERSION:
+        raise bad_request(
+            f"this is {document.format[:40]!r} of version {document.schema_version}, and not {_NAME!r} of version "
+            f"{SCHEMA_VERSION}",
+            where=source,
+            remedy=_REMEDY,
+        )
+    try:
+        rows = [Row(**{**dict(row), "facts": canonical(row.facts)}) for row in document.rows]
+        documents = {digest: canonical(content) for digest, content in document.documents.items()}
+        found = verify_rows(rows, documents)
+    except (RecursionError, UnicodeEncodeError):
+        raise bad_request("it holds text that cannot be kept", where=source, remedy=_REMEDY) from None
+    if found.first_break is not None:
+        raise found.first_break.inside(source)
+    return rows, documents
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one place")
+    return found
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not a number in JSON")
+
+
+def _problem(detail: Any, source: str) -> Problem:
+    place = ".".join(str(part) for part in detail["loc"])
+    return Problem(what=f"{detail['msg'][:1].lower()}{detail['msg'][1:]}", where=f"{source} {place}", remedy=_REMEDY)
+
+
+# ---- for the public -----------------------------------------------------------------------------
+
+
+def to_registries(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str = "") -> str:
+    """Return YAML for OpenDP's deployments registry: a document for each release, then the total.
+
+    Only what was released is told; reservations, people's names and files stay inside.
+    """
+    documents = [
+        to_registry(
+            entry.specification,
+            name=_line(f"{ledger.dataset}: {entry.mechanism}"),
+            curator=curator,
+            intended_use=_line(entry.purpose),
+            publication_date=entry.when[:10],
+        )
+        for entry in _released(entries)
+        if entry.specification is not None
+    ]
+    documents += [
+        to_registry(
+            part.specification,
+            name=_line(f"{ledger.dataset}: everything together, entries {numbers(part.entries)}"),
+            curator=curator,
+        )
+        for part in found.parts
+    ]
+    return "".join(f"---\n{document}" for document in documents)
+
+
+def to_page(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str = "") -> str:
+    """Return a Markdown page for a website: the releases, the total and what it does not know."""
+    lines = [f"# Releases from {_line(ledger.dataset)}", ""]
+    lines += [f"Published by {_line(curator)}.", ""] if curator else []
+    lines += ["| no. | date | release | purpose | loss | status |", "|---|---|---|---|---|---|"]
+    lines += [_table_row(entry) for entry in _released(entries)]
+    lines += ["", "Losses of different kinds cannot be compared or added up by hand; the total below does it.", ""]
+    if not found.is_one:
+        lines += ["There is no one number for everything. The following stand side by side.", ""]
+        lines += [f"- {_line(reason)}" for reason in found.apart] + [""]
+    for part in found.parts:
+        title = f"Together: entries {numbers(part.entries)}"
+        page = to_markdown(part.specification, title=title)
+        lines += [
+            page.replace("\n## ", "\n### ").replace("# ", "## ", 1).rstrip("\n"),
+            "",
+            "### How it was added up",
+            "",
+        ]
+        lines += [f"- {_line(str(step))}" for step in part.derivation.steps] + [""]
+    lines += _asides("Alone, with a loss of its own", found.alone) + _asides("At no further cost", found.free)
+    lines += [
+        f"This page is row {ledger.head.number} of the ledger, hash `{ledger.head.hash}`.",
+        "The ledger knows the releases it was told about, and no others.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _asides(title: str, asides: tuple[Aside, ...]) -> list[str]:
+    if not asides:
+        return []
+    return [f"## {title}", "", *(f"- entry {numbers(a.entries)}: {_line(a.reason)}" for a in asides), ""]
+
+
+def _released(entries: list[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.status in (COMMITTED, WITHDRAWN)]
+
+
+def _table_row(entry: Entry) -> str:
+    spent = "none: derived" if entry.derived_from or entry.specification is None else entry.specification.budget_text
+    cells = [str(entry.number), entry.when[:10], entry.mechanism, entry.purpose, spent, entry.status]
+    return "| " + " | ".join(_line(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def _line(text: str) -> str:
+    """Return text on one line, with nothing in it that Markdown would take for a tag."""
+    return " ".join(text.split()).replace("<", "&lt;")

@@ -1,0 +1,264 @@
+"""The policy: how much may be spent in a declared flavor, who may release, which invariants are acceptable."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from stirred.release.ledger.problems import LedgerError, OverLimitError
+from stirred.release.ledger.total import Copies, Currency, Total
+from stirred.spec.compose import UnitFactor
+from stirred.spec.document import MultiverseDocument, multiverse_of
+from stirred.spec.exact import Exact, loss, small
+from stirred.spec.multiverse import Multiverse, Verdict
+from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
+from stirred.spec.problems import Problem, placed, wrong
+from stirred.spec.specification import Specification
+
+Number = str | int
+Totals = Callable[[Currency], Total]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class UnitDocument(_Strict):
+    """A stated factor between two units, with its reason."""
+
+    old: str
+    new: str
+    factor: Number
+    because: str
+    keeps_total: str | None = None
+
+
+class CopiesDocument(_Strict):
+    """How many records one person's answers may have been copied into."""
+
+    factor: Number
+    because: str
+
+
+class LimitDocument(_Strict):
+    """A limit: the total of everything, in this unit and output premetric, stays at or below ``budget``."""
+
+    budget: Number
+    output: Literal["pure", "zcdp", "gdp", "approximate"]
+    delta: Number | None = None
+    unit: str
+    name: str = ""
+    units: list[UnitDocument] = []
+    copies: CopiesDocument | None = None
+
+
+class InvariantsDocument(_Strict):
+    """What may be held fixed: every invariant of a release must follow from these."""
+
+    acceptable: list[dict[str, Any]]
+    hierarchies: list[dict[str, Any]] = []
+
+
+class PolicyDocument(_Strict):
+    """policy.toml."""
+
+    limits: list[LimitDocument] = []
+    who: list[str] | None = None
+    invariants: InvariantsDocument | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """One limit in a declared flavor."""
+
+    name: str
+    budget: Exact
+    currency: Currency
+
+    def __str__(self) -> str:
+        output = self.currency.output
+        assert output is not None
+        delta = f" at δ={small(output.delta)}" if output.delta else ""
+        return f"{output.greek} ≤ {self.budget.shown()}{delta} per {self.currency.unit} ({output.classic})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What the custodian has bound themselves to. It is checked in the transaction that reserves.
+
+    >>> policy = Policy.from_toml('who = ["ana"]' + chr(10) + '[[limits]]' + chr(10)
+    ...     + 'budget = "20"' + chr(10) + 'output = "zcdp"' + chr(10) + 'unit = "person"')
+    >>> print(policy.limits[0])
+    ρ² ≤ 20 per person (zCDP, zero-concentrated differential privacy)
+    """
+
+    limits: tuple[Limit, ...] = ()
+    who: tuple[str, ...] | None = None
+    acceptable: Multiverse | None = None
+    document: dict[str, Any]
+
+    @classmethod
+    def from_document(cls, data: Any, *, source: str = "policy") -> Policy:
+        """Read a policy from plain data, strictly."""
+        try:
+            document = PolicyDocument.model_validate(data)
+        except ValidationError as error:
+            raise LedgerError([_problem(detail, source) for detail in error.errors(include_url=False)]) from None
+        with placed(source):
+            acceptable = None
+            if document.invariants is not None:
+                acceptable = _multiverse(document.invariants)
+            limits = tuple(_limit(limit) for limit in document.limits)
+        who = None if document.who is None else tuple(document.who)
+        kept = document.model_dump(exclude_defaults=True)
+        return cls(limits=limits, who=who, acceptable=acceptable, document=kept)
+
+    @classmethod
+    def from_toml(cls, text: str, *, source: str = "policy") -> Policy:
+        """Read policy.toml; decimals stay the exact numbers they show."""
+        try:
+            data = tomllib.loads(text, parse_float=str)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise LedgerError([Problem(what=f"this is not TOML: {error}", where=source, remedy="correct it")]) from None
+        return cls.from_document(data, source=source)
+
+    @classmethod
+    def read(cls, path: Path) -> Policy:
+        """Read a policy file."""
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "this is not text in UTF-8"
+            raise LedgerError(
+                [
+                    Problem(
+                        what=f"cannot read it: {reason}", where=str(path), remedy="check the path and its permissions"
+                    )
+                ]
+            ) from None
+        return cls.from_toml(text, source=str(path))
+
+    def check(self, *, who: str, specification: Specification | None, now: Totals, then: Totals) -> None:
+        """Refuse a release that would break the policy, saying all reasons and what is left.
+
+        ``now`` and ``then`` give the total without and with the release, in any currency.
+        """
+        problems = [*self._who_problems(who)]
+        if specification is not None:
+            problems += self._invariant_problems(specification)
+        for limit in self.limits:
+            problems += _limit_problems(limit, now=now, then=then)
+        if problems:
+            raise OverLimitError(problems)
+
+    def _who_problems(self, who: str) -> list[Problem]:
+        if self.who is None or who in self.who:
+            return []
+        allowed = ", ".join(self.who) or "nobody"
+        return [Problem(what=f"{who} may not release", where="policy who", remedy=f"ask one of: {allowed}")]
+
+    def _invariant_problems(self, specification: Specification) -> list[Problem]:
+        if self.acceptable is None:
+            return []
+        answer = self.acceptable.refines(specification.multiverse)
+        if answer.verdict is Verdict.YES:
+            return []
+        what = f"the release holds fixed what the policy does not accept ({answer.verdict.value}: {answer.reason})"
+        return [
+            Problem(
+                what=what,
+                where="policy invariants",
+                remedy="choose a mechanism with fewer invariants, or have the policy changed",
+            )
+        ]
+
+
+def _limit_problems(limit: Limit, *, now: Totals, then: Totals) -> list[Problem]:
+    after = then(limit.currency)
+    if after.specification is None:
+        if not after.parts and not after.alone:
+            return []
+        reasons = [*after.apart, *(aside.reason for aside in after.alone)]
+        reason, _, _ = reasons[0].partition(". Mend:")
+        return [
+            Problem(
+                what=f"everything together cannot be compared with the limit {limit}: {reason}",
+                where=_place(limit),
+                remedy="state the missing factor in the policy, or specify the release in a flavor the limit can be in",
+            )
+        ]
+    value = after.specification.budget.realised
+    if value <= limit.budget:
+        return []
+    return [
+        Problem(
+            what=f"the total would be {after.specification.budget_text}, above the limit {limit}",
+            where=_place(limit),
+            remedy=f"{_left(limit, now(limit.currency))}; release with a smaller loss, or derive from what is released",
+        )
+    ]
+
+
+def _place(limit: Limit) -> str:
+    return f"policy limit {limit.name}".strip()
+
+
+def _left(limit: Limit, so_far: Total) -> str:
+    """Say what is left, rounded down."""
+    if so_far.specification is None:
+        return f"all of {limit.budget.shown()} is left" if not so_far.parts else "what is left cannot be said"
+    spent = so_far.specification.budget.realised
+    if spent >= limit.budget:
+        return f"nothing is left: {so_far.specification.budget_text} is spent"
+    down = "inf" if limit.budget.is_infinite else (spent - limit.budget).shown().removeprefix("-")
+    return f"{so_far.specification.budget_text} is spent and {down} is left"
+
+
+def _limit(document: LimitDocument) -> Limit:
+    where = f"limits {document.name}".strip()
+    with placed(where):
+        units = tuple(
+            UnitFactor(old=u.old, new=u.new, factor=u.factor, because=u.because, keeps_total=u.keeps_total)
+            for u in document.units
+        )
+        stated = document.copies
+        copies = None if stated is None else Copies(factor=stated.factor, because=stated.because)
+        currency = Currency(unit=document.unit, units=units, output=_output(document), copies=copies)
+        return Limit(name=document.name, budget=loss(document.budget, where="budget"), currency=currency)
+
+
+def _output(document: LimitDocument) -> OutputPremetric:
+    if document.output == "approximate":
+        if document.delta is None:
+            raise wrong("approximate DP needs a delta", where="delta", remedy='write such as delta = "1e-10"')
+        return approximate(str(document.delta))
+    if document.delta is not None:
+        raise wrong(f"a limit in {document.output} takes no delta", where="delta", remedy="leave it out")
+    return {"pure": PURE, "zcdp": ZCDP, "gdp": GDP}[document.output]
+
+
+def _multiverse(document: InvariantsDocument) -> Multiverse:
+    try:
+        whole = MultiverseDocument.model_validate(
+            {"invariants": document.acceptable, "hierarchies": document.hierarchies}
+        )
+    except ValidationError as error:
+        raise LedgerError([_problem(detail, "invariants") for detail in error.errors(include_url=False)]) from None
+    return multiverse_of(whole)
+
+
+def _problem(detail: Any, source: str) -> Problem:
+    place = ".".join(str(part) for part in detail["loc"] if part not in ("str", "int"))
+    if detail["type"] == "extra_forbidden":
+        what, remedy = f"there is no setting called {detail['loc'][-1]}", "remove it, or check its spelling"
+    elif detail["type"] == "missing":
+        what, remedy = f"{detail['loc'][-1]} is missing", "add it"
+    else:
+        given = repr(detail.get("input"))
+        what, remedy = f"{given[:60]}: {detail['msg'][:1].lower()}{detail['msg'][1:]}", "see docs/ledger.md"
+    return Problem(what=what, where=f"{source} {place}".strip(), remedy=remedy)

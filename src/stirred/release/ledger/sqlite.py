@@ -1,0 +1,230 @@
+"""A ledger in one SQLite file: nothing to install, safe against crashes and against other processes."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from stirred.release.ledger.problems import StorageError, bad_storage
+from stirred.release.ledger.row import SCHEMA_VERSION, Row
+from stirred.release.ledger.store import Prepare, after_known
+
+_MAGIC: Final = b"SQLite format 3\x00"
+_APPLICATION: Final = 0x53544C47  # "STLG", in the header of the file: this is a ledger of ours
+_PATIENCE_SECONDS: Final = 60.0
+_SCHEMA: Final = f"""
+CREATE TABLE rows (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    entry TEXT NOT NULL,
+    specification TEXT NOT NULL,
+    facts TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL
+) STRICT;
+CREATE TABLE documents (digest TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TRIGGER rows_are_never_changed BEFORE UPDATE ON rows
+    BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
+CREATE TRIGGER rows_are_never_deleted BEFORE DELETE ON rows
+    BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
+CREATE TRIGGER documents_are_never_changed BEFORE UPDATE ON documents
+    BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
+CREATE TRIGGER documents_are_never_deleted BEFORE DELETE ON documents
+    BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END;
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+_COLUMNS: Final = "number, id, kind, entry, specification, facts, previous, hash"
+
+
+class SqliteStore:
+    """The rows of a ledger in a file that only its owner can read.
+
+    The rollback journal with full synchronisation is used: a row is on the disk when ``append``
+    returns, and the file can be copied, backed up and opened read-only as one file. Its locks need a
+    local disk; a team on several machines uses PostgreSQL.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        """Return the path."""
+        return str(self.path)
+
+    def create(self, rows: Sequence[Row], documents: Mapping[str, str]) -> None:
+        """Write the file beside its place and give it its name in one step; an existing file is left alone."""
+        if os.path.lexists(self.path):
+            raise bad_storage("something is already there", where=self.name, remedy="choose a new name")
+        partial: Path | None = None
+        try:
+            handle, text = tempfile.mkstemp(prefix=f".{self.path.name}.partial-", dir=self.path.parent)
+            os.close(handle)  # mkstemp makes it readable and writable for its owner alone
+            partial = Path(text)
+            with self._errors(), closing(sqlite3.connect(partial, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.executescript(_SCHEMA)
+                connection.execute("BEGIN")
+                connection.executemany("INSERT INTO documents VALUES (?, ?)", list(documents.items()))
+                connection.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+                connection.execute("COMMIT")
+            os.link(partial, self.path)
+            _sync_folder(self.path.parent)
+        except FileExistsError:
+            raise bad_storage(
+                "something appeared there meanwhile", where=self.name, remedy="choose a new name"
+            ) from None
+        except OSError as error:
+            raise bad_storage(
+                f"cannot create it: {error.strerror}", where=self.name, remedy="check the folder and its permissions"
+            ) from None
+        finally:
+            for leftover in (partial, partial and Path(f"{partial}-journal")):
+                if leftover:
+                    with suppress(OSError):
+                        leftover.unlink()
+
+    def rows(self, *, after: Row | None = None) -> list[Row]:
+        """Return the rows after a known one."""
+        with self._errors(), self._open() as connection:
+            return _rows(connection, after)
+
+    def append(self, prepare: Prepare, *, after: Row | None, id_: str) -> Row:
+        """Append one row under the write lock of the file."""
+        with self._errors(), self._open(to_write=True) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN IMMEDIATE")  # waits for other writers; nobody writes until we are done
+            try:
+                addition = prepare(_rows(connection, after))
+                for digest, text in addition.documents.items():
+                    connection.execute("INSERT OR IGNORE INTO documents VALUES (?, ?)", (digest, text))
+                connection.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", addition.row)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    with suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                raise
+        return addition.row
+
+    def document(self, digest: str) -> str | None:
+        """Return a document by digest."""
+        with self._errors(), self._open() as connection:
+            found = connection.execute("SELECT text FROM documents WHERE digest = ?", (digest,)).fetchone()
+        return None if found is None else str(found[0])
+
+    def documents(self) -> dict[str, str]:
+        """Return all documents by digest."""
+        with self._errors(), self._open() as connection:
+            return dict(connection.execute("SELECT digest, text FROM documents"))
+
+    @contextmanager
+    def _open(self, *, to_write: bool = False) -> Iterator[sqlite3.Connection]:
+        """Open the file; on leaving, make sure that it is still the one at this path.
+
+        Whoever deletes or replaces an open file does not disturb SQLite, which would go on writing to
+        a file nobody can find again. Readers open it for writing too, where they may: what a process
+        left half written when it was killed is undone by whoever comes next.
+        """
+        before = self._identity()
+        self._check_header()
+        writable = os.access(self.path, os.W_OK)
+        if to_write and not writable:
+            raise bad_storage("it cannot be written", where=self.name, remedy="check its permissions")
+        uri = f"{self.path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}"
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE_SECONDS)) as connection:
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            if application != _APPLICATION:
+                raise self._not_a_ledger()
+            yield connection
+        if self._identity() != before:
+            raise bad_storage(
+                "the file was replaced while it was used",
+                where=self.name,
+                remedy=_REPLACED,
+            )
+
+    def _identity(self) -> tuple[int, int]:
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            raise bad_storage(
+                f"there is no ledger here ({error.strerror})",
+                where=self.name,
+                remedy="check the path; `stirred ledger init` makes a new one",
+            ) from None
+        return found.st_dev, found.st_ino
+
+    def _check_header(self) -> None:
+        try:
+            with self.path.open("rb") as file:
+                start = file.read(len(_MAGIC))
+        except OSError as error:
+            raise bad_storage(
+                f"cannot read it: {error.strerror}", where=self.name, remedy="check the path and its permissions"
+            ) from None
+        if start != _MAGIC:
+            raise self._not_a_ledger()
+
+    def _not_a_ledger(self) -> StorageError:
+        return bad_storage(
+            "this is not a ledger", where=self.name, remedy="name the file that `stirred ledger init` made"
+        )
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Say in words what SQLite could not do; nothing was written."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            name = getattr(error, "sqlite_errorname", None) or ""
+            what, remedy = next(
+                (words for start, words in _WORDS.items() if name.startswith(start)),
+                (f"the storage failed ({error})", "run `stirred ledger verify`"),
+            )
+            raise bad_storage(f"{what}; nothing was written", where=self.name, remedy=remedy) from None
+
+
+_REPLACED: Final = "find out who did, bring the right file back, and run `stirred ledger verify`"
+_WORDS: Final = {
+    "SQLITE_BUSY": (
+        f"another process has been writing for more than {_PATIENCE_SECONDS:.0f} seconds",
+        "try again when it is done",
+    ),
+    "SQLITE_LOCKED": ("another process is writing", "try again when it is done"),
+    "SQLITE_FULL": ("there is no room for another row", "make room on the disk or raise the quota"),
+    "SQLITE_IOERR": ("the disk refused (full, over quota, or failing)", "make room, check the disk, and verify"),
+    "SQLITE_READONLY_DBMOVED": ("the file was replaced while it was used", _REPLACED),
+    "SQLITE_READONLY_ROLLBACK": (
+        "a process died while writing, and you may not undo what it left half written",
+        "let somebody who may write to the ledger run `stirred ledger verify` once",
+    ),
+    "SQLITE_READONLY": ("it cannot be written", "check the permissions of the file and of its folder"),
+    "SQLITE_CANTOPEN": ("it cannot be opened", "check the permissions of the file and of its folder"),
+    "SQLITE_NOTADB": ("this is not a ledger", "name the file that `stirred ledger init` made"),
+    "SQLITE_CORRUPT": ("the file is damaged", "restore the last good copy and verify it"),
+}
+
+
+def _rows(connection: sqlite3.Connection, after: Row | None) -> list[Row]:
+    query = f"SELECT {_COLUMNS} FROM rows WHERE number >= ? ORDER BY number"
+    if after is None:
+        # All rows, whatever their numbers: a row numbered below 0 is found out by whoever reads it.
+        return list(map(Row._make, connection.execute(f"SELECT {_COLUMNS} FROM rows ORDER BY number")))
+    rows = list(map(Row._make, connection.execute(query, (after.number,))))
+    return after_known(rows, after)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,171 @@
+"""The distance between two laws of integer noise: exact where it can be, else in certified enclosures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln, sqrt
+from stirred.spec.law import Law
+from stirred.spec.normal import normal_quantile
+from stirred.spec.output_premetric import Between, OutputPremetric
+from stirred.spec.problems import refused, wrong
+from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Interval, Noise, OutputLaw, ShiftLaw
+
+Shifts = tuple[int, ...]
+
+# Pooled outcomes of several numbers with Laplace noise; more take longer than an audit should.
+_MOST_OUTCOMES: Final = 20_000
+_NEARLY_ONE: Final = 1 + Fraction(1, 10**12)
+
+
+def shift_distance(premetric: OutputPremetric, p: OutputLaw, q: OutputLaw) -> Between:
+    """Return the distance between two shift laws; what is not known is enclosed up to infinity."""
+    if not isinstance(p, ShiftLaw) or not isinstance(q, ShiftLaw):
+        raise wrong(
+            "a finite law and a law with integer noise are not compared",
+            where="law",
+            remedy="give the laws of all datasets in one form",
+        )
+    if len(p.centre) != len(q.centre):  # other spaces: infinitely far apart (Definition 2.4.16)
+        return Between(INFINITE, INFINITE)
+    if p.noise != q.noise:
+        # The ratio of the tails has no bound, and large Rényi orders see nothing else.
+        unbounded = premetric.name in ("D_Mult", "D_NoR")
+        return Between(INFINITE if unbounded else ZERO, INFINITE)
+    shifts = tuple(sorted(abs(k) for k in p.shift(q) if k))
+    return _between(premetric, p.noise, shifts) if shifts else Between(ZERO, ZERO)
+
+
+@lru_cache(maxsize=1_000)
+def _between(premetric: OutputPremetric, noise: Noise, shifts: Shifts) -> Between:
+    """Many pairs of a universe differ by the same shifts."""
+    if isinstance(noise, DiscreteLaplace):
+        return _laplace(premetric, noise, shifts)
+    return _GAUSSIAN[premetric.name](premetric, noise, shifts)
+
+
+def _laplace(premetric: OutputPremetric, noise: DiscreteLaplace, shifts: Shifts) -> Between:
+    """Compare pooled finite laws, for a rational decay below and one above the true one.
+
+    Noise that decays more slowly is noise that decays faster plus independent noise (a geometric variable
+    with ratio a is one with ratio a' < a plus a mixture of 0 and a geometric one), so by post-processing
+    every distance falls as the decay grows.
+    """
+    if premetric.name == "D_Mult":  # at z = 0 of each number, and nowhere is the ratio larger
+        return _exactly(noise.loss * sum(shifts))
+    if math.prod(k + 1 for k in shifts) > _MOST_OUTCOMES:
+        raise refused(
+            f"shifts of {', '.join(map(str, shifts))} have too many outcomes to compare under {premetric.name}",
+            where="shift law",
+            remedy="audit datasets that are closer together",
+        )
+    low, high = noise.decay
+    fast = premetric.distance(*_pooled(shifts, low))
+    slow = fast if low == high else premetric.distance(*_pooled(shifts, high))
+    return Between(slow.low, fast.high)
+
+
+def _pooled(shifts: Shifts, decay: Fraction) -> tuple[Law, Law]:
+    here, there = DiscreteLaplace.shifted(shifts[0], decay)
+    for k in shifts[1:]:
+        one, other = DiscreteLaplace.shifted(k, decay)
+        here, there = here.times(one), there.times(other)
+    return here, there
+
+
+def _exactly(value: Exact) -> Between:
+    return Between(value, value)
+
+
+def _interval(value: Interval) -> Between:
+    return Between(exact(max(value[0], Fraction(0))), exact(value[1]))
+
+
+def _no_bound(premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
+    del premetric, noise, shifts
+    return _exactly(INFINITE)  # ln of the ratio is linear in the output
+
+
+def _normalised_renyi(premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
+    """D_a = a k^2/(2 variance) + ln(theta(a k)/theta(0))/(a-1), theta largest at whole numbers: a = 2 attains."""
+    del premetric
+    return _exactly(sqrt(exact(Fraction(sum(k * k for k in shifts)) / (2 * noise.variance))))
+
+
+def _renyi(premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
+    a = premetric.order
+    assert a is not None
+    low = high = a * sum(k * k for k in shifts) / (2 * noise.variance)
+    whole = noise.theta()
+    for k in shifts:
+        if (a * k).denominator > 1:
+            part = noise.theta(a * k)
+            low += _ln(part[0] / whole[1])[0] / (a - 1)
+            high += min(_ln(part[1] / whole[0])[1], Fraction(0)) / (a - 1)
+    return _interval((low, high))
+
+
+def _nearer(noise: DiscreteGaussian, k: int) -> tuple[Interval, Interval]:
+    """Return the probabilities, from both laws, of the outputs nearer to the first centre."""
+    c = (k + 1) // 2 - 1
+    return noise.at_most(c), noise.at_most(c - k)
+
+
+def _total_variation(premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
+    del premetric
+    found = [(p[0] - q[1], p[1] - q[0]) for p, q in (_nearer(noise, k) for k in shifts)]
+    return _interval((max(low for low, _ in found), min(sum((high for _, high in found), Fraction(0)), Fraction(1))))
+
+
+def _approximate(premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
+    found = [_delta_divergence(premetric.delta, noise, k) for k in shifts]
+    if len(found) == 1:
+        return found[0]
+    return Between(largest([between.low for between in found]), INFINITE)  # the best number alone is a lower bound
+
+
+def _delta_divergence(delta: Fraction, noise: DiscreteGaussian, k: int) -> Between:
+    """Enclose the largest ln of (P(S) - delta)/Q(S), or 0; the best events are Z <= m (Neyman and Pearson)."""
+    m = 0
+    while noise.at_most(m)[0] > 0 and noise.at_most(m)[1] > delta:  # events below are too rare to count
+        m -= 1
+    low = high = Fraction(1)
+    while True:
+        p, q = noise.at_most(m), noise.at_most(m - k)
+        if p[1] > delta and q[0] == 0:  # a delta this small is beyond our digits
+            return Between(ln(low), INFINITE)
+        if p[1] > delta:
+            low, high = max(low, (p[0] - delta) / q[1]), max(high, (p[1] - delta) / q[0])
+        # From here on the quotient is at most 1/Q(S), which falls with m.
+        if q[0] > 0 and (rest := 1 / q[0]) <= max(low, _NEARLY_ONE):
+            return Between(ln(low), ln(max(high, rest) if rest > low else high))
+        m += 1
+
+
+def _ln(value: Fraction) -> Interval:
+    if abs(value - 1) < Fraction(1, 10**20):
+        return 1 - 1 / value, value - 1
+    around = ln(value).enclose()
+    return Fraction(around.low), Fraction(around.high)
+
+
+def _gaussian(premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
+    """Give the mu of the event nearer to the first centre; no upper bound is known to us."""
+    del premetric
+    events = [_nearer(noise, k) for k in shifts]
+    found = [normal_quantile(power[0])[0] - normal_quantile(level[1])[1] for power, level in events]
+    return Between(exact(max(Fraction(0), *found)), INFINITE)
+
+
+_GAUSSIAN: Final[dict[str, Callable[[OutputPremetric, DiscreteGaussian, Shifts], Between]]] = {
+    "D_Mult": _no_bound,
+    "D_Mult^delta": _approximate,
+    "D_NoR": _normalised_renyi,
+    "D_Renyi": _renyi,
+    "D_GDP": _gaussian,
+    "D_TV": _total_variation,
+}

@@ -1,0 +1,155 @@
+"""`stirred ledger` as a custodian uses it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stirred.cli.main import run
+from stirred.release.ledger import Ledger
+from stirred.spec.document import to_json
+from tests.release.ledger.making import request, specification
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(["ledger", *arguments])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return call
+
+
+def told(command: Command, *arguments: str) -> Any:
+    code, out, err = command(*arguments, "--json")
+    assert code == 0, out + err
+    return json.loads(out)
+
+
+def test_the_account_of_a_census(command: Command) -> None:
+    assert command("init", "a.ledger", "--dataset", "2020")[0] == 0
+    for name in ("topdown", "safetab-p", "safetab-h", "phsafe"):
+        code, out, _ = command("add", "a.ledger", f"das-2020-{name}", "--mechanism", name)
+        assert code == 0
+        assert "committed" in out
+    code, out, _ = command("total", "a.ledger")
+    assert code == 0
+    assert "There is no one number" in out
+    code, out, _ = command("total", "a.ledger", "--unit", "person", "--kappa", "household:person=1")
+    assert "ρ²=55.371-DP(X_CEF, D_c, d_HamS^person, D_NoR)" in out
+    assert "entry 3: unit post-imputation household -> post-imputation person, factor 1" in " ".join(out.split())
+    stated = ["--unit", "person", "--kappa", "household:person=1", "--delta", "1e-10"]
+    facts = told(command, "total", "a.ledger", *stated, "--copies", "2")
+    assert facts["parts"][0]["specification"]["budget"]["shown"] == "364.32"
+    assert facts["parts"][0]["entries"] == [1, 2, 3, 4]
+    assert facts["one"] is True
+
+
+def test_everything_has_a_json_of_the_same_facts(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "spec.json").write_text(to_json(specification("3")), encoding="utf-8")
+    made = told(command, "init", "a.ledger", "--dataset", "d")
+    added = told(
+        command, "add", "a.ledger", "spec.json", "--purpose", "p", "--sample", "s", "--amplified", "--who", "bo"
+    )
+    assert (added["number"], added["spent"], added["sample"], added["who"]) == (1, True, "s", "bo")
+    derived = told(command, "add", "a.ledger", "--derived-from", "1", "--mechanism", "table")
+    assert derived["derived_from"] == [added["id"]]
+    listed = told(command, "show", "a.ledger")
+    assert [entry["id"] for entry in listed["entries"]] == [added["id"], derived["id"]]
+    assert told(command, "show", "a.ledger", "1") == listed["entries"][0]
+    assert told(command, "withdraw", "a.ledger", "1", "--reason", "r")["status"] == "withdrawn"
+    assert told(command, "verify", "a.ledger")["sound"] is True
+    assert told(command, "verify", "a.ledger", "--head", made["head"])["sound"] is True
+    assert told(command, "recover", "a.ledger") == []
+    assert told(command, "policy", "a.ledger") == {"policy": None}
+    text = told(command, "export", "a.ledger")["text"]
+    (tmp_path / "x.json").write_text(text, encoding="utf-8")
+    assert told(command, "import", "x.json", "b.ledger")["id"] == made["id"]
+
+
+def test_reservations_are_recovered_and_aborted(command: Command, tmp_path: Path) -> None:
+    command("init", "a.ledger", "--dataset", "d")
+    ledger = Ledger.open(tmp_path / "a.ledger")
+    for _ in range(3):
+        ledger.reserve(request())
+    ledger.draw(2)
+    assert told(command, "abort", "a.ledger", "1", "--reason", "r")["spent"] is False
+    code, out, _ = command("recover", "a.ledger", "--dry-run")
+    assert (code, "Nothing was done" in out) == (0, True)
+    facts = told(command, "recover", "a.ledger")
+    assert [(fact["number"], fact["spent"]) for fact in facts] == [(2, True), (3, False)]
+    code, out, _ = command("show", "a.ledger")
+    assert "aborted, spent" in " ".join(out.split())
+    code, out, _ = command("total", "a.ledger")
+    assert "aborted before anything random happened" in out
+
+
+def test_a_policy_is_set_shown_and_removed(command: Command, tmp_path: Path) -> None:
+    command("init", "a.ledger", "--dataset", "d")
+    (tmp_path / "policy.toml").write_text("who = ['ana']\n[[limits]]\nbudget = 3\noutput = 'zcdp'\nunit = 'person'\n")
+    assert command("policy", "a.ledger", "policy.toml")[0] == 2  # without a reason
+    code, out, _ = command("policy", "a.ledger", "policy.toml", "--reason", "begin")
+    assert code == 0
+    assert "ρ² ≤ 3 per person" in out
+    assert command("policy", "a.ledger", "policy.toml", "--none", "--reason", "r")[0] == 2
+    code, out, _ = command("policy", "a.ledger", "--none", "--reason", "end")
+    assert "no policy is in force" in out
+
+
+def test_a_broken_ledger_exits_with_1_and_says_where(command: Command, tmp_path: Path) -> None:
+    command("init", "a.ledger", "--dataset", "d")
+    command("add", "a.ledger", "das-2020")
+    path = tmp_path / "a.ledger"
+    path.write_bytes(path.read_bytes().replace(b"elsewhere", b"nowhere !"))
+    code, out, _ = command("verify", "a.ledger")
+    assert code == 1
+    assert "row 1: its content is not what was written (content)" in out
+    facts = json.loads(command("verify", "a.ledger", "--json")[1])
+    assert facts["break"] == {"row": 1, "kind": "content", "what": "its content is not what was written (content)"}
+    assert command("total", "a.ledger")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["total", "missing.ledger"], "there is no ledger here"),
+        (["init", "a.ledger", "--dataset", " "], "the dataset has no name"),
+        (["init", "no/a.ledger", "--dataset", "d"], "cannot create it"),
+        (["init", "b.ledger", "--dataset", "d", "--policy", "missing.toml"], "cannot read it"),
+        (["add", "a.ledger"], "there is no specification"),
+        (["add", "a.ledger", "nothing-like-this"], "there is no specification called"),
+        (["add", "a.ledger", "zcdp"], "a letter without a value"),
+        (["show", "a.ledger", "7"], "there is no such entry"),
+        (["abort", "a.ledger", "7", "--reason", "r"], "there is no such entry"),
+        (["withdraw", "a.ledger", "7"], "Missing option '--reason'"),
+        (["export", "a.ledger", "--format", "pdf"], "'pdf' is not a format"),
+        (["import", "missing.json", "b.ledger"], "cannot read it"),
+        (["total", "a.ledger", "--output", "approximate"], "needs a delta"),
+        (["total", "a.ledger", "--kappa", "nonsense"], "is not OLD:NEW=K"),
+        (["verify", "a.ledger", "--head", "ab"], "too short"),
+        (["show", "oracle://x/y"], "is not a kind of ledger"),
+    ],
+)
+def test_mistakes_exit_with_2_and_write_nothing(
+    command: Command, tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    if arguments[0] != "init":
+        command("init", "a.ledger", "--dataset", "d")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    code, _, err = command(*arguments)
+    assert code == 2
+    assert words in err
+    code, out, _ = command(*arguments, "--json")
+    assert code == 2
+    assert json.loads(out)["errors"][0].keys() == {"what", "where", "remedy"}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -1,0 +1,193 @@
+"""A release that would break the policy is refused before anything random, saying what is left."""
+
+from __future__ import annotations
+
+import pytest
+
+from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
+from stirred.spec import Margin
+from tests.release.ledger.making import COUNTIES, limit, pure, released, request, specification
+
+PERSON_FROM_HOUSEHOLD = {"old": "household", "new": "person", "factor": 1, "because": "one each"}
+
+
+@pytest.fixture
+def ledger(url: str) -> Ledger:
+    return Ledger.create(url, dataset="d", policy=limit("10"))
+
+
+def test_the_limit_is_kept_to_the_last_digit(ledger: Ledger) -> None:
+    released(ledger, "9")
+    before = ledger.head
+    with pytest.raises(OverLimitError) as refusal:
+        ledger.reserve(request("1.0000000001"))
+    assert str(refusal.value) == (
+        "policy limit: the total would be ρ²=10.01, above the limit ρ² ≤ 10 per person (zCDP, zero-concentrated "
+        "differential privacy). Mend: ρ²=9 is spent and 1 is left; release with a smaller loss, or derive from what is "
+        "released."
+    )
+    assert ledger.head == before
+    assert ledger.reserve(request("1")).status == "reserved"
+    with pytest.raises(OverLimitError, match="nothing is left"):
+        ledger.reserve(request("1/1000000"))
+
+
+def test_what_is_left_is_rounded_down(ledger: Ledger) -> None:
+    released(ledger, "20/3")
+    with pytest.raises(OverLimitError, match=r"ρ²=6\.67 is spent and 3\.33 is left"):
+        ledger.reserve(request("5"))
+
+
+def test_a_reservation_holds_its_share_until_it_is_aborted_unspent(ledger: Ledger) -> None:
+    first = ledger.reserve(request("9"))
+    with pytest.raises(OverLimitError):
+        ledger.reserve(request("2"))
+    ledger.abort(first.id, reason="not needed")
+    second = ledger.reserve(request("9"))
+    ledger.draw(second.id)
+    ledger.abort(second.id, reason="crashed")
+    with pytest.raises(OverLimitError):
+        ledger.reserve(request("2"))
+
+
+def test_derived_products_are_free_even_when_nothing_is_left(ledger: Ledger) -> None:
+    whole = released(ledger, "10")
+    product = ledger.reserve(request(specification=None, derived_from=[whole.id]))
+    assert ledger.commit(product.id, bundle="b").status == "committed"
+
+
+def test_deriving_from_what_was_never_drawn_is_refused(ledger: Ledger) -> None:
+    ledger.reserve(request("1"))
+    with pytest.raises(LedgerError, match="nothing was drawn for it"):
+        ledger.reserve(request(specification=None, derived_from=[1]))
+
+
+def test_a_whole_that_includes_its_part_counts_once(ledger: Ledger) -> None:
+    released(ledger, "4")
+    released(ledger, "10", includes=[1])
+    with pytest.raises(LedgerError, match="so it cannot contain it"):
+        ledger.reserve(request("3", includes=[1]))
+
+
+def test_a_release_made_elsewhere_is_recorded_whatever_the_policy_says(ledger: Ledger) -> None:
+    ledger.add(request("50"))
+    with pytest.raises(OverLimitError, match="nothing is left: ρ²=50 is spent"):
+        ledger.reserve(request("1/100"))
+
+
+def test_a_flavor_the_limit_cannot_be_compared_with_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(OverLimitError, match="cannot be compared with the limit"):
+        ledger.reserve(request(specification=specification("1", unit="household")))
+
+
+def test_stated_factors_bring_other_units_under_the_limit(ledger: Ledger) -> None:
+    ledger.set_policy(limit("10", units=[PERSON_FROM_HOUSEHOLD | {"factor": 2}]), reason="household tables")
+    ledger.reserve(request(specification=specification("2", unit="household")))
+    assert ledger.policy is not None
+    with pytest.raises(OverLimitError, match=r"ρ²=8 is spent and 2 is left"):
+        ledger.reserve(request("3"))
+
+
+def test_pure_releases_count_in_zcdp_by_the_sharp_conversion(ledger: Ledger) -> None:
+    for _ in range(21):  # 21 x tanh(1/2) = 9.7
+        ledger.reserve(request(specification=pure("1")))
+    with pytest.raises(OverLimitError):
+        ledger.reserve(request(specification=pure("1")))
+
+
+@pytest.mark.parametrize(
+    ("settings", "fits", "too_much"),
+    [
+        ({"output": "pure"}, pure("10"), pure("10.01")),
+        ({"output": "pure"}, pure("ln(22026)"), pure("ln(22027)")),
+        ({"output": "approximate", "delta": "1e-6"}, specification("1.35"), specification("1.36")),
+        ({"output": "gdp"}, pure("4"), pure("30")),
+    ],
+)
+def test_limits_in_other_currencies(ledger: Ledger, settings: dict[str, str], fits: object, too_much: object) -> None:
+    ledger.set_policy(limit("10", **settings), reason="another currency")
+    with pytest.raises(OverLimitError, match="above the limit"):
+        ledger.reserve(request(specification=too_much))
+    ledger.reserve(request(specification=fits))
+
+
+def test_a_pure_limit_refuses_what_is_not_pure(ledger: Ledger) -> None:
+    ledger.set_policy(limit("10", output="pure"), reason="pure only")
+    with pytest.raises(OverLimitError, match="cannot be compared"):
+        ledger.reserve(request("1"))
+
+
+def test_only_those_named_may_release(ledger: Ledger) -> None:
+    ledger.set_policy(Policy.from_document({"who": ["bo"]}), reason="named")
+    with pytest.raises(OverLimitError, match=r"ana may not release\. Mend: ask one of: bo"):
+        ledger.reserve(request())
+    assert ledger.reserve(request(who="bo")).who == "bo"
+
+
+def test_invariants_must_follow_from_the_acceptable_ones(ledger: Ledger) -> None:
+    geography = {"name": "geography", "levels": ["tract", "county"]}
+    tracts = {"kind": "margin", "of": "household", "level": "tract"}
+    document = {"invariants": {"acceptable": [tracts], "hierarchies": [geography]}}
+    ledger.set_policy(Policy.from_document(document), reason="invariants")
+    ledger.reserve(request(specification=specification(invariants=[COUNTIES])))
+    with pytest.raises(OverLimitError, match="does not accept"):
+        ledger.reserve(request(specification=specification(invariants=[Margin(of="person", level="county")])))
+
+
+def test_all_reasons_are_given_at_once(ledger: Ledger) -> None:
+    document = limit("1").document | {"who": ["bo"], "invariants": {"acceptable": []}}
+    ledger.set_policy(Policy.from_document(document), reason="strict")
+    with pytest.raises(OverLimitError) as refusal:
+        ledger.reserve(request(specification=specification("2", invariants=[COUNTIES])))
+    assert [p.where for p in refusal.value.problems] == ["policy who", "policy invariants", "policy limit"]
+
+
+def test_a_change_of_policy_is_in_the_ledger_with_its_reason(ledger: Ledger) -> None:
+    ledger.set_policy(limit("20"), reason="the board decided", who="bo")
+    ledger.set_policy(None, reason="the project ended")
+    assert ledger.policy is None
+    assert [row.kind for row in ledger.store.rows()] == ["genesis", "policy", "policy"]
+    assert "the board decided" in ledger.store.rows()[1].facts
+    with pytest.raises(LedgerError, match="no reason"):
+        ledger.set_policy(None, reason="")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[[limits]]\nbudget = 1", "output is missing"),
+        ("[[limits]]\nbudget = '1'\noutput = 'zcdp'\nunit = 'person'\ncolour = 1", "no setting called colour"),
+        ("[[limits]]\nbudget = '-1'\noutput = 'zcdp'\nunit = 'person'", "-1 is negative"),
+        ("[[limits]]\nbudget = 'lots'\noutput = 'zcdp'\nunit = 'person'", "is not a loss"),
+        ("[[limits]]\nbudget = '1'\noutput = 'approximate'\nunit = 'person'", "needs a delta"),
+        ("[[limits]]\nbudget = '1'\noutput = 'zcdp'\ndelta = '1e-6'\nunit = 'person'", "takes no delta"),
+        ("[[limits]]\nbudget = '1'\noutput = 'best'\nunit = 'person'", "'best'"),
+        ("[invariants]\nacceptable = [{kind = 'margin'}]", "of is missing"),
+        ("who = 'ana'", "should be a valid list"),
+        ("who = [", "this is not TOML"),
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_refused(text: str, words: str) -> None:
+    with pytest.raises(Exception, match=words) as refusal:
+        Policy.from_toml(text)
+    assert hasattr(refusal.value, "problems")
+
+
+def test_a_policy_comes_back_as_it_was_written(ledger: Ledger) -> None:
+    text = """
+who = ["ana", "bo"]
+[[limits]]
+name = "total"
+budget = 15.29
+output = "approximate"
+delta = 1e-10
+unit = "person"
+units = [{ old = "household", new = "person", factor = "3/2", because = "why" }]
+copies = { factor = 2, because = "imputation" }
+[invariants]
+acceptable = [{ kind = "margin", of = "person", level = "state" }]
+"""
+    policy = Policy.from_toml(text)
+    assert str(policy.limits[0].budget) == "1529/100"
+    ledger.set_policy(policy, reason="all of it")
+    assert ledger.policy == policy

@@ -1,0 +1,191 @@
+"""The total: equal to composing one by one, and never a sum of what does not add up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stirred.release.ledger.total import Charge, Copies, Currency, Total, numbers, total
+from stirred.spec import GDP, PURE, ZCDP, Specification, UnitFactor, approximate, compose
+from stirred.spec.domain import Domain
+from stirred.spec.exact import exact
+from tests.release.ledger.making import COUNTIES, pure, specification
+from tests.spec.strategies import FEW
+
+HOUSEHOLDS = UnitFactor(old="household", new="person", factor=1, because="one household each")
+
+
+def total_of(specifications: Sequence[Specification], currency: Currency | None = None, **facts: object) -> Total:
+    charges = [Charge(number=i, id=str(i), specification=str(i), **facts) for i in range(len(specifications))]  # type: ignore[arg-type]
+    return total(charges, lambda digest: specifications[int(digest)], currency=currency)
+
+
+def one(found: Total) -> Specification:
+    assert found.specification is not None, (found.apart, found.alone)
+    return found.specification
+
+
+@FEW
+@given(st.lists(st.tuples(st.sampled_from(["1/3", "ln(3)", "0.2", "2"]), st.booleans()), min_size=1, max_size=12))
+def test_grouping_equal_specifications_changes_nothing(drawn: list[tuple[str, bool]]) -> None:
+    parts = [pure(b) if is_pure else specification(b, output=GDP) for b, is_pure in drawn]
+    kinds = {"pure": PURE, "gdp": GDP}
+    for wanted in [None, *kinds.values()]:
+        if wanted == PURE and not all(is_pure for _, is_pure in drawn):
+            continue
+        distinct = list(dict.fromkeys(parts))
+        charges = [Charge(number=i, id=str(i), specification=str(distinct.index(part))) for i, part in enumerate(parts)]
+        by_digest = {str(i): part for i, part in enumerate(distinct)}
+        grouped = one(total(charges, by_digest.__getitem__, currency=Currency(output=wanted)))
+        single = compose(parts, output=wanted).specification
+        assert grouped.flavor == single.flavor
+        assert abs(float(grouped.budget.realised) - float(single.budget.realised)) < 1e-12
+
+
+def test_a_thousand_equal_releases_cost_a_thousand_times_one() -> None:
+    charges = [Charge(number=i, id=str(i), specification="x") for i in range(1000)]
+    found = total(charges, lambda _: specification("0.001"))
+    assert one(found).budget.realised == 1
+    assert found.parts[0].entries == tuple(range(1000))
+    assert "1,000 x ρ²=0.001" in found.parts[0].derivation.steps[-1].before
+
+
+def test_pure_and_zcdp_are_added_up_in_zcdp_each_converted_first() -> None:
+    found = total_of([pure("1"), pure("1"), specification("1/2")])
+    assert one(found).output_premetric == ZCDP
+    # 2 x tanh(1/2) + 1/2 (R17), below converting the sum of 2.
+    assert abs(float(one(found).budget.realised) - (2 * 0.46211715726 + 0.5)) < 1e-9
+    assert [step.action for step in found.parts[0].derivation.steps][:2] == [
+        "entry 0: measure by D_NoR instead of D_Mult",
+        "entry 1: measure by D_NoR instead of D_Mult",
+    ]
+
+
+def test_units_are_never_brought_together_by_an_unstated_factor() -> None:
+    both = [specification("1"), specification("2", unit="household"), specification("4")]
+    found = total_of(both)
+    assert found.specification is None
+    assert [(part.entries, part.specification.budget_text) for part in found.parts] == [
+        ((0, 2), "ρ²=5"),
+        ((1,), "ρ²=2"),
+    ]
+    assert "protect different units" in found.apart[0]
+    stated = total_of(both, Currency(unit="person", units=(HOUSEHOLDS,)))
+    assert one(stated).budget.realised == 7
+
+
+def test_a_unit_without_its_factor_stands_alone() -> None:
+    found = total_of([specification("1"), specification("2", unit="household")], Currency(unit="person"))
+    assert not found.is_one
+    assert [part.entries for part in found.parts] == [(0,)]
+    assert [(aside.entries, "nothing says how" in aside.reason) for aside in found.alone] == [((1,), True)]
+
+
+def test_releases_from_another_file_stand_apart() -> None:
+    other = Domain(name="other", dataset="another file")
+    found = total_of([specification("1"), specification("2", domain=other), specification("3", domain=other)])
+    assert [part.entries for part in found.parts] == [(0,), (1, 2)]
+    assert "the domains differ" in found.apart[0]
+
+
+def test_invariants_are_merged() -> None:
+    found = total_of([specification("1"), specification("2", invariants=[COUNTIES])])
+    assert one(found).multiverse.invariants == (COUNTIES,)
+
+
+def test_deltas_that_add_up_to_one_promise_nothing() -> None:
+    found = total_of([specification("1", output=approximate("1/2"))] * 2)
+    assert not found.is_one
+    assert "the deltas add up to 1" in found.alone[0].reason
+
+
+def test_a_total_in_approximate_dp_is_converted_from_the_sum() -> None:
+    found = total_of([specification("1")] * 4, Currency(output=approximate("1e-6")))
+    assert one(found).output_premetric == approximate("1e-6")
+    assert one(found).budget.realised == exact("4+2*sqrt(4*ln(1000000))")
+
+
+def test_an_output_that_cannot_be_reached_gives_no_number() -> None:
+    found = total_of([specification("1"), pure("1")], Currency(output=PURE))
+    assert found.specification is None
+    assert found.alone[0].entries == (0, 1)
+
+
+def test_copies_of_records_multiply_by_the_square() -> None:
+    plain = specification("3")
+    records = plain.with_flavor(input_premetric=replace(plain.input_premetric, post_imputation=True))
+    found = total_of([records], Currency(copies=Copies(factor=2, because="at most one copy")))
+    assert one(found).budget.realised == 12
+    assert not one(found).input_premetric.post_imputation
+
+
+# ---- what costs nothing, and what adds up to nothing --------------------------------------------
+
+
+def charge(number: int, **facts: object) -> Charge:
+    return Charge(number=number, id=f"id{number}", specification=f"{number}", **facts)  # type: ignore[arg-type]
+
+
+def add_up(*charges: Charge) -> Total:
+    return total(charges, lambda digest: specification(str(2 ** int(digest))))
+
+
+def test_products_derived_from_a_release_cost_nothing() -> None:
+    found = add_up(charge(1), charge(2, derived_from=("id1",)), charge(3, derived_from=("id1",)))
+    assert one(found).budget.realised == 2
+    assert [(aside.entries, aside.reason) for aside in found.free] == [
+        ((2, 3), "derived from released entry 1 (Proposition 2.5.4, post-processing)")
+    ]
+
+
+def test_what_another_specification_contains_counts_once() -> None:
+    found = add_up(charge(1), charge(2), charge(3, includes=("id1",)))
+    assert one(found).budget.realised == 4 + 8
+    assert found.free[0].reason == "stated to be contained in the specification of entry 3"
+
+
+def test_what_is_contained_counts_again_when_the_whole_never_happened() -> None:
+    found = add_up(charge(1), charge(3, includes=("id1",), spent=False))
+    assert one(found).budget.realised == 2
+
+
+def test_inclusion_is_handed_on() -> None:
+    found = add_up(charge(1), charge(2, includes=("id1",)), charge(3, includes=("id2",)))
+    assert one(found).budget.realised == 8
+
+
+def test_a_derived_product_includes_nothing() -> None:
+    found = add_up(charge(1), charge(2), charge(3, derived_from=("id2",), includes=("id1",)))
+    assert one(found).budget.realised == 2 + 4
+
+
+def test_amplified_losses_that_share_a_sample_are_never_added() -> None:
+    found = add_up(charge(0), charge(1, sample="s", amplified=True), charge(2, sample="s", amplified=True))
+    assert not found.is_one
+    assert [part.entries for part in found.parts] == [(0,)]
+    assert [aside.entries for aside in found.alone] == [(1,), (2,)]
+    assert "compose on the sample first, then amplify once" in found.alone[0].reason
+
+
+@pytest.mark.parametrize("other", ["s", "t", None])
+def test_one_amplified_loss_adds_up_with_those_of_other_samples_only(other: str | None) -> None:
+    found = add_up(charge(1, sample="s", amplified=True), charge(2, sample=other))
+    assert found.is_one is (other != "s")
+
+
+def test_losses_stated_for_the_sample_itself_add_up() -> None:
+    assert one(add_up(charge(1, sample="s"), charge(2, sample="s"))).budget.realised == 6
+
+
+def test_nothing_released_is_no_specification() -> None:
+    found = add_up()
+    assert (found.parts, found.is_one, found.specification) == ((), True, None)
+
+
+def test_runs_of_numbers_are_shortened() -> None:
+    assert numbers([5, 1, 2, 3]) == "1-3, 5"
+    assert numbers(list(range(0, 100, 2))).endswith("22, and 38 more")

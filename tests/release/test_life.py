@@ -1,0 +1,330 @@
+"""The life of a release: planned, reserved, drawn, written, verified, committed; nothing lost, nothing spent twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stirred import Entropy
+from stirred.data.problems import PlanError
+from stirred.release.bundle import bundle_checksum
+from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
+from stirred.release.ledger.problems import StorageError
+from stirred.release.ledger.recover import recover
+from stirred.release.plan_file import read_plan
+from stirred.release.run import prepare, remaining, run
+from stirred.spec.document import from_json
+from tests.release.bundles import files_in, households, sha256, start, stirred
+from tests.release.killed_run import POINTS
+
+KILLED_RUN = Path(__file__).with_name("killed_run.py")
+LIMIT = """
+[[limits]]
+budget = "{budget}"
+output = "pure"
+unit = "household"
+"""
+
+
+def plan_text(*, out: str = "out", rate: str = "1/2", ledger: str = "a.ledger") -> str:
+    return f"""
+[data]
+households = "homes.parquet"
+id = ["hid"]
+[mechanism]
+match = ["size"]
+swap = ["county"]
+rate = "{rate}"
+[[tables]]
+variables = ["county", "tenure"]
+[release]
+out = "{out}"
+purpose = "a test"
+ledger = "{ledger}"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    households(600).write_parquet(tmp_path / "homes.parquet")
+    (tmp_path / "plan.toml").write_text(plan_text(), encoding="utf-8")
+    Ledger.create(tmp_path / "a.ledger", dataset="six hundred homes")
+    return tmp_path
+
+
+def released(folder: Path, **settings: str) -> Path:
+    (folder / "plan.toml").write_text(plan_text(**settings), encoding="utf-8")
+    return run(prepare(read_plan(folder / "plan.toml")), entropy=Entropy.from_os())
+
+
+def assert_whole(out: Path) -> None:
+    files = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["files"]
+    assert {name: sha256(out / name) for name in files} == files
+    assert {name for name in files_in(out) if name != "manifest.json"} == set(files)
+
+
+def partials(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if ".partial-" in path.name]
+
+
+def test_a_release_is_committed_with_its_promise_its_inputs_and_the_checksum_of_its_bundle(folder: Path) -> None:
+    out = released(folder)
+    ledger = Ledger.open(folder / "a.ledger")
+    (entry,) = ledger.entries()
+    assert (entry.status, entry.drawn, entry.purpose) == ("committed", True, "a test")
+    assert entry.bundle == bundle_checksum(out)
+    assert entry.specification == from_json((out / "public" / "specification.json").read_text(encoding="utf-8"))
+    manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["ledger"]["entry"] == entry.id
+    assert manifest["ledger"]["id"] == ledger.id
+    assert entry.inputs == manifest["inputs"]
+    assert entry.parameters == manifest["plan"]
+    assert ledger.verify().is_sound
+
+
+def test_without_a_ledger_a_release_is_as_before(folder: Path) -> None:
+    (folder / "plan.toml").write_text(plan_text().replace('ledger = "a.ledger"', ""), encoding="utf-8")
+    out = run(prepare(read_plan(folder / "plan.toml")), entropy=Entropy.from_os())
+    assert json.loads((out / "manifest.json").read_text(encoding="utf-8"))["ledger"] is None
+    assert not list(Ledger.open(folder / "a.ledger").entries())
+
+
+def test_the_total_of_two_releases_is_known_before_the_second(folder: Path) -> None:
+    first = prepare(read_plan(folder / "plan.toml"))
+    before = remaining(first)
+    assert before is not None
+    assert before.specification is not None
+    assert before.specification.budget.realised == first.plan.epsilon
+    assert not list(Ledger.open(folder / "a.ledger").entries()), "a plan writes nothing"
+    released(folder)
+    released(folder, out="second", rate="1/5")
+    second = prepare(read_plan(folder / "plan.toml"))
+    together = Ledger.open(folder / "a.ledger").total().specification
+    assert together is not None
+    assert together.budget.realised == first.plan.epsilon + second.plan.epsilon
+
+
+def test_a_release_the_policy_forbids_is_refused_before_anything_random(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger.open(folder / "a.ledger")
+    ledger.set_policy(Policy.from_toml(LIMIT.format(budget="7")), reason="a test")
+    released(folder)
+    prepared = prepare(read_plan(folder / "plan.toml"))
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("something random happened")
+
+    monkeypatch.setattr("stirred.mechanisms.swapping.permutation.PermutationSwap.release", never)
+    (folder / "plan.toml").write_text(plan_text(out="second"), encoding="utf-8")
+    prepared = prepare(read_plan(folder / "plan.toml"))
+    with pytest.raises(OverLimitError, match="is left"):
+        remaining(prepared)
+    with pytest.raises(OverLimitError, match="is left"):
+        run(prepared, entropy=Entropy.from_os())
+    assert [entry.status for entry in ledger.entries()] == ["committed"]
+    assert not (folder / "second").exists()
+    assert not partials(folder)
+
+
+def test_the_command_refuses_with_exit_2_and_says_what_is_left(folder: Path) -> None:
+    Ledger.open(folder / "a.ledger").set_policy(Policy.from_toml(LIMIT.format(budget="1")), reason="a test")
+    for command in ("plan", "release"):
+        done = stirred(command, "plan.toml", cwd=folder)
+        assert done.returncode == 2
+        assert "above the limit" in done.stderr
+        assert "left" in done.stderr
+    assert not (folder / "out").exists()
+
+
+def test_a_test_run_with_a_seed_is_no_entry(folder: Path) -> None:
+    with pytest.raises(LedgerError, match="seed"):
+        run(prepare(read_plan(folder / "plan.toml")), entropy=Entropy.from_seed("x"))
+    assert not list(Ledger.open(folder / "a.ledger").entries())
+    assert not (folder / "out").exists()
+
+
+def test_a_ledger_that_is_not_there_is_refused_and_not_made(folder: Path) -> None:
+    (folder / "plan.toml").write_text(plan_text(ledger="nowhere.ledger"), encoding="utf-8")
+    with pytest.raises(StorageError, match=r"nowhere\.ledger"):
+        run(prepare(read_plan(folder / "plan.toml")), entropy=Entropy.from_os())
+    assert not (folder / "nowhere.ledger").exists()
+    assert not (folder / "out").exists()
+
+
+def test_a_place_that_is_taken_costs_nothing(folder: Path) -> None:
+    (folder / "out").mkdir()
+    with pytest.raises(PlanError, match="already there"):
+        run(prepare(read_plan(folder / "plan.toml")), entropy=Entropy.from_os())
+    (entry,) = Ledger.open(folder / "a.ledger").entries()
+    assert entry.state == "aborted, unspent"
+    assert Ledger.open(folder / "a.ledger").total().specification is None
+
+
+def test_a_failure_after_the_draw_is_spent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("the verification failed")
+
+    monkeypatch.setattr("stirred.release.run.verify_swap", fails)
+    with pytest.raises(RuntimeError):
+        released(folder)
+    (entry,) = Ledger.open(folder / "a.ledger").entries()
+    assert entry.state == "aborted, spent"
+    assert "RuntimeError" in entry.reason
+    assert not (folder / "out").exists()
+
+
+def test_a_ledger_that_goes_away_before_the_commit_leaves_the_bundle_and_says_how_to_recover(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("stirred.release.ledger.ledger.Ledger.commit", _fails_with("the database is gone"))
+        with pytest.raises(StorageError, match=r"the bundle is complete.*ledger recover"):
+            released(folder)
+    assert_whole(folder / "out")
+    (done,) = recover(Ledger.open(folder / "a.ledger"))
+    assert (done.entry.status, done.entry.bundle) == ("committed", bundle_checksum(folder / "out"))
+
+
+def _fails_with(text: str):  # type: ignore[no-untyped-def]
+    from stirred.release.ledger.problems import bad_storage
+
+    def fails(*_: object, **__: object) -> None:
+        raise bad_storage(text, where="ledger", remedy="wait")
+
+    return fails
+
+
+EXPECTED = {
+    "before reserve": None,
+    "reserved": "aborted, unspent",
+    "drawn": "aborted, spent",
+    "started": "aborted, unspent",
+    "swapped": "aborted, spent",
+    "written": "aborted, spent",
+    "verified": "aborted, spent",
+    "complete": "aborted, spent",
+    "moved": "committed",
+    "committed": "committed",
+}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_a_boundary_the_ledger_knows_what_was_spent(folder: Path, point: str) -> None:
+    done = subprocess.run(
+        [sys.executable, KILLED_RUN, point, "plan.toml"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    recovered(folder, EXPECTED[point])
+
+
+def recovered(folder: Path, expected: str | tuple[str, ...] | None) -> str | None:
+    """Recover, and check that ledger and folder agree; return what became of the entry."""
+    ledger = Ledger.open(folder / "a.ledger")
+    recover(ledger)
+    states = [entry.state for entry in ledger.entries()]
+    state = states[-1] if states else None
+    if not isinstance(expected, tuple):
+        assert state == expected
+    there = (folder / "out").exists()
+    assert there == (state == "committed")
+    if there:
+        assert_whole(folder / "out")
+    assert not partials(folder), "half a bundle was left behind"
+    assert ledger.verify().is_sound
+    total = ledger.total().specification
+    assert (total is None) == all(s == "aborted, unspent" for s in states)
+    return state
+
+
+def kill_at_random_moments(folder: Path, *, runs: int, seed: int) -> set[str | None]:
+    """Start real releases and kill each after a random time; after every one the books must be right."""
+    generator = random.Random(seed)
+    began = time.monotonic()
+    released(folder, out="whole")
+    whole = 3.0 + (time.monotonic() - began)
+    (folder / "plan.toml").write_text(plan_text(), encoding="utf-8")
+    seen: set[str | None] = set()
+    entries = 1
+    for _ in range(runs):
+        process = start("release", "plan.toml", "--quiet", cwd=folder)
+        try:
+            process.wait(timeout=generator.uniform(0.1, 1.1) * whole)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        ledger = Ledger.open(folder / "a.ledger")
+        now = len(list(ledger.entries()))
+        assert now - entries in (0, 1), "an entry was lost or doubled"
+        if now > entries:
+            seen.add(recovered_last(folder))
+        entries = now
+        shutil.rmtree(folder / "out", ignore_errors=True)
+    return seen
+
+
+def recovered_last(folder: Path) -> str | None:
+    ledger = Ledger.open(folder / "a.ledger")
+    recover(ledger)
+    entry = list(ledger.entries())[-1]
+    assert (folder / "out").exists() == (entry.status == "committed")
+    if entry.status == "committed":
+        assert_whole(folder / "out")
+        assert entry.bundle == bundle_checksum(folder / "out")
+    assert not partials(folder)
+    assert ledger.verify().is_sound
+    return entry.state
+
+
+def test_killed_at_random_moments_no_entry_is_lost_or_doubled(folder: Path) -> None:
+    assert kill_at_random_moments(folder, runs=6, seed=1)
+
+
+@pytest.mark.slow
+def test_killed_two_hundred_times_no_entry_is_lost_or_doubled(folder: Path) -> None:
+    seen = kill_at_random_moments(folder, runs=200, seed=2)
+    assert {"committed", "aborted, spent"} <= seen
+
+
+@pytest.mark.parametrize("limit", [20_000, 90_000])
+def test_a_full_disk_leaves_no_bundle_and_an_account_that_can_be_settled(folder: Path, limit: int) -> None:
+    """A limit on the size of files stands for a full disk: every write beyond it fails."""
+
+    def full() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    households(400_000).write_parquet(folder / "homes.parquet")
+    done = subprocess.run(
+        [sys.executable, "-m", "stirred", "release", "plan.toml", "--quiet"],
+        cwd=folder, capture_output=True, text=True, check=False, preexec_fn=full,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (folder / "out").exists()
+    ledger = Ledger.open(folder / "a.ledger")
+    recover(ledger)
+    assert not partials(folder)
+    assert all(entry.status == "aborted" for entry in ledger.entries())
+    assert ledger.verify().is_sound
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_target_is_refused_before_anything_random(folder: Path) -> None:
+    folder.chmod(0o500)
+    try:
+        done = stirred("release", "plan.toml", cwd=folder)
+    finally:
+        folder.chmod(0o700)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
