@@ -52,11 +52,16 @@ def audit_bundle(folder: Path | str) -> BundleAudit:
         _checksums(bundle, manifest, found)
     specification = _specification(bundle, found)
     data = _readable(bundle, "data", found)
-    if specification is not None and data is not None:
-        _invariants(bundle, specification, data, found)
-        _identifiers(bundle, specification, data, found)
-    if data is not None:
-        _tables(bundle, data, found)
+    persons = _readable(bundle, "persons", found) if any((bundle / "public").glob("persons.*")) else None
+    try:
+        if specification is not None and data is not None:
+            _invariants(bundle, specification, data, found)
+            _identifiers(specification, data, persons, found)
+        if data is not None:
+            _order(manifest, data, found)
+            _tables(bundle, data, persons, found)
+    except pl.exceptions.PolarsError as error:
+        found.bad(f"its columns are not of a kind that is released ({type(error).__name__})", where="public/data")
     _marks(bundle, manifest, specification, found)
     return BundleAudit(checks=tuple(found.checks), problems=tuple(found.problems))
 
@@ -75,7 +80,7 @@ def _manifest(bundle: Path, found: _Findings) -> dict[str, Any] | None:
         manifest = json.loads((bundle / MANIFEST).read_text(encoding="utf-8"))
         if not isinstance(manifest["files"], dict):
             raise TypeError
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         found.bad("it is missing or cannot be read, so no file can be trusted", where=MANIFEST)
         return None
     return dict(manifest)
@@ -158,7 +163,9 @@ def _same_cells(published: pl.DataFrame, data: pl.DataFrame, variables: Sequence
     counted = data.group_by(variables).len("count") if variables else pl.DataFrame({"count": [data.height]})
     both = []
     for frame in (published, counted):
-        kept = _as_text(frame.filter(pl.col("count").cast(pl.Int64) > 0).select(*variables, "count"))
+        # What is no number is kept, and then differs.
+        kept = frame.filter(pl.col("count").cast(pl.Int64, strict=False).ne_missing(0)).select(*variables, "count")
+        kept = _as_text(kept)
         both.append(kept.sort(kept.columns))
     return both[0].equals(both[1], null_equal=True)
 
@@ -173,7 +180,9 @@ def _as_text(frame: pl.DataFrame) -> pl.DataFrame:
         return read_frame(path)
 
 
-def _identifiers(bundle: Path, specification: Specification, data: pl.DataFrame, found: _Findings) -> None:
+def _identifiers(
+    specification: Specification, data: pl.DataFrame, persons: pl.DataFrame | None, found: _Findings
+) -> None:
     """Check that a column outside every invariant is a number issued anew: 1, 2, ... in the released order."""
     margins = [m for m in specification.multiverse.invariants if isinstance(m, Margin)]
     known = {variable for margin in margins for variable in margin.variables}
@@ -187,7 +196,7 @@ def _identifiers(bundle: Path, specification: Specification, data: pl.DataFrame,
             )
         else:
             found.checks.append(f'identifiers "{name}" are 1 to {data.height:,}')
-    if any((bundle / "public").glob("persons.*")) and (persons := _readable(bundle, "persons", found)) is not None:
+    if persons is not None:
         _linked(extra, persons, data.height, found)
 
 
@@ -197,12 +206,34 @@ def _linked(extra: Sequence[str], persons: pl.DataFrame, households: int, found:
             numbers = persons[name].cast(pl.Int64, strict=False)
             if numbers.null_count() or not numbers.is_between(1, households).all():
                 found.bad(f'"{name}" of some persons is no released household', where="public/persons")
+            elif not numbers.is_sorted():
+                found.bad("persons do not stand in the order of their households", where="public/persons")
             else:
                 found.checks.append(f"{persons.height:,} persons belong to released households")
 
 
-def _tables(bundle: Path, data: pl.DataFrame, found: _Findings) -> None:
-    """Count the published tables of the released file anew; tables of persons are left out."""
+def _order(manifest: dict[str, Any] | None, data: pl.DataFrame, found: _Findings) -> None:
+    """Check that records are grouped by their released swap values: a file in another order may be in the input's."""
+    match manifest:
+        case {"plan": {"mechanism": {"name": "permutation-swap", "swap": [*named]}}}:
+            swap = [name for name in data.columns if name in named]
+        case _:
+            return  # other mechanisms have orders of their own
+    if not swap:
+        return  # the invariants have said that a column is missing
+    # Swap values are never missing, so the first record opens a group as well.
+    opens = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in swap)
+    if data.select(opens.sum()).item() != data.select(swap).n_unique():
+        found.bad(
+            f"records are not grouped by {', '.join(swap)} as released: their order may be that of the input",
+            where="public/data",
+        )
+    else:
+        found.checks.append(f"records stand grouped by {', '.join(swap)} as released")
+
+
+def _tables(bundle: Path, data: pl.DataFrame, persons: pl.DataFrame | None, found: _Findings) -> None:
+    """Count the published tables of the released files anew."""
     for path in sorted((bundle / "public" / "tables").glob("*.csv")):
         try:
             table = read_frame(path)
@@ -210,23 +241,31 @@ def _tables(bundle: Path, data: pl.DataFrame, found: _Findings) -> None:
             found.problems += error.problems
             continue
         variables = [name for name in table.columns if name != "count"]
-        if "count" not in table.columns or not set(variables) <= set(data.columns):
-            continue
-        if _same_cells(table, data, variables):
+        counted = _counted_from(variables, data, persons)
+        if "count" not in table.columns or counted is None:
+            found.bad("it has columns that are not released, or no count", where=f"public/tables/{path.name}")
+        elif _same_cells(table, counted, variables):
             found.checks.append(f"table {path.stem}: counted anew")
         else:
             found.bad("it is not the table of the released file", where=f"public/tables/{path.name}")
+
+
+def _counted_from(variables: Sequence[str], data: pl.DataFrame, persons: pl.DataFrame | None) -> pl.DataFrame | None:
+    """Return the records that a table counts: households, or persons where only they have a variable."""
+    if set(variables) <= set(data.columns):
+        return data
+    if persons is None or not set(variables) <= {*data.columns, *persons.columns}:
+        return None
+    key = persons.columns[0]
+    of_home = [name for name in variables if name not in persons.columns]
+    return persons.join(data.select(key, *of_home), on=key, how="left") if of_home else persons
 
 
 def _marks(
     bundle: Path, manifest: dict[str, Any] | None, specification: Specification | None, found: _Findings
 ) -> None:
     """Check that all artefacts agree on whether this is a test run with a seed."""
-    marks = dict(_seeded_marks(bundle))
-    if manifest is not None:
-        marks[MANIFEST] = manifest.get("seeded") is True
-    if specification is not None:
-        marks["public/specification.json"] = specification.seeded
+    marks = seeded_marks(bundle, manifest, specification)
     if len(set(marks.values())) > 1:
         marked = [name for name, seeded in marks.items() if seeded]
         bare = [name for name, seeded in marks.items() if not seeded]
@@ -239,7 +278,17 @@ def _marks(
     found.checks.append("a test run with a seed, marked everywhere" if any(marks.values()) else "not a test run")
 
 
-def _seeded_marks(bundle: Path) -> Iterator[tuple[str, bool]]:
+def seeded_marks(bundle: Path, manifest: dict[str, Any] | None, specification: Specification | None) -> dict[str, bool]:
+    """Return for every artefact that can say so whether it says that this is a test run with a seed."""
+    marks = dict(_marks_of_files(bundle))
+    if manifest is not None:
+        marks[MANIFEST] = manifest.get("seeded") is True
+    if specification is not None:
+        marks["public/specification.json"] = specification.seeded
+    return marks
+
+
+def _marks_of_files(bundle: Path) -> Iterator[tuple[str, bool]]:
     for place in (SEEDED_MARK, f"public/{SEEDED_MARK}"):
         yield place, (bundle / place).exists()
     for path in sorted((bundle / "public").glob("*.parquet")):

@@ -18,6 +18,8 @@ from stirred.utility.expected import ExpectedError
 from stirred.utility.measures import Accuracy, by_cell_size
 
 _ROWS_SHOWN = 40
+PUBLIC_STAMP = '<span class="stamp">public edition</span>'
+INTERNAL_STAMP = '<span class="stamp internal">internal: computed from confidential data, never publish</span>'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,11 +55,7 @@ def internal_report(report: SwapReport) -> str:
 
 
 def _head(report: SwapReport, *, internal: bool) -> str:
-    stamp = (
-        '<span class="stamp internal">internal: computed from confidential data, never publish</span>'
-        if internal
-        else '<span class="stamp">public edition</span>'
-    )
+    stamp = INTERNAL_STAMP if internal else PUBLIC_STAMP
     swapped = ", ".join(report.mechanism.swap)
     lead = f"{report.records:,} {report.mechanism.unit} records, permutation swapping of {swapped}."
     return f'{stamp}<h1>{escape(report.title)}</h1><p class="lead">{escape(lead)} {escape(report.made)}</p>'
