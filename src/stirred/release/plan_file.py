@@ -8,9 +8,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from stirred.data.problems import PlanError, bad_plan
+from stirred.report.safes import SAFES, SafesSheet
 from stirred.spec.problems import Problem
 
 SettingsFrom = Literal["policy", "invariants", "other-data", "this-data"]
@@ -69,13 +70,44 @@ class ReleaseSection(_Strict):
     ledger: str | None = None
 
 
+class ContextSection(_Strict):
+    """[safes.context]: the flow of information in the five parameters of contextual integrity."""
+
+    sender: str = Field(default="", description="Who passes the information on: the agency, the custodian.")
+    recipient: str = Field(default="", description="Who receives it: researchers, the general public.")
+    subject: str = Field(default="", description="Whom it is about.")
+    information_type: str = Field(default="", description="What kind of information it is.")
+    transmission_principles: str = Field(default="", description="On what terms it is passed on.")
+
+
+class SafesSection(_Strict):
+    """[safes]: the Five Safes sheet of the release, as far as the custodian recorded it."""
+
+    people: str = Field(default="", description="Who will receive the release, and how they were vetted.")
+    projects: str = Field(default="", description="What it will be used for, and why that is appropriate.")
+    settings: str = Field(default="", description="Where and how it is accessed, and how that place is secured.")
+    data: str = Field(default="", description="How sensitive the data are, and what was taken out or made coarser.")
+    outputs: str = Field(default="", description="What is published, and how its disclosure risk was judged.")
+    context: ContextSection = ContextSection()
+    public: bool = Field(default=True, description="Whether the texts may stand in the public edition of the report.")
+
+
 class PlanFile(_Strict):
-    """A plan: data, mechanism, tables and release."""
+    """A plan: data, mechanism, tables, release and the Five Safes sheet."""
 
     data: DataSection
     mechanism: MechanismSection
     tables: list[TableSection] = []
     release: ReleaseSection
+    safes: SafesSection | None = None
+
+    @property
+    def safes_sheet(self) -> SafesSheet | None:
+        """Return the Five Safes sheet as a report shows it, if there is one."""
+        if self.safes is None:
+            return None
+        texts = {name: str(getattr(self.safes, name)) for name in SAFES}
+        return SafesSheet(safes=texts, context=self.safes.context.model_dump(), public=self.safes.public)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -378,6 +378,7 @@ def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: S
         measures=measures,
         expected={each.table.title: each.error for each in expected},
         warnings=prepared.warnings,
+        safes=prepared.planned.plan.safes_sheet,
     )
     (folder / "public" / "report.html").write_text(public_report(report), encoding="utf-8")
     (folder / "internal" / "report.html").write_text(internal_report(report), encoding="utf-8")
