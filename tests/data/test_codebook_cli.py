@@ -178,9 +178,3 @@ def test_a_folder_of_parquet_is_checked(tmp_path: Path) -> None:
 
 
 # --- schema ---------------------------------------------------------------------------------------------
-
-
-def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["codebook", "schema"]) == 0
-    schema = json.loads(capsys.readouterr().out)
-    assert set(schema["properties"]) == {"codebook", "variables", "hierarchies", "link", "structural_zeros"}

@@ -21,7 +21,8 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Names = Annotated[list[str], BeforeValidator(_as_list)]
+# A single name may be written without brackets, and the schema says so.
+Names = Annotated[list[str], BeforeValidator(_as_list, json_schema_input_type=str | list[str])]
 Rate = str | int | Decimal
 
 
@@ -32,42 +33,54 @@ class _Strict(BaseModel):
 class DataSection(_Strict):
     """[data]: the confidential files and their identifiers."""
 
-    households: str
-    persons: str | None = None
-    codebook: str | None = None
-    hid: str | None = None
-    id: Names = []
+    households: str = Field(description="The household file, one row for each household; relative to the plan.")
+    persons: str | None = Field(default=None, description="The file of the persons in the households.")
+    codebook: str | None = Field(default=None, description="A codebook to validate against and to take labels from.")
+    hid: str | None = Field(
+        default=None,
+        description="Column that links persons to households; needed with persons, issued anew on release.",
+    )
+    id: Names = Field(default=[], description="Columns that identify: never released.")
 
 
 class MechanismSection(_Strict):
     """[mechanism]: which one, and its settings."""
 
-    name: Literal["permutation-swap"] = "permutation-swap"
-    match: Names = []
-    swap: Names
-    hold: Names | None = None
-    rate: Rate
-    rates: list[dict[str, Any]] = []
-    unit: str = "household"
-    settings_from: SettingsFrom | None = None
+    name: Literal["permutation-swap"] = Field(default="permutation-swap", description="The mechanism.")
+    match: Names = Field(default=[], description="Variables that exchanging records must share; may be empty.")
+    swap: Names = Field(description="Variables that are exchanged, all together, such as the geography.")
+    hold: Names | None = Field(
+        default=None, description="Other variables to release; default all. If given, everything unnamed is dropped."
+    )
+    rate: Rate = Field(description='The swap rate, exact in each form: "1/20", "5%" or 0.05.')
+    rates: list[dict[str, Any]] = Field(
+        default=[],
+        description="Other rates, each with the values of match variables it applies to; the last that fits wins.",
+    )
+    unit: str = Field(default="household", description="What a record is.")
+    settings_from: SettingsFrom | None = Field(
+        default=None, description="On what the settings were based; this-data voids the guarantee and is refused."
+    )
 
 
 class TableSection(_Strict):
     """[[tables]]: a table to publish from the released data."""
 
-    variables: Names
-    name: str | None = None
-    level: str | None = None
+    variables: Names = Field(description="Columns of the table, of households or persons.")
+    name: str | None = Field(default=None, description="Name of its file; default from the variables.")
+    level: str | None = Field(default=None, description="A further column, the geographic level.")
 
 
 class ReleaseSection(_Strict):
     """[release]: where the bundle goes, and what it is for."""
 
-    out: str
-    format: Literal["parquet", "csv"] = "parquet"
-    title: str | None = None
-    purpose: str = ""
-    ledger: str | None = None
+    out: str = Field(description="Folder of the bundle; must not exist. Relative to the plan.")
+    format: Literal["parquet", "csv"] = Field(default="parquet", description="Of the released data.")
+    title: str | None = Field(
+        default=None, description="Title of report and specification; default from the file name."
+    )
+    purpose: str = Field(default="", description="What the release is for.")
+    ledger: str | None = Field(default=None, description="The ledger that keeps account of this release.")
 
 
 class ContextSection(_Strict):
@@ -88,18 +101,18 @@ class SafesSection(_Strict):
     settings: str = Field(default="", description="Where and how it is accessed, and how that place is secured.")
     data: str = Field(default="", description="How sensitive the data are, and what was taken out or made coarser.")
     outputs: str = Field(default="", description="What is published, and how its disclosure risk was judged.")
-    context: ContextSection = ContextSection()
+    context: ContextSection = Field(default=ContextSection(), description="The flow of information.")
     public: bool = Field(default=True, description="Whether the texts may stand in the public edition of the report.")
 
 
 class PlanFile(_Strict):
     """A plan: data, mechanism, tables, release and the Five Safes sheet."""
 
-    data: DataSection
-    mechanism: MechanismSection
-    tables: list[TableSection] = []
-    release: ReleaseSection
-    safes: SafesSection | None = None
+    data: DataSection = Field(description="The confidential files and their identifiers.")
+    mechanism: MechanismSection = Field(description="Which mechanism, and its settings.")
+    tables: list[TableSection] = Field(default=[], description="Tables to publish from the released data.")
+    release: ReleaseSection = Field(description="Where the bundle goes, and what it is for.")
+    safes: SafesSection | None = Field(default=None, description="The Five Safes sheet of the release.")
 
     @property
     def safes_sheet(self) -> SafesSheet | None:
@@ -182,7 +195,7 @@ def _problem(detail: Any, source: str) -> Problem:
     return Problem(
         what=f"{given}: {message[:1].lower()}{message[1:]}",
         where=where,
-        remedy="see docs/plans.md, or `stirred plan --help`",
+        remedy="see docs/plans.md, or `stirred schema plan`",
     )
 
 
