@@ -155,14 +155,14 @@ class Planned:
 def read_plan(path: Path) -> Planned:
     """Read plan.toml; every problem is reported at once with its section and key."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not a text file"
         raise bad_plan(f"cannot read the plan: {reason}", where=str(path), remedy="check the path") from None
     try:
         # Decimals stay decimals: rate = 0.05 is exactly 1/20.
         content = tomllib.loads(text, parse_float=Decimal)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
         raise bad_plan(
             f"this is not TOML ({error})",
             where=str(path),
