@@ -175,12 +175,3 @@ def test_a_folder_of_parquet_is_checked(tmp_path: Path) -> None:
     frame.head(2).write_parquet(folder / "1.parquet")
     frame.tail(2).write_parquet(folder / "2.parquet")
     assert run(["codebook", "check", str(folder), "--codebook", str(ROOM / "codebook.toml")]) == 0
-
-
-# --- schema ---------------------------------------------------------------------------------------------
-
-
-def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["codebook", "schema"]) == 0
-    schema = json.loads(capsys.readouterr().out)
-    assert set(schema["properties"]) == {"codebook", "variables", "hierarchies", "link", "structural_zeros"}

@@ -75,6 +75,9 @@ CONTENTS = {
     "internal/report.html",
     "internal/accuracy.parquet",
     "internal/log.jsonl",
+    "internal/measures.json",
+    "internal/expected/ages.parquet",
+    "internal/expected/county-x-tenure.parquet",
 }
 
 

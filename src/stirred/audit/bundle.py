@@ -54,13 +54,16 @@ def audit_bundle(folder: Path | str) -> BundleAudit:
         _checksums(bundle, manifest, found)
     specification = _specification(bundle, found)
     data = _readable(bundle, "data", found)
-    if specification is not None and data is not None:
-        _invariants(bundle, specification, data, found)
-        ids = _identifiers(specification, data, found)
-        _order(specification, data.drop(ids), found)
-        persons = _readable(bundle, "persons", found) if any((bundle / "public").glob("persons.*")) else None
-        joined = None if persons is None else audit_persons(persons, data, ids, found)
-        _tables(bundle, data, joined, found)
+    try:
+        if specification is not None and data is not None:
+            _invariants(bundle, specification, data, found)
+            ids = _identifiers(specification, data, found)
+            _order(specification, data.drop(ids), found)
+            persons = _readable(bundle, "persons", found) if any((bundle / "public").glob("persons.*")) else None
+            joined = None if persons is None else audit_persons(persons, data, ids, found)
+            _tables(bundle, data, joined, found)
+    except pl.exceptions.PolarsError as error:
+        found.bad(f"its columns are not of a kind that is released ({type(error).__name__})", where="public/data")
     _marks(bundle, manifest, specification, found)
     return BundleAudit(checks=tuple(found.checks), problems=tuple(found.problems))
 
@@ -70,7 +73,7 @@ def _manifest(bundle: Path, found: Findings) -> dict[str, Any] | None:
         manifest = json.loads((bundle / MANIFEST).read_text(encoding="utf-8"))
         if not isinstance(manifest["files"], dict):
             raise TypeError
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         found.bad("it is missing or cannot be read, so no file can be trusted", where=MANIFEST)
         return None
     return dict(manifest)
@@ -153,7 +156,9 @@ def _same_cells(published: pl.DataFrame, data: pl.DataFrame, variables: Sequence
     counted = data.group_by(variables).len("count") if variables else pl.DataFrame({"count": [data.height]})
     both = []
     for frame in (published, counted):
-        kept = _as_text(frame.filter(pl.col("count").cast(pl.Int64) > 0).select(*variables, "count"))
+        # What is no number is kept, and then differs.
+        kept = frame.filter(pl.col("count").cast(pl.Int64, strict=False).ne_missing(0)).select(*variables, "count")
+        kept = _as_text(kept)
         both.append(kept.sort(kept.columns))
     return both[0].equals(both[1], null_equal=True)
 
@@ -193,6 +198,11 @@ def _order(specification: Specification, data: pl.DataFrame, found: Findings) ->
     # The variables of one table of the invariants only are those that were swapped.
     swapped = [v for v in margins[0] if v in data.columns and v not in margins[1]] if len(margins) == 2 else []
     left = leftover_order(data, first=swapped)
+    if not set(swapped) <= set(left.grouped):
+        found.bad(
+            f"records are not grouped by {', '.join(swapped)} as released: their order may be that of the input",
+            where="public/data",
+        )
     groups = f"grouped by {', '.join(left.grouped)}" if left.grouped else "in no groups"
     if left.ordered:
         found.bad(
@@ -228,11 +238,7 @@ def _tables(bundle: Path, data: pl.DataFrame, persons: pl.DataFrame | None, foun
 
 def _marks(bundle: Path, manifest: dict[str, Any] | None, specification: Specification | None, found: Findings) -> None:
     """Check that all artefacts agree on whether this is a test run with a seed."""
-    marks = dict(_seeded_marks(bundle))
-    if manifest is not None:
-        marks[MANIFEST] = manifest.get("seeded") is True
-    if specification is not None:
-        marks["public/specification.json"] = specification.seeded
+    marks = seeded_marks(bundle, manifest, specification)
     if len(set(marks.values())) > 1:
         marked = [name for name, seeded in marks.items() if seeded]
         bare = [name for name, seeded in marks.items() if not seeded]
@@ -245,7 +251,17 @@ def _marks(bundle: Path, manifest: dict[str, Any] | None, specification: Specifi
     found.checks.append("a test run with a seed, marked everywhere" if any(marks.values()) else "not a test run")
 
 
-def _seeded_marks(bundle: Path) -> Iterator[tuple[str, bool]]:
+def seeded_marks(bundle: Path, manifest: dict[str, Any] | None, specification: Specification | None) -> dict[str, bool]:
+    """Return for every artefact that can say so whether it says that this is a test run with a seed."""
+    marks = dict(_marks_of_files(bundle))
+    if manifest is not None:
+        marks[MANIFEST] = manifest.get("seeded") is True
+    if specification is not None:
+        marks["public/specification.json"] = specification.seeded
+    return marks
+
+
+def _marks_of_files(bundle: Path) -> Iterator[tuple[str, bool]]:
     for place in (SEEDED_MARK, f"public/{SEEDED_MARK}"):
         yield place, (bundle / place).exists()
     for path in sorted((bundle / "public").glob("*.parquet")):

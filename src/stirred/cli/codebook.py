@@ -1,4 +1,4 @@
-"""`stirred codebook`: draft a codebook, hold a file against one, print the schema."""
+"""`stirred codebook`: draft a codebook, hold a file against one."""
 
 from __future__ import annotations
 
@@ -165,11 +165,3 @@ def _tell(file: Path, persons: Path | None, frames: dict[str, pl.LazyFrame], cod
         ]
     )
     emit(f"as {codebook} declares")
-
-
-@app.command()
-def schema() -> None:
-    """Print the JSON Schema of a codebook, for editors."""
-    from stirred.data.codebook_file import json_schema
-
-    emit_json(json_schema())

@@ -359,14 +359,6 @@ def export(
         emit(text.rstrip("\n"))
 
 
-@app.command()
-def schema() -> None:
-    """Print the JSON Schema of specification.json."""
-    from stirred.spec.document import json_schema
-
-    emit_json(json_schema())
-
-
 def read(name: str, *, budget: str | None = None) -> Entry:
     """Return a catalogue entry, or a file as one; a letter gets the value of ``--budget``."""
     from dataclasses import replace

@@ -37,37 +37,37 @@ T = TypeVar("T", bound=_Strict)
 class TitleSection(_Strict):
     """[codebook]: what it is about."""
 
-    title: str = ""
+    title: str = Field(default="", description="What the codebook is about.")
 
 
 class VariableEntry(_Strict):
     """[[variables]]: a column and what it may hold."""
 
-    name: Name
-    file: File
-    type: Type
-    label: str = ""
+    name: Name = Field(description="The column.")
+    file: File = Field(description="The file it is in.")
+    type: Type = Field(description="What kind of values it holds.")
+    label: str = Field(default="", description="What it means, for readers.")
     codes: dict[str, str] = Field(default={}, description="For type code: every possible code, and its label.")
-    min: int | None = None
-    max: int | None = None
+    min: int | None = Field(default=None, description="For type integer: the smallest possible value.")
+    max: int | None = Field(default=None, description="For type integer: the largest possible value.")
     missing: bool = Field(default=False, description="Whether values may be missing.")
 
 
 class LevelsEntry(_Strict):
     """[[hierarchies]]: columns that nest."""
 
-    name: Name
+    name: Name = Field(description="What the hierarchy is called.")
     levels: list[Name] = Field(description="Columns, the finest first.")
-    geographic: bool = True
+    geographic: bool = Field(default=True, description="Whether it is one of places.")
 
 
 class HrcEntry(_Strict):
     """[[hierarchies]]: the codes of one variable, in a tau-ARGUS file."""
 
-    name: Name
-    variable: Name
+    name: Name = Field(description="What the hierarchy is called.")
+    variable: Name = Field(description="The variable whose codes it orders.")
     hrc: Name = Field(description="Path of the file, relative to the codebook.")
-    geographic: bool = True
+    geographic: bool = Field(default=True, description="Whether it is one of places.")
 
 
 class LinkSection(_Strict):
@@ -80,19 +80,21 @@ class LinkSection(_Strict):
 class ZeroEntry(_Strict):
     """[[structural_zeros]]: a combination of values that cannot exist."""
 
-    name: Name
-    file: File
-    when: dict[str, Annotated[list[int | str | bool], Field(min_length=1)]] = Field(min_length=1)
+    name: Name = Field(description="What cannot exist, in words.")
+    file: File = Field(description="The file of its variables.")
+    when: dict[str, Annotated[list[int | str | bool], Field(min_length=1)]] = Field(
+        min_length=1, description="Variables and their values that no record has together."
+    )
 
 
 class CodebookFile(_Strict):
     """A codebook: what the columns of a confidential file mean."""
 
-    codebook: TitleSection = TitleSection()
-    variables: list[VariableEntry] = Field(min_length=1)
-    hierarchies: list[LevelsEntry | HrcEntry] = []
-    link: LinkSection = LinkSection()
-    structural_zeros: list[ZeroEntry] = []
+    codebook: TitleSection = Field(default=TitleSection(), description="What the codebook is about.")
+    variables: list[VariableEntry] = Field(min_length=1, description="The columns and what they may hold.")
+    hierarchies: list[LevelsEntry | HrcEntry] = Field(default=[], description="Columns or codes that nest.")
+    link: LinkSection = Field(default=LinkSection(), description="The identifiers.")
+    structural_zeros: list[ZeroEntry] = Field(default=[], description="Combinations that cannot exist.")
 
 
 def json_schema() -> dict[str, Any]:
@@ -250,7 +252,7 @@ def _problem(detail: Any, *, place: str, known: list[str]) -> Problem:
     return Problem(
         what=f"{_brief(detail.get('input'))}: {message[:1].lower()}{message[1:]}",
         where=where,
-        remedy="see `stirred codebook schema`",
+        remedy="see `stirred schema codebook`",
     )
 
 

@@ -27,19 +27,26 @@ _SEEDED_TEXT = (
 
 @contextmanager
 def bundle_at(out: Path) -> Iterator[Path]:
+    """Yield a folder to write a bundle into; it becomes ``out`` if its files are those of its manifest."""
+    with folder_at(out) as folder:
+        yield folder
+        _check_complete(folder)
+
+
+@contextmanager
+def folder_at(out: Path) -> Iterator[Path]:
     """Yield a folder to write into; on success it becomes ``out``, otherwise it disappears.
 
     A process killed at any moment leaves no ``out`` behind, at most a hidden folder that the next run
     to the same place removes. Each run has a folder of its own, and holds a lock on it for as long as
     it lives, so that no other run, on this machine or another, takes it for a leftover.
     """
-    _check_place(out)
+    check_place(out)
     remove_leftovers(out)
     partial, lock = _own_folder(out)
     moved = False
     try:
         yield partial
-        _check_complete(partial)
         _sync(partial)
         _move(partial, out)
         moved = True
@@ -63,7 +70,8 @@ def _own_folder(out: Path) -> tuple[Path, int]:
         os.close(lock)
 
 
-def _check_place(out: Path) -> None:
+def check_place(out: Path) -> None:
+    """Refuse a place where no new folder can be made."""
     if out.exists() or out.is_symlink():
         raise bad_plan(
             "something is already there", where=str(out), remedy="choose a new folder, or remove the old one"

@@ -8,9 +8,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from stirred.data.problems import PlanError, bad_plan
+from stirred.report.safes import SAFES, SafesSheet
 from stirred.spec.problems import Problem
 
 SettingsFrom = Literal["policy", "invariants", "other-data", "this-data"]
@@ -20,7 +21,8 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Names = Annotated[list[str], BeforeValidator(_as_list)]
+# A single name may be written without brackets, and the schema says so.
+Names = Annotated[list[str], BeforeValidator(_as_list, json_schema_input_type=str | list[str])]
 Rate = str | int | Decimal
 
 
@@ -31,57 +33,107 @@ class _Strict(BaseModel):
 class DataSection(_Strict):
     """[data]: the confidential files and their identifiers."""
 
-    households: str
-    persons: str | None = None
-    codebook: str | None = None
-    hid: str | None = None
-    id: Names = []
+    households: str = Field(description="The household file, one row for each household; relative to the plan.")
+    persons: str | None = Field(default=None, description="The file of the persons in the households.")
+    codebook: str | None = Field(default=None, description="A codebook to validate against and to take labels from.")
+    hid: str | None = Field(
+        default=None,
+        description="Column that links persons to households; needed with persons, issued anew on release.",
+    )
+    id: Names = Field(default=[], description="Columns that identify: never released.")
 
 
 class MechanismSection(_Strict):
     """[mechanism]: which one, and its settings.
 
-    ``rate`` is for all but the Mallows swap, which takes ``epsilon``; ``rates`` for permutation swapping, and
-    ``redraw_law`` (uniform, proportional, or a probability for each swap value) for the conditioned swap.
+    ``rate`` is for all but the Mallows swap, which takes ``epsilon``; ``rates`` is for permutation swapping and
+    ``redraw_law`` for the conditioned swap.
     """
 
-    name: Literal["permutation-swap", "conditioned-swap", "mallows-swap", "shuffle-swap"] = "permutation-swap"
-    match: Names = []
-    swap: Names
-    hold: Names | None = None
-    rate: Rate | None = None
-    epsilon: Rate | None = None
-    redraw_law: str | dict[str, Rate] | None = None
-    rates: list[dict[str, Any]] = []
-    unit: str = "household"
-    settings_from: SettingsFrom | None = None
+    name: Literal["permutation-swap", "conditioned-swap", "mallows-swap", "shuffle-swap"] = Field(
+        default="permutation-swap", description="The mechanism, one of the swapping family."
+    )
+    match: Names = Field(default=[], description="Variables that exchanging records must share; may be empty.")
+    swap: Names = Field(description="Variables that are exchanged, all together, such as the geography.")
+    hold: Names | None = Field(
+        default=None, description="Other variables to release; default all. If given, everything unnamed is dropped."
+    )
+    rate: Rate | None = Field(
+        default=None, description='The swap rate, exact in each form: "1/20", "5%" or 0.05. Not for the Mallows swap.'
+    )
+    epsilon: Rate | None = Field(default=None, description="The loss of the Mallows swap, which has no rate.")
+    redraw_law: str | dict[str, Rate] | None = Field(
+        default=None,
+        description="Of the conditioned swap: uniform, proportional, or a probability for each swap value.",
+    )
+    rates: list[dict[str, Any]] = Field(
+        default=[],
+        description="Other rates, each with the values of match variables it applies to; the last that fits wins.",
+    )
+    unit: str = Field(default="household", description="What a record is.")
+    settings_from: SettingsFrom | None = Field(
+        default=None, description="On what the settings were based; this-data voids the guarantee and is refused."
+    )
 
 
 class TableSection(_Strict):
     """[[tables]]: a table to publish from the released data."""
 
-    variables: Names
-    name: str | None = None
-    level: str | None = None
+    variables: Names = Field(description="Columns of the table, of households or persons.")
+    name: str | None = Field(default=None, description="Name of its file; default from the variables.")
+    level: str | None = Field(default=None, description="A further column, the geographic level.")
 
 
 class ReleaseSection(_Strict):
     """[release]: where the bundle goes, and what it is for."""
 
-    out: str
-    format: Literal["parquet", "csv"] = "parquet"
-    title: str | None = None
-    purpose: str = ""
-    ledger: str | None = None
+    out: str = Field(description="Folder of the bundle; must not exist. Relative to the plan.")
+    format: Literal["parquet", "csv"] = Field(default="parquet", description="Of the released data.")
+    title: str | None = Field(
+        default=None, description="Title of report and specification; default from the file name."
+    )
+    purpose: str = Field(default="", description="What the release is for.")
+    ledger: str | None = Field(default=None, description="The ledger that keeps account of this release.")
+
+
+class ContextSection(_Strict):
+    """[safes.context]: the flow of information in the five parameters of contextual integrity."""
+
+    sender: str = Field(default="", description="Who passes the information on: the agency, the custodian.")
+    recipient: str = Field(default="", description="Who receives it: researchers, the general public.")
+    subject: str = Field(default="", description="Whom it is about.")
+    information_type: str = Field(default="", description="What kind of information it is.")
+    transmission_principles: str = Field(default="", description="On what terms it is passed on.")
+
+
+class SafesSection(_Strict):
+    """[safes]: the Five Safes sheet of the release, as far as the custodian recorded it."""
+
+    people: str = Field(default="", description="Who will receive the release, and how they were vetted.")
+    projects: str = Field(default="", description="What it will be used for, and why that is appropriate.")
+    settings: str = Field(default="", description="Where and how it is accessed, and how that place is secured.")
+    data: str = Field(default="", description="How sensitive the data are, and what was taken out or made coarser.")
+    outputs: str = Field(default="", description="What is published, and how its disclosure risk was judged.")
+    context: ContextSection = Field(default=ContextSection(), description="The flow of information.")
+    public: bool = Field(default=True, description="Whether the texts may stand in the public edition of the report.")
 
 
 class PlanFile(_Strict):
-    """A plan: data, mechanism, tables and release."""
+    """A plan: data, mechanism, tables, release and the Five Safes sheet."""
 
-    data: DataSection
-    mechanism: MechanismSection
-    tables: list[TableSection] = []
-    release: ReleaseSection
+    data: DataSection = Field(description="The confidential files and their identifiers.")
+    mechanism: MechanismSection = Field(description="Which mechanism, and its settings.")
+    tables: list[TableSection] = Field(default=[], description="Tables to publish from the released data.")
+    release: ReleaseSection = Field(description="Where the bundle goes, and what it is for.")
+    safes: SafesSection | None = Field(default=None, description="The Five Safes sheet of the release.")
+
+    @property
+    def safes_sheet(self) -> SafesSheet | None:
+        """Return the Five Safes sheet as a report shows it, if there is one."""
+        if self.safes is None:
+            return None
+        texts = {name: str(getattr(self.safes, name)) for name in SAFES}
+        return SafesSheet(safes=texts, context=self.safes.context.model_dump(), public=self.safes.public)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +174,14 @@ class Planned:
 def read_plan(path: Path) -> Planned:
     """Read plan.toml; every problem is reported at once with its section and key."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not a text file"
         raise bad_plan(f"cannot read the plan: {reason}", where=str(path), remedy="check the path") from None
     try:
         # Decimals stay decimals: rate = 0.05 is exactly 1/20.
         content = tomllib.loads(text, parse_float=Decimal)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
         raise bad_plan(
             f"this is not TOML ({error})",
             where=str(path),
@@ -162,7 +214,7 @@ def _problem(detail: Any, source: str) -> Problem:
     return Problem(
         what=f"{given}: {message[:1].lower()}{message[1:]}",
         where=where,
-        remedy="see docs/plans.md, or `stirred plan --help`",
+        remedy="see docs/plans.md, or `stirred schema plan`",
     )
 
 

@@ -404,6 +404,7 @@ def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: S
         measures=measures,
         expected={each.table.title: each.error for each in expected},
         warnings=prepared.warnings,
+        safes=prepared.planned.plan.safes_sheet,
     )
     (folder / "public" / "report.html").write_text(public_report(report), encoding="utf-8")
     (folder / "internal" / "report.html").write_text(internal_report(report), encoding="utf-8")
@@ -440,6 +441,19 @@ def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> 
         "plan": parameters,
         "inputs": dict(prepared.inputs),
         "records": prepared.data.households.height,
+        "identifiers": list(prepared.data.identifiers),
+        "released": _released(prepared),
         "seeded": release.specification.seeded,
         "checks": [asdict(check) for check in checks],
+    }
+
+
+def _released(prepared: Prepared) -> dict[str, Any]:
+    """Return the columns that may be in public files, and the one that is issued anew to link them."""
+    data, mechanism = prepared.data, prepared.mechanism
+    homes = {*prepared.plan.hold, *mechanism.swap}
+    return {
+        "households": [name for name in data.households.columns if name in homes],
+        "persons": [name for name in data.person_variables if mechanism.hold is None or name in mechanism.hold],
+        "link": data.hid if data.persons is not None else None,
     }

@@ -14,11 +14,14 @@ from stirred.mechanisms.swapping.swap import Swap, SwapPlan
 from stirred.report.charts import epsilon_curve
 from stirred.report.five import first_screen
 from stirred.report.page import bullets, page, paragraph, section, table
+from stirred.report.safes import SafesSheet, safes_section
 from stirred.spec.swap_budget import psa_sharp_epsilon, smallest_psa_epsilon, smallest_psa_rate
 from stirred.utility.expected import ExpectedError
 from stirred.utility.measures import Accuracy, by_cell_size
 
 _ROWS_SHOWN = 40
+PUBLIC_STAMP = '<span class="stamp">public edition</span>'
+INTERNAL_STAMP = '<span class="stamp internal">internal: computed from confidential data, never publish</span>'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,12 +40,14 @@ class SwapReport:
     measures: Mapping[str, Accuracy] = field(default_factory=dict)
     expected: Mapping[str, ExpectedError] = field(default_factory=dict)
     warnings: Sequence[str] = ()
+    safes: SafesSheet | None = None
 
 
 def public_report(report: SwapReport) -> str:
     """Return the edition that may be published as far as the specification says."""
     body = [_head(report, internal=False), first_screen(report.plan.specification)]
     body += [_rate(report), _strata(report), _checks(report), _tables(report), _conditions(report)]
+    body.append(_safes(report, internal=False))
     return page(report.title, body, seeded=report.seeded)
 
 
@@ -50,15 +55,17 @@ def internal_report(report: SwapReport) -> str:
     """Return the edition for the agency: the public one, and before and after with errors."""
     body = [_head(report, internal=True), first_screen(report.plan.specification)]
     body += [_warnings(report), _accuracy(report), _rate(report), _strata(report), _checks(report), _conditions(report)]
+    body.append(_safes(report, internal=True))
     return page(f"{report.title} (internal)", body, seeded=report.seeded)
 
 
+def _safes(report: SwapReport, *, internal: bool) -> str:
+    specification = report.plan.specification
+    return "" if report.safes is None else safes_section(report.safes, specification, internal=internal)
+
+
 def _head(report: SwapReport, *, internal: bool) -> str:
-    stamp = (
-        '<span class="stamp internal">internal: computed from confidential data, never publish</span>'
-        if internal
-        else '<span class="stamp">public edition</span>'
-    )
+    stamp = INTERNAL_STAMP if internal else PUBLIC_STAMP
     swapped = ", ".join(report.mechanism.swap)
     kind = report.mechanism.in_words.partition(":")[0].lower()
     lead = f"{report.records:,} {report.mechanism.unit} records, {kind} of {swapped}."

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.codes import Coded, all_different, encode
+from stirred.data.codes import Coded, encode, tells_records_apart
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.packed import Packed
 from stirred.data.problems import DataError, bad_plan, listed
@@ -416,9 +416,7 @@ class Swap:
 def _identifying(data: Microdata, hold: Sequence[str]) -> Iterator[str]:
     """Warn of held columns that tell every record apart: often an identifier that nobody named as one."""
     for name in hold:
-        column = data.households[name]
-        plausible = column.dtype.is_integer() or column.dtype == pl.String
-        if plausible and len(column) > 20 and not column.null_count() and all_different(column):
+        if tells_records_apart(data.households[name]):
             yield (
                 f'"{name}" is different for every record and will be released as it is: if it is an identifier, '
                 f"name it with --id {name}"

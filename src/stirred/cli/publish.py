@@ -1,0 +1,46 @@
+"""`stirred publish`: the public part of a bundle, and nothing else, to where readers find it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stirred.cli.output import bullets, emit, emit_json, facts, heading
+
+
+def publish(
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder of a finished release.")],
+    place: Annotated[Path, typer.Argument(metavar="DEST", help="The folder to make; must not exist.")],
+    harmless: Annotated[
+        list[str] | None,
+        typer.Option("--harmless", help="Column that differs for every record and identifies nobody; repeat."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and scan; copy nothing.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
+) -> None:
+    """Copy public/ of a bundle to a new folder, after checking and scanning it; any doubt refuses."""
+    from stirred.release.publish import CHECKSUMS
+    from stirred.release.publish import publish as publish_bundle
+
+    done = publish_bundle(bundle, place, harmless=harmless or (), dry_run=dry_run)
+    if json:
+        emit_json(
+            {
+                "bundle": str(bundle),
+                "published": None if dry_run else str(place),
+                "dry_run": dry_run,
+                "files": dict(done.files),
+                "checksums": None if dry_run else str(place / CHECKSUMS),
+                "checks": list(done.checks),
+            }
+        )
+        return
+    heading(f"{bundle}: {'nothing speaks against publishing it' if dry_run else 'published'}")
+    bullets(done.checks)
+    emit()
+    if dry_run:
+        facts([("files", f"{len(done.files)}, not copied")])
+    else:
+        facts([("folder", str(place)), ("files", f"{len(done.files)}; {CHECKSUMS} lets readers check them")])

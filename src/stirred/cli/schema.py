@@ -1,0 +1,29 @@
+"""`stirred schema`: the JSON Schemas of the files that people write and programs read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from stirred.cli.output import emit_json
+
+# Where the schema of each kind of file is made; `docs/_static/schemas/` publishes them.
+SCHEMAS: Final = {
+    "plan": "stirred.release.plan_file",
+    "codebook": "stirred.data.codebook_file",
+    "specification": "stirred.spec.document",
+}
+
+
+def schema(
+    name: Annotated[str, typer.Argument(metavar="|".join(SCHEMAS), help="The kind of file.")],
+) -> None:
+    """Print the JSON Schema of plan.toml, codebook.toml or specification.json, for editors and programs."""
+    from importlib import import_module
+
+    from stirred.spec.problems import wrong
+
+    if name not in SCHEMAS:
+        raise wrong(f"there is no schema of {name!r}", where="stirred schema", remedy=f"one of {', '.join(SCHEMAS)}")
+    emit_json(import_module(SCHEMAS[name]).json_schema())

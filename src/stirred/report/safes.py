@@ -1,0 +1,130 @@
+"""The Five Safes sheet of a release: what the custodian recorded, and which of the five the specification speaks to.
+
+Chapter 8 of the dissertation. Differential privacy is a quantitative standard for aspects of the data and the outputs
+(Claim 2); it is silent on other aspects of both (Remark 8.4.2) and assesses neither people nor projects nor settings
+(Remark 8.4.3). Table 8.1 gives the contextual-integrity parameters their meanings in statistical dissemination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from stirred.report.page import paragraph, section, table
+from stirred.spec.specification import Specification
+
+SAFES: Final = ("people", "projects", "settings", "data", "outputs")
+CONTEXT: Final = {
+    "sender": "who passes the information on: the agency, the custodian",
+    "recipient": "who receives it (people): researchers, the general public",
+    "subject": "whom it is about (a part of data)",
+    "information_type": "what kind of information it is (a part of data and of outputs)",
+    "transmission_principles": "on what terms it passes on (projects, settings, and more)",
+}
+_NOT_RECORDED = "not recorded"
+_KEPT_INSIDE = "recorded, and kept inside the agency"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafesSheet:
+    """What the custodian recorded with a release: texts for the five, and for the parameters of its context."""
+
+    safes: Mapping[str, str] = field(default_factory=dict)
+    context: Mapping[str, str] = field(default_factory=dict)
+    public: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """Whether a specification speaks to one of the five: ``partly`` or ``no``, and to what of it."""
+
+    safe: str
+    verdict: str
+    words: str
+
+
+def spoken_to(specification: Specification) -> tuple[Spoken, ...]:
+    """Return what a specification says, and does not say, about each of the five.
+
+    >>> from stirred.spec import catalogue
+    >>> for each in spoken_to(catalogue.load("das-2020").specification):
+    ...     print(each.safe, each.verdict)
+    people no
+    projects no
+    settings no
+    data partly
+    outputs partly
+    """
+    unit, loss = specification.input_premetric.unit, specification.budget_text
+    fixed = "" if specification.multiverse.is_vacuous else ", between files that agree on what is published exactly"
+    no_bound = specification.budget.is_free or specification.budget.realised.is_infinite
+    bound = (
+        f"The budget ({loss}) puts no bound on how far the release may depend on one {unit}. "
+        if no_bound
+        else f"It bounds how far the probabilities of this release may depend on one {unit} ({loss}{fixed}). "
+    )
+    return (
+        Spoken(
+            safe="people",
+            verdict="no",
+            words="It does not assess who receives the release. A small loss may be a reason to ask less of the "
+            "recipients, but it measures nothing about them.",
+        ),
+        Spoken(
+            safe="projects",
+            verdict="no",
+            words="It does not assess what the release is used for. Losses of one flavor compose, so that a budget can "
+            "be divided between projects; which of them deserve it is another question.",
+        ),
+        Spoken(
+            safe="settings",
+            verdict="no",
+            words="It is a property of the release and not of the place or process in which it was made or is used.",
+        ),
+        Spoken(
+            safe="data",
+            verdict="partly",
+            words=f"It says which files are eligible and what may differ between them: one {unit}{fixed}. It treats "
+            "sensitive and harmless data alike if they have the same structure.",
+        ),
+        Spoken(
+            safe="outputs",
+            verdict="partly",
+            words=f"{bound}It does not say how harmful what can be learned would be, nor what recipients know from "
+            "elsewhere.",
+        ),
+    )
+
+
+def safes_section(sheet: SafesSheet, specification: Specification, *, internal: bool) -> str:
+    """Return the sheet for one edition of the report."""
+    shown = internal or sheet.public
+    rows = [
+        [each.safe, _text(sheet.safes.get(each.safe, ""), shown=shown), each.verdict, each.words]
+        for each in spoken_to(specification)
+    ]
+    context = [
+        [name.replace("_", " "), meaning, _text(sheet.context.get(name, ""), shown=shown)]
+        for name, meaning in CONTEXT.items()
+    ]
+    text = (
+        "Five dimensions together determine the risk of giving data out. The custodian recorded what was done about "
+        "each; the specification speaks to some aspects of two of them, and replaces none."
+    )
+    parts = [
+        paragraph(text),
+        table(["safe", "recorded by the custodian", "does the specification speak to it?", "what it says"], rows),
+    ]
+    if any(sheet.context.values()):
+        parts += [
+            paragraph("The flow of information, in the five parameters of contextual integrity:"),
+            table(["parameter", "meaning here", "recorded by the custodian"], context),
+        ]
+    return section("The five safes", *parts)
+
+
+def _text(recorded: str, *, shown: bool) -> str:
+    if not recorded.strip():
+        return _NOT_RECORDED
+    return recorded if shown else _KEPT_INSIDE

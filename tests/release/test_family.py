@@ -1,0 +1,138 @@
+"""The swapping family through the same plan, command, bundle, report and audit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from stirred.audit import audit_bundle
+from stirred.cli.main import run as command
+from stirred.inference.released import SwappedRelease
+from stirred.inference.unswap import unswap
+from stirred.spec.document import from_json
+from tests.release.bundles import assert_complete, households, stirred
+
+SETTINGS = {
+    "permutation": ["--rate", "1/2"],
+    "conditioned": ["--rate", "1/2"],
+    "conditioned, proportional": ["--rate", "1/2", "--kernel", "proportional"],
+    "mallows": ["--epsilon", "2"],
+    "shuffle": ["--rate", "9/10"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    households(600).write_parquet(tmp_path / "homes.parquet")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def options(name: str) -> list[str]:
+    member = name.partition(",")[0]
+    roles = ["--id", "hid", "--match", "size", "--swap", "county", "--mechanism", member]
+    return [*roles, *SETTINGS[name]]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_member_makes_a_bundle_that_keeps_both_margins_and_passes_its_audit(folder: Path, name: str) -> None:
+    assert (
+        command(["swap", "homes.parquet", *options(name), "--table", "county x tenure", "--out", "out", "--quiet"]) == 0
+    )
+    assert_complete(folder / "out", households(600))
+    assert audit_bundle(folder / "out").passed
+    specification = from_json((folder / "out" / "public" / "specification.json").read_text(encoding="utf-8"))
+    assert not specification.budget.realised.is_infinite
+    report = (folder / "out" / "public" / "report.html").read_text(encoding="utf-8")
+    assert f"{name.partition(',')[0].capitalize()} swapping".lower() in report.lower()
+    strata = pl.read_parquet(folder / "out" / "public" / "strata.parquet")
+    assert set(strata["stratum_law"]) == {name.partition(",")[0]}
+    assert strata["stratum_expected_share_moved"].is_between(0, 1).all()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_plan_of_every_member_is_the_promise_of_its_bundle(
+    folder: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = facts(["plan", "homes.parquet", *options(name), "--json"], capsys)
+    done = facts(["swap", "homes.parquet", *options(name), "--out", "out", "--json"], capsys)
+    assert planned["epsilon_exact"] == done["epsilon_exact"]
+    assert planned["specification"]["budget"]["exact"] == done["epsilon_exact"]
+
+
+def facts(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
+    assert command(arguments) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", ["conditioned", "conditioned, proportional", "shuffle", "permutation"])
+def test_a_target_gives_the_gentlest_rate_that_reaches_it(
+    folder: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    roles = [*options(name)]
+    place = roles.index("--rate")
+    roles[place : place + 2] = []
+    reached = facts(["plan", "homes.parquet", *roles, "--epsilon", "4", "--json"], capsys)
+    assert reached["epsilon"] <= 4
+    gentler = str(
+        float(reached["usable_rates"][0].partition("/")[0]) / float(reached["usable_rates"][0].partition("/")[2] or 1)
+        - 0.001
+    )
+    above = facts(["plan", "homes.parquet", *roles, "--rate", gentler, "--json"], capsys)
+    assert above["epsilon"] > 4
+
+
+@pytest.mark.parametrize("name", ["shuffle", "mallows"])
+def test_tables_of_the_other_class_laws_can_be_corrected(folder: Path, name: str) -> None:
+    """Many copies of the same strata: the mean of the corrected cells is the truth."""
+    owned = pl.col("county").is_in(["East", "North"]) & (pl.col("hid") % 5 > 0)  # tenure goes with the county
+    homes = households(600).with_columns(
+        pl.when(owned).then(pl.lit("owned")).otherwise(pl.lit("rented")).alias("tenure")
+    )
+    many = pl.concat([homes.with_columns((pl.col("size") + 10 * copy).alias("size")) for copy in range(60)])
+    many.with_row_index("hid_new").drop("hid").rename({"hid_new": "hid"}).write_parquet("many.parquet")
+    settings = ["--rate", "1/2"] if name == "shuffle" else ["--epsilon", "4"]
+    roles = ["--id", "hid", "--match", "size", "--swap", "county", "--mechanism", name, *settings]
+    assert command(["swap", "many.parquet", *roles, "--out", "out", "--quiet"]) == 0
+    found = unswap(["county", "tenure"], SwappedRelease.read(folder / "out")).table
+    truth = many.group_by("county", "tenure").len("true")
+    both = found.join(truth, on=["county", "tenure"])
+    away = ((both["estimate"] - both["true"]) / both["standard_error"]).abs()
+    assert away.max() < 4.5  # type: ignore[operator]
+    plain = ((both["count"] - both["true"]) / both["standard_error"]).abs()
+    assert plain.max() > 4.5, "the correction has nothing to do here"  # type: ignore[operator]
+
+
+def test_a_correction_that_has_no_standard_errors_is_refused_and_not_guessed(folder: Path) -> None:
+    assert (
+        command(
+            ["swap", "homes.parquet", *options("conditioned"), "--table", "county x tenure", "--out", "out", "--quiet"]
+        )
+        == 0
+    )
+    done = stirred("unswap", "out/public/tables/county-x-tenure.csv", "--bundle", "out", "--out", "c.csv", cwd=folder)
+    assert done.returncode == 2
+    assert "no closed form" in done.stderr
+    assert not (folder / "c.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["--mechanism", "mallows", "--rate", "1/2"], "--epsilon"),
+        (["--mechanism", "shuffle", "--rate", "1/2", "--kernel", "uniform"], "has no redraw_law"),
+        (["--mechanism", "conditioned", "--rate", "1/2", "--kernel", "round"], "'round' is not known"),
+        (["--mechanism", "rank", "--rate", "1/2"], "rank-swap"),
+    ],
+)
+def test_settings_a_member_does_not_have_are_refused(folder: Path, arguments: list[str], what: str) -> None:
+    done = stirred(
+        "plan", "homes.parquet", "--id", "hid", "--match", "size", "--swap", "county", *arguments, cwd=folder
+    )
+    assert done.returncode == 2
+    assert what in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,506 @@
+"""Publishing copies the public files of a bundle and nothing else, and refuses at any doubt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from stirred import Entropy
+from stirred.audit.bundle import audit_bundle
+from stirred.cli.main import run as command
+from stirred.release import publish as module
+from stirred.release.plan_file import planned
+from stirred.release.publish import PublishError, publish
+from stirred.release.run import prepare, run
+from stirred.release.scan import scan_bundle
+from tests.release.bundles import files_in, households, listing, manifest, persons, sha256, stirred
+
+Out = pytest.CaptureFixture[str]
+
+
+def content(format_: str = "parquet", **mechanism: Any) -> dict[str, Any]:
+    return {
+        "data": {"households": "homes.parquet", "persons": "people.parquet", "hid": "hid", "id": ["pid"]},
+        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2", **mechanism},
+        "tables": [{"variables": ["county", "tenure"]}, {"name": "Ages", "variables": ["county", "age"]}],
+        "release": {"out": "bundle", "format": format_},
+    }
+
+
+def release(folder: Path, plan: dict[str, Any], entropy: Entropy | None = None) -> Path:
+    return run(prepare(planned(plan, source="plan", folder=folder)), entropy=entropy or Entropy.from_os())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Bundles of one file: in both formats, seeded, and at a rate that promises nothing."""
+    folder = tmp_path_factory.mktemp("made")
+    homes = households()
+    homes.write_parquet(folder / "homes.parquet")
+    persons(homes).write_parquet(folder / "people.parquet")
+    plans = {"parquet": content(), "csv": content("csv"), "seeded": content(), "infinite": content(rate="0")}
+    for name, plan in plans.items():
+        release(folder, plan, Entropy.from_seed("x") if name == "seeded" else None)
+        (folder / "bundle").rename(folder / name)
+    return folder
+
+
+@pytest.fixture
+def bundle(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made / "parquet", tmp_path / "bundle"))
+
+
+# ---- what is published -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_", ["parquet", "csv"])
+def test_the_public_files_are_copied_and_nothing_else(format_: str, made: Path, tmp_path: Path) -> None:
+    done = publish(made / format_, tmp_path / "out")
+    public = files_in(made / format_ / "public")
+    assert files_in(tmp_path / "out") == public | {"CHECKSUMS.sha256"}
+    assert set(done.files) == public
+    for name, digest in done.files.items():
+        assert sha256(tmp_path / "out" / name) == digest == sha256(made / format_ / "public" / name)
+
+
+def test_readers_can_check_the_files_with_a_common_tool(made: Path, tmp_path: Path) -> None:
+    publish(made / "parquet", tmp_path / "out")
+    tool = shutil.which("sha256sum")
+    assert tool is not None
+    check = [tool, "--check", "--strict", "CHECKSUMS.sha256"]
+    assert subprocess.run(check, cwd=tmp_path / "out", capture_output=True).returncode == 0
+    with (tmp_path / "out" / "data.parquet").open("ab") as file:
+        file.write(b" ")
+    assert subprocess.run(check, cwd=tmp_path / "out", capture_output=True).returncode == 1
+
+
+def test_everybody_may_read_what_is_published_and_nobody_run_it(bundle: Path, tmp_path: Path) -> None:
+    for path in (bundle / "public").rglob("*"):
+        path.chmod(0o700)
+    before = os.umask(0o077)
+    try:
+        publish(bundle, tmp_path / "out")
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "out", *(tmp_path / "out").rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644), path
+
+
+def test_a_dry_run_checks_the_same_and_writes_nothing(made: Path, tmp_path: Path) -> None:
+    before = listing(made)
+    done = publish(made / "parquet", tmp_path / "out", dry_run=True)
+    assert len(done.files) == 10
+    assert listing(tmp_path) == {}
+    assert listing(made) == before
+    with pytest.raises(PublishError):
+        publish(made / "seeded", tmp_path / "out", dry_run=True)
+
+
+def test_a_bundle_with_later_evaluations_is_published_without_them(bundle: Path, tmp_path: Path) -> None:
+    later = bundle / "internal" / "evaluations"
+    later.mkdir(mode=0o700)
+    (later / "risk.json").write_text("{}")
+    (later / "risk.json").chmod(0o600)
+    publish(bundle, tmp_path / "out")
+    assert not [name for name in files_in(tmp_path / "out") if "risk" in name]
+
+
+def test_a_bundle_without_persons_tables_or_identifiers_is_published(tmp_path: Path) -> None:
+    households().drop("hid").write_parquet(tmp_path / "homes.parquet")
+    plan = {
+        "data": {"households": "homes.parquet"},
+        "mechanism": {"swap": ["county"], "rate": "1/2"},
+        "release": {"out": "bundle"},
+    }
+    publish(release(tmp_path, plan), tmp_path / "out")
+    assert "data.parquet" in files_in(tmp_path / "out")
+
+
+# ---- what is refused -------------------------------------------------------------------------------
+
+
+def retell(bundle: Path) -> None:
+    """Forge the manifest after a change: then the scan alone must see it."""
+    facts = manifest(bundle)
+    names = files_in(bundle) - {"manifest.json"}
+    facts["files"] = {name: hashlib.sha256((bundle / name).read_bytes()).hexdigest() for name in sorted(names)}
+    (bundle / "manifest.json").write_text(json.dumps(facts), encoding="utf-8")
+
+
+def frame(name: str, change: Callable[[pl.DataFrame], pl.DataFrame], **notes: str) -> Callable[[Path], object]:
+    """Write a public table anew, keeping its metadata."""
+
+    def write(bundle: Path) -> None:
+        path = bundle / "public" / name
+        if path.suffix == ".csv":
+            change(pl.read_csv(path)).write_csv(path)
+            return
+        kept = {k: v for k, v in pl.read_parquet_metadata(path).items() if k.startswith("stirred.")}
+        change(pl.read_parquet(path)).write_parquet(path, metadata={**kept, **notes})
+
+    return write
+
+
+def text(name: str, change: Callable[[str], str]) -> Callable[[Path], object]:
+    def write(bundle: Path) -> None:
+        path = bundle / "public" / name
+        path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+    return write
+
+
+def add(name: str, content: bytes = b"hello") -> Callable[[Path], object]:
+    return lambda bundle: (bundle / name).write_bytes(content)
+
+
+def copied(source: str, target: str) -> Callable[[Path], object]:
+    return lambda bundle: shutil.copyfile(bundle / source, bundle / target)
+
+
+def told(**facts: Any) -> Callable[[Path], object]:
+    def write(bundle: Path) -> None:
+        (bundle / "manifest.json").write_text(json.dumps({**manifest(bundle), **facts}), encoding="utf-8")
+
+    return write
+
+
+def specified(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    def write(bundle: Path) -> None:
+        path = bundle / "public" / "specification.json"
+        document = json.loads(path.read_text(encoding="utf-8"))
+        change(document)
+        path.write_text(json.dumps(document), encoding="utf-8")
+
+    return write
+
+
+def free(document: dict[str, Any]) -> None:
+    document["budget"] = {"policy": {"name": "free", "symbol": "epsilon"}}
+
+
+def by_input(data: pl.DataFrame) -> pl.DataFrame:
+    """Records sorted by something held, as an input file may be, with ids issued in that order."""
+    return data.sort("tenure", "size").with_columns(data["hid"])
+
+
+def accuracy_as_table(bundle: Path) -> None:
+    pl.read_parquet(bundle / "internal" / "accuracy.parquet").write_csv(bundle / "public" / "tables" / "errors.csv")
+
+
+def link(bundle: Path) -> None:
+    (bundle / "public" / "README.md").unlink()
+    (bundle / "public" / "README.md").symlink_to(bundle / "internal" / "report.html")
+
+
+@dataclass(frozen=True)
+class Tampered:
+    """How a good bundle is changed, what must be said, and whether the manifest was forged as well."""
+
+    change: Callable[[Path], object]
+    says: str
+    forged: bool = True
+
+
+TAMPERED = {
+    "a file was changed": Tampered(
+        text("README.md", lambda page: page + "."),
+        "public/README.md: it is not the file the manifest describes",
+        False,
+    ),
+    "a file is missing": Tampered(
+        lambda bundle: (bundle / "public" / "strata.parquet").unlink(),
+        "public/strata.parquet: it is in the manifest and not in the folder",
+        False,
+    ),
+    "a file was added": Tampered(
+        add("public/notes.txt"), "public/notes.txt: it is in the folder and not in the manifest", False
+    ),
+    "a file was added to both": Tampered(add("public/notes.txt"), "public/notes.txt: there is no rule"),
+    "another table was added to both": Tampered(
+        add("public/extra.csv", b"a,b\n1,2\n"), "public/extra.csv: there is no rule"
+    ),
+    "a hidden file": Tampered(add("public/.DS_Store"), "public/.DS_Store: it is hidden"),
+    "a link": Tampered(link, "public/README.md: it is a link"),
+    "a link to a folder": Tampered(
+        lambda bundle: (bundle / "public" / "more").symlink_to(bundle / "internal"), "public/more: it is a link"
+    ),
+    "a pipe": Tampered(lambda bundle: os.mkfifo(bundle / "public" / "pipe.csv"), "public/pipe.csv: it is not a file"),
+    "an identifier of persons": Tampered(
+        frame("persons.parquet", lambda f: f.with_columns(pl.int_range(pl.len()).alias("pid"))),
+        'public/persons.parquet: "pid" is an identifier by the plan',
+    ),
+    "the household id in a table": Tampered(
+        frame("tables/county-x-tenure.csv", lambda f: f.with_columns(pl.lit(1).alias("hid"))),
+        'public/tables/county-x-tenure.csv: "hid" is an identifier',
+    ),
+    "old identifiers": Tampered(
+        frame("data.parquet", lambda f: f.with_columns(pl.col("hid") + 5000)), "old identifier"
+    ),
+    "a column of data outside the specification": Tampered(
+        frame("data.parquet", lambda f: f.with_columns(pl.lit("N").alias("true_county"))),
+        'public/data.parquet: "true_county" is not in the specification',
+    ),
+    "a column of persons outside the specification": Tampered(
+        frame("persons.parquet", lambda f: f.with_columns(pl.lit("N").alias("name"))),
+        'public/persons.parquet: "name" is not in the specification',
+    ),
+    "a column of the invariants outside the specification": Tampered(
+        frame("invariants.parquet", lambda f: f.with_columns(pl.lit(1).alias("true"))),
+        'public/invariants.parquet: "true" is not in the specification',
+    ),
+    "a column of the strata outside the specification": Tampered(
+        frame("strata.parquet", lambda f: f.with_columns(pl.lit(1).alias("moved"))),
+        'public/strata.parquet: "moved" is not in the specification',
+    ),
+    "a column of a table outside the specification": Tampered(
+        frame("tables/ages.csv", lambda f: f.with_columns(pl.lit(1).alias("error"))),
+        'public/tables/ages.csv: "error" is not in the specification',
+    ),
+    "a note in the metadata": Tampered(
+        frame("data.parquet", lambda f: f, pandas="{}"), 'its metadata hold "pandas", which no rule allows'
+    ),
+    "another specification in the metadata": Tampered(
+        frame("data.parquet", lambda f: f, **{"stirred.specification": "ε=1"}),
+        "its metadata name another specification",
+    ),
+    "another order": Tampered(frame("data.parquet", by_input), "records are not grouped by county"),
+    "another order of persons": Tampered(
+        frame("persons.parquet", lambda f: f.sort("age")), "persons do not stand in the order of their households"
+    ),
+    "another count in a table": Tampered(
+        frame("tables/ages.csv", lambda f: f.with_columns(pl.col("count") + 1)),
+        "public/tables/ages.csv: it is not the table of the released file",
+    ),
+    "a count that is no number": Tampered(
+        text("tables/ages.csv", lambda t: t + "East,7,many\n"),
+        "public/tables/ages.csv: it is not the table of the released file",
+    ),
+    "another invariant": Tampered(
+        frame("invariants.parquet", lambda f: f.with_columns(pl.col("count") + 1)), "does not have the published table"
+    ),
+    "the internal report": Tampered(
+        copied("internal/report.html", "public/report.html"), "public/report.html: it is a copy of internal/report.html"
+    ),
+    "the internal report, changed a little": Tampered(
+        lambda bundle: (
+            copied("internal/report.html", "public/report.html")(bundle),
+            text("report.html", lambda page: page + "\n")(bundle),
+        ),
+        "public/report.html: it is not the public edition",
+    ),
+    "the log": Tampered(copied("internal/log.jsonl", "public/README.md"), "it is a copy of internal/log.jsonl"),
+    "the accuracy": Tampered(accuracy_as_table, '"table", "cell", "true", "released", "error" is not in'),
+    "a way inside": Tampered(
+        text("README.md", lambda page: page + "\n[errors](../internal/report.html)\n"),
+        "public/README.md: it leads to ../internal/report.html",
+    ),
+    "a way out of the report": Tampered(
+        text("report.html", lambda page: page.replace("</main>", '<img src="http://a.b/c.png"></main>')),
+        "public/report.html: it leads to http://a.b/c.png",
+    ),
+    "a marker of a test run": Tampered(
+        add("public/SEEDED-TEST-RUN.txt"), "this is a test run with a seed, say public/SEEDED-TEST-RUN.txt"
+    ),
+    "a manifest of a test run": Tampered(told(seeded=True), "this is a test run with a seed, say manifest.json"),
+    "a specification of a test run": Tampered(
+        specified(lambda d: d.update(seeded=True)), "this is a test run with a seed, say public/specification.json"
+    ),
+    "a Parquet file of a test run": Tampered(
+        frame("strata.parquet", lambda f: f, **{"stirred.seeded": "yes"}),
+        "this is a test run with a seed, say public/strata.parquet",
+    ),
+    "a specification that does not read": Tampered(
+        specified(lambda d: d.pop("multiverse")), "public/specification.json"
+    ),
+    "a specification without a number": Tampered(specified(free), "its budget is a letter without a value"),
+    "settings that looked at the data": Tampered(
+        specified(lambda d: d.update(settings_from="this-data")), "which voids the promise"
+    ),
+    "an internal folder that others may read": Tampered(
+        lambda bundle: (bundle / "internal").chmod(0o755), "internal: others than its owner may use internal. Mend"
+    ),
+    "an internal file that others may read": Tampered(
+        lambda bundle: (bundle / "internal" / "accuracy.parquet").chmod(0o640),
+        "others than its owner may use internal/accuracy.parquet",
+    ),
+    "no internal folder": Tampered(
+        lambda bundle: shutil.rmtree(bundle / "internal"), "internal/log.jsonl: it is in the manifest", False
+    ),
+    "no manifest": Tampered(lambda bundle: (bundle / "manifest.json").unlink(), "manifest.json: it is missing", False),
+    "a manifest that says nothing": Tampered(
+        add("manifest.json", b'{"files": {}}'), "manifest.json: it does not say what was released", False
+    ),
+}
+
+
+def refusal(bundle: Path, capsys: Out, *more: str) -> str:
+    """Return what the command says; it must refuse and write nothing."""
+    capsys.readouterr()
+    before = listing_of_anything(bundle.parent)
+    assert command(["publish", str(bundle), str(bundle.parent / "out"), *more]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+    assert all(". Mend: " in line for line in err.strip().splitlines()), "a doubt without a remedy"
+    assert listing_of_anything(bundle.parent) == before
+    return err
+
+
+def listing_of_anything(folder: Path) -> set[str]:
+    return {f"{path.relative_to(folder)} {path.lstat().st_size}" for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_a_bundle_is_refused_if_there_is(name: str, bundle: Path, capsys: Out) -> None:
+    tampered = TAMPERED[name]
+    tampered.change(bundle)
+    if tampered.forged:
+        retell(bundle)
+    assert tampered.says in refusal(bundle, capsys)
+
+
+def test_all_doubts_are_said_at_once(bundle: Path, capsys: Out) -> None:
+    for name in (
+        "a file was added",
+        "a hidden file",
+        "a marker of a test run",
+        "an internal folder that others may read",
+    ):
+        TAMPERED[name].change(bundle)
+    (bundle.parent / "out").mkdir()
+    said = refusal(bundle, capsys)
+    for name in ("a hidden file", "a marker of a test run", "an internal folder that others may read"):
+        assert TAMPERED[name].says in said
+    assert "out: something is already there" in said
+
+
+def test_a_test_run_is_refused(made: Path, tmp_path: Path, capsys: Out) -> None:
+    bundle = Path(shutil.copytree(made / "seeded", tmp_path / "bundle"))
+    said = refusal(bundle, capsys)
+    for mark in ("SEEDED-TEST-RUN.txt", "manifest.json", "public/specification.json", "public/data.parquet"):
+        assert mark in said
+
+
+def test_a_release_that_promises_nothing_is_refused(made: Path, tmp_path: Path, capsys: Out) -> None:
+    bundle = Path(shutil.copytree(made / "infinite", tmp_path / "bundle"))
+    assert "its loss is infinite, so nothing is promised" in refusal(bundle, capsys)
+
+
+def test_a_column_that_tells_records_apart_is_refused_unless_said_to_be_harmless(tmp_path: Path, capsys: Out) -> None:
+    homes = households().with_columns((pl.col("hid") * 7919 % 10007).alias("income")).drop("hid")
+    homes.write_parquet(tmp_path / "homes.parquet")
+    plan = {
+        "data": {"households": "homes.parquet"},
+        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
+        "release": {"out": "bundle"},
+    }
+    bundle = release(tmp_path, plan)
+    assert '"income" is different for every record, as an identifier is' in refusal(bundle, capsys)
+    assert refusal(bundle, capsys, "--harmless", "size")
+    assert command(["publish", str(bundle), str(tmp_path / "out"), "--harmless", "income"]) == 0
+    assert '"income" identifies nobody, as you say' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("inside", ["bundle/published", "bundle/public/again", "bundle"])
+def test_nothing_is_published_into_the_bundle(inside: str, bundle: Path, capsys: Out) -> None:
+    before = listing(bundle)
+    assert command(["publish", str(bundle), str(bundle.parent / inside)]) == 2
+    assert "this is inside the bundle" in capsys.readouterr().err
+    assert listing(bundle) == before
+
+
+@pytest.mark.parametrize("what", ["no such folder", "a file", "an empty folder", "public"])
+def test_what_is_not_a_bundle_is_refused(what: str, bundle: Path, capsys: Out) -> None:
+    place = bundle / "public" if what == "public" else bundle.parent / "thing"
+    if what == "a file":
+        place.write_text("hello")
+    elif what == "an empty folder":
+        place.mkdir()
+    assert command(["publish", str(place), str(bundle.parent / "out")]) == 2
+    assert "there is no bundle here" in capsys.readouterr().err
+    assert not (bundle.parent / "out").exists()
+
+
+# ---- complete or absent ----------------------------------------------------------------------------
+
+
+def test_a_disk_that_fills_up_leaves_nothing(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    import errno
+
+    right, copies = module._copied, []
+
+    def full(source: Path, target: Path) -> str:
+        copies.append(target)
+        if len(copies) == 4:
+            raise OSError(errno.ENOSPC, "No space left on device", str(target))
+        return right(source, target)
+
+    monkeypatch.setattr(module, "_copied", full)
+    before = listing(tmp_path)
+    assert command(["publish", str(bundle), str(tmp_path / "out")]) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize("becomes", ["other bytes", "a link"])
+def test_a_file_that_changes_after_the_check_is_not_published(
+    becomes: str, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = scan_bundle
+
+    def scanned(*arguments: Any, **more: Any) -> Any:
+        scan = right(*arguments, **more)
+        if becomes == "a link":
+            link(bundle)
+        else:
+            text("README.md", lambda page: page + ".")(bundle)
+        return scan
+
+    monkeypatch.setattr(module, "scan_bundle", scanned)
+    with pytest.raises((PublishError, OSError)):
+        publish(bundle, tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} == {"bundle"}
+
+
+# ---- the command -----------------------------------------------------------------------------------
+
+
+def test_the_command_says_what_was_checked(made: Path, tmp_path: Path, capsys: Out) -> None:
+    capsys.readouterr()
+    assert command(["publish", str(made / "parquet"), str(tmp_path / "out"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["published"] == str(tmp_path / "out")
+    assert facts["checksums"] == str(tmp_path / "out" / "CHECKSUMS.sha256")
+    assert set(facts["files"]) == files_in(made / "parquet" / "public")
+    said = " ".join(facts["checks"])
+    for words in ("checksums", "counted anew", "grouped by county", "no identifiers", "nothing of internal/"):
+        assert words in said
+
+
+def test_the_installed_command_refuses_a_second_time(made: Path, tmp_path: Path) -> None:
+    first = stirred("publish", made / "csv", "out", cwd=tmp_path)
+    assert (first.returncode, first.stderr) == (0, "")
+    before = listing(tmp_path)
+    second = stirred("publish", made / "csv", "out", "--json", cwd=tmp_path)
+    assert second.returncode == 2
+    assert json.loads(second.stdout)["errors"][0]["what"] == "something is already there"
+    assert listing(tmp_path) == before
+
+
+def test_the_audit_of_a_bundle_looks_at_the_order_and_at_tables_of_persons(bundle: Path) -> None:
+    checks = audit_bundle(bundle).checks
+    assert any("grouped by county" in check for check in checks)
+    assert any("table ages" in check for check in checks)

@@ -1,0 +1,152 @@
+"""The JSON Schemas of plans, codebooks and specifications: published as made, with help for every key."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from stirred.cli.main import run as command
+from stirred.cli.schema import SCHEMAS
+from stirred.data.codebook_file import parse_codebook
+from stirred.release.plan_file import PlanFile, planned
+from tests.docs.code_blocks import read_blocks
+
+ROOT = Path(__file__).resolve().parents[2]
+Out = pytest.CaptureFixture[str]
+
+
+def made(name: str) -> dict[str, Any]:
+    schema: dict[str, Any] = import_module(SCHEMAS[name]).json_schema()
+    return schema
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_published_schema_is_the_one_that_is_made(name: str, capsys: Out) -> None:
+    published = ROOT / "docs" / "_static" / "schemas" / f"{name}.schema.json"
+    assert command(["schema", name]) == 0
+    printed = capsys.readouterr().out
+    assert published.read_text(encoding="utf-8") == printed, (
+        f"run: stirred schema {name} > {published.relative_to(ROOT)}"
+    )
+    assert json.loads(printed) == made(name)
+    jsonschema.Draft202012Validator.check_schema(made(name))
+
+
+def test_another_name_is_refused(capsys: Out) -> None:
+    assert command(["schema", "plans"]) == 2
+    assert "there is no schema of 'plans'. Mend: one of plan, codebook, specification." in capsys.readouterr().err
+
+
+def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for title, part in {"": schema, **schema.get("$defs", {})}.items():
+        for name, entry in part.get("properties", {}).items():
+            yield f"{title}.{name}", entry
+
+
+@pytest.mark.parametrize("name", ["plan", "codebook"])
+def test_an_editor_can_show_help_for_every_key(name: str) -> None:
+    found = dict(properties(made(name)))
+    assert len(found) > 20
+    assert [key for key, entry in found.items() if len(entry.get("description", "")) < 10] == []
+
+
+def examples(*keys: str) -> list[Any]:
+    """Every TOML block of README and docs that has these keys at its top, by page and line."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = []
+    for page in pages:
+        for block in read_blocks(page.read_text(encoding="utf-8"), page=page.name):
+            if block.language == "toml" and all(key in tomllib.loads(block.text) for key in keys):
+                found.append(pytest.param(block.text, id=f"{page.name}:{block.line}"))
+    return found
+
+
+PLANS, CODEBOOKS = examples("data", "mechanism", "release"), examples("variables")
+
+
+def test_there_are_examples_to_check() -> None:
+    assert len(PLANS) >= 2
+    assert CODEBOOKS
+
+
+@pytest.mark.parametrize("text", PLANS)
+def test_every_plan_of_the_documentation_validates(text: str) -> None:
+    jsonschema.validate(tomllib.loads(text), made("plan"))
+
+
+@pytest.mark.parametrize("text", CODEBOOKS)
+def test_every_codebook_of_the_documentation_validates(text: str, tmp_path: Path) -> None:
+    jsonschema.validate(tomllib.loads(text), made("codebook"))
+    parse_codebook(text, source="codebook", folder=tmp_path)
+
+
+def good() -> dict[str, Any]:
+    return {
+        "data": {"households": "homes.parquet"},
+        "mechanism": {"swap": ["county"], "rate": "1/2"},
+        "release": {"out": "out"},
+    }
+
+
+ACCEPTED: list[tuple[str, str, Any]] = [
+    ("mechanism", "swap", "county"),
+    ("mechanism", "match", "size"),
+    ("mechanism", "match", ["size", "tenure"]),
+    ("mechanism", "hold", []),
+    ("mechanism", "rate", 1),
+    ("mechanism", "rates", [{"size": 2, "rate": "1/3"}]),
+    ("data", "id", "hid"),
+    ("release", "format", "csv"),
+    ("mechanism", "settings_from", "policy"),
+]
+REFUSED: list[tuple[str, str, Any]] = [
+    ("mechanism", "swap", 3),
+    ("mechanism", "swap", [3]),
+    ("mechanism", "rate", True),
+    ("mechanism", "rates", [3]),
+    ("mechanism", "name", "topdown"),
+    ("mechanism", "colour", "red"),
+    ("data", "households", None),
+    ("release", "format", "xlsx"),
+    ("release", "out", 1),
+    ("mechanism", "settings_from", "feeling"),
+]
+
+
+def with_setting(section: str, key: str, value: Any) -> dict[str, Any]:
+    plan = good()
+    plan[section][key] = value
+    return plan
+
+
+@pytest.mark.parametrize(("section", "key", "value"), ACCEPTED)
+def test_schema_and_reader_accept(section: str, key: str, value: Any) -> None:
+    planned(with_setting(section, key, value), source="plan", folder=Path())
+    jsonschema.validate(with_setting(section, key, value), made("plan"))
+
+
+@pytest.mark.parametrize(("section", "key", "value"), REFUSED)
+def test_schema_and_reader_refuse(section: str, key: str, value: Any) -> None:
+    from stirred.data.problems import PlanError
+
+    with pytest.raises(PlanError):
+        planned(with_setting(section, key, value), source="plan", folder=Path())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(with_setting(section, key, value), made("plan"))
+
+
+def test_every_key_of_a_plan_is_in_the_documentation() -> None:
+    text = (ROOT / "docs" / "plans.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| `[")]
+    for section in ("data", "mechanism", "tables", "release", "safes"):
+        of_section = " ".join(row for row in rows if f"[{section}" in row)
+        entries = made("plan")["$defs"][f"{'Table' if section == 'tables' else section.capitalize()}Section"]
+        assert [key for key in entries["properties"] if key not in of_section] == [], section
+    assert set(PlanFile.model_fields) == {"data", "mechanism", "tables", "release", "safes"}
