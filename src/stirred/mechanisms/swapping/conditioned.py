@@ -167,12 +167,14 @@ class ConditionedSwap(Swap):
             return Fraction(declared[int(margins.value[place])])
         return self._mass(None, int(margins.count[place]), int(sizes[stratum]), int(present[stratum]))
 
-    def _moved(self, strata: Strata, swap: Coded) -> Shares:
+    def moved_shares(self, strata: Strata, swap: Coded) -> Shares:
+        """Return the expected share of records that move, for each stratum."""
         margins = SwapMargins.of(strata.coded.codes, swap.codes, strata=strata.coded.count, values=swap.count)
-        changed = self._changed(strata, swap, margins) * margins.count
+        changed = self.changed_shares(strata, swap, margins) * margins.count
         return np.bincount(margins.stratum, weights=changed, minlength=margins.strata) / margins.records
 
-    def _changed(self, strata: Strata, swap: Coded, margins: SwapMargins) -> Shares:
+    def changed_shares(self, strata: Strata, swap: Coded, margins: SwapMargins) -> Shares:
+        """Return the expected share of records that change their swap value, for each value of each stratum."""
         del strata
         rate = Fraction(self.rate)
         odds = math.inf if rate == 1 else float(rate / (1 - rate))

@@ -82,7 +82,8 @@ class MallowsSwap(Swap):
         )
         return Derived(formula=formula, value=value, varies=True)
 
-    def _moved(self, strata: Strata, swap: Coded) -> Shares:
+    def moved_shares(self, strata: Strata, swap: Coded) -> Shares:
+        """Return the expected share of records that move, for each stratum."""
         del swap
         by_size = {size: mallows_share(size, self.weight) for size in {stratum.records for stratum in strata.live}}
         return np.array([by_size.get(stratum.records, 0.0) for stratum in strata.table])

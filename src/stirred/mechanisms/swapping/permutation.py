@@ -96,10 +96,13 @@ class PermutationSwap(Swap):
         del swap
         return strata.policy
 
-    def _moved(self, strata: Strata, swap: Coded) -> Shares:
+    def moved_shares(self, strata: Strata, swap: Coded) -> Shares:
+        """Return the expected share of records that move, for each stratum."""
         del swap
-        rates = np.fromiter((float(s.rate) for s in strata.table), dtype=np.float64, count=len(strata.table))
-        return permutation_share(strata.sizes, rates)
+        rates = (
+            [float(s.rate) for s in strata.table] if self.rates else [float(Fraction(self.rate))] * len(strata.table)
+        )
+        return permutation_share(strata.sizes, np.array(rates))
 
     def losses(self, plan: SwapPlan, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
         """Return the loss if one rate applied to all strata, for several."""

@@ -99,7 +99,8 @@ class ShuffleSwap(Swap):
                 reach = records - count
         return largest(worst)
 
-    def _moved(self, strata: Strata, swap: Coded) -> Shares:
+    def moved_shares(self, strata: Strata, swap: Coded) -> Shares:
+        """Return the expected share of records that move, for each stratum."""
         del swap
         return shuffle_share(strata.sizes, np.full(len(strata.table), float(Fraction(self.rate))))
 

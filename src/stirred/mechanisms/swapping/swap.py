@@ -177,11 +177,11 @@ class Swap:
         """Return what the promise rests on."""
         raise NotImplementedError
 
-    def _moved(self, strata: Strata, swap: Coded) -> Shares:
+    def moved_shares(self, strata: Strata, swap: Coded) -> Shares:
         """Return the expected share of records that move, for each stratum."""
         raise NotImplementedError
 
-    def _changed(self, strata: Strata, swap: Coded, margins: SwapMargins) -> Shares:
+    def changed_shares(self, strata: Strata, swap: Coded, margins: SwapMargins) -> Shares:
         """Return the expected share of records that change their swap value, for each value of each stratum."""
         del swap
         return class_law_changes(margins, strata.shares)
@@ -194,7 +194,7 @@ class Swap:
         strata, swap = plan.strata, plan.swap
         margins = SwapMargins.of(strata.coded.codes, swap.codes, strata=strata.coded.count, values=swap.count)
         live = np.fromiter((stratum.live for stratum in strata.table), dtype=np.bool_, count=len(strata.table))
-        share = np.where(live[margins.stratum], self._changed(strata, swap, margins), 0.0)
+        share = np.where(live[margins.stratum], self.changed_shares(strata, swap, margins), 0.0)
         records = np.bincount(margins.value, weights=margins.count, minlength=swap.count)
         changed = np.bincount(margins.value, weights=margins.count * share, minlength=swap.count)
         own = pl.DataFrame({"records": records.astype(np.int64), "share_changed": changed / records})
@@ -333,7 +333,7 @@ class Swap:
         held = held_parts(data, [name for name in hold if name not in self.match])
         strata = find_strata(data.households, match=self.match, swap=swap, held=held, rates=rules, rate=rate)
         _every_rule_fits(rules, strata)
-        strata = strata.with_shares(self._moved(strata, swap))
+        strata = strata.with_shares(self.moved_shares(strata, swap))
         universe = SwapUniverse(
             policy=self._policy(strata, swap),
             match=tuple(self.match),
