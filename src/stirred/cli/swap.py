@@ -392,6 +392,7 @@ def _ledger_out(account: Total) -> dict[str, Any]:
 
 def _expected(prepared: Prepared, source: str, persons: Path | None) -> list[Expectation]:
     from stirred.data.problems import bad_plan
+    from stirred.release.bundle import checksum
     from stirred.release.expectation import expectations
 
     if not prepared.tables:
@@ -399,6 +400,8 @@ def _expected(prepared: Prepared, source: str, persons: Path | None) -> list[Exp
             "there is no table whose error to expect", where="--expect-from", remedy="add --table 'county x tenure'"
         )
     known = source in ("margins", "this-data")
+    if not known and checksum(Path(source)) in prepared.inputs.values():
+        known, source = True, "this-data"  # the confidential file itself, by its path
     return expectations(
         prepared.mechanism,
         prepared.tables,
@@ -426,7 +429,7 @@ def _expected_out(expected: Expectation) -> dict[str, Any]:
 def _expected_line(expected: Expectation) -> tuple[str, str]:
     error = expected.error
     where = {
-        "margins": "from the margins alone, as if independent inside strata",
+        "margins": "chance alone, from the margins: the bias towards independence comes on top and may be far larger",
         "this-data": f"FROM THE CONFIDENTIAL FILE: {expected.mark}",
         "other-data": "from the other file",
     }[error.source]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -109,7 +110,23 @@ class Derived:
         return f"{where} {self.formula}"
 
 
+_MOST_LISTED = 12
+
 Policy = Constant | Free | PermutationSwapping | Derived
+
+
+def derived(formula: str, value: Exact, *sources: Budget) -> Derived:
+    """Return a budget computed from others; where they vary with the universe, its formula says how.
+
+    Two varying budgets are the same function only if their formulas say the same, so nothing may be left out.
+    """
+    varying = list(dict.fromkeys(str(source.policy) for source in sources if source.varies))
+    if len(varying) > _MOST_LISTED:
+        whole = hashlib.sha256("\n".join(varying).encode()).hexdigest()
+        varying = [*varying[:_MOST_LISTED], f"{len(varying) - _MOST_LISTED:,} more (sha256 of all {whole})"]
+    if varying:
+        formula = f"{formula}, computed from: {'; and '.join(varying)}"
+    return Derived(formula=formula, value=value, varies=bool(varying))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Final
 
-from stirred.spec.budget import Budget, Derived
+from stirred.spec.budget import Budget, derived
 from stirred.spec.convert import can_change_distance, change_distance, change_unit, refine
 from stirred.spec.convert_output import change_output
 from stirred.spec.derivation import Derivation, Step
@@ -220,12 +220,9 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
     several = sum(times) > 1
     output = _added_output(specifications, times)
     value = _added_budget([s.budget.realised for s in specifications], times, output)
-    varies = any(s.budget.varies for s in specifications)
-    budget = (
-        Budget(policy=Derived(formula=_formula(specifications, times, output), value=value, varies=varies))
-        if several
-        else first.budget
-    )
+    formula = _formula(specifications, times, output)
+    budgets = [s.budget for s in specifications]
+    budget = Budget(policy=derived(formula, value, *budgets)) if several else first.budget
     theorem = "Proposition 2.5.3 (composition)" if output.name != "D_NoR" else "zCDP composition (section 2.5)"
     specification = Specification(
         flavor=replace(first.flavor, output_premetric=output),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
-from stirred.spec.budget import Budget, Derived
+from stirred.spec.budget import Budget, derived
 from stirred.spec.derivation import Derivation, stepped
 from stirred.spec.exact import Exact, exact, fraction
 from stirred.spec.invariant import Invariant, Margin
@@ -130,7 +130,7 @@ def scale_budget(specification: Specification, scale: Exact, *, formula: str) ->
         return specification
     power = scale * scale if specification.output_premetric.name == "D_NoR" else scale
     value = budget.realised * power
-    return specification.with_budget(Budget(policy=Derived(formula=formula, value=value, varies=budget.varies)))
+    return specification.with_budget(Budget(policy=derived(formula, value, budget)))
 
 
 # d_from <= factor * d_to: unordered distances are at most the ordered ones, and changing one record

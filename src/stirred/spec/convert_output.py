@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from stirred.spec.budget import Budget, Derived
+from stirred.spec.budget import Budget, derived
 from stirred.spec.convert import to_neighbours
 from stirred.spec.derivation import Derivation, stepped
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, exp, ln, loss, probability, sqrt
@@ -176,7 +176,7 @@ def change_output(
         start = to_neighbours(specification, within=within)
     prepared = start.specification
     value, theorem, formula = rule.compute(prepared, to, method)
-    policy = Derived(formula=formula, value=value, varies=specification.budget.varies)
+    policy = derived(formula, value, specification.budget)
     after = prepared.with_flavor(output_premetric=to).with_budget(Budget(policy=policy))
     used = prepared.multiverse.nearest_because if (old.name, to.name) == ("D_Mult", "D_NoR") else ""
     step = stepped(

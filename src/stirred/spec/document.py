@@ -493,7 +493,14 @@ def _budget_in(document: BudgetDocument, output: OutputPremetric | None) -> Budg
             where="budget paper_epsilon",
             remedy="give paper_epsilon_exact, and leave paper_epsilon out: it is computed",
         )
-    budget = Budget(policy=_policy_in(document.policy), paper_epsilon=paper)
+    policy = _policy_in(document.policy)
+    if paper is not None and isinstance(policy, PermutationSwapping) and compare_exact(paper, policy.paper) != 0:
+        raise wrong(
+            f"the stated bound of the paper, {paper}, is not {policy.paper}, that of its own policy",
+            where="budget paper_epsilon_exact",
+            remedy="correct one of them",
+        )
+    budget = Budget(policy=policy, paper_epsilon=paper)
     if document.exact is not None and compare_exact(exact(document.exact), budget.realised) != 0:
         raise wrong(
             f"the stated value {document.exact} is not the value {budget.realised} of its own policy",

@@ -136,8 +136,9 @@ def _how_much(specification: Specification) -> str:
     text += _exactly(budget.realised)
     if budget.varies:
         text += ". It depends on the figures held fixed; this is its value for those of this file"
-    if budget.paper_epsilon is not None and budget.paper_epsilon > budget.realised:
-        text += f". The paper's bound is {budget.paper_epsilon.shown()}; this is a sharper one"
+    paper = budget.paper_epsilon
+    if paper is not None and paper > budget.realised and paper.shown() != budget.realised.shown():
+        text += f". The paper's bound is {paper.shown()}; this is a sharper one"
     return text
 
 

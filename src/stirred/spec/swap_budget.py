@@ -138,7 +138,8 @@ def psa_rates_for(epsilon: Exact, *, largest_stratum: int, bound: Bound = "paper
     if bound == "paper":
         top = exact(largest_stratum + 1)
     elif largest_stratum == 3:
-        top = largest([2 / ratio, exp(ln(2) / 3)])  # the second and third terms of R1 for n = 3
+        # The second term of R1 for n = 3 decides below two thirds of ln 2, the third above.
+        top = 2 / ratio if epsilon <= 2 * ln(2) / 3 else exp(ln(2) / 3)
     else:
         top = exp(_offset(largest_stratum, bound))
     return SwapRates(low=top / (top + ratio), high=ratio / (1 + ratio))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final
@@ -106,12 +107,6 @@ class ConditionedSwap(Swap):
         """Return the rates of strata with given match values, and the rate of all others."""
         return [], Fraction(self.rate)
 
-    def _warnings(self, strata: Strata) -> Iterator[str]:
-        if strata.largest_live is None:
-            yield "nothing can be swapped: the file would be published as it is, and epsilon 0 is not protection"
-        elif self.rate == 0:
-            yield "at a rate of 0 nothing is promised: epsilon is infinite"
-
     def _masses(self, swap: Coded) -> dict[int, Fraction] | None:
         """Return the declared mass of each swap code, or None for a law by the counts."""
         if isinstance(self.redraw_law, str):
@@ -125,11 +120,18 @@ class ConditionedSwap(Swap):
             )
         return {code: fraction(self.redraw_law[str(value)], where="redraw_law") for code, value in enumerate(values)}
 
+    @property
+    def _declared(self) -> str:
+        """Return a declared law in full where it is short, and by its checksum otherwise."""
+        assert not isinstance(self.redraw_law, str)
+        text = ", ".join(f"{value}: {mass}" for value, mass in self.redraw_law.items())
+        return text if len(text) <= 200 else f"sha256 {hashlib.sha256(text.encode()).hexdigest()}"
+
     def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
         which = {
             "uniform": "uniform over the swap values of the stratum, a function of the invariants",
             "proportional": "proportional to the counts of the stratum, a function of the invariants",
-        }.get(str(self.redraw_law), "fixed beforehand")
+        }.get(str(self.redraw_law)) or f"fixed beforehand ({self._declared})"
         formula = (
             "half the sum of ln(1 + 1/(o pi)) over the two smallest masses pi of a live stratum, o the odds of rate "
             f"{self.rate} (R6), and the error bound of the sampler; the law is {which}"

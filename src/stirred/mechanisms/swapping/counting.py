@@ -75,7 +75,7 @@ def all_tables(hold: Margins, swap: Margins) -> list[Table]:
     [((2, 0), (0, 1)), ((1, 1), (1, 0))]
     """
     r, c = _checked(hold, swap)
-    if (many := count_tables(r, c)) > MOST_TABLES:
+    if (many := count_tables(r, c, most=10**9)) > MOST_TABLES:
         raise refused(
             f"{many:,} tables have these margins, more than the {MOST_TABLES:,} that are audited exactly",
             where="margins",
@@ -84,8 +84,8 @@ def all_tables(hold: Margins, swap: Margins) -> list[Table]:
     return [*_completions(r, c)]
 
 
-def count_tables(hold: Margins, swap: Margins) -> int:
-    """Return how many tables have these margins, without listing them.
+def count_tables(hold: Margins, swap: Margins, *, most: int | None = None) -> int:
+    """Return how many tables have these margins, without listing them; with ``most``, stop soon after it.
 
     >>> count_tables((3, 3, 1, 1), (2, 2, 2, 1, 1))
     248
@@ -95,9 +95,13 @@ def count_tables(hold: Margins, swap: Margins) -> int:
     def rest(rows: tuple[int, ...], left: tuple[int, ...]) -> int:
         if len(rows) <= 1:
             return 1
-        # Columns are alike, so their order does not count.
-        reached = (tuple(sorted(a - b for a, b in zip(left, row, strict=True))) for row in _rows(rows[0], left))
-        return sum(rest(rows[1:], columns) for columns in reached)
+        total = 0
+        for row in _rows(rows[0], left):
+            # Columns are alike, so their order does not count.
+            total += rest(rows[1:], tuple(sorted(a - b for a, b in zip(left, row, strict=True))))
+            if most is not None and total > most:
+                break
+        return total
 
     r, c = _checked(hold, swap)
     return rest(tuple(r), tuple(sorted(c)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -69,10 +69,6 @@ class MallowsSwap(Swap):
         """Return the rates of strata with given match values, and the rate of all others."""
         # There is no rate; the weight of a moved record takes its place in the list of strata.
         return [], self.weight
-
-    def _warnings(self, strata: Strata) -> Iterator[str]:
-        if strata.largest_live is None:
-            yield "nothing can be swapped: the file would be published as it is, and epsilon 0 is not protection"
 
     def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
         del swap

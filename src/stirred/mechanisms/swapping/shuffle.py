@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -61,12 +60,6 @@ class ShuffleSwap(Swap):
     def rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
         """Return the rates of strata with given match values, and the rate of all others."""
         return [], Fraction(self.rate)
-
-    def _warnings(self, strata: Strata) -> Iterator[str]:
-        if strata.largest_live is None:
-            yield "nothing can be swapped: the file would be published as it is, and epsilon 0 is not protection"
-        elif self.rate == 0:
-            yield "at a rate of 0 nothing is promised: epsilon is infinite"
 
     def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
         formula = (

@@ -85,11 +85,14 @@ def _enumerated(strata: dict[int, tuple[_Margins, Stratum]]) -> dict[int, Exact]
     """Return the exact loss of each stratum, or None if that takes too long."""
     if any(stratum.records > _MOST_RECORDS for _, stratum in strata.values()):
         return None
+    left = _MOST_TABLES
     cases: dict[tuple[_Margins, Fraction], Exact | None] = {
         (margins, stratum.rate): None for margins, stratum in strata.values()
     }
-    if sum(count_tables(*margins) for margins, _ in cases) > _MOST_TABLES:
-        return None
+    for margins, _ in cases:
+        left -= count_tables(*margins, most=left)
+        if left < 0:
+            return None
     for margins, rate in cases:
         cases[margins, rate] = exact_loss(*margins, rate).loss
     found = {code: cases[margins, stratum.rate] for code, (margins, stratum) in strata.items()}

@@ -78,7 +78,8 @@ class SwapUniverse:
         if self.own is None or not self.policy.realised.is_infinite or self.own.bound.is_infinite:
             return Budget(policy=self.policy, paper_epsilon=paper)
         formula = (
-            "the exact loss over all tables with the margins of each stratum at rate 1 (R0, R2), R1 for the others"
+            "the exact loss over all tables with the margins of each stratum at rate 1 (R0, R2), for the others "
+            f"{self.policy}"
         )
         return Budget(policy=Derived(formula=formula, value=self.own.bound, varies=True), paper_epsilon=paper)
 
@@ -121,7 +122,17 @@ class SwapPlan:
         if epsilon.is_infinite and own is not None and own.finite:
             sentences.append(
                 "At rate 1 infinity is only the upper bound: the true loss is finite here, because no stratum has both "
-                "a hold value and a swap value that occur once (R2), but there are too many tables to compute it."
+                "a hold value and a swap value that occur once (R2), but the strata are too large to compute it here."
+            )
+        elif epsilon < paper and paper.is_infinite:
+            sentences.append(
+                "The paper's bound (Theorem 1) is infinite at rate 1; here the loss of the strata at that rate is "
+                "computed over all tables with their margins, and is finite (R0, R2)."
+            )
+        elif epsilon < paper and epsilon.shown(3) == paper.shown(3):
+            sentences.append(
+                "This is the sharp form of Theorem 1 (R1); for strata of this size the paper's own number is practically "
+                "the same."
             )
         elif epsilon < paper:
             sentences.append(
@@ -140,7 +151,7 @@ class SwapPlan:
 class Swap:
     """What all swaps share: roles of columns, strata, invariants, and the released file.
 
-    A member says which rates its strata have (``_rules``), what it promises (``_policy``, ``_theorem``) and how the
+    A member says which rates its strata have (``rules``), what it promises (``_policy``, ``_theorem``) and how the
     swap codes of a file are exchanged (``_exchange``).
     """
 
@@ -221,10 +232,6 @@ class Swap:
         """Return the loss of the enumerated margins, where a member enumerates them."""
         del strata, swap, held
         return None
-
-    def _warnings(self, strata: Strata) -> Iterator[str]:
-        """Warn where the promise is empty."""
-        yield from _empty(strata)
 
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
         """Exchange the swap codes of all records, in place."""
@@ -350,7 +357,7 @@ class Swap:
             dropped=dropped,
             universe=universe,
             swap=swap,
-            warnings=(*_identifying(data, hold), *self._warnings(strata)),
+            warnings=(*_identifying(data, hold), *_empty(strata, universe.budget)),
         )
 
     def check(self, data: Any) -> None:
@@ -423,11 +430,11 @@ def _identifying(data: Microdata, hold: Sequence[str]) -> Iterator[str]:
             )
 
 
-def _empty(strata: Strata) -> Iterator[str]:
+def _empty(strata: Strata, budget: Budget) -> Iterator[str]:
     """Warn where the promise is empty: nothing to swap, or nothing promised."""
     if strata.largest_live is None:
         yield "nothing can be swapped: the file would be published as it is, and epsilon 0 is not protection"
-    elif any(s.rate in (0, 1) for s in strata.live):
+    elif budget.realised.is_infinite:
         yield "at a rate of 0 or 1 nothing is promised: epsilon is infinite"
 
 
