@@ -9,10 +9,14 @@ from typing import Any
 import polars as pl
 import pytest
 
+from stirred import Entropy, PermutationSwap
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.inference.released import SwappedRelease
 from stirred.inference.unswap import unswap
+from stirred.mechanisms.swapping.conditioned import ConditionedSwap
+from stirred.mechanisms.swapping.mallows import MallowsSwap
+from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.spec.document import from_json
 from tests.release.bundles import assert_complete, households, stirred
 
@@ -136,3 +140,82 @@ def test_settings_a_member_does_not_have_are_refused(folder: Path, arguments: li
     assert done.returncode == 2
     assert what in done.stderr
     assert "Traceback" not in done.stderr
+
+
+PLAN = """
+[data]
+households = "homes.parquet"
+id = ["hid"]
+[mechanism]
+match = ["size"]
+swap = ["county"]
+rate = "1/2"
+[[tables]]
+variables = ["county", "tenure"]
+[release]
+out = "out"
+"""
+
+
+@pytest.mark.parametrize("equal", ["changed", "epsilon"])
+def test_the_family_is_compared_at_an_equal_share_changed_or_an_equal_loss(
+    folder: Path, equal: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "plan.toml").write_text(PLAN, encoding="utf-8")
+    swaps = facts(["compare", "plan.toml", "--family", "--equal", equal, "--out", "c.html", "--json"], capsys)["swaps"]
+    by_name = {swap["name"]: swap for swap in swaps}
+    assert {"permutation", "conditioned, uniform", "mallows"} <= set(by_name)
+    given = by_name["permutation"]
+    for name, swap in by_name.items():
+        if equal == "epsilon":
+            assert swap["epsilon"] <= given["epsilon"] + 1e-9, name
+        elif name != "mallows":  # whose loss is chosen in steps of a hundredth
+            assert swap["share_changed"] == pytest.approx(given["share_changed"], abs=0.002), name
+        assert sum(area["records"] for area in swap["areas"]) == 600
+    page = (folder / "c.html").read_text(encoding="utf-8")
+    assert "<svg " in page
+    assert "conditioned, uniform" in page
+
+
+def test_plans_for_one_file_are_compared_block_by_block(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "a.toml").write_text(PLAN, encoding="utf-8")
+    (folder / "b.toml").write_text(PLAN.replace('match = ["size"]', "match = []"), encoding="utf-8")
+    assert command(["compare", "a.toml", "b.toml"]) == 0
+    assert "b beside a: multiverse: stronger" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["a.toml"], "one plan is compared with its family"),
+        (["a.toml", "other.toml"], "different files"),
+        (["a.toml", "--family", "--equal", "weight"], "cannot be made equal"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(folder: Path, arguments: list[str], what: str) -> None:
+    households(60).write_parquet("few.parquet")
+    (folder / "a.toml").write_text(PLAN, encoding="utf-8")
+    (folder / "other.toml").write_text(PLAN.replace("homes.parquet", "few.parquet"), encoding="utf-8")
+    done = stirred("compare", *arguments, cwd=folder)
+    assert done.returncode == 2
+    assert what in done.stderr
+
+
+def test_the_share_changed_by_a_swap_is_what_releases_show(folder: Path) -> None:
+    """One long stratum with a small area, each member: the expected share is within five standard errors."""
+    county = ["A"] * 3_000 + ["B"] * 900 + ["C"] * 100
+    homes = pl.DataFrame({"county": county, "row": range(4_000)})
+    for mechanism in (
+        PermutationSwap(match=[], swap=["county"], rate="1/2"),
+        ShuffleSwap(match=[], swap=["county"], rate="1/2"),
+        ConditionedSwap(match=[], swap=["county"], rate="1/2"),
+        ConditionedSwap(match=[], swap=["county"], rate="1/2", redraw_law="proportional"),
+        MallowsSwap(match=[], swap=["county"], epsilon=7),
+    ):
+        plan = mechanism.plan(homes)
+        released = mechanism.release(homes, Entropy.from_seed("shares"), plan=plan).public["data"]
+        both = homes.join(released, on="row", suffix="_new")
+        seen = both.group_by("county").agg((pl.col("county") != pl.col("county_new")).mean().alias("seen"))
+        for _, records, share, found in mechanism.changes(plan).join(seen, on="county").iter_rows():
+            error = (max(share * (1 - share), 0.01) / records) ** 0.5
+            assert abs(found - share) < 5 * error, (mechanism.in_words, records, share, found)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stirred.cli import audit, budget, codebook, ledger, publish, schema, spec, swap, synth, unswap
+from stirred.cli import audit, budget, codebook, compare, ledger, publish, schema, spec, swap, synth, unswap
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 
@@ -29,6 +29,7 @@ app.add_typer(ledger.app, name="ledger")
 app.command("swap")(swap.swap)
 app.command("plan")(swap.plan)
 app.command("release")(swap.release)
+app.command("compare")(compare.compare)
 app.command("publish")(publish.publish)
 app.command("schema")(schema.schema)
 app.command("unswap")(unswap.unswap)

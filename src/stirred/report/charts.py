@@ -42,7 +42,8 @@ def chart(specification: Mapping[str, Any], *, title: str, width: int = 640, hei
                 "gridColor": _FAINT, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 500,
             },
             "legend": {
-                "titleLimit": 0, "labelColor": _INK, "titleColor": _INK, "labelFontSize": 12, "titleFontSize": 12,
+                "titleLimit": 0, "labelLimit": 0, "labelColor": _INK, "titleColor": _INK, "labelFontSize": 12,
+                "titleFontSize": 12,
             },
             "text": {"color": _INK},
             "header": {"labelColor": _INK, "titleColor": _INK},
@@ -177,3 +178,21 @@ def curves(rows: Sequence[Mapping[str, Any]], *, marks: Sequence[Mapping[str, An
         },
         title="Loss against swap rate by largest stratum",
     )
+
+
+def areas_changed(points: Sequence[Mapping[str, Any]]) -> str:
+    """Return the share of records changed against the size of the area, one colour for each swap."""
+    encoding = {
+        "x": {
+            "field": "records",
+            "type": "quantitative",
+            "scale": {"type": "log"},
+            "axis": {"title": "records in the area", "values": [10**power for power in range(10)], "format": "~s"},
+        },
+        "y": {"field": "share", "type": "quantitative", "axis": {"format": "~%", "title": "share changed"}},
+        "color": {"field": "swap", "type": "nominal", "title": None, "scale": {"range": _RANGE}, "sort": None},
+        "shape": {"field": "swap", "type": "nominal", "title": None, "sort": None},
+    }
+    mark = {"type": "point", "filled": True, "size": 50, "opacity": 0.8}
+    specification = {"data": {"values": [dict(point) for point in points]}, "mark": mark, "encoding": encoding}
+    return chart(specification, title="Share of records changed by size of the area")

@@ -1,0 +1,98 @@
+"""`stirred compare`: swaps side by side on the custodian's own file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stirred.cli.output import bullets, emit, emit_json, heading, paragraph, table
+
+
+def compare(
+    plans: Annotated[list[Path], typer.Argument(metavar="PLAN.toml...", help="Plans for one and the same file.")],
+    family: Annotated[
+        bool, typer.Option("--family", help="With one plan: all members of the swapping family beside it.")
+    ] = False,
+    equal: Annotated[
+        str, typer.Option("--equal", help="With --family: at an equal share 'changed', or an equal 'epsilon'.")
+    ] = "changed",
+    expect_from: Annotated[
+        str,
+        typer.Option("--expect-from", help="Error of the plan's tables from: margins, or this-data (confidential)."),
+    ] = "margins",
+    out: Annotated[Path | None, typer.Option("--out", help="Also write a page with a plot; must not exist.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
+) -> None:
+    """Compare swaps on a file: what each promises, what it costs, whom it moves. Nothing random happens."""
+    from stirred.data.problems import bad_plan
+    from stirred.release.plan_file import read_plan
+    from stirred.release.run import prepare
+    from stirred.report.comparison import WHAT_IT_RESTS_ON, block_by_block, comparison_page, rows
+    from stirred.utility.comparison import compare_swaps, family_at
+
+    if family == (len(plans) > 1):
+        raise bad_plan(
+            "one plan is compared with its family, or several with each other",
+            where="stirred compare",
+            remedy="give one plan and --family, or two plans and more",
+        )
+    if expect_from not in ("margins", "this-data"):
+        raise bad_plan(f"'{expect_from}' is not known", where="--expect-from", remedy="write margins or this-data")
+    if out is not None and out.exists():
+        raise bad_plan("something is already there", where=str(out), remedy="choose a new file")
+    prepared = [prepare(read_plan(path)) for path in plans]
+    if len({tuple(sorted(each.inputs.items())) for each in prepared}) > 1:
+        raise bad_plan(
+            "the plans are for different files", where="stirred compare", remedy="compare plans for the same files"
+        )
+    first = prepared[0]
+    swaps = (
+        family_at(first.data, first.mechanism, equal=equal)
+        if family
+        else [(path.stem, each.mechanism) for path, each in zip(plans, prepared, strict=True)]
+    )
+    wanted = [t.variables for t in first.tables if not t.of_persons]
+    found = compare_swaps(first.data, swaps, tables=wanted, source=expect_from)
+    header, lines = rows(found)
+    if out is not None:
+        title = f"Swaps of {first.data.name} side by side"
+        out.write_text(comparison_page(title, found, source=expect_from), encoding="utf-8")
+    if json:
+        emit_json({"equal": equal if family else None, "swaps": [_facts(each) for each in found]})
+        return
+    heading(f"Swaps of {first.data.name}, {f'at equal {equal}' if family else 'as planned'}")
+    table(header, lines)
+    paragraph(WHAT_IT_RESTS_ON)
+    if len(found) > 1:
+        bullets(block_by_block(found))
+    if out is not None:
+        emit(f"page  {out}")
+
+
+def _facts(each: Any) -> dict[str, Any]:
+    from stirred.report.comparison import setting
+    from stirred.spec.document import number_out, to_document
+
+    area, records, share = each.smallest_area
+    return {
+        "name": each.name,
+        "setting": setting(each),
+        "epsilon": number_out(each.epsilon),
+        "epsilon_exact": str(each.epsilon),
+        "share_moved": each.moved,
+        "share_changed": each.changed,
+        "smallest_area": {"area": area, "records": records, "share_changed": share},
+        "areas": each.areas.to_dicts(),
+        "expected_error": [
+            {
+                "table": name,
+                "source": error.source,
+                "mean_absolute_error": error.mean_absolute_error,
+                "mean_absolute_percentage_error": error.mean_absolute_percentage_error,
+            }
+            for name, error in each.errors
+        ],
+        "specification": to_document(each.plan.specification),
+    }

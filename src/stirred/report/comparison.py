@@ -1,0 +1,86 @@
+"""Swaps side by side on one page: a table and a plot, so that a choice is a look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from stirred.report.charts import areas_changed
+from stirred.report.page import bullets, page, paragraph, section, table
+from stirred.spec.compare import compare
+from stirred.utility.comparison import Compared
+
+_MOST_POINTS = 2_000
+
+WHAT_IT_RESTS_ON = (
+    "Losses and shares follow from the invariants of each swap. Errors marked 'from the confidential file' do not: "
+    "choosing settings by them voids the guarantee; use an earlier census or the synthetic one."
+)
+
+
+def rows(found: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of the table: one swap a row."""
+    tables = list(dict.fromkeys(name for each in found for name, _ in each.errors))
+    header = ["swap", "setting", "ε", "records changed", "in the smallest area", *(f"error, {name}" for name in tables)]
+    return header, [_row(each, tables) for each in found]
+
+
+def _row(each: Compared, tables: Sequence[str]) -> list[str]:
+    area, records, share = each.smallest_area
+    errors = dict(each.errors)
+    return [
+        each.name,
+        setting(each),
+        each.epsilon.shown(),
+        f"{100 * each.changed:.2f}%",
+        f"{100 * share:.1f}% of {records:,} ({area})",
+        *(
+            f"{100 * errors[name].mean_absolute_percentage_error:.2f}%" if name in errors else "no closed form"
+            for name in tables
+        ),
+    ]
+
+
+def setting(each: Compared) -> str:
+    """Return the one number of a swap in words."""
+    if each.mechanism.member == "mallows":
+        return f"epsilon {each.epsilon.shown()}"
+    rules, rate = each.mechanism.rules()
+    return f"rate {100 * float(rate):.4g}%" + (", others by match value" if rules else "")
+
+
+def block_by_block(found: Sequence[Compared]) -> list[str]:
+    """Return for each swap after the first how its specification stands to the first one's."""
+    first = found[0]
+    lines = []
+    for other in found[1:]:
+        seen = compare(other.plan.specification, first.plan.specification)
+        differing = [f"{b.block}: {b.verdict} ({b.reason})" for b in seen.blocks if b.verdict != "equal"]
+        lines.append(f"{other.name} beside {first.name}: {'; '.join(differing) or 'equal in all five blocks'}")
+    return lines
+
+
+def comparison_page(title: str, found: Sequence[Compared], *, source: str) -> str:
+    """Return the page."""
+    header, body = rows(found)
+    points = [
+        {"swap": each.name, "records": records, "share": share}
+        for each in found
+        for records, share in each.areas.select("records", "share_changed").head(_MOST_POINTS).iter_rows()
+    ]
+    mark = " Errors are from the confidential file." if source == "this-data" else ""
+    errors = "" if source != "margins" else " Errors are those of chance alone; the bias comes on top."
+    return page(
+        title,
+        [
+            f"<h1>{escape(title)}</h1>",
+            section("Side by side", paragraph(WHAT_IT_RESTS_ON + mark + errors), table(header, body)),
+            section(
+                "Who is moved",
+                paragraph("Each point is one combination of swap values: how many records it has, and which share of "
+                          "them is expected to change it. Small areas are where the swaps differ most."),
+                areas_changed(points),
+            ),
+            section("The promises, block by block", bullets(block_by_block(found)) if len(found) > 1 else ""),
+        ],
+    )  # fmt: skip
