@@ -36,6 +36,8 @@ Table = tuple[tuple[int, ...], ...]
 
 # More tables than this take longer than an audit should; the n-only budget (R1) covers every stratum.
 MOST_TABLES = 3_000
+_MOST_RECORDS = 400
+_MOST_WORK = 10**11
 # Losses this close in double precision are compared exactly.
 _CLOSE = 1e-9
 
@@ -153,7 +155,21 @@ def exact_loss(hold: Margins, swap: Margins, rate: Fraction | str) -> UniverseEx
     (Exact('ln(2)'), Exact('inf'))
     """
     p = probability(rate, where="rate")
+    require_feasible(hold, swap)
     return exact_loss_of_weights(hold, swap, psa_weights(sum(hold), p))
+
+
+def require_feasible(hold: Margins, swap: Margins) -> None:
+    """Refuse margins whose exact loss would take longer than some minutes: time grows with n cubed, tables squared."""
+    r, c = _checked(hold, swap)
+    records, many = sum(r), count_tables(r, c, most=MOST_TABLES) if sum(r) <= _MOST_RECORDS else 0
+    if records > _MOST_RECORDS or records**3 * many**2 > _MOST_WORK:
+        raise refused(
+            f"the exact loss of {records:,} records with these margins would take too long",
+            where="margins",
+            remedy="audit a smaller stratum; the sharp bound holds for every stratum of that size "
+            "(`stirred budget swap --bound sharp`)",
+        )
 
 
 def exact_loss_of_weights(hold: Margins, swap: Margins, weights: Sequence[Fraction]) -> UniverseExact:

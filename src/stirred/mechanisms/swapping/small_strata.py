@@ -22,7 +22,7 @@ from stirred.spec.exact import INFINITE, Exact, largest
 from stirred.spec.swap_budget import psa_sharp_epsilon
 
 # What a plan may spend on enumeration: a second or so.
-_MOST_RECORDS = 20
+_MOST_RECORDS = 30
 _MOST_TABLES = 300
 
 

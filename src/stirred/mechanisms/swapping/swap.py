@@ -131,8 +131,8 @@ class SwapPlan:
             )
         elif epsilon < paper and epsilon.shown(3) == paper.shown(3):
             sentences.append(
-                "This is the sharp form of Theorem 1 (R1); for strata of this size the paper's own number is practically "
-                "the same."
+                "This is the sharp form of Theorem 1 (R1); for strata of this size the paper's own number is "
+                "practically the same."
             )
         elif epsilon < paper:
             sentences.append(
