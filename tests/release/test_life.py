@@ -22,6 +22,7 @@ from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
 from stirred.release.ledger.problems import StorageError
 from stirred.release.ledger.recover import recover
 from stirred.release.plan_file import read_plan
+from stirred.release.publish import PublishError, publish
 from stirred.release.run import prepare, remaining, run
 from stirred.spec.document import from_json
 from tests.release.bundles import files_in, households, sha256, start, stirred
@@ -328,3 +329,30 @@ def test_a_read_only_target_is_refused_before_anything_random(folder: Path) -> N
         folder.chmod(0o700)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_a_committed_release_is_published_and_a_withdrawn_or_changed_one_is_not(folder: Path) -> None:
+    out = released(folder)
+    done = publish(out, folder / "site")
+    assert any(check.startswith("committed as entry 1") for check in done.checks)
+    ledger = Ledger.open(folder / "a.ledger")
+    manifest = (out / "manifest.json").read_text(encoding="utf-8")
+    (out / "manifest.json").write_text(manifest.replace("a test", "a jest"), encoding="utf-8")
+    with pytest.raises(PublishError, match="not the one that was committed"):
+        publish(out, folder / "other")
+    (out / "manifest.json").write_text(manifest, encoding="utf-8")
+    ledger.withdraw(1, reason="a test")
+    with pytest.raises(PublishError, match="entry 1 in the ledger is withdrawn"):
+        publish(out, folder / "other")
+    assert not (folder / "other").exists()
+
+
+def test_a_ledger_that_moved_is_named_and_another_one_is_refused(folder: Path) -> None:
+    out = released(folder)
+    (folder / "a.ledger").rename(folder / "moved.ledger")
+    with pytest.raises(PublishError, match=r"a\.ledger"):
+        publish(out, folder / "site")
+    Ledger.create(folder / "b.ledger", dataset="another file")
+    with pytest.raises(PublishError, match="another ledger"):
+        publish(out, folder / "site", ledger=str(folder / "b.ledger"))
+    assert publish(out, folder / "site", ledger=str(folder / "moved.ledger")).place.exists()

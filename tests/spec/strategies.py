@@ -298,7 +298,13 @@ def budgets() -> st.SearchStrategy[Budget]:
         strata.map(lambda drawn: PermutationSwapping(strata=tuple(drawn))),
         st.builds(Derived, formula=_NAMES, value=losses(), varies=st.booleans()),
     )
-    return st.builds(Budget, policy=policies, paper_epsilon=st.one_of(st.none(), losses()))
+    return policies.flatmap(_with_paper)
+
+
+def _with_paper(policy: Any) -> st.SearchStrategy[Budget]:
+    """Swapping has one bound of the paper; other budgets may state any."""
+    paper = st.just(policy.paper) if isinstance(policy, PermutationSwapping) else losses()
+    return st.builds(Budget, policy=st.just(policy), paper_epsilon=st.one_of(st.none(), paper))
 
 
 def specifications() -> st.SearchStrategy[Specification]:

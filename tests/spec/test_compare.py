@@ -323,3 +323,19 @@ def test_swapping_budgets_are_ordered_only_where_they_are_in_every_universe(firs
         elif first == second:
             assert not below, f"{p} is below {q} everywhere, and compare does not see it"
     assert STRONGER in verdicts or first == "paper" != second
+
+
+def test_varying_budgets_are_not_equal_because_their_numbers_are() -> None:
+    """At two records rates 1/10 and 9/10 lose the same, with four they do not: converting must not hide it."""
+    specs = [
+        change_output(
+            replace(swapped(Fraction(rate), "sharp"), budget=Budget(policy=_of_two(Fraction(rate)))), to=ZCDP
+        ).specification
+        for rate in ("1/10", "9/10")
+    ]
+    assert specs[0].budget.realised == specs[1].budget.realised
+    assert compare(*specs).overall != EQUAL
+
+
+def _of_two(rate: Fraction) -> PermutationSwapping:
+    return PermutationSwapping(strata=(SwappedStrata(rate=rate, largest_stratum=2),), bound="sharp")

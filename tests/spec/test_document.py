@@ -419,3 +419,11 @@ def test_the_sharp_bound_survives_the_trip_and_carries_the_papers_beside_it() ->
     document = to_document(sharp)
     assert (document["budget"]["exact"], document["budget"]["paper_epsilon_exact"]) == ("ln(3)", "ln(5)")
     assert from_document(document) == sharp
+
+
+def test_a_bound_of_the_paper_that_is_not_that_of_its_policy_is_refused() -> None:
+    policy = PermutationSwapping(strata=(SwappedStrata(rate=Fraction(1, 2), largest_stratum=4),), bound="sharp")
+    document = to_document(specification(PURE, Budget(policy=policy, paper_epsilon=policy.paper)))
+    document["budget"] |= {"paper_epsilon": 0.0, "paper_epsilon_exact": "0"}
+    with pytest.raises(SpecificationError, match="is not ln\\(5\\), that of its own policy"):
+        from_document(document)

@@ -17,6 +17,9 @@ def publish(
         list[str] | None,
         typer.Option("--harmless", help="Column that differs for every record and identifies nobody; repeat."),
     ] = None,
+    ledger: Annotated[
+        str | None, typer.Option("--ledger", help="Where the ledger is now, if not where it was at the release.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and scan; copy nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
 ) -> None:
@@ -24,7 +27,7 @@ def publish(
     from stirred.release.publish import CHECKSUMS
     from stirred.release.publish import publish as publish_bundle
 
-    done = publish_bundle(bundle, place, harmless=harmless or (), dry_run=dry_run)
+    done = publish_bundle(bundle, place, harmless=harmless or (), ledger=ledger, dry_run=dry_run)
     if json:
         emit_json(
             {

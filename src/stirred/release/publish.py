@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stirred.release.bundle import check_place, folder_at
+from stirred.release.reservation import standing
 from stirred.release.scan import scan_bundle
 from stirred.spec.problems import Problem, StirredError
 
@@ -29,16 +30,20 @@ class Published:
     checks: tuple[str, ...]
 
 
-def publish(bundle: Path, place: Path, *, harmless: Sequence[str] = (), dry_run: bool = False) -> Published:
+def publish(
+    bundle: Path, place: Path, *, harmless: Sequence[str] = (), ledger: str | None = None, dry_run: bool = False
+) -> Published:
     """Copy `public/` of a finished bundle to the new folder ``place``, with a file of checksums for its readers.
 
     All doubts are raised at once, and then nothing is written. ``harmless`` names columns that differ for every
-    record and still identify nobody. A dry run does everything but the copying.
+    record and still identify nobody. A release that was accounted for must stand committed in its ledger, with
+    this manifest; ``ledger`` says where the ledger is, if it has moved. A dry run does everything but the copying.
     """
     scan = scan_bundle(bundle, harmless=harmless)
-    if problems := [*scan.doubts, *_wrong_place(bundle, place)]:
+    account, doubts = standing(scan.ledger, bundle, ledger=ledger)
+    if problems := [*scan.doubts, *doubts, *_wrong_place(bundle, place)]:
         raise PublishError(problems)
-    found = Published(place=place, files=dict(sorted(scan.files.items())), checks=scan.checks)
+    found = Published(place=place, files=dict(sorted(scan.files.items())), checks=(*scan.checks, account))
     if not dry_run:
         with folder_at(place) as folder:
             _copy(bundle / "public", folder, found.files)

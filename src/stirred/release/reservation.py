@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,9 @@ from typing import Any
 
 from stirred.release.bundle import bundle_checksum
 from stirred.release.ledger import Entry, Ledger, LedgerError, Request
+from stirred.release.ledger.entry import COMMITTED
 from stirred.release.ledger.problems import StorageError, bad_storage
+from stirred.spec.problems import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,7 +28,7 @@ class Reservation:
         if self.ledger is None or self.entry is None:
             return None
         return {
-            "name": self.ledger.name,
+            "name": self.ledger.name if "://" in self.ledger.name else str(Path(self.ledger.name).absolute()),
             "id": self.ledger.id,
             "dataset": self.ledger.dataset,
             "entry": self.entry.id,
@@ -50,6 +52,36 @@ class Reservation:
                 where=str(bundle),
                 remedy=f"when the ledger is back: stirred ledger recover {self.ledger.name}",
             ) from None
+
+
+def standing(
+    facts: Mapping[str, str | int] | None, bundle: Path, *, ledger: str | None = None
+) -> tuple[str, list[Problem]]:
+    """Return how a finished bundle stands in its ledger, and what speaks against publishing it.
+
+    ``facts`` are those of its manifest; ``ledger`` says where the ledger is now, if it has moved since.
+    """
+    if facts is None:
+        if ledger is None:
+            return "the release was made without a ledger: nobody keeps account of it", []
+        return "", [_doubt("the bundle was made without a ledger", "leave --ledger out")]
+    place = ledger or str(facts.get("name"))
+    try:
+        opened = Ledger.open(place)
+        if opened.id != facts.get("id"):
+            return "", [_doubt(f"{place} is another ledger than the bundle's", "name the right one with --ledger")]
+        entry = opened.entry(str(facts.get("entry")))
+    except LedgerError as error:
+        return "", [*error.problems]
+    if entry.status != COMMITTED:
+        return "", [_doubt(f"its entry {entry.number} in the ledger is {entry.state}", "publish a committed release")]
+    if entry.bundle != bundle_checksum(bundle):
+        return "", [_doubt("its manifest is not the one that was committed", "find out who changed the bundle")]
+    return f"committed as entry {entry.number} of the ledger of {opened.dataset}, with this manifest", []
+
+
+def _doubt(what: str, remedy: str) -> Problem:
+    return Problem(what=what, where="ledger", remedy=remedy)
 
 
 @contextmanager

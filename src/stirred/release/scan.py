@@ -34,7 +34,7 @@ _MAY_BE_THERE = re.compile(
     r"|specification\.(json|md)|README\.md|report\.html"
 )
 _NOTES = {"ARROW:schema", "stirred.specification", "stirred.seeded"}
-_OF_STRATA = {"stratum_records", "stratum_live", "stratum_rate", "stratum_expected_share_moved"}
+_OF_STRATA = {"stratum_records", "stratum_live", "stratum_law", "stratum_rate", "stratum_expected_share_moved"}
 _AGAIN = "do not publish it; make the release again"
 
 
@@ -65,6 +65,7 @@ class Manifest(_Lenient):
     identifiers: list[str]
     released: _Released
     plan: _Plan
+    ledger: dict[str, str | int] | None = None
 
     @property
     def public(self) -> dict[str, str]:
@@ -79,6 +80,7 @@ class Scan:
     files: Mapping[str, str]
     checks: tuple[str, ...]
     doubts: tuple[Problem, ...]
+    ledger: Mapping[str, str | int] | None = None
 
 
 def scan_bundle(bundle: Path, *, harmless: Sequence[str] = ()) -> Scan:
@@ -114,7 +116,7 @@ def scan_bundle(bundle: Path, *, harmless: Sequence[str] = ()) -> Scan:
         "nothing of internal/, which only its owner may read",
         *(f'"{name}" identifies nobody, as you say' for name in harmless),
     )
-    return Scan(files=manifest.public, checks=checks, doubts=tuple(dict.fromkeys(doubts)))
+    return Scan(files=manifest.public, checks=checks, doubts=tuple(dict.fromkeys(doubts)), ledger=manifest.ledger)
 
 
 def _doubt(what: str, where: str, remedy: str) -> Problem:

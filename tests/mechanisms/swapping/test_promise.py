@@ -244,10 +244,10 @@ def test_the_table_of_strata_shows_size_liveness_rate_and_expected_share_moved()
     own = ["stratum_records", "stratum_live", "stratum_law", "stratum_rate", "stratum_expected_share_moved"]
     assert frame.columns == ["size", *own]
     assert frame.drop("stratum_expected_share_moved").rows() == [
-        (1, 4, True, "1/2"),
-        (2, 3, True, "1/4"),
-        (3, 1, False, "1/2"),
-        (4, 1, False, "1/2"),
+        (1, 4, True, "permutation", "1/2"),
+        (2, 3, True, "permutation", "1/4"),
+        (3, 1, False, "permutation", "1/2"),
+        (4, 1, False, "permutation", "1/2"),
     ]
     moved = [Fraction(1, 2) * (1 - Fraction(1, 8)) / (1 - 4 * Fraction(1, 16)), None, 0, 0]
     p, n = Fraction(1, 4), 3
