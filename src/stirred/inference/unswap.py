@@ -20,7 +20,7 @@ from stirred.data.problems import bad_file, bad_plan, number
 from stirred.inference.projection import onto_margins
 from stirred.inference.published import COUNT, as_text, matched
 from stirred.inference.released import SwappedRelease
-from stirred.mechanisms.swapping.moments import CLASS_LAWS, Laws, crossed_strata
+from stirred.mechanisms.swapping.moments import CLASS_LAWS, Laws, cell_bounds, crossed_strata
 
 TOLERANCE: Final = 0.05
 """Strata with |lambda| below this keep their published counts: the noise would grow more than twentyfold."""
@@ -211,13 +211,12 @@ def _strata_cells(variables: Sequence[str], release: SwappedRelease) -> pl.DataF
 
 def _estimated(cells: pl.DataFrame, tolerance: float, member: str) -> pl.DataFrame:
     """Add estimate, variance and bounds of every cell of every stratum."""
-    n, r, c, z, top, rr, zz = (
+    n, r, c, z, rr, zz = (
         cells[f"__{name}"].to_numpy().astype(np.float64)
-        for name in ("stratum", "hold", "swap", "cell", "largest", "hold_squares", "cell_squares")
+        for name in ("stratum", "hold", "swap", "cell", "hold_squares", "cell_squares")
     )
     laws = Laws.of(cells["__stratum"].to_numpy(), cells["stratum_rate"].to_list(), member=member)
-    # What the margins allow: the records of the column, or those outside it, have at most the largest weight.
-    low, high = np.maximum(0.0, r - (n - c) * top), np.minimum(r, c * top)
+    low, high = cell_bounds(cells)
     known, independent = low == high, r * c / n
     near = (np.abs(laws.kept) < tolerance) & ~known
     usable = ~near & ~known

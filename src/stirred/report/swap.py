@@ -187,6 +187,8 @@ def _measured(found: Accuracy, expected: ExpectedError | None) -> str:
 def _of(expected: ExpectedError | None, name: str, *, percent: bool = False) -> str:
     if expected is None:
         return ""
+    if expected.exact:
+        return "exact"
     value = float(getattr(expected, name))
     return f"{100 * value:.2f}%" if percent else f"{value:.4g}"
 
