@@ -1,5 +1,8 @@
 """Sphinx settings; ``make docs`` builds with warnings as errors."""
 
+from pygments.lexers.special import TextLexer
+from sphinx.application import Sphinx
+
 from stirred import __version__
 
 project = "stirred"
@@ -17,3 +20,8 @@ html_static_path = ["_static"]
 exclude_patterns = ["_static"]
 html_title = f"stirred {release}"
 html_show_sphinx = False
+
+
+def setup(app: Sphinx) -> None:
+    """Pygments has no lexer for CSV: files shown in fences are plain text."""
+    app.add_lexer("csv", TextLexer)

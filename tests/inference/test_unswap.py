@@ -257,7 +257,7 @@ def test_strata_where_lambda_is_0_keep_their_counts_and_the_interval_contains_ev
     _, release = small_strata()
     found = unswap(["county", "tenure"], release)
     assert (found.strata, found.strata_kept) == (3, 1)
-    assert "1 of 3 strata" in found.notes[0]
+    assert "1 of 3 strata keeps nothing" in found.notes[1]
     row = found.table.filter(county="A", tenure="o").row(0, named=True)
     assert (row["count"], row["kept"]) == (3, 1)
     alone = unswap(["size", "county", "tenure"], release).table.filter(size="1", county="A", tenure="o")
@@ -342,6 +342,108 @@ def test_a_published_table_keeps_its_own_order_and_cells_no_stratum_allows_are_0
     found = unswap(table, release).table
     assert found.select(*CELL, "count").rows() == table.rows()
     assert found.filter(county="Z").select("estimate", "low", "high").rows() == [(0.0, 0.0, 0.0)]
+
+
+def test_a_table_without_its_empty_cells_is_completed_and_its_sums_stay_right() -> None:
+    """What grouping gives in any language has no row for an empty cell, but the estimate of that cell is not 0."""
+    data = town(60).with_columns(rare=pl.when(pl.int_range(pl.len()) < 3).then(pl.lit("r")).otherwise(pl.lit("c")))
+    release = SwappedRelease.of(data, match=["size"], swap=["county"], rate="1/2")
+    whole = unswap(["county", "rare"], release)
+    grouped = data.group_by("county", "rare").len("count").sort("county", "rare", descending=True)
+    found = unswap(grouped, release)
+    empty = whole.table.filter(pl.col("count") == 0)
+    assert (empty["estimate"] != 0).any()
+    assert found.added == empty.height == 3
+    assert "3 empty cells of the release were not in the table" in found.notes[0]
+    assert found.table.select("county", "rare").rows()[: grouped.height] == grouped.select("county", "rare").rows()
+    assert found.table.sort("county", "rare").equals(whole.table)
+    assert found.table["estimate"].sum() == pytest.approx(60)
+    assert unswap(whole.table.select("county", "rare", "count"), release).added == 0
+
+
+def test_a_table_that_lacks_cells_that_are_not_empty_is_refused() -> None:
+    _, release = small_strata()
+    table = published(release)
+    with pytest.raises(
+        DataError, match=r"1 non-empty cell of the release is missing \(first: county = A, tenure = o\)"
+    ):
+        unswap(table.slice(1), release)
+    with pytest.raises(DataError, match="2 non-empty cells of the release are missing"):
+        unswap(table.slice(2), release)
+
+
+def test_codes_that_lost_their_leading_zeros_are_named() -> None:
+    homes, _ = small_strata()
+    homes = homes.with_columns(pl.col("county").replace({"A": "01001", "B": "11001"}))
+    release = SwappedRelease.of(homes, match=["size"], swap=["county"], rate="1/2")
+    table = published(release)
+    with pytest.raises(DataError, match='"county": value 1001 of county is unknown; it may have lost leading zeros'):
+        unswap(table.with_columns(pl.col("county").cast(pl.Int64)), release)
+    with pytest.raises(DataError, match="value 99 of county is unknown") as refused:
+        unswap(table.with_columns(pl.col("county").replace({"01001": "99"})), release)
+    assert "zeros" not in str(refused.value)
+    with pytest.raises(DataError, match=r"2 values of county are unknown \(1001, x\); they may have lost"):
+        unswap(table.with_columns(pl.col("county").replace({"01001": "1001", "11001": "x"})), release)
+
+
+# --- intervals inside the margins, useless corrections, nothing swapped ------------------------------------
+
+
+def tiny_cells() -> tuple[pl.DataFrame, pl.DataFrame]:
+    """40 strata of 4 homes at a rate of one half, where little more than a fifth of any association is left."""
+    homes = town(160).with_columns((pl.int_range(pl.len()) // 4).alias("size"))
+    homes = homes.with_columns(county=pl.int_range(pl.len()).cast(pl.String).str.slice(-1), tenure=pl.col("tenure"))
+    swap = PermutationSwap(match=["size"], swap=["county"], rate="1/2")
+    return homes, swap.release(homes, Entropy.from_seed("useless")).public["data"]
+
+
+def test_intervals_stay_inside_what_the_margins_allow_and_contain_the_truth_no_less_often() -> None:
+    homes, data = tiny_cells()
+    release = SwappedRelease.of(data, match=["size"], swap=["county"], rate="1/2")
+    variables = ["size", "county", "tenure"]
+    found = unswap(variables, release).table
+    rows = homes.group_by("size", "tenure").len("row").with_columns(pl.col("size").cast(pl.String))
+    bounded = found.join(rows, on=["size", "tenure"])
+    assert (bounded["low"] >= 0).all()
+    assert (bounded["high"] <= bounded["row"]).all()
+    assert (found["low"] <= found["high"]).all()
+    wide = (found["estimate"] < found["low"]) | (found["estimate"] > found["high"])
+    assert wide.any(), "estimates may lie outside, the intervals never"
+    truth = homes.group_by(variables).len("true").with_columns(pl.col("size").cast(pl.String))
+    both = found.join(truth, on=variables, how="left").with_columns(pl.col("true").fill_null(0))
+    width = 1.959964 * both["standard_error"]
+    uncut = both["true"].is_between(both["estimate"] - width, both["estimate"] + width)
+    cut = both["true"].is_between(both["low"], both["high"])
+    assert (cut | ~uncut).all()
+
+
+def test_a_useless_correction_says_so() -> None:
+    _, data = tiny_cells()
+    found = unswap(["size", "county", "tenure"], SwappedRelease.of(data, match=["size"], swap=["county"], rate="1/2"))
+    assert found.moved > 1
+    assert f"The correction is useless: it moves {100 * found.moved:,.0f}%" in " ".join(found.notes)
+    assert f"In {found.uninformative:,} of {found.table.height:,} cells the interval says no more" in found.notes[1]
+    large = PermutationSwap(match=["size"], swap=["county"], rate="1/2").release(town(), Entropy.from_seed("useful"))
+    useful = unswap(CELL, SwappedRelease.of(large.public["data"], match=["size"], swap=["county"], rate="1/2"))
+    assert (useful.notes, useful.uninformative) == ([], 0)
+
+
+def test_at_rate_0_nothing_was_swapped() -> None:
+    release = SwappedRelease.of(town(60), match=["size"], swap=["county"], rate="0")
+    found = unswap(CELL, release)
+    assert found.notes == ["Nothing was swapped: the published counts are exact."]
+    assert found.exact
+    assert (found.table["estimate"] == found.table["count"]).all()
+    assert found.table["standard_error"].to_list() == [0.0] * found.table.height
+
+
+def test_numbers_carry_no_noise_of_floating_point() -> None:
+    _, data = tiny_cells()
+    table = unswap(CELL, SwappedRelease.of(data, match=["size"], swap=["county"], rate="1/2"), project=True).table
+    for name in ("estimate", "standard_error", "low", "high", "projected"):
+        assert all(len(repr(value).partition(".")[2]) <= 9 for value in table[name] if abs(value) >= 1e-4), name
+        assert all(value == 0 or abs(value) > 1e-9 for value in table[name]), name
+        assert "-0.0" not in {repr(value) for value in table[name]}
 
 
 @pytest.mark.parametrize(("name", "value"), [("level", 1.5), ("tolerance", 0.0)])

@@ -57,6 +57,18 @@ def test_a_published_table_is_corrected_from_public_files_alone(bundle: Path, tm
     assert table.select(published.columns).equals(published)
     assert table["estimate"].sum() == pytest.approx(600)
     assert (table["low"] < table["estimate"]).all()
+    assert "normal approximation, cut at what the margins allow" in " ".join(found.output.split())
+
+
+def test_a_table_grouped_anew_is_completed_and_the_output_says_by_how_many_cells(bundle: Path, tmp_path: Path) -> None:
+    table, out = pl.read_csv(bundle / "public/tables/county-x-age.csv"), tmp_path / "corrected.csv"
+    empty = table.filter(pl.col("count") == 0).height
+    assert empty, "the table has empty cells"
+    table.filter(pl.col("count") > 0).write_csv(tmp_path / "grouped.csv")
+    found = run(tmp_path / "grouped.csv", "--bundle", bundle, "--out", out, "--json")
+    facts: dict[str, Any] = json.loads(found.output)
+    assert (facts["added"], facts["cells"]) == (empty, table.height)
+    assert pl.read_csv(out)["estimate"].sum() == pytest.approx(table["count"].sum())
 
 
 def test_a_table_of_persons_is_corrected_and_json_tells_the_same(bundle: Path, tmp_path: Path) -> None:
@@ -68,7 +80,7 @@ def test_a_table_of_persons_is_corrected_and_json_tells_the_same(bundle: Path, t
     assert facts["negative"] == (table["estimate"] < 0).sum() > 0
     assert facts["projected"]
     assert table["projected"].min() >= 0  # type: ignore[operator]
-    assert "negative" in facts["notes"][0]
+    assert "estimates are negative" in facts["notes"][-1]
 
 
 def test_a_table_without_a_swapped_variable_is_exact_and_copied(bundle: Path, tmp_path: Path) -> None:
@@ -87,6 +99,11 @@ def test_what_cannot_be_corrected_is_refused(bundle: Path, tmp_path: Path) -> No
     assert "must not replace or join" in refusal(table, "--bundle", bundle, "--out", bundle / "public" / "x.csv")
     assert "must not replace or join" in refusal(table, "--bundle", bundle / "public", "--out", bundle / "x.csv")
     assert "is not a kind of table" in refusal(table, "--bundle", bundle, "--out", tmp_path / "x.txt")
+    assert "write .csv or .parquet" in refusal(table, "--bundle", bundle, "--out", tmp_path / "x.xlsx")
+    kept = tmp_path / "keep.csv"
+    kept.write_text("mine")
+    assert "this file exists already" in refusal(table, "--bundle", bundle, "--out", kept)
+    assert kept.read_text() == "mine"
     assert "its folder does not exist" in refusal(table, "--bundle", bundle, "--out", tmp_path / "no" / "x.csv")
     other = tmp_path / "rounded.csv"
     pl.read_csv(table).with_columns(pl.col("count") // 5 * 5).write_csv(other)

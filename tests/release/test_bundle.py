@@ -102,7 +102,7 @@ def test_the_manifest_says_what_was_done_with_what(folder: Path) -> None:
     assert facts["records"] == 60
     assert facts["purpose"] == "a test"
     assert facts["plan"]["mechanism"]["match"] == ["size"]
-    assert facts["rate"] == "1/2"
+    assert facts["plan"]["mechanism"]["rate"] == "1/2"
     said = " ".join(check["what"] for check in facts["checks"])
     for words in ("match x swap", "hold variables", "persons", "county x tenure"):
         assert words in said
@@ -379,6 +379,50 @@ def test_a_bundle_at_rate_0_or_1_is_made_and_says_that_its_loss_is_infinite(rate
     bundle = release(tmp_path, plan=content(rate=rate))
     assert json.loads((bundle / "public" / "specification.json").read_text())["budget"]["realised"] == "inf"
     assert "ε=inf" in (bundle / "public" / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("member", ["permutation", "shuffle", "conditioned"])
+def test_readers_are_told_how_to_undo_the_bias_where_that_is_known(tmp_path: Path, member: str) -> None:
+    write_files(tmp_path)
+    bundle = release(tmp_path, plan=content(persons_too=False, name=f"{member}-swap"))
+    told = "stirred unswap TABLE.csv --bundle DIR" in (bundle / "public" / "README.md").read_text(encoding="utf-8")
+    shown = "stirred unswap TABLE.csv --bundle DIR" in (bundle / "public" / "report.html").read_text(encoding="utf-8")
+    assert told is shown is (member != "conditioned")
+    inside = (bundle / "internal" / "report.html").read_text(encoding="utf-8")
+    assert ("after stirred unswap" in inside) is (member != "conditioned")
+
+
+def test_at_rate_0_readers_are_told_that_nothing_was_swapped(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    bundle = release(tmp_path, plan=content(rate="0"))
+    readme = (bundle / "public" / "README.md").read_text(encoding="utf-8")
+    assert "- Nothing was swapped: every count is exact, and the file is published as it is." in readme
+    assert "tables/county-x-tenure.csv`: county x tenure, exact" in readme
+    for word in ("disturbed", "weakened", "unswap"):
+        assert word not in readme
+    report = (bundle / "public" / "report.html").read_text(encoding="utf-8")
+    assert "Nothing was swapped" in report
+    assert "About 0.0%" not in report
+
+
+def test_the_internal_report_shows_the_error_after_correction_and_by_size(folder: Path) -> None:
+    """The correction is that of the public files, and its error is measured here once more."""
+    from stirred.inference.released import SwappedRelease
+    from stirred.inference.unswap import unswap
+
+    report = (folder / "real" / "internal" / "report.html").read_text(encoding="utf-8")
+    for table in (["county", "tenure"], ["county", "age"]):
+        found = unswap(table, SwappedRelease.read(folder / "real")).table
+        frame = pl.read_parquet(folder / "homes.parquet")
+        if "age" in table:
+            frame = pl.read_parquet(folder / "people.parquet").join(frame, on="hid")
+        truth = frame.with_columns(pl.col(table).cast(pl.String)).group_by(table).len("true")
+        both = found.join(truth, on=table, how="full", coalesce=True).with_columns(pl.col("true").fill_null(0))
+        error = float((both["estimate"].fill_null(0) - both["true"].cast(pl.Int64)).abs().mean())  # type: ignore[arg-type]
+        assert f"<td>{error:.4g}</td>" in report.split(f"<h3>{' x '.join(table)}</h3>")[1].split("percentage")[0]
+    assert "By true size of the area (county):" in report
+    assert "10 to 99" in report
+    assert "10 and more" not in report
 
 
 def test_a_bundle_with_nothing_to_swap_says_that_0_is_not_protection(tmp_path: Path) -> None:

@@ -82,7 +82,9 @@ def test_the_error_from_the_confidential_file_is_marked_and_shows_no_cell(homes:
     ("arguments", "what"),
     [
         (["--expect-from", "margins"], "there is no table whose error to expect"),
-        ([*TABLE, "--expect-from", "nowhere.parquet"], "nowhere.parquet"),
+        ([*TABLE, "--expect-from", "nowhere.parquet"], "there is no such file --expect-from nowhere.parquet"),
+        ([*TABLE, "--expect-persons", "people.parquet"], "this file belongs to another file of households"),
+        ([*TABLE, "--expect-from", "margins", "--expect-persons", "x.csv"], "belongs to another file of households"),
     ],
 )
 def test_what_cannot_be_expected_is_refused(homes: Path, arguments: list[str], what: str) -> None:
@@ -95,19 +97,33 @@ def test_another_file_without_the_columns_is_refused(homes: Path, tmp_path: Path
     households().rename({column: "other"}).write_parquet(tmp_path / "other.parquet")
     (problem,) = refused(homes, "--id", "hid", *TABLE, "--expect-from", tmp_path / "other.parquet", cwd=tmp_path)
     assert column in problem["what"]
+    assert "other.parquet" in problem["where"]
+
+
+@pytest.mark.parametrize("table", ["size x county", "county", "size x tenure"])
+def test_a_table_that_swapping_cannot_change_is_exact_without_noise(homes: Path, table: str) -> None:
+    (found,) = plan(homes, "--table", table, "--expect-from", "margins")["expected_error"]
+    assert found["exact"]
+    assert (found["mean_absolute_error"], found["root_mean_square_error"]) == (0, 0)
+    done = CliRunner().invoke(app, ["plan", str(homes), *SWAP, "--table", table, "--expect-from", "margins"])
+    assert f"{table}: exact, swapping does not change it" in " ".join(done.stdout.split())
+    (disturbed,) = plan(homes, *TABLE, "--expect-from", "margins")["expected_error"]
+    assert not disturbed["exact"]
 
 
 def test_a_table_of_persons_needs_the_other_files_persons(homes: Path, tmp_path: Path) -> None:
-    people = tmp_path / "persons.parquet"
+    people, earlier, others = (tmp_path / f"{name}.parquet" for name in ("persons", "earlier", "others"))
     persons(households()).write_parquet(people)
+    households(120).write_parquet(earlier)
+    persons(households(120)).write_parquet(others)
     options = ["--persons", str(people), "--hid", "hid", "--id", "pid", "--table", "county x age"]
-    command = [str(homes), *options, "--expect-from", str(homes)]
+    command = [str(homes), *options, "--expect-from", str(earlier)]
     (problem,) = refused(*command, cwd=tmp_path)
     assert "counts persons" in problem["what"]
-    done = CliRunner().invoke(app, ["plan", *command, *SWAP, "--json", "--expect-persons", str(people)])
+    done = CliRunner().invoke(app, ["plan", *command, *SWAP, "--json", "--expect-persons", str(others)])
     assert done.exit_code == 0, done.output
     cells = json.loads(done.stdout)["expected_error"][0]["cells"]
-    assert sum(cell["true"] for cell in cells) == persons(households()).height
+    assert sum(cell["true"] for cell in cells) == persons(households(120)).height
 
 
 def test_a_release_keeps_expectation_and_measures_inside(homes: Path, tmp_path: Path) -> None:

@@ -203,8 +203,15 @@ def plan(
             mechanism=mechanism,
             kernel=kernel,
             epsilon=epsilon if mechanism == "mallows" else None,
+            command="plan",
         )
         planned = options.with_rate_for(epsilon).planned()
+    if expect_persons is not None and expect_from in (None, "margins", "this-data"):
+        raise bad_plan(
+            "this file belongs to another file of households",
+            where="--expect-persons",
+            remedy="name that file with --expect-from FILE, or leave it out",
+        )
     prepared = prepare(planned)
     expected = [] if expect_from is None else _expected(prepared, expect_from, expect_persons)
     target = None if prepared.planned.plan.mechanism.name == "mallows-swap" else epsilon
@@ -259,6 +266,7 @@ class _Options:
     mechanism: str = "permutation"
     kernel: str | None = None
     epsilon: str | None = None
+    command: str = "swap"
 
     def with_rate_for(self, epsilon: str | None) -> _Options:
         """Return the options with the gentlest rate that reaches a target, where a target and no rate was given."""
@@ -284,7 +292,7 @@ class _Options:
         needed = {"--swap": self.swap, **rate, "--out": self.out}
         missing = [name for name, value in needed.items() if not value]
         if missing:
-            remedy = "see `stirred swap --help`, or write a plan.toml"
+            remedy = f"see `stirred {self.command} --help`, or write a plan.toml"
             raise PlanError(Problem(what="is needed", where=name, remedy=remedy) for name in missing)
         content: dict[str, Any] = {
             "data": {"households": str(self.file), "id": _names(self.id)},
@@ -391,7 +399,8 @@ def _ledger_out(account: Total) -> dict[str, Any]:
 
 
 def _expected(prepared: Prepared, source: str, persons: Path | None) -> list[Expectation]:
-    from stirred.data.problems import bad_plan
+    from stirred.data.frames import exists
+    from stirred.data.problems import bad_file, bad_plan
     from stirred.release.bundle import checksum
     from stirred.release.expectation import expectations
 
@@ -400,7 +409,9 @@ def _expected(prepared: Prepared, source: str, persons: Path | None) -> list[Exp
             "there is no table whose error to expect", where="--expect-from", remedy="add --table 'county x tenure'"
         )
     known = source in ("margins", "this-data")
-    if not known and checksum(Path(source)) in prepared.inputs.values():
+    if not known and not exists(source):
+        raise bad_file("there is no such file", where=f"--expect-from {source}", remedy="name a file, or write margins")
+    if not known and Path(source).exists() and checksum(Path(source)) in prepared.inputs.values():
         known, source = True, "this-data"  # the confidential file itself, by its path
     return expectations(
         prepared.mechanism,
@@ -417,6 +428,7 @@ def _expected_out(expected: Expectation) -> dict[str, Any]:
     return {
         "table": expected.table.title,
         "source": error.source,
+        "exact": error.exact,
         "mark": expected.mark,
         "mean_absolute_error": error.mean_absolute_error,
         "mean_absolute_percentage_error": error.mean_absolute_percentage_error,
@@ -428,6 +440,9 @@ def _expected_out(expected: Expectation) -> dict[str, Any]:
 
 def _expected_line(expected: Expectation) -> tuple[str, str]:
     error = expected.error
+    if error.exact:
+        where = " in the other file" if error.source == "other-data" else ""
+        return ("expected", f"{expected.table.title}: exact, swapping does not change it{where}")
     where = {
         "margins": "chance alone, from the margins: the bias towards independence comes on top and may be far larger",
         "this-data": f"FROM THE CONFIDENTIAL FILE: {expected.mark}",

@@ -53,7 +53,11 @@ def _check_out(out: Path, *, table: Path, bundle: Path) -> None:
             remedy="name a file outside the bundle",
         )
     if out.suffix not in (".csv", ".parquet"):
-        raise bad_plan(f"{out.suffix or 'no ending'} is not a kind of table", where=f"--out {out}", remedy="write .csv")
+        raise bad_plan(
+            f"{out.suffix or 'no ending'} is not a kind of table", where=f"--out {out}", remedy="write .csv or .parquet"
+        )
+    if out.exists():
+        raise bad_plan("this file exists already", where=f"--out {out}", remedy="choose another name, or remove it")
     if not out.parent.is_dir():
         raise bad_plan("its folder does not exist", where=f"--out {out}", remedy=f"make {out.parent} first")
 
@@ -64,11 +68,15 @@ def _facts(found: Unswapped, out: Path) -> dict[str, Any]:
         "out": str(out),
         "variables": list(found.variables),
         "cells": found.table.height,
+        "added": found.added,
+        "swapped": found.swapped,
         "exact": found.exact,
         "level": found.level,
         "strata": found.strata,
         "strata_kept": found.strata_kept,
         "tolerance": found.tolerance,
+        "moved": found.moved,
+        "uninformative": found.uninformative,
         "negative": found.negative,
         "largest_standard_error": float(errors.max() or 0.0),  # type: ignore[arg-type]
         "projected": "projected" in found.table.columns,
@@ -77,15 +85,13 @@ def _facts(found: Unswapped, out: Path) -> dict[str, Any]:
 
 
 def _show(found: Unswapped, out: Path) -> None:
-    import polars as pl
+    from stirred.data.problems import number
 
-    table = found.table
-    moved = table.select((pl.col("estimate") - pl.col("count")).abs().sum()).item() / max(table["count"].sum(), 1)
-    rows = [("table", f"{' x '.join(found.variables)}, {table.height:,} cells")]
+    rows = [("table", f"{' x '.join(found.variables)}, {number(found.table.height, 'cell')}")]
     if not found.exact:
         rows += [
-            ("corrected", f"the correction moves {50 * moved:.1f}% of the table's total to other cells"),
-            ("intervals", f"{100 * found.level:g}%, normal approximation"),
+            ("corrected", f"the correction moves {100 * found.moved:.1f}% of the table's total to other cells"),
+            ("intervals", f"{100 * found.level:g}%, normal approximation, cut at what the margins allow"),
         ]
     facts([*rows, ("written", str(out))])
     if found.notes:

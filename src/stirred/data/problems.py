@@ -34,7 +34,16 @@ def counted(rows: Sequence[int], *, total: int | None = None) -> str:
     count = len(rows) if total is None else total
     first = ", ".join(str(row + 1) for row in rows[:5])
     more = ", ..." if count > min(len(rows), 5) else ""
-    return f"{count:,} row{'s' if count != 1 else ''}: {first}{more}"
+    return f"{number(count, 'row')}: {first}{more}"
+
+
+def number(count: int, one: str, many: str | None = None) -> str:
+    """Write how many, in the singular where it is one.
+
+    >>> number(1, "row"), number(1_200, "row"), number(2, "count is", "counts are")
+    ('1 row', '1,200 rows', '2 counts are')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def listed(names: Sequence[str]) -> str:

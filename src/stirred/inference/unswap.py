@@ -14,11 +14,13 @@ from typing import Final, TypeVar
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 
-from stirred.data.problems import bad_file, bad_plan, counted, listed
+from stirred.data.problems import bad_file, bad_plan, number
 from stirred.inference.projection import onto_margins
+from stirred.inference.published import COUNT, as_text, matched
 from stirred.inference.released import SwappedRelease
-from stirred.mechanisms.swapping.moments import CLASS_LAWS, Laws, crossed_strata
+from stirred.mechanisms.swapping.moments import CLASS_LAWS, Laws, cell_bounds, crossed_strata
 
 TOLERANCE: Final = 0.05
 """Strata with |lambda| below this keep their published counts: the noise would grow more than twentyfold."""
@@ -26,8 +28,10 @@ TOLERANCE: Final = 0.05
 # Below this the variance cannot be estimated without bias; the estimated table is put into the formula instead.
 _SQUARES_TOLERANCE: Final = TOLERANCE**2
 
+# What is beyond is noise of floating point.
+_DECIMALS: Final = 9
+
 Number = TypeVar("Number")
-COUNT: Final = "count"
 
 
 def corrected(published: Number, *, independent: Number, kept: Number) -> Number:
@@ -49,7 +53,9 @@ class Unswapped:
     ``table`` has the variables, ``count`` as published, ``estimate`` (may be negative), ``standard_error``,
     the interval ``low`` to ``high``, and ``kept``: how much of the count comes from strata that could not be
     corrected. Their bias is unknown but bounded by the margins, and the interval contains these bounds.
-    ``projected`` is there on request: the nearest table that the margins allow.
+    No interval leaves what the margins allow, which is certain; an estimate may. ``projected`` is there on request:
+    the nearest table that the margins allow. ``added`` empty cells were not in the table that was given, and
+    ``uninformative`` cells have an interval that says no more than the margins.
     """
 
     table: pl.DataFrame
@@ -59,6 +65,15 @@ class Unswapped:
     exact: bool
     strata: int
     strata_kept: int
+    swapped: bool
+    added: int
+    uninformative: int
+
+    @property
+    def moved(self) -> float:
+        """Return the share of the table's total that the correction moves to other cells."""
+        moved = (self.table["estimate"] - self.table[COUNT]).abs().sum()
+        return float(moved) / (2 * max(int(self.table[COUNT].sum()), 1))
 
     @property
     def negative(self) -> int:
@@ -68,19 +83,38 @@ class Unswapped:
     @property
     def notes(self) -> list[str]:
         """Return in words what a reader of the numbers must know."""
-        if self.exact:
-            return ["Swapping leaves this table as it was: the published counts are exact."]
         notes = []
+        if self.added:
+            notes.append(
+                f"{number(self.added, 'empty cell')} of the release {'was' if self.added == 1 else 'were'} not in the "
+                "table: added at its end. What is empty after swapping need not have been empty before."
+            )
+        if not self.swapped:
+            return [*notes, "Nothing was swapped: the published counts are exact."]
+        if self.exact:
+            return [*notes, "Swapping leaves this table as it was: the published counts are exact."]
+        if self.moved > 1:
+            notes.append(
+                f"The correction is useless: it moves {100 * self.moved:,.0f}% of the table's total, because the swap "
+                "left too little of the table. Use the intervals, or a table of fewer cells."
+            )
+        if self.uninformative:
+            notes.append(
+                f"In {self.uninformative:,} of {number(self.table.height, 'cell')} the interval says no more than the "
+                "margins of the strata: any count that they allow may be the true one."
+            )
         if self.strata_kept:
             cells = int((self.table["kept"] > 0).sum())
             notes.append(
-                f"{self.strata_kept:,} of {self.strata:,} strata keep nothing that could be corrected (|lambda| below "
-                f"{self.tolerance:g}): their published counts stay, in {cells:,} cells, and the intervals are widened "
-                "by what the margins allow there."
+                f"{self.strata_kept:,} of {number(self.strata, 'stratum', 'strata')} "
+                f"{'keeps' if self.strata_kept == 1 else 'keep'} nothing that could be corrected (|lambda| below "
+                f"{self.tolerance:g}): the published counts stay, in {number(cells, 'cell')}, and the intervals are "
+                "widened by what the margins allow there."
             )
         if self.negative:
             notes.append(
-                f"{self.negative:,} estimates are negative. They are kept: setting them to 0 would bias every sum."
+                f"{number(self.negative, 'estimate is', 'estimates are')} negative. Kept, because setting such "
+                "estimates to 0 would bias every sum."
             )
         return notes
 
@@ -109,7 +143,7 @@ def unswap(
         raise bad_plan(f"{level} is not between 0 and 1", where="level", remedy="write such as 0.95")
     if not 0 < tolerance <= 1:
         raise bad_plan(f"{tolerance} is not between 0 and 1", where="tolerance", remedy=f"write such as {TOLERANCE}")
-    given = _as_text(table, where=where) if isinstance(table, pl.DataFrame) else None
+    given = as_text(table, where=where) if isinstance(table, pl.DataFrame) else None
     variables = [name for name in given.columns if name != COUNT] if given is not None else list(_names(table))
     release.check(variables, where=where)
     if release.member not in CLASS_LAWS:
@@ -125,53 +159,29 @@ def unswap(
         columns = [name for name in variables if name in release.swap]
         of_persons = any(name in release.person_variables for name in variables)
         found = onto_margins(found, variables=variables, blocks=blocks, columns=columns, columns_fixed=not of_persons)
+    added = 0
     if given is not None:
-        found = _checked(given, found, variables, where=where)
-    names = ["count", "estimate", "standard_error", "low", "high", "kept", *(["projected"] if project else [])]
-    kept = cells.filter(pl.col("__near"))
+        found, added = matched(given, found, variables, where=where)
+    names = [COUNT, "estimate", "standard_error", "low", "high", "kept", *(["projected"] if project else [])]
+    kept, swapped = cells.filter(pl.col("__near")), bool(cells["__moves"].any())
     return Unswapped(
-        table=found.select(*variables, *names),
+        # Adding 0 makes -0.0 the 0 it is.
+        table=found.select(*variables, *names).with_columns(cs.float().round(_DECIMALS) + 0.0),
         variables=tuple(variables),
         level=level,
         tolerance=tolerance,
-        exact=release.exact(variables),
+        exact=release.exact(variables) or not swapped,
         strata=release.strata.height,
         strata_kept=kept.select(release.match).n_unique() if release.match else min(kept.height, 1),
+        swapped=swapped,
+        added=added,
+        uninformative=int(found["__uninformative"].sum()),
     )
 
 
 def _names(table: pl.DataFrame | Sequence[str]) -> Sequence[str]:
     assert not isinstance(table, pl.DataFrame)
     return (table,) if isinstance(table, str) else table
-
-
-def _as_text(table: pl.DataFrame, *, where: str) -> pl.DataFrame:
-    """Return a published table with its variables as text and its counts as integers."""
-    if COUNT not in table.columns:
-        raise bad_file(
-            f"there is no column {listed([COUNT])}",
-            where=where,
-            remedy=f"write the table in long form, variables and count; it has {listed(table.columns)}",
-        )
-    counts = table[COUNT].cast(pl.Int64, strict=False)
-    if counts.null_count():
-        rows = counts.is_null().arg_true()
-        raise bad_file(
-            f"counts are not whole numbers ({counted(rows.head(5).to_list(), total=len(rows))})",
-            where=f'{where} "{COUNT}"',
-            remedy="use the table as published",
-        )
-    variables = [name for name in table.columns if name != COUNT]
-    text = table.select(*(pl.col(name).cast(pl.String) for name in variables), counts)
-    twice = text.select(variables).is_duplicated() if variables else pl.Series([False])
-    if twice.any():
-        rows = twice.arg_true()
-        raise bad_file(
-            f"cells occur more than once ({counted(rows.head(5).to_list(), total=len(rows))})",
-            where=where,
-            remedy="add them up, or remove what repeats",
-        )
-    return text
 
 
 def _strata_cells(variables: Sequence[str], release: SwappedRelease) -> pl.DataFrame:
@@ -201,13 +211,12 @@ def _strata_cells(variables: Sequence[str], release: SwappedRelease) -> pl.DataF
 
 def _estimated(cells: pl.DataFrame, tolerance: float, member: str) -> pl.DataFrame:
     """Add estimate, variance and bounds of every cell of every stratum."""
-    n, r, c, z, top, rr, zz = (
+    n, r, c, z, rr, zz = (
         cells[f"__{name}"].to_numpy().astype(np.float64)
-        for name in ("stratum", "hold", "swap", "cell", "largest", "hold_squares", "cell_squares")
+        for name in ("stratum", "hold", "swap", "cell", "hold_squares", "cell_squares")
     )
     laws = Laws.of(cells["__stratum"].to_numpy(), cells["stratum_rate"].to_list(), member=member)
-    # What the margins allow: the records of the column, or those outside it, have at most the largest weight.
-    low, high = np.maximum(0.0, r - (n - c) * top), np.minimum(r, c * top)
+    low, high = cell_bounds(cells)
     known, independent = low == high, r * c / n
     near = (np.abs(laws.kept) < tolerance) & ~known
     usable = ~near & ~known
@@ -225,6 +234,7 @@ def _estimated(cells: pl.DataFrame, tolerance: float, member: str) -> pl.DataFra
     q = laws.kept_squares
     unbiased = np.where(np.abs(q) < _SQUARES_TOLERANCE, plug_in, free / np.where(q == 0, 1.0, q))
     new = {
+        "__moves": laws.moved > 0,
         "__near": near,
         "__estimate": estimate,
         "__variance": np.where(usable, unbiased, 0.0),
@@ -250,29 +260,18 @@ def _summed(cells: pl.DataFrame, variables: Sequence[str], *, level: float) -> p
     width = NormalDist().inv_cdf(0.5 + level / 2)
     variance = pl.when(pl.col("__variance") > 0).then("__variance").otherwise("__plug_in")
     error = variance.sqrt().alias("standard_error")
+    certain_low, certain_high = pl.col("__low"), pl.col("__high")
+    low = pl.col("estimate") + pl.col("__bias_low") - width * pl.col("standard_error")
+    high = pl.col("estimate") + pl.col("__bias_high") + width * pl.col("standard_error")
+    # The truth is certainly within the bounds of the margins, so cutting at them loses no coverage.
     return (
         total.with_columns(error)
         .with_columns(
-            (pl.col("estimate") + pl.col("__bias_low") - width * pl.col("standard_error")).alias("low"),
-            (pl.col("estimate") + pl.col("__bias_high") + width * pl.col("standard_error")).alias("high"),
+            low.clip(certain_low, certain_high).alias("low"),
+            high.clip(certain_low, certain_high).alias("high"),
+            pl.all_horizontal(certain_low < certain_high, low <= certain_low, high >= certain_high)
+            .cast(pl.Int64)
+            .alias("__uninformative"),
         )
         .sort(list(variables))
     )
-
-
-def _checked(given: pl.DataFrame, found: pl.DataFrame, variables: Sequence[str], *, where: str) -> pl.DataFrame:
-    """Return the corrected cells in the order of the published table, if they are the cells of this release."""
-    joined = given.rename({COUNT: "__given"}).join(
-        found, on=list(variables), how="left", nulls_equal=True, maintain_order="left"
-    )
-    rest = [name for name in found.columns if name not in variables]
-    joined = joined.with_columns(pl.col(name).fill_null(0) for name in rest)  # cells that no stratum allows are 0
-    other = (joined["__given"] != joined[COUNT]).arg_true()
-    if len(other):
-        raise bad_file(
-            f"{len(other):,} counts are not those of the released data "
-            f"({counted(other.head(5).to_list(), total=len(other))})",
-            where=f'{where} "{COUNT}"',
-            remedy="use a table that was published with this bundle, unrounded and unchanged",
-        )
-    return joined.drop("__given")

@@ -15,6 +15,7 @@ from stirred.data.problems import bad_plan
 from stirred.mechanisms.swapping.moments import CLASS_LAWS
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.release.tables import Table
+from stirred.spec.problems import placed
 from stirred.utility.expected import ExpectedError, expected_error
 
 MARK = "choosing settings by this voids the guarantee; use an earlier census or the synthetic one"
@@ -66,14 +67,15 @@ def expectations(
                 where="--expect-persons",
                 remedy="name the person file that belongs to it",
             )
-        error = expected_error(
-            homes,
-            mechanism,
-            variables=table.variables,
-            source=source,
-            persons=people if table.of_persons else None,
-            key=data.hid,
-        )
+        with placed(f"--expect-from {records or source}"):
+            error = expected_error(
+                homes,
+                mechanism,
+                variables=table.variables,
+                source=source,
+                persons=people if table.of_persons else None,
+                key=data.hid,
+            )
         found.append(Expectation(table=table, error=error))
     return found
 

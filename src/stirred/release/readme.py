@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from stirred.mechanisms.swapping.swap import Swap, SwapPlan
 from stirred.release.tables import Table
+from stirred.report.swap import NOTHING_SWAPPED, correction_in_words, nothing_swapped
 
 
 def exactness(table: Table, mechanism: Swap, plan: SwapPlan, *, persons: Sequence[str]) -> str:
@@ -16,7 +17,11 @@ def exactness(table: Table, mechanism: Swap, plan: SwapPlan, *, persons: Sequenc
     """
     variables = set(table.variables)
     held = {*plan.hold, *persons}
-    if variables <= held or (variables <= {*mechanism.match, *mechanism.swap} and not table.of_persons):
+    if (
+        nothing_swapped(plan)
+        or variables <= held
+        or (variables <= {*mechanism.match, *mechanism.swap} and not table.of_persons)
+    ):
         return "exact"
     return "disturbed by swapping"
 
@@ -33,18 +38,13 @@ def public_readme(
     in_parts: Sequence[str] = (),
 ) -> str:
     """Return the page for a reader who has only the public folder; ``in_parts`` names its files that are folders."""
-    swapped, share = ", ".join(mechanism.swap), 100 * plan.strata.moved
-    held = [name for name in plan.hold if name not in mechanism.match]
     lines = [f"# {title}", "", mechanism.in_words, ""]
     if purpose:
         lines += [f"Purpose: {purpose}", ""]
     lines += [
         "## What you may conclude",
         "",
-        f"- Counts of {' x '.join([*mechanism.match, *mechanism.swap])}, and any sums of them, are exact.",
-        f"- Counts of anything held ({', '.join(held) or 'nothing else'}), without {swapped}, are exact.",
-        f"- Counts that cross {swapped} with held variables are disturbed: about {share:.1f}% of records carry another "
-        f"record's {swapped}. Associations between {swapped} and held variables are weakened.",
+        *_conclusions(mechanism, plan),
         "- What is promised about confidentiality, and relative to what, is in specification.md and report.html.",
         "",
         "## Files",
@@ -72,3 +72,18 @@ def public_readme(
             "order of their names, as one table. All have the same columns.",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
+    if nothing_swapped(plan):
+        return [f"- {NOTHING_SWAPPED}"]
+    swapped, share = ", ".join(mechanism.swap), 100 * plan.strata.moved
+    held = [name for name in plan.hold if name not in mechanism.match]
+    undo = correction_in_words(mechanism)
+    return [
+        f"- Counts of {' x '.join([*mechanism.match, *mechanism.swap])}, and any sums of them, are exact.",
+        f"- Counts of anything held ({', '.join(held) or 'nothing else'}), without {swapped}, are exact.",
+        f"- Counts that cross {swapped} with held variables are disturbed: about {share:.1f}% of records carry another "
+        f"record's {swapped}. Associations between {swapped} and held variables are weakened.",
+        *([f"- {undo}"] if undo else []),
+    ]

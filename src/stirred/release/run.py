@@ -21,6 +21,8 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
 from stirred.data.validate import validate
+from stirred.inference.released import SwappedRelease
+from stirred.inference.unswap import unswap
 from stirred.mechanisms.protocol import Progress, Release
 from stirred.mechanisms.swapping.family import swap_named
 from stirred.mechanisms.swapping.revealing import revealing_columns
@@ -367,6 +369,29 @@ def _expected(prepared: Prepared) -> list[Expectation]:
     return expectations(prepared.mechanism, prepared.tables, prepared.data, source="this-data")
 
 
+def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
+    """Return how far each table is from the truth after its bias was taken out, as any reader can do."""
+    if not prepared.tables or not within_reach(prepared.mechanism, prepared.data):
+        return {}
+    match, persons = tuple(prepared.mechanism.match), prepared.data.persons is not None
+    strata = prepared.plan.strata.frame(prepared.mechanism.member)
+    public = SwappedRelease(
+        records=release.public["data"].lazy(),
+        match=match,
+        swap=tuple(prepared.mechanism.swap),
+        strata=strata.select(*(pl.col(name).cast(pl.String) for name in match), "stratum_rate"),
+        persons=release.public["persons"].lazy() if persons else None,
+        key=prepared.data.hid if persons else None,
+        member=prepared.mechanism.member,
+    )
+    found = {}
+    for table in prepared.tables:
+        truth = tabulate(_truth(prepared, table), table.variables).with_columns(pl.col(table.variables).cast(pl.String))
+        estimate = unswap(table.variables, public).table.select(*table.variables, count="estimate")
+        found[table.title] = measure(truth, estimate, variables=table.variables)
+    return found
+
+
 def _truth(prepared: Prepared, table: Table) -> pl.DataFrame:
     data = prepared.data
     if not table.of_persons or data.persons is None or data.hid is None:
@@ -403,6 +428,7 @@ def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: S
         accuracy=accuracy,
         measures=measures,
         expected={each.table.title: each.error for each in expected},
+        corrected=_corrected(prepared, release),
         warnings=prepared.warnings,
         safes=prepared.planned.plan.safes_sheet,
     )

@@ -13,7 +13,7 @@ STYLE: Final = """
   --line:#364152; --accent:#4fb3d9; --second:#fb923c; --good:#4ade80; --bad:#f87171; } }
 * { box-sizing: border-box; }
 body { margin:0; background:var(--paper); color:var(--ink);
-  font:16px/1.55 system-ui,-apple-system,"Segoe UI",sans-serif; }
+  font:16px/1.55 system-ui,-apple-system,"Segoe UI",sans-serif; overflow-wrap:break-word; }
 main { max-width:60rem; margin:0 auto; padding:1.5rem 1.1rem 4rem; }
 h1 { font-size:1.7rem; line-height:1.2; margin:.4rem 0 .2rem; } h2 { font-size:1.2rem; margin:2.2rem 0 .6rem; }
 .lead { color:var(--soft); margin:.2rem 0 1rem; }

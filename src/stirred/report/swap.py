@@ -9,6 +9,8 @@ from html import escape
 
 import polars as pl
 
+from stirred.data.problems import number
+from stirred.mechanisms.swapping.moments import CLASS_LAWS
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.swap import Swap, SwapPlan
 from stirred.report.charts import epsilon_curve
@@ -17,7 +19,7 @@ from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.report.safes import SafesSheet, safes_section
 from stirred.spec.swap_budget import psa_sharp_epsilon, smallest_psa_epsilon, smallest_psa_rate
 from stirred.utility.expected import ExpectedError
-from stirred.utility.measures import Accuracy, by_cell_size
+from stirred.utility.measures import CELL_CLASSES, Accuracy, by_area_size, by_cell_size
 
 _ROWS_SHOWN = 40
 PUBLIC_STAMP = '<span class="stamp">public edition</span>'
@@ -39,8 +41,28 @@ class SwapReport:
     accuracy: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     measures: Mapping[str, Accuracy] = field(default_factory=dict)
     expected: Mapping[str, ExpectedError] = field(default_factory=dict)
+    corrected: Mapping[str, Accuracy] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     safes: SafesSheet | None = None
+
+
+NOTHING_SWAPPED = "Nothing was swapped: every count is exact, and the file is published as it is."
+
+
+def nothing_swapped(plan: SwapPlan) -> bool:
+    """Say whether a plan leaves every record as it is, by its rate or because there is nothing to exchange."""
+    return plan.strata.largest_live is None or plan.strata.moved == 0
+
+
+def correction_in_words(mechanism: Swap) -> str:
+    """Return how a reader undoes the bias of tables, or nothing where there is no closed form for it."""
+    if mechanism.member not in CLASS_LAWS:
+        return ""
+    return (
+        f"Tables that cross {', '.join(mechanism.swap)} with held variables are drawn towards independence. "
+        "`stirred unswap TABLE.csv --bundle DIR --out FILE.csv` undoes this bias from the public files alone, with "
+        "standard errors and intervals; the formula is in docs/theory/moments.md of stirred."
+    )
 
 
 def public_report(report: SwapReport) -> str:
@@ -83,6 +105,8 @@ def _rate(report: SwapReport) -> str:
             ),
         )
     size = strata.largest_live.records
+    if nothing_swapped(report.plan):
+        return section("Rate and loss", paragraph(f"{NOTHING_SWAPPED} Nothing is promised."))
     if not isinstance(report.mechanism, PermutationSwap):
         return _losses(report, size)
     points = [(p / 200, float(strata.epsilon(Fraction(p, 200)))) for p in range(1, 200)]
@@ -122,7 +146,7 @@ def _strata(report: SwapReport) -> str:
     largest = strata.largest_first[:_ROWS_SHOWN]
     header = [*strata.match, "records", "something to swap", "rate", "expected share moved"]
     rows = [[*map(str, s.values), s.records, s.live, str(s.rate), f"{100 * share:.2f}%"] for s, share in largest]
-    count = f"{len(strata.table):,} strata, {len(strata.live):,} of them with something to swap."
+    count = f"{number(len(strata.table), 'stratum', 'strata')}, {len(strata.live):,} of them with something to swap."
     more = f" The {_ROWS_SHOWN} largest are shown." if len(strata.table) > _ROWS_SHOWN else ""
     return section("Strata", paragraph(count + more), table(header, rows))
 
@@ -142,7 +166,8 @@ def _tables(report: SwapReport) -> str:
         more = paragraph(f"{frame.height:,} rows; the first {_ROWS_SHOWN} are shown.", note=True)
         parts.append(f"<h3>{escape(name)}</h3>{shown}{more if frame.height > _ROWS_SHOWN else ''}")
     text = "Counted from the released records; each costs nothing beyond the release itself (post-processing)."
-    return section("Tables", paragraph(text), *parts)
+    undo = "" if nothing_swapped(report.plan) else correction_in_words(report.mechanism)
+    return section("Tables", paragraph(text), *([paragraph(undo.replace("`", ""))] if undo else []), *parts)
 
 
 def _warnings(report: SwapReport) -> str:
@@ -154,49 +179,81 @@ def _accuracy(report: SwapReport) -> str:
         return section("Before and after", paragraph("No table was asked for, so none is compared."))
     parts = []
     for name, frame in report.accuracy.items():
+        areas = [variable for variable in frame.columns if variable in report.mechanism.swap]
         parts.append(
             f"<h3>{escape(name)}</h3>"
-            + _measured(report.measures[name], report.expected.get(name))
+            + _measured(report.measures[name], report.expected.get(name), report.corrected.get(name))
             + table(frame.columns, frame.head(_ROWS_SHOWN).rows())
             + "<p class=note>By true size of the cell:</p>"
-            + _by_size(frame)
+            + _by_size(by_cell_size(frame), of="cell")
         )
+        if areas:
+            parts.append(paragraph(f"By true size of the area ({' x '.join(areas)}):", note=True))
+            parts.append(_by_size(by_area_size(frame, level=areas), of="area"))
     text = "Released counts beside the confidential truth. Publishing these errors would be a further disclosure."
     return section("Before and after", paragraph(text), *parts)
 
 
-def _measured(found: Accuracy, expected: ExpectedError | None) -> str:
-    rows: list[list[object]] = [
-        ["mean absolute error", f"{found.mean_absolute_error:.4g}", _of(expected, "mean_absolute_error")],
-        [
+def _measured(found: Accuracy, expected: ExpectedError | None, corrected: Accuracy | None) -> str:
+    def shown(of: Accuracy) -> list[str]:
+        return [
+            f"{of.mean_absolute_error:.4g}",
+            f"{100 * of.mean_absolute_percentage_error:.2f}%",
+            f"{of.root_mean_square_error:.4g}",
+            f"{of.l1:,.0f}",
+            f"{of.total_variation:.4g}",
+            f"{100 * of.within_5_percent:.1f}%",
+        ]
+
+    columns = {
+        "measure": [
+            "mean absolute error",
             "mean absolute percentage error, non-empty cells",
-            f"{100 * found.mean_absolute_percentage_error:.2f}%",
-            _of(expected, "mean_absolute_percentage_error", percent=True),
+            "root mean square error",
+            "L1 distance",
+            "total variation",
+            "cells within 5% of the truth",
         ],
-        ["root mean square error", f"{found.root_mean_square_error:.4g}", _of(expected, "root_mean_square_error")],
-        ["L1 distance", f"{found.l1:,.0f}", ""],
-        ["total variation", f"{found.total_variation:.4g}", ""],
-        ["cells within 5% of the truth", f"{100 * found.within_5_percent:.1f}%", ""],
-    ]
+        "this run": shown(found),
+        "expected before the run": [
+            _of(expected, "mean_absolute_error"),
+            _of(expected, "mean_absolute_percentage_error", percent=True),
+            _of(expected, "root_mean_square_error"),
+            *[""] * 3,
+        ],
+    }
+    if corrected is not None:
+        columns["after stirred unswap"] = shown(corrected)
+    rows: list[list[object]] = [list(row) for row in zip(*columns.values(), strict=True)]
     if found.association_true is not None and found.association_released is not None:
         kept = f"{found.association_released:.4f} of {found.association_true:.4f}"
-        rows.append(["association with the area kept (Cramér's V)", kept, ""])
-    return table(["measure", "this run", "expected before the run"], rows)
+        row = ["association with the area kept (Cramér's V)", kept]
+        rows.append([*row, *[""] * (len(columns) - len(row))])
+    return table(list(columns), rows)
 
 
 def _of(expected: ExpectedError | None, name: str, *, percent: bool = False) -> str:
     if expected is None:
         return ""
+    if expected.exact:
+        return "exact"
     value = float(getattr(expected, name))
     return f"{100 * value:.2f}%" if percent else f"{value:.4g}"
 
 
-def _by_size(frame: pl.DataFrame) -> str:
+def _by_size(classes: pl.DataFrame, *, of: str) -> str:
     rows = [
-        [f"{row['from']:,} and more", row["cells"], f"{row['bias']:.4g}", f"{row['mean_absolute_error']:.4g}"]
-        for row in by_cell_size(frame).iter_rows(named=True)
+        [_class(row["from"]), row["cells"], f"{row['bias']:.4g}", f"{row['mean_absolute_error']:.4g}"]
+        for row in classes.iter_rows(named=True)
     ]
-    return table(["cell", "cells", "bias", "mean absolute error"], rows)
+    return table([of, "cells", "bias", "mean absolute error"], rows)
+
+
+def _class(start: int) -> str:
+    end = next((larger - 1 for larger in CELL_CLASSES if larger > start), None)
+    if end is None:
+        return f"{start:,} and more"
+    return f"{start:,}" if end == start else f"{start:,} to {end:,}"
 
 
 def _conditions(report: SwapReport) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.swapping.moments import Laws, crossed_strata
+from stirred.mechanisms.swapping.moments import Laws, cell_bounds, crossed_strata
 from stirred.mechanisms.swapping.swap import Swap
 
 SOURCES: Final = ("this-data", "other-data", "margins")
@@ -53,6 +53,11 @@ class ExpectedError:
         """Return the root of the expected mean squared error: exact."""
         squares = self.table.select((pl.col("bias") ** 2 + pl.col("variance")).mean()).item()
         return float(np.sqrt(squares or 0.0))
+
+    @property
+    def exact(self) -> bool:
+        """Say whether swapping cannot change the table."""
+        return not self.table.select((pl.col("bias") != 0) | (pl.col("variance") != 0)).to_series().any()
 
     @property
     def confidential(self) -> bool:
@@ -120,7 +125,12 @@ def _with_moments(cells: pl.DataFrame, swap: Swap) -> pl.DataFrame:
     )
     laws = Laws.of(cells["__stratum"].to_numpy(), _rates(cells, swap), member=swap.member)
     mean, variance = laws.moments(cell=x, cell_squares=xx, hold=r, hold_squares=rr, swap=c)
-    return cells.with_columns(pl.Series("__mean", mean), pl.Series("__variance", np.maximum(variance, 0.0)))
+    low, high = cell_bounds(cells)
+    known = low == high  # such a cell cannot change; the formula leaves noise of floating point there
+    return cells.with_columns(
+        pl.Series("__mean", np.where(known, x, mean)),
+        pl.Series("__variance", np.where(known, 0.0, np.maximum(variance, 0.0))),
+    )
 
 
 def _rates(cells: pl.DataFrame, swap: Swap) -> list[Fraction]:

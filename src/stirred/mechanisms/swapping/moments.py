@@ -278,6 +278,20 @@ def crossed_strata(
     return grid.drop("__one").sort(cells[1:])
 
 
+def cell_bounds(cells: pl.DataFrame) -> tuple[Array, Array]:
+    """Return what the margins of its stratum allow each cell of :func:`crossed_strata`, with certainty.
+
+    The records of the column, or those outside it, have at most the largest weight of the row.
+
+    >>> homes = pl.LazyFrame({"county": list("AAB"), "tenure": list("oor")})
+    >>> low, high = cell_bounds(crossed_strata(homes, match=[], hold=["tenure"], swap=["county"]))
+    >>> low.tolist(), high.tolist()
+    ([1.0, 0.0, 0.0, 0.0], [2.0, 1.0, 1.0, 1.0])
+    """
+    n, r, c, top = (cells[f"__{name}"].to_numpy().astype(np.float64) for name in ("stratum", "hold", "swap", "largest"))
+    return np.maximum(0.0, r - (n - c) * top), np.minimum(r, c * top)
+
+
 def _weighted(
     records: pl.LazyFrame, *, persons: pl.LazyFrame | None, key: str | None, cells: Sequence[str]
 ) -> pl.LazyFrame:
