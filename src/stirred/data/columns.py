@@ -51,11 +51,16 @@ class ParquetColumns:
 
 
 def canonical(column: pl.Series) -> pl.Series:
-    """Return floats with one zero and one not-a-number: values that compare equal must be written alike.
+    """Return a column that holds nothing but its values, written alike where they compare equal.
+
+    Floats get one zero and one not-a-number; a list of categories becomes text, since a file would also hold
+    the categories that no record has.
 
     >>> canonical(pl.Series([0.0, -0.0])).to_numpy().view("uint64").tolist()
     [0, 0]
     """
+    if column.dtype in (pl.Categorical, pl.Enum):
+        return column.cast(pl.String)
     if not column.dtype.is_float():
         return column
     x = pl.col("x")
@@ -101,10 +106,10 @@ def _warn_of_index(index: Any) -> None:
 
 
 def canonical_frame(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the frame with canonical floats, each column in one piece of memory."""
+    """Return the frame with canonical columns, each in one piece of memory."""
     frame = frame.rechunk()
-    floats = [name for name, dtype in frame.schema.items() if dtype.is_float()]
-    return frame.with_columns([canonical(frame[name]) for name in floats]) if floats else frame
+    special = [name for name, kind in frame.schema.items() if kind.is_float() or kind in (pl.Categorical, pl.Enum)]
+    return frame.with_columns([canonical(frame[name]) for name in special]) if special else frame
 
 
 _NUMBERS = (

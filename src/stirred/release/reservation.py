@@ -11,8 +11,10 @@ from typing import Any
 from stirred.release.bundle import bundle_checksum
 from stirred.release.ledger import Entry, Ledger, LedgerError, Request
 from stirred.release.ledger.entry import COMMITTED
-from stirred.release.ledger.problems import StorageError, bad_storage
-from stirred.spec.problems import Problem
+from stirred.release.ledger.problems import bad_storage
+from stirred.spec.document import from_json
+from stirred.spec.problems import Problem, StirredError
+from stirred.spec.specification import Specification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,6 +46,12 @@ class Reservation:
         """Say that the bundle is there. If that fails, the bundle stays and `recover` finds it."""
         if self.ledger is None or self.entry is None:
             return
+        if published_specification(bundle) != self.entry.specification:
+            raise bad_storage(
+                "the bundle promises something else than was reserved",
+                where=str(bundle),
+                remedy="do not publish it; its cost stays reserved, and `stirred ledger abort` gives it up",
+            )
         try:
             self.ledger.commit(self.entry.id, bundle=bundle_checksum(bundle))
         except LedgerError as error:
@@ -75,9 +83,19 @@ def standing(
         return "", [*error.problems]
     if entry.status != COMMITTED:
         return "", [_doubt(f"its entry {entry.number} in the ledger is {entry.state}", "publish a committed release")]
+    if published_specification(bundle) != entry.specification:
+        return "", [_doubt("it promises something else than its entry in the ledger", "find out who changed which")]
     if entry.bundle != bundle_checksum(bundle):
         return "", [_doubt("its manifest is not the one that was committed", "find out who changed the bundle")]
     return f"committed as entry {entry.number} of the ledger of {opened.dataset}, with this manifest", []
+
+
+def published_specification(bundle: Path) -> Specification | None:
+    """Return the promise that a bundle publishes, or None if it cannot be read."""
+    try:
+        return from_json((bundle / "public" / "specification.json").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, StirredError):
+        return None
 
 
 def _doubt(what: str, remedy: str) -> Problem:
@@ -99,6 +117,6 @@ def reserved(url: str | Path | None, request: Request) -> Iterator[Reservation]:
         yield Reservation(ledger=ledger, entry=entry)
     except BaseException as error:
         # If the ledger is gone too, the open reservation is what `recover` resolves.
-        with suppress(StorageError):
+        with suppress(LedgerError):
             ledger.abort(entry.id, reason=f"the run failed: {type(error).__name__}")
         raise

@@ -32,6 +32,7 @@ from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manif
 from stirred.release.expectation import Expectation, expectations, within_reach
 from stirred.release.invariants import invariant_tables
 from stirred.release.ledger import Ledger, Request, Total
+from stirred.release.ledger.store import store_at
 from stirred.release.plan_file import Planned
 from stirred.release.readme import exactness, public_readme
 from stirred.release.reservation import reserved
@@ -220,6 +221,14 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
     return out
 
 
+def _parameters(planned: Planned) -> dict[str, Any]:
+    """Return the plan as it is kept: the ledger by its name, which has no password in it."""
+    parameters: dict[str, Any] = json.loads(planned.plan.model_dump_json())
+    if planned.plan.release.ledger is not None:
+        parameters["release"]["ledger"] = store_at(planned.plan.release.ledger).name
+    return parameters
+
+
 def _request(prepared: Prepared, *, seeded: bool) -> Request:
     """Return what the ledger is asked for: the promise of this run, and enough to explain it years later."""
     planned = prepared.planned
@@ -227,7 +236,7 @@ def _request(prepared: Prepared, *, seeded: bool) -> Request:
         mechanism=planned.plan.mechanism.name,
         specification=replace(prepared.plan.specification, seeded=seeded),
         purpose=planned.plan.release.purpose,
-        parameters=json.loads(planned.plan.model_dump_json()),
+        parameters=_parameters(planned),
         inputs=prepared.inputs,
         place=planned.out,
     )
@@ -457,7 +466,7 @@ def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: S
 
 def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> dict[str, Any]:
     planned = prepared.planned
-    parameters = json.loads(planned.plan.model_dump_json())
+    parameters = _parameters(planned)
     return {
         "stirred": __version__,
         "python": platform.python_version(),

@@ -53,8 +53,13 @@ class _Mechanism(_Lenient):
     swap: list[str]
 
 
+class _Release(_Lenient):
+    ledger: str | None = None
+
+
 class _Plan(_Lenient):
     mechanism: _Mechanism
+    release: _Release = _Release()
 
 
 class Manifest(_Lenient):
@@ -102,6 +107,8 @@ def scan_bundle(bundle: Path, *, harmless: Sequence[str] = ()) -> Scan:
         doubts.append(_doubt("it does not say what was released", MANIFEST, _AGAIN))
         return Scan(files={}, checks=audit.checks, doubts=tuple(dict.fromkeys(doubts)))
     doubts += _test_run(bundle, manifest, specification)
+    if manifest.ledger is None and manifest.plan.release.ledger is not None:
+        doubts.append(_doubt("its plan names a ledger, and the manifest no entry in one", MANIFEST, _AGAIN))
     doubts += _from_internal(bundle, manifest)
     doubts += _report(public)
     if specification is not None:

@@ -12,6 +12,7 @@ from stirred.spec.budget import Budget, derived
 from stirred.spec.convert import can_change_distance, change_distance, change_unit, refine
 from stirred.spec.convert_output import change_output
 from stirred.spec.derivation import Derivation, Step
+from stirred.spec.domain import Domain
 from stirred.spec.exact import Exact, add_up, sqrt
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import GDP, ZCDP, OutputPremetric, approximate
@@ -81,8 +82,12 @@ def compose(
     parts = [Derivation(specification=specification) for specification in specifications]
     parts = _common_distance(parts)
     parts = _common_unit(parts, unit=unit, units=tuple(units))
+    # Where a conversion uses the nearest distance, it uses that of the release itself: that of another
+    # release says nothing about files that only differ where the other does not look.
+    early = _reaches_zcdp(parts, wanted=output)
+    parts = _common_output(parts, delta=delta, wanted=output) if early else parts
     parts = _common_multiverse(parts)
-    parts = _common_output(parts, delta=delta, wanted=output)
+    parts = parts if early else _common_output(parts, delta=delta, wanted=output)
     if names is not None:
         parts = [_with_name(part, name) for part, name in zip(parts, names, strict=True)]
     return _added(parts, often)
@@ -92,9 +97,17 @@ def _with_name(part: Derivation, name: str) -> Derivation:
     return replace(part, steps=tuple(replace(step, action=f"{name}: {step.action}") for step in part.steps))
 
 
+def _reaches_zcdp(parts: Sequence[Derivation], *, wanted: OutputPremetric | None) -> bool:
+    """Say whether the common output is zCDP, which pure DP reaches through the nearest distance (R17)."""
+    if wanted is not None:
+        return wanted.name == "D_NoR"
+    names = {part.specification.output_premetric.name for part in parts}
+    return "D_NoR" in names and names <= {"D_Mult", "D_NoR", "D_GDP"}
+
+
 def _same_domain(specifications: Sequence[Specification]) -> None:
-    first = specifications[0].domain
-    for other in (specification.domain for specification in specifications[1:]):
+    first = specifications[0].domain.whole
+    for other in (specification.domain.whole for specification in specifications[1:]):
         if other != first:
             raise refused(
                 f"the domains differ: {first.name} ({first.stage}) and {other.name} ({other.stage})",
@@ -163,12 +176,17 @@ def _common_multiverse(parts: list[Derivation]) -> list[Derivation]:
     empty = Multiverse()
     different = dict.fromkeys(part.specification.multiverse for part in parts)
     together = reduce(lambda a, b: a.meet(b), different, empty)
-    return [
-        part
-        if set(part.specification.multiverse.invariants) == set(together.invariants)
-        else part.then(refine(part.specification, to=together))
-        for part in parts
-    ]
+    if len({part.specification.domain.columns for part in parts}) > 1:
+        # Files that differ in one record, in a column only one of the releases looks at, are one apart.
+        together = replace(together, nearest=1, nearest_because="")
+    return [_refined(part, together) for part in parts]
+
+
+def _refined(part: Derivation, together: Multiverse) -> Derivation:
+    specification = part.specification
+    if set(specification.multiverse.invariants) == set(together.invariants):
+        return replace(part, specification=specification.with_flavor(multiverse=together))
+    return part.then(refine(specification, to=together))
 
 
 def _common_output(
@@ -225,7 +243,7 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
     budget = Budget(policy=derived(formula, value, *budgets)) if several else first.budget
     theorem = "Proposition 2.5.3 (composition)" if output.name != "D_NoR" else "zCDP composition (section 2.5)"
     specification = Specification(
-        flavor=replace(first.flavor, output_premetric=output),
+        flavor=replace(first.flavor, output_premetric=output, domain=_domain(specifications)),
         budget=budget,
         assumptions=_union(s.assumptions for s in specifications) + ((FRESH,) if several else ()),
         theorem=tuple(dict.fromkeys((*_union(s.theorem for s in specifications), theorem))),
@@ -236,6 +254,12 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
     joined = _listed(times, lambda i: specifications[i].budget_text, " and ")
     steps.append(Step(action="together", theorem=theorem, before=joined, after=specification.budget_text))
     return Derivation(specification=specification, steps=tuple(steps))
+
+
+def _domain(specifications: Sequence[Specification]) -> Domain:
+    """Return the common domain: of the whole file, where the releases are about different columns of it."""
+    domains = {specification.domain for specification in specifications}
+    return domains.pop() if len(domains) == 1 else specifications[0].domain.whole
 
 
 def _added_output(specifications: Sequence[Specification], times: Sequence[int]) -> OutputPremetric:

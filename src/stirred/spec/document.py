@@ -42,6 +42,7 @@ class DomainDocument(_Strict):
     dataset: str
     stage: str
     record_types: list[str] = []
+    columns: list[str] = []
 
 
 class MarginDocument(_Strict):
@@ -172,6 +173,7 @@ def to_document(specification: Specification) -> dict[str, Any]:
             "dataset": specification.domain.dataset,
             "stage": specification.domain.stage,
             "record_types": list(specification.domain.record_types),
+            **({"columns": list(specification.domain.columns)} if specification.domain.columns else {}),
         },
         "multiverse": _multiverse_out(specification.multiverse),
         "input_premetric": _without_none(
@@ -407,6 +409,7 @@ def _domain_in(document: DomainDocument) -> Domain:
         dataset=document.dataset,
         stage=document.stage,
         record_types=tuple(document.record_types),
+        columns=tuple(document.columns),
     )
 
 

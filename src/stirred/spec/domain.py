@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from stirred.spec.problems import wrong
@@ -24,8 +24,10 @@ STAGES: Final = {
 class Domain:
     """The set of datasets that could have been the input, and at which stage of their life.
 
-    ``datasets`` optionally lists them all, for audits on small examples; it is no part of the
-    domain's identity and is never written to a file.
+    ``columns`` are the columns it is about, where the file has further ones: two files that differ only in
+    others are the same dataset here, and different ones for a release that uses those. ``datasets``
+    optionally lists all datasets, for audits on small examples; it is no part of the domain's identity and
+    is never written to a file.
 
     >>> Domain(name="CEF", dataset="a Census Edited File", stage="edited-file").stage_in_words
     'the file after coding, editing and imputation'
@@ -35,6 +37,7 @@ class Domain:
     dataset: str
     stage: str = "edited-file"
     record_types: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     datasets: tuple[Hashable, ...] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -46,6 +49,11 @@ class Domain:
             )
         if not self.stage.strip():
             raise wrong("the stage is empty", where="domain stage", remedy=f"one of {', '.join(STAGES)}")
+
+    @property
+    def whole(self) -> Domain:
+        """Return the domain of the whole file, all its columns."""
+        return replace(self, columns=()) if self.columns else self
 
     @property
     def stage_in_words(self) -> str:

@@ -68,6 +68,7 @@ class SwapUniverse:
     persons: bool = False
     name: str = "file"
     own: OwnLoss | None = None
+    columns: tuple[str, ...] = ()
 
     @property
     def budget(self) -> Budget:
@@ -258,6 +259,7 @@ class Swap:
                     dataset=f"the released columns of the confidential file '{universe.name}'",
                     stage="edited-file",
                     record_types=(self.unit, "person") if universe.persons else (self.unit,),
+                    columns=universe.columns,
                 ),
                 multiverse=Multiverse(
                     invariants=self._invariants(universe),
@@ -349,6 +351,7 @@ class Swap:
             persons=data.persons is not None,
             name=data.name,
             own=self._own_loss(strata, swap, held),
+            columns=_columns(data, (*hold, *self.swap), dropped),
         )
         return SwapPlan(
             specification=self.specification(universe),
@@ -418,6 +421,13 @@ class Swap:
             if n not in hold and n not in self.swap
         )
         return hold, (*dropped, *data.dropped_person_columns)
+
+
+def _columns(data: Microdata, released: Sequence[str], dropped: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that the promise is about, if the file has others than these and its identifiers."""
+    if all(name in data.identifiers for name in dropped):
+        return ()
+    return (*sorted(released), *(f"person {name}" for name in sorted(data.person_variables)))
 
 
 def _identifying(data: Microdata, hold: Sequence[str]) -> Iterator[str]:

@@ -69,7 +69,7 @@ class SqliteStore:
             os.close(handle)  # mkstemp makes it readable and writable for its owner alone
             partial = Path(text)
             with self._errors(), closing(sqlite3.connect(partial, isolation_level=None)) as connection:
-                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA synchronous = EXTRA")
                 connection.executescript(_SCHEMA)
                 connection.execute("BEGIN")
                 connection.executemany("INSERT INTO documents VALUES (?, ?)", list(documents.items()))
@@ -99,7 +99,7 @@ class SqliteStore:
     def append(self, prepare: Prepare, *, after: Row | None, id_: str) -> Row:
         """Append one row under the write lock of the file."""
         with self._errors(), self._open(to_write=True) as connection:
-            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("BEGIN IMMEDIATE")  # waits for other writers; nobody writes until we are done
             try:
                 addition = prepare(_rows(connection, after))
