@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tests.release.bundles import manifest, sha256
@@ -43,4 +44,8 @@ def test_the_demonstration_shows_the_papers_tables_and_figures_beside_ours_in_tw
     assert abs(covered - 95) < 4
     assert not [url for url in re.findall(r"https?://[^\s\"'<>)]+", report) if "www.w3.org" not in url]
     bundle = tmp_path / "demo" / "bundle"
+    published = pl.read_csv(bundle / "public" / "tables" / "county-x-tenure.csv").filter(tenure="owned")
+    shown = report.split("<h2>Table 1")[1].split("</table>")[0]
+    for county, _, count in published.rows():  # our column is the bundle's own
+        assert f"<td class=n>{count:,}</td>" in shown.split(f"<td>{county}</td>")[1].split("</tr>")[0]
     assert all(sha256(bundle / name) == digest for name, digest in manifest(bundle)["files"].items())

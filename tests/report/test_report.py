@@ -16,6 +16,7 @@ from stirred import Entropy
 from stirred.release.plan_file import planned
 from stirred.release.run import prepare, run
 from stirred.report import swap as swap_module
+from stirred.report.page import page, table
 from tests.release.bundles import households, persons
 from tests.report.browser import browse, requests_made
 
@@ -179,6 +180,7 @@ addEventListener('load', () => {
   const svg = [...document.querySelectorAll('svg')].map(s => Math.ceil(s.getBoundingClientRect().width));
   document.title = JSON.stringify({scroll: document.documentElement.scrollWidth, client: innerWidth,
     five: Math.round(box('.five').top), open: Math.round(box('.open').top), svg: Math.max(0, ...svg),
+    hidden: Math.max(0, ...[...document.querySelectorAll('.scroll')].map(s => s.scrollWidth - s.clientWidth)),
     ink: getComputedStyle(document.body).color, paper: getComputedStyle(document.body).backgroundColor});
 });
 </script>"""
@@ -226,6 +228,18 @@ def test_the_first_screen_of_a_laptop_shows_invariants_and_answers(edition: str,
     size = measured(bundle / edition / "report.html", tmp_path, width=1280)
     assert size["open"] < 400
     assert size["five"] < 700
+
+
+def test_a_table_of_nine_columns_shows_its_last_one_on_a_laptop(tmp_path: Path) -> None:
+    """As wide as the one of the demonstration: words in the header wrap, and the letters are smaller."""
+    header = ["county", "owned", "rented", "total", "owned after (paper)", "owned after (ours)"]
+    header += ["expected for our file", "corrected (unswap)", "95% interval"]
+    row = ["Middlesex", 104_144, 147_687, 251_831, 100_372, 100_021, "100,033 ± 187", "104,121", "103,388 to 104,853"]
+    file = tmp_path / "page.html"
+    first = '<div class="open"></div><div class="five"></div>'
+    file.write_text(page("wide", [first, table(header, [row])]), encoding="utf-8")
+    assert measured(file, tmp_path, width=1200)["hidden"] == 0
+    assert measured(file, tmp_path, width=500)["hidden"] > 0, "the check would see it"
 
 
 def test_dark_and_light_differ_and_both_can_be_read(bundle: Path, tmp_path: Path) -> None:

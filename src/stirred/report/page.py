@@ -30,7 +30,8 @@ h1 { font-size:1.7rem; line-height:1.2; margin:.4rem 0 .2rem; } h2 { font-size:1
 .scroll { overflow-x:auto; }
 table { border-collapse:collapse; width:100%; font-variant-numeric:tabular-nums; font-size:.92rem; }
 th, td { text-align:left; padding:.35rem .7rem; border-bottom:1px solid var(--line); vertical-align:top; }
-th { color:var(--soft); font-weight:600; } td.n, th.n { text-align:right; white-space:nowrap; }
+th { color:var(--soft); font-weight:600; } td.n, th.n { text-align:right; } td.n { white-space:nowrap; }
+table.wide { font-size:.8rem; } .wide th, .wide td { padding:.3rem .45rem; }
 code { background:var(--card); padding:.1rem .3rem; border-radius:.25rem; overflow-wrap:anywhere; }
 .note { color:var(--soft); font-size:.92rem; } .ok { color:var(--good); font-weight:600; }
 .chart { margin:.6rem 0; overflow-x:auto; } .chart svg { max-width:100%; height:auto; }
@@ -40,6 +41,8 @@ ul { padding-left:1.2rem; } li { margin:.2rem 0; }
   .scroll { overflow:visible; } table { font-size:8pt; } th, td { padding:.2rem .35rem; }
   h2, h3, p { break-after:avoid; } .chart, tr, .five > div { break-inside:avoid; } details > * { display:block; } }
 """
+
+_WIDE: Final = 8  # columns
 
 
 def page(title: str, body: Iterable[str], *, seeded: bool = False) -> str:
@@ -89,7 +92,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         + "</tr>"
         for row in kept
     )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    wide = " class=wide" if len(header) >= _WIDE else ""
+    return f'<div class="scroll"><table{wide}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _cell(value: object) -> str:
