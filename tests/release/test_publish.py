@@ -276,7 +276,7 @@ TAMPERED = {
     ),
     "another order": Tampered(frame("data.parquet", by_input), "records are not grouped by county"),
     "another order of persons": Tampered(
-        frame("persons.parquet", lambda f: f.sort("age")), "persons do not stand in the order of their households"
+        frame("persons.parquet", lambda f: f.sort("age")), "persons are not in the order of the released households"
     ),
     "another count in a table": Tampered(
         frame("tables/ages.csv", lambda f: f.with_columns(pl.col("count") + 1)),

@@ -34,7 +34,7 @@ _MAY_BE_THERE = re.compile(
     r"|specification\.(json|md)|README\.md|report\.html"
 )
 _NOTES = {"ARROW:schema", "stirred.specification", "stirred.seeded"}
-_OF_STRATA = {"stratum_records", "stratum_live", "stratum_rate", "stratum_expected_share_moved"}
+_OF_STRATA = {"stratum_records", "stratum_live", "stratum_law", "stratum_rate", "stratum_expected_share_moved"}
 _AGAIN = "do not publish it; make the release again"
 
 
