@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -24,7 +23,8 @@ from stirred.release.plan_file import planned
 from stirred.release.publish import PublishError, publish
 from stirred.release.run import prepare, run
 from stirred.release.scan import scan_bundle
-from tests.release.bundles import files_in, households, listing, manifest, persons, sha256, stirred
+from tests.release.bundles import files_in, households, listing, persons, sha256, stirred
+from tests.release.tampering import add, copied, frame, retell, specified, text, told
 
 Out = pytest.CaptureFixture[str]
 
@@ -128,61 +128,6 @@ def test_a_bundle_without_persons_tables_or_identifiers_is_published(tmp_path: P
 
 
 # ---- what is refused -------------------------------------------------------------------------------
-
-
-def retell(bundle: Path) -> None:
-    """Forge the manifest after a change: then the scan alone must see it."""
-    facts = manifest(bundle)
-    names = files_in(bundle) - {"manifest.json"}
-    facts["files"] = {name: hashlib.sha256((bundle / name).read_bytes()).hexdigest() for name in sorted(names)}
-    (bundle / "manifest.json").write_text(json.dumps(facts), encoding="utf-8")
-
-
-def frame(name: str, change: Callable[[pl.DataFrame], pl.DataFrame], **notes: str) -> Callable[[Path], object]:
-    """Write a public table anew, keeping its metadata."""
-
-    def write(bundle: Path) -> None:
-        path = bundle / "public" / name
-        if path.suffix == ".csv":
-            change(pl.read_csv(path)).write_csv(path)
-            return
-        kept = {k: v for k, v in pl.read_parquet_metadata(path).items() if k.startswith("stirred.")}
-        change(pl.read_parquet(path)).write_parquet(path, metadata={**kept, **notes})
-
-    return write
-
-
-def text(name: str, change: Callable[[str], str]) -> Callable[[Path], object]:
-    def write(bundle: Path) -> None:
-        path = bundle / "public" / name
-        path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
-
-    return write
-
-
-def add(name: str, content: bytes = b"hello") -> Callable[[Path], object]:
-    return lambda bundle: (bundle / name).write_bytes(content)
-
-
-def copied(source: str, target: str) -> Callable[[Path], object]:
-    return lambda bundle: shutil.copyfile(bundle / source, bundle / target)
-
-
-def told(**facts: Any) -> Callable[[Path], object]:
-    def write(bundle: Path) -> None:
-        (bundle / "manifest.json").write_text(json.dumps({**manifest(bundle), **facts}), encoding="utf-8")
-
-    return write
-
-
-def specified(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
-    def write(bundle: Path) -> None:
-        path = bundle / "public" / "specification.json"
-        document = json.loads(path.read_text(encoding="utf-8"))
-        change(document)
-        path.write_text(json.dumps(document), encoding="utf-8")
-
-    return write
 
 
 def free(document: dict[str, Any]) -> None:

@@ -1,41 +1,46 @@
 """The audit of a finished bundle from its files alone: nothing of the confidential file is needed.
 
-The released file must have the invariants it was published with, its identifiers must say nothing, and
-every artefact must agree on whether it comes from a test run with a seed.
+The released file must have the invariants it was published with and the budget that follows from them, its
+identifiers must say nothing, and every artefact must agree on the promise and on whether it comes from a test run.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from stirred.audit.bundle_counts import audit_invariants, audit_tables
+from stirred.audit.bundle_files import MANIFEST, audit_manifest, audit_published
+from stirred.audit.bundle_making import Making, shown_by, stated_in
+from stirred.audit.bundle_pages import audit_pages
 from stirred.audit.bundle_persons import audit_persons
+from stirred.audit.bundle_promise import ReleasedFiles, audit_promise
 from stirred.audit.findings import Findings
+from stirred.audit.held_digest import MOST_PERSONS
 from stirred.audit.leftover import leftover_order
-from stirred.data.frames import read_frame, write_frame
+from stirred.data.codes import tells_records_apart
+from stirred.data.frames import read_frame
 from stirred.data.problems import bad_file
 from stirred.spec.document import from_json
 from stirred.spec.invariant import Margin
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Specification
 
-MANIFEST = "manifest.json"
 SEEDED_MARK = "SEEDED-TEST-RUN.txt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleAudit:
-    """What was checked and what was wrong."""
+    """What was checked, what was wrong, what a reader must know although nothing is wrong, and what was not checked."""
 
     checks: tuple[str, ...]
     problems: tuple[Problem, ...]
+    warnings: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -44,61 +49,98 @@ class BundleAudit:
 
 
 def audit_bundle(folder: Path | str) -> BundleAudit:
-    """Check a bundle and say all problems at once: checksums, specification, invariants, persons, ids, order, marks."""
+    """Check a bundle, or its public folder alone, and say all problems at once.
+
+    Checksums, specification, invariants, budget, strata, persons, ids, order, tables, pages and marks of a test run.
+    """
     bundle = Path(folder)
-    if not bundle.is_dir():
-        raise bad_file("there is no such folder", where=str(bundle), remedy="name the folder of a finished release")
+    public = public_folder(bundle)
     found = Findings()
-    manifest = _manifest(bundle, found)
-    if manifest is not None:
-        _checksums(bundle, manifest, found)
-    specification = _specification(bundle, found)
-    data = _readable(bundle, "data", found)
+    manifest = None
+    if public == bundle:
+        audit_published(public, found)
+    else:
+        manifest = audit_manifest(bundle, found)
+    specification = _specification(public, found)
+    making = None if manifest is None else stated_in(manifest)
+    if manifest is not None and making is None:
+        found.bad("it does not say how the release was made", where=MANIFEST)
+    data = _readable(public, "data", found)
     try:
         if specification is not None and data is not None:
-            _invariants(bundle, specification, data, found)
-            ids = _identifiers(specification, data, found)
-            _order(specification, data.drop(ids), found)
-            persons = _readable(bundle, "persons", found) if any((bundle / "public").glob("persons.*")) else None
-            joined = None if persons is None else audit_persons(persons, data, ids, found)
-            _tables(bundle, data, joined, found)
+            _audit_files(public, specification, data, making, found)
     except pl.exceptions.PolarsError as error:
         found.bad(f"its columns are not of a kind that is released ({type(error).__name__})", where="public/data")
-    _marks(bundle, manifest, specification, found)
-    return BundleAudit(checks=tuple(found.checks), problems=tuple(found.problems))
+    if specification is not None:
+        _audit_words(public, specification, making, found)
+    if specification is not None or manifest is not None:
+        _marks(bundle, manifest, specification, found)
+    return BundleAudit(
+        checks=tuple(found.checks),
+        problems=tuple(found.problems),
+        warnings=tuple(found.warnings),
+        unchecked=tuple(found.unchecked),
+    )
 
 
-def _manifest(bundle: Path, found: Findings) -> dict[str, Any] | None:
+def public_folder(bundle: Path) -> Path:
+    """Return the public folder: that of a bundle, or the given one if it is what was published."""
+    if not bundle.is_dir():
+        raise bad_file("there is no such folder", where=str(bundle), remedy="name the folder of a finished release")
+    if (bundle / "public").is_dir() or (bundle / MANIFEST).exists():
+        return bundle / "public"
+    if (bundle / "specification.json").exists():
+        return bundle
+    raise bad_file(
+        "this is not a bundle: there is neither manifest.json nor public/ in it, nor a specification.json",
+        where=str(bundle),
+        remedy="name the folder that `stirred release` or `stirred swap` made, or one that was published",
+    )
+
+
+def _audit_files(
+    public: Path, specification: Specification, data: pl.DataFrame, making: Making | None, found: Findings
+) -> None:
+    """Check everything that is counted from the released records."""
+    digest = audit_invariants(public, specification, data, found)
+    ids = _identifiers(specification, data, found)
+    _order(specification, data.drop(ids), found)
+    has_persons = any(public.glob("persons.*"))
+    persons = _readable(public, "persons", found) if has_persons else None
+    strata = _strata(public, found)
+    if strata is not None and (persons is not None or not has_persons):
+        files = ReleasedFiles(data=data, persons=persons, ids=ids, csv=any(public.glob("data.csv")))
+        audit_promise(files, specification, strata, making or shown_by(specification, strata), found)
+    joined = None
+    if persons is not None:
+        if digest is None:
+            _no_digest(persons, making, found)
+        joined = audit_persons(persons, data, ids, _held(specification, data), digest, found)
+    audit_tables(public, data, joined, found)
+
+
+def _audit_words(public: Path, specification: Specification, making: Making | None, found: Findings) -> None:
+    same_version = making is not None and making.same_version
+    method = None if making is None or not same_version else making.mechanism.in_words
+    audit_pages(public, specification, method=method, same_version=same_version, found=found)
+    if specification.budget.is_free:
+        found.warnings.append("nothing is promised: the budget is a letter without a value")
+    elif specification.budget.realised.is_infinite:
+        found.warnings.append("nothing is promised: the loss is infinite, and the release may be the confidential file")
+
+
+def _strata(public: Path, found: Findings) -> pl.DataFrame | None:
     try:
-        manifest = json.loads((bundle / MANIFEST).read_text(encoding="utf-8"))
-        if not isinstance(manifest["files"], dict):
-            raise TypeError
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        found.bad("it is missing or cannot be read, so no file can be trusted", where=MANIFEST)
+        return read_frame(public / "strata.parquet")
+    except StirredError:
+        found.bad("it is missing or cannot be read", where="public/strata.parquet")
         return None
-    return dict(manifest)
 
 
-def _checksums(bundle: Path, manifest: dict[str, Any], found: Findings) -> None:
-    recorded: dict[str, str] = manifest["files"]
-    present = {str(p.relative_to(bundle)) for p in bundle.rglob("*") if p.is_file()} - {MANIFEST}
-    # Later evaluations are appended with checksums of their own.
-    later = {name for name in present if name.startswith("internal/evaluations/")}
-    for name in sorted(set(recorded) - present):
-        found.bad("it is in the manifest and not in the folder", where=name)
-    for name in sorted(present - set(recorded) - later):
-        found.bad("it is in the folder and not in the manifest", where=name)
-    for name in sorted(set(recorded) & present):
-        with (bundle / name).open("rb") as stream:
-            if hashlib.file_digest(stream, "sha256").hexdigest() != recorded[name]:
-                found.bad("it is not the file the manifest describes", where=name)
-    found.checks.append(f"checksums of {len(recorded)} files")
-
-
-def _specification(bundle: Path, found: Findings) -> Specification | None:
+def _specification(public: Path, found: Findings) -> Specification | None:
     name = "public/specification.json"
     try:
-        specification = from_json((bundle / name).read_text(encoding="utf-8"), source=name)
+        specification = from_json((public / "specification.json").read_text(encoding="utf-8"), source=name)
     except StirredError as error:
         found.problems += error.problems
         return None
@@ -109,8 +151,8 @@ def _specification(bundle: Path, found: Findings) -> Specification | None:
     return specification
 
 
-def _readable(bundle: Path, name: str, found: Findings) -> pl.DataFrame | None:
-    places = sorted((bundle / "public").glob(f"{name}.*"))
+def _readable(public: Path, name: str, found: Findings) -> pl.DataFrame | None:
+    places = sorted(public.glob(f"{name}.*"))
     if len(places) != 1:
         found.bad(f"there are {len(places)} such files instead of one", where=f"public/{name}")
         return None
@@ -121,73 +163,47 @@ def _readable(bundle: Path, name: str, found: Findings) -> pl.DataFrame | None:
         return None
 
 
-def _invariants(bundle: Path, specification: Specification, data: pl.DataFrame, found: Findings) -> None:
-    """Count every table of the invariants anew from the released file."""
-    place = bundle / "public" / "invariants.parquet"
-    try:
-        published = read_frame(place)
-    except StirredError as error:
-        found.problems += error.problems
+def _no_digest(persons: pl.DataFrame, making: Making | None, found: Findings) -> None:
+    """Say that nothing is published with which the persons could be compared; where it should be, that is wrong."""
+    if making is not None and making.same_version and persons.height <= MOST_PERSONS:
+        found.bad("the checksum of the hold table with persons is missing", where="public/invariants.parquet")
         return
-    if "table" not in published.columns or "count" not in published.columns:
-        found.bad("it has no columns table and count", where="public/invariants.parquet")
-        return
-    margins = [margin for margin in specification.multiverse.invariants if isinstance(margin, Margin)]
-    names = published["table"].unique(maintain_order=True).to_list()
-    if len(margins) != len(names):
-        found.bad(
-            f"the specification fixes {len(margins)} tables and {len(names)} are published",
-            where="public/invariants.parquet",
-        )
-    for name, margin in zip(names, margins, strict=False):
-        variables = [variable for variable in margin.variables if variable in published.columns]
-        missing = [variable for variable in variables if variable not in data.columns]
-        if missing:
-            found.bad(f"the released file has no column {', '.join(missing)}", where=f"invariant {margin}")
-            continue
-        cells = published.filter(pl.col("table") == name).select(*variables, "count")
-        if not _same_cells(cells, data, variables):
-            found.bad(f"the released file does not have the published table '{name}'", where=f"invariant {margin}")
-        else:
-            found.checks.append(f"{margin}: {cells.height:,} cells, counted anew")
+    found.unchecked.append(
+        "whether the persons are those of the input: invariants.parquet has the variables of households only, and no "
+        "checksum of what they hold with their persons"
+    )
 
 
-def _same_cells(published: pl.DataFrame, data: pl.DataFrame, variables: Sequence[str]) -> bool:
-    counted = data.group_by(variables).len("count") if variables else pl.DataFrame({"count": [data.height]})
-    both = []
-    for frame in (published, counted):
-        # What is no number is kept, and then differs.
-        kept = frame.filter(pl.col("count").cast(pl.Int64, strict=False).ne_missing(0)).select(*variables, "count")
-        kept = _as_text(kept)
-        both.append(kept.sort(kept.columns))
-    return both[0].equals(both[1], null_equal=True)
-
-
-def _as_text(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a frame as a reader of CSV gets it, so that released CSV and Parquet compare."""
-    if not frame.height:
-        return frame.cast(pl.String)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "as-read.csv"
-        write_frame(frame, path)
-        return read_frame(path)
+def _held(specification: Specification, data: pl.DataFrame) -> list[str]:
+    """Return the columns that were held: those of the last table of the invariants."""
+    margins = [m.variables for m in specification.multiverse.invariants if isinstance(m, Margin)]
+    return [name for name in data.columns if margins and name in margins[-1]]
 
 
 def _identifiers(specification: Specification, data: pl.DataFrame, found: Findings) -> list[str]:
     """Check that a column outside every invariant is a number issued anew: 1, 2, ... in the released order."""
     margins = [m for m in specification.multiverse.invariants if isinstance(m, Margin)]
     known = {variable for margin in margins for variable in margin.variables}
-    fresh = pl.Series(range(1, data.height + 1), dtype=pl.Int64)
     extra = [name for name in data.columns if name not in known]
     for name in extra:
-        if not data[name].cast(pl.Int64, strict=False).equals(fresh, check_names=False):
-            found.bad(
-                f'"{name}" is in no invariant and is not 1 to {data.height}: an old identifier tells records apart',
-                where="public/data",
-            )
+        if wrong := _not_issued_anew(data[name]):
+            found.bad(f'"{name}" is in no invariant and {wrong}', where="public/data")
         else:
             found.checks.append(f'identifiers "{name}" are 1 to {data.height:,}')
     return extra
+
+
+def _not_issued_anew(column: pl.Series) -> str | None:
+    """Return what is wrong with a column that should be 1, 2, ... in the released order."""
+    fresh = pl.int_range(1, len(column) + 1, eager=True)
+    numbers = column.cast(pl.Int64, strict=False)
+    if numbers.equals(fresh, check_names=False):
+        return None
+    if numbers.sort().equals(fresh, check_names=False):
+        return f"is 1 to {len(column):,} in another order than the rows: the rows were put in another order"
+    if tells_records_apart(column):
+        return f"is not 1 to {len(column):,}: an old identifier tells records apart"
+    return "is no new identifier: the specification says nothing about it"
 
 
 def _order(specification: Specification, data: pl.DataFrame, found: Findings) -> None:
@@ -217,25 +233,6 @@ def _order(specification: Specification, data: pl.DataFrame, found: Findings) ->
         found.checks.append(f"rows are {groups}; too few of them, or too much alike, to see any other order")
 
 
-def _tables(bundle: Path, data: pl.DataFrame, persons: pl.DataFrame | None, found: Findings) -> None:
-    """Count the published tables anew: from households, or from persons with the variables of their household."""
-    for path in sorted((bundle / "public" / "tables").glob("*.csv")):
-        place = f"public/tables/{path.name}"
-        try:
-            table = read_frame(path)
-        except StirredError as error:
-            found.problems += error.problems
-            continue
-        variables = [name for name in table.columns if name != "count"]
-        counted = data if set(variables) <= set(data.columns) else persons
-        if "count" not in table.columns or counted is None or not set(variables) <= set(counted.columns):
-            found.bad("it cannot be counted anew from the released files", where=place)
-        elif not _same_cells(table, counted, variables):
-            found.bad("it is not the table of the released file", where=place)
-        else:
-            found.checks.append(f"table {path.stem}{'' if counted is data else ' of persons'}: counted anew")
-
-
 def _marks(bundle: Path, manifest: dict[str, Any] | None, specification: Specification | None, found: Findings) -> None:
     """Check that all artefacts agree on whether this is a test run with a seed."""
     marks = seeded_marks(bundle, manifest, specification)
@@ -262,9 +259,11 @@ def seeded_marks(bundle: Path, manifest: dict[str, Any] | None, specification: S
 
 
 def _marks_of_files(bundle: Path) -> Iterator[tuple[str, bool]]:
-    for place in (SEEDED_MARK, f"public/{SEEDED_MARK}"):
-        yield place, (bundle / place).exists()
-    for path in sorted((bundle / "public").glob("*.parquet")):
+    public = public_folder(bundle)
+    if public != bundle:
+        yield SEEDED_MARK, (bundle / SEEDED_MARK).exists()
+    yield f"public/{SEEDED_MARK}", (public / SEEDED_MARK).exists()
+    for path in sorted(public.glob("*.parquet")):
         parts = sorted(path.glob("*.parquet"))[:1] if path.is_dir() else [path]
         for part in parts:
             try:

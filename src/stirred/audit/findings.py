@@ -9,10 +9,12 @@ from stirred.spec.problems import Problem
 
 @dataclass(slots=True)
 class Findings:
-    """Checks that passed, in words, and problems."""
+    """Checks that passed, in words; problems; warnings about a bundle without fault; and what was not checked."""
 
     checks: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
 
     def bad(self, what: str, *, where: str, remedy: str = "do not publish it, and find out who changed it") -> None:
         """Add a problem."""

@@ -370,7 +370,7 @@ def bundle(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished release.")],
     json: Json = False,
 ) -> None:
-    """Check a finished bundle from its files alone: checksums, specification, invariants, ids, marks."""
+    """Check a finished bundle, or what was published of it, from its files alone: everything is computed anew."""
     from stirred.audit.bundle import audit_bundle
 
     result = audit_bundle(folder)
@@ -378,15 +378,24 @@ def bundle(
         emit_json(
             {
                 "passed": result.passed,
-                "checks": list(result.checks),
                 "problems": [{"what": p.what, "where": p.where, "remedy": p.remedy} for p in result.problems],
+                "warnings": list(result.warnings),
+                "checks": list(result.checks),
+                "unchecked": list(result.unchecked),
             }
         )
     else:
-        heading(f"Audit of {folder}: {'passed' if result.passed else 'failed'}")
-        bullets(result.checks)
-        if result.problems:
-            emit()
-            bullets([str(problem) for problem in result.problems])
+        empty = ", but read the warning" if result.passed and result.warnings else ""
+        heading(f"Audit of {folder}: {f'passed{empty}' if result.passed else 'failed'}")
+        for title, items in (
+            ("Problems", [str(problem) for problem in result.problems]),
+            ("Warnings", result.warnings),
+            ("Found right", result.checks),
+            ("Not checked", result.unchecked),
+        ):
+            if items:
+                emit()
+                heading(title)
+                bullets(items)
     if not result.passed:
         raise typer.Exit(1)

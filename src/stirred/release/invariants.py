@@ -8,8 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stirred.audit.held_digest import MOST_PERSONS, digest_name, held_digest
 from stirred.data.codes import Codes, count, encode
+from stirred.data.columns import select
 from stirred.data.microdata import Microdata
+from stirred.mechanisms.swapping.persons import household_rows
 from stirred.mechanisms.swapping.swap import SwapPlan
 
 _PART = 5_000_000  # cells in one part
@@ -19,7 +22,8 @@ def invariant_tables(data: Microdata, plan: SwapPlan) -> Iterator[pl.DataFrame]:
     """Yield the match x swap table and the hold table; the released file has the same ones, as verified.
 
     The column ``table`` says which. With persons, the hold table here is that of the household
-    variables; the persons themselves are in the released files.
+    variables; the persons themselves are in the released files. One more row has, in the place of its
+    name, the checksum of the hold table with the persons, and counts them.
     """
     strata, swap = plan.strata.coded, plan.swap
     cells, counts = counted_cells(strata.codes, swap.codes)
@@ -33,7 +37,27 @@ def invariant_tables(data: Microdata, plan: SwapPlan) -> Iterator[pl.DataFrame]:
     del cells, counts
     hold = encode(data.households, list(plan.hold))
     held = count(hold.codes, groups=hold.count)
-    yield _completed("hold", [*hold.levels.get_columns(), pl.Series("count", held)], schema)
+    table = _completed("hold", [*hold.levels.get_columns(), pl.Series("count", held)], schema)
+    digest = _with_persons(data, plan)
+    yield table if digest is None else pl.concat([table, _completed(digest, [_persons_count(data)], schema)])
+
+
+def _persons_count(data: Microdata) -> pl.Series:
+    assert data.persons is not None
+    return pl.Series("count", [data.persons.height], dtype=pl.Int64)
+
+
+def _with_persons(data: Microdata, plan: SwapPlan) -> str | None:
+    """Return the name of the hold table with persons, which is its checksum, or None if there is none."""
+    if data.persons is None or data.persons.height > MOST_PERSONS:
+        return None
+    # The plan lists the columns of persons that an explicit hold leaves out.
+    own = [name for name in data.person_variables if f"{name} (of persons)" not in plan.dropped]
+    rows = pl.Series(household_rows(data))
+    try:
+        return digest_name(held_digest(data.households.select(plan.hold), select(data.persons, own), rows))
+    except pl.exceptions.ComputeError:  # values that CSV cannot hold, such as durations, have no common text
+        return None
 
 
 def counted_cells(stratum: Codes, swap: Codes) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:

@@ -17,7 +17,8 @@ from pathlib import Path
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from stirred.audit.bundle import MANIFEST, audit_bundle, seeded_marks
+from stirred.audit.bundle import audit_bundle, seeded_marks
+from stirred.audit.bundle_files import MANIFEST
 from stirred.data.codes import tells_records_apart
 from stirred.data.frames import read_frame
 from stirred.data.problems import bad_file, listed

@@ -1,0 +1,136 @@
+"""How a bundle was made: the mechanism as its manifest states it, or as far as the public files show it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from stirred import __version__
+from stirred.mechanisms.swapping.family import FAMILY, swap_named
+from stirred.mechanisms.swapping.swap import Swap
+from stirred.spec.budget import Derived
+from stirred.spec.exact import probability
+from stirred.spec.family_budget import mallows_epsilon
+from stirred.spec.invariant import Margin
+from stirred.spec.problems import StirredError
+from stirred.spec.specification import Specification
+
+# Rates of single strata become rules, and every rule is held against every stratum.
+_MOST_RULES: Final = 1_000
+_Setting = str | int | float | None
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+
+class _Data(_Section):
+    households: str
+
+
+class _Mechanism(_Section):
+    name: str
+    match: list[str]
+    swap: list[str]
+    hold: list[str] | None
+    rate: _Setting
+    epsilon: _Setting
+    redraw_law: str | dict[str, str | int | float] | None
+    rates: list[dict[str, str | int | float | bool]]
+    unit: str
+    settings_from: str | None
+
+
+class _Plan(_Section):
+    data: _Data
+    mechanism: _Mechanism
+
+
+class _Manifest(_Section):
+    stirred: str
+    plan: _Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Making:
+    """A mechanism and the file it was run on, as far as a bundle tells.
+
+    ``source`` is how the plan calls the household file; None if only the public files are known, and then the
+    mechanism is one with the same strata and budget, of which the words may differ. ``same_version`` says whether
+    the bundle was made by this version of stirred, so that every sentence in it can be compared.
+    """
+
+    mechanism: Swap
+    source: str | None = None
+    same_version: bool = False
+
+
+def stated_in(manifest: Mapping[str, Any]) -> Making | None:
+    """Return how the plan in a manifest says the bundle was made, or None if it says nothing usable."""
+    try:
+        stated = _Manifest.model_validate(manifest)
+        section = stated.plan.mechanism
+        mechanism = swap_named(
+            section.name,
+            section.model_dump(include={"rate", "epsilon", "redraw_law", "rates"}),
+            match=section.match,
+            swap=section.swap,
+            hold=section.hold,
+            unit=section.unit,
+            settings_from=section.settings_from,
+        )
+    except (ValueError, StirredError):
+        return None
+    same = stated.stirred == __version__
+    return Making(mechanism=mechanism, source=stated.plan.data.households, same_version=same)
+
+
+def shown_by(specification: Specification, strata: pl.DataFrame) -> Making | None:
+    """Return a mechanism with the strata and the budget that public files show, or None if they do not tell."""
+    margins = [margin for margin in specification.multiverse.invariants if isinstance(margin, Margin)]
+    if len(margins) != 2 or not {"stratum_rate", "stratum_law"} <= {*strata.columns}:
+        return None
+    match = [name for name in strata.columns if not name.startswith("stratum_")]
+    laws = strata["stratum_law"].unique().to_list()
+    try:
+        settings = _settings(specification, strata, match, str(laws[0]))
+        if len(laws) != 1 or settings is None:
+            return None
+        mechanism = swap_named(
+            f"{laws[0]}-swap",
+            settings,
+            match=match,
+            swap=[name for name in margins[0].variables if name not in match],
+            unit=specification.input_premetric.unit,
+            settings_from=specification.settings_from,
+        )
+    except (StirredError, ZeroDivisionError):
+        return None
+    return Making(mechanism=mechanism)
+
+
+def _settings(
+    specification: Specification, strata: pl.DataFrame, match: list[str], member: str
+) -> dict[str, Any] | None:
+    rates = Counter(strata["stratum_rate"].cast(pl.String).to_list())
+    usual = rates.most_common(1)[0][0]
+    if f"{member}-swap" not in FAMILY or (len(rates) > 1 and member != "permutation"):
+        return None
+    if member == "mallows":  # the weight of a moved record stands in the place of a rate
+        return {"epsilon": mallows_epsilon(probability(usual, where="stratum_rate"))}
+    if member == "conditioned":
+        policy = specification.budget.policy
+        formula = policy.formula if isinstance(policy, Derived) else ""
+        laws = [law for law in ("uniform", "proportional") if f"the law is {law}" in formula]
+        return {"rate": usual, "redraw_law": laws[0]} if laws else None
+    others = strata.filter(pl.col("stratum_rate").cast(pl.String) != usual).select(
+        *match, pl.col("stratum_rate").alias("rate")
+    )
+    if others.height > _MOST_RULES or (others.height and "rate" in match):
+        return None
+    return {"rate": usual, "rates": others.to_dicts()} if others.height else {"rate": usual}

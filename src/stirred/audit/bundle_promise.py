@@ -1,0 +1,224 @@
+"""The promise of a bundle, computed anew from its released files.
+
+Every budget of the swapping family is a function of the invariants, and the released file lies in the universe of the
+confidential one (Proposition 4). Planning the released file again must therefore give the same specification and the
+same strata. What no file can show is that the mechanism in the plan is the one that was run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Any, Final
+
+import polars as pl
+
+from stirred.audit.bundle_counts import as_text, same_cells
+from stirred.audit.bundle_making import Making
+from stirred.audit.findings import Findings
+from stirred.data.microdata import Microdata
+from stirred.mechanisms.swapping.swap import SwapPlan
+from stirred.spec.budget import Budget, PermutationSwapping, SwappedStrata
+from stirred.spec.exact import probability
+from stirred.spec.invariant import Invariant, Margin
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.problems import StirredError
+from stirred.spec.specification import Specification
+
+MOST_RECORDS = 20_000_000
+_SPECIFICATION: Final = "public/specification.json"
+_STRATA: Final = "public/strata.parquet"
+_SHARE: Final = "stratum_expected_share_moved"
+# Shares are sums in double precision: their last digits depend on the order of the values.
+_SAME_SHARE: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReleasedFiles:
+    """The released households and persons; ``ids`` are the columns of households that no invariant has."""
+
+    data: pl.DataFrame
+    persons: pl.DataFrame | None
+    ids: Sequence[str]
+    csv: bool
+
+    @property
+    def microdata(self) -> Microdata:
+        """Return the files as something that can be swapped again."""
+        persons = self.persons
+        link = None if persons is None else next((name for name in self.ids if name in persons.columns), None)
+        return Microdata(
+            households=self._filled(self.data),
+            persons=None if persons is None else self._filled(persons),
+            hid=link,
+            id=tuple(name for name in self.ids if name != link),
+        )
+
+    def _filled(self, frame: pl.DataFrame) -> pl.DataFrame:
+        # CSV has one way to write an empty text and a missing value, and codes may be empty texts.
+        return frame.with_columns(pl.col(pl.String).fill_null("")) if self.csv else frame
+
+
+def audit_promise(
+    files: ReleasedFiles, specification: Specification, strata: pl.DataFrame, making: Making | None, found: Findings
+) -> None:
+    """Plan the released files again and compare specification and strata; where that is not done, say so."""
+    reason = None
+    if making is None:
+        reason = "the public files do not tell enough of the mechanism"
+    elif files.data.height > MOST_RECORDS:
+        reason = f"there are more than {MOST_RECORDS:,} records"
+    if making is None or reason is not None:
+        found.unchecked.append(f"the budget and which strata are live, computed anew: {reason}")
+        _audit_by_strata(files.data, specification, strata, found)
+        return
+    try:
+        data = replace(files.microdata, household_source=making.source or specification.domain.name)
+        again = making.mechanism.plan(data)
+    except StirredError as error:
+        for problem in error.problems:
+            found.bad(f"it cannot be swapped again under the plan of the bundle: {problem.what}", where="public/data")
+        return
+    if again.strata.largest_live is None:
+        found.warnings.append("nothing can be swapped: the file is published as it is, and epsilon 0 is not protection")
+    _audit_specification(specification, again, making, found)
+    _audit_strata(strata, again.strata.frame(making.mechanism.member), again.strata.match, found)
+
+
+def _audit_specification(published: Specification, again: SwapPlan, making: Making, found: Findings) -> None:
+    differences = [*_differences(published, again.specification, making)]
+    for block, said, computed in differences:
+        found.bad(f"it says {said}, and the released file gives {computed}", where=f"{_SPECIFICATION} {block}")
+    if differences:
+        return
+    largest = again.strata.largest_live
+    size = "no stratum has anything to swap" if largest is None else f"largest live stratum {largest.records:,} records"
+    found.checks.append(f"budget {published.budget_text}: computed anew from the released file; {size}")
+    if published.multiverse.hierarchies:
+        found.unchecked.append("the geographic hierarchies in the specification: they come from a codebook")
+    if making.source is None:
+        found.unchecked.append("the settings of the mechanism: without manifest.json, strata.parquet is believed")
+    elif not making.same_version:
+        found.unchecked.append("assumptions and theorems in the specification: another version of stirred wrote them")
+
+
+def _differences(published: Specification, again: Specification, making: Making) -> Iterator[tuple[str, str, str]]:
+    """Yield each fact that differs, with what is said and what was computed."""
+    domain = again.domain
+    if making.source is None:
+        domain = replace(domain, name=published.domain.name, dataset=published.domain.dataset)
+    blocks: list[tuple[str, Any, Any]] = [
+        ("domain", published.domain, domain),
+        ("multiverse", _plain(published.multiverse), _plain(again.multiverse)),
+        ("input_premetric", published.input_premetric, again.input_premetric),
+        ("output_premetric", published.output_premetric, again.output_premetric),
+    ]
+    for block, said, computed in blocks:
+        for fact in fields(said):
+            yield from _difference(f"{block} {fact.name}", getattr(said, fact.name), getattr(computed, fact.name))
+    yield from _difference("settings_from", published.settings_from, again.settings_from)
+    if making.same_version:
+        yield from _difference("assumptions", published.assumptions, again.assumptions)
+        yield from _difference("theorem", published.theorem, again.theorem)
+    if not _same_budget(published.budget, again.budget, words=making.same_version):
+        yield "budget", _in_words(published.budget), _in_words(again.budget)
+
+
+def _difference(name: str, said: Any, computed: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield a fact if it differs; of a list, only what the other does not have."""
+    if said == computed:
+        return
+    if isinstance(said, tuple) and isinstance(computed, tuple):
+        only = [item for item in said if item not in computed], [item for item in computed if item not in said]
+        said, computed = (", ".join(f"'{item}'" for item in items) or "nothing else" for items in only)
+    yield name, f"{said}", f"{computed}"
+
+
+def _plain(multiverse: Multiverse) -> Multiverse:
+    """Return a multiverse without hierarchies, its variables in one order."""
+
+    def ordered(invariant: Invariant) -> Invariant:
+        if not isinstance(invariant, Margin):
+            return invariant
+        return replace(invariant, variables=tuple(sorted(invariant.variables)))
+
+    return replace(multiverse, invariants=tuple(map(ordered, multiverse.invariants)), hierarchies=())
+
+
+def _same_budget(published: Budget, again: Budget, *, words: bool) -> bool:
+    if words or isinstance(again.policy, PermutationSwapping):
+        return published == again
+    return (
+        type(published.policy) is type(again.policy)
+        and published.varies == again.varies
+        and published.realised == again.realised
+        and published.paper_epsilon == again.paper_epsilon
+    )
+
+
+def _in_words(budget: Budget) -> str:
+    paper = "" if budget.paper_epsilon is None else f"; the paper's {budget.paper_epsilon.shown(3)}"
+    return f"{budget.shown} ({budget.policy}{paper})"
+
+
+def _audit_strata(published: pl.DataFrame, again: pl.DataFrame, match: Sequence[str], found: Findings) -> None:
+    """Compare the strata as published with those of the released file, all columns of them."""
+    if {*published.columns} != {*again.columns} or published.height != again.height:
+        found.bad(
+            f"it has {published.height:,} strata with {', '.join(published.columns)}, and the released file gives "
+            f"{again.height:,} with {', '.join(again.columns)}",
+            where=_STRATA,
+        )
+        return
+    # Values as text: the released file may be CSV.
+    both = [as_text(frame.select(again.columns)) for frame in (published, again)]
+    said, computed = (frame.sort(match) if match else frame for frame in both)
+    differing = [
+        name for name in said.columns if name != _SHARE and not said[name].equals(computed[name], null_equal=True)
+    ]
+    shares = [frame[_SHARE].cast(pl.Float64, strict=False) for frame in (said, computed)]
+    away = (shares[0] - shares[1]).abs()
+    if shares[0].null_count() or not bool((away <= _SAME_SHARE).all()):
+        differing.append(_SHARE)
+    for name in differing:
+        found.bad(f"{name} is not that of the released file under the plan of the bundle", where=_STRATA)
+    if not differing:
+        found.checks.append(f"strata.parquet: {again.height:,} strata, computed anew from the released file")
+
+
+def _audit_by_strata(data: pl.DataFrame, specification: Specification, strata: pl.DataFrame, found: Findings) -> None:
+    """Count the sizes of strata anew, and hold the budget against the list of strata."""
+    needed = ["stratum_records", "stratum_live", "stratum_rate"]
+    match = [name for name in strata.columns if not name.startswith("stratum_")]
+    if missing := [name for name in needed if name not in strata.columns]:
+        found.bad(f"it has no column {', '.join(missing)}", where=_STRATA)
+        return
+    if not {*match} <= {*data.columns} or not same_cells(
+        strata.select(*match, pl.col("stratum_records").alias("count")), data, match
+    ):
+        found.bad("stratum_records is not that of the released file", where=_STRATA)
+    else:
+        found.checks.append(f"strata.parquet: {strata.height:,} strata, their records counted anew")
+    policy = specification.budget.policy
+    if not isinstance(policy, PermutationSwapping):
+        return
+    try:
+        listed = _largest_live(strata)
+    except StirredError:
+        found.bad("stratum_rate is not a rate", where=_STRATA)
+        return
+    if {*policy.strata} != listed:
+        found.bad("its budget is not that of the strata in strata.parquet", where=_SPECIFICATION)
+    else:
+        found.checks.append("budget: that of the strata in strata.parquet")
+
+
+def _largest_live(strata: pl.DataFrame) -> set[SwappedStrata]:
+    sizes = pl.when(pl.col("stratum_live").cast(pl.Boolean)).then(pl.col("stratum_records").cast(pl.Int64)).otherwise(0)
+    largest = strata.group_by(pl.col("stratum_rate").cast(pl.String)).agg(sizes.max().alias("size"))
+    rates: dict[Fraction, int] = {}
+    for text, size in largest.rows():
+        rate = probability(str(text), where="stratum_rate")
+        rates[rate] = max(rates.get(rate, 0), size)
+    return {SwappedStrata(rate=rate, largest_stratum=size) for rate, size in rates.items()}
