@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from stirred import Entropy
+from stirred.cli.main import run as command
 from stirred.data.problems import PlanError
 from stirred.release.bundle import bundle_checksum
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
@@ -140,8 +141,8 @@ def test_a_release_the_policy_forbids_is_refused_before_anything_random(
 
 def test_the_command_refuses_with_exit_2_and_says_what_is_left(folder: Path) -> None:
     Ledger.open(folder / "a.ledger").set_policy(Policy.from_toml(LIMIT.format(budget="1")), reason="a test")
-    for command in ("plan", "release"):
-        done = stirred(command, "plan.toml", cwd=folder)
+    for verb in ("plan", "release"):
+        done = stirred(verb, "plan.toml", cwd=folder)
         assert done.returncode == 2
         assert "above the limit" in done.stderr
         assert "left" in done.stderr
@@ -163,13 +164,11 @@ def test_a_ledger_that_is_not_there_is_refused_and_not_made(folder: Path) -> Non
     assert not (folder / "out").exists()
 
 
-def test_a_place_that_is_taken_costs_nothing(folder: Path) -> None:
+def test_a_place_that_is_taken_is_refused_before_anything_is_reserved(folder: Path) -> None:
     (folder / "out").mkdir()
     with pytest.raises(PlanError, match="already there"):
         run(prepare(read_plan(folder / "plan.toml")), entropy=Entropy.from_os())
-    (entry,) = Ledger.open(folder / "a.ledger").entries()
-    assert entry.state == "aborted, unspent"
-    assert Ledger.open(folder / "a.ledger").total().specification is None
+    assert not list(Ledger.open(folder / "a.ledger").entries())
 
 
 def test_a_failure_after_the_draw_is_spent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,3 +355,44 @@ def test_a_ledger_that_moved_is_named_and_another_one_is_refused(folder: Path) -
     with pytest.raises(PublishError, match="another ledger"):
         publish(out, folder / "site", ledger=str(folder / "b.ledger"))
     assert publish(out, folder / "site", ledger=str(folder / "moved.ledger")).place.exists()
+
+
+def test_releases_from_one_dataset_add_up_whatever_the_file_is_called_and_whatever_is_dropped(folder: Path) -> None:
+    released(folder)
+    (folder / "homes.parquet").rename(folder / "again.parquet")
+    text = plan_text(out="second").replace("homes.parquet", "again.parquet")
+    (folder / "plan.toml").write_text(text.replace('rate = "1/2"', 'rate = "1/2"\nhold = ["size"]'), encoding="utf-8")
+    with pytest.raises(PlanError):
+        prepare(read_plan(folder / "plan.toml"))  # nothing is left to hold
+    (folder / "plan.toml").write_text(text, encoding="utf-8")
+    prepared = prepare(read_plan(folder / "plan.toml"))
+    assert not [warning for warning in prepared.warnings if "released before" in warning]
+    run(prepared, entropy=Entropy.from_os())
+    assert Ledger.open(folder / "a.ledger").total().specification is not None
+
+
+def test_a_file_the_ledger_has_not_seen_gives_a_warning(folder: Path) -> None:
+    released(folder)
+    households(601).write_parquet(folder / "homes.parquet")
+    (folder / "plan.toml").write_text(plan_text(out="second"), encoding="utf-8")
+    assert any("none of those released before" in w for w in prepare(read_plan(folder / "plan.toml")).warnings)
+
+
+def test_a_failure_after_the_draw_tells_the_user_what_was_spent(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("stirred.release.run.verify_swap", interrupted)
+    monkeypatch.chdir(folder)
+    assert command(["release", "plan.toml", "--quiet"]) == 130
+    assert "Entry 1 of the ledger" in capsys.readouterr().err
+
+
+def test_the_command_says_where_the_release_stands_in_the_ledger(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert command(["release", "plan.toml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ledger"]["entry"] == 1

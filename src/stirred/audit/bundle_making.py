@@ -31,6 +31,7 @@ class _Section(BaseModel):
 
 class _Data(_Section):
     households: str
+    name: str | None = None
 
 
 class _Mechanism(_Section):
@@ -54,19 +55,22 @@ class _Plan(_Section):
 class _Manifest(_Section):
     stirred: str
     plan: _Plan
+    ledger: dict[str, str | int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Making:
     """A mechanism and the file it was run on, as far as a bundle tells.
 
-    ``source`` is how the plan calls the household file; None if only the public files are known, and then the
-    mechanism is one with the same strata and budget, of which the words may differ. ``same_version`` says whether
-    the bundle was made by this version of stirred, so that every sentence in it can be compared.
+    ``source`` is how the plan calls the household file and ``called`` the name it gives the data, if any. ``source``
+    is None if only the public files are known, and then the mechanism is one with the same strata and budget, of
+    which the words may differ. ``same_version`` says whether the bundle was made by this version of stirred, so that
+    every sentence in it can be compared.
     """
 
     mechanism: Swap
     source: str | None = None
+    called: str = ""
     same_version: bool = False
 
 
@@ -86,8 +90,9 @@ def stated_in(manifest: Mapping[str, Any]) -> Making | None:
         )
     except (ValueError, StirredError):
         return None
-    same = stated.stirred == __version__
-    return Making(mechanism=mechanism, source=stated.plan.data.households, same_version=same)
+    data, same = stated.plan.data, stated.stirred == __version__
+    called = data.name or str((stated.ledger or {}).get("dataset", ""))
+    return Making(mechanism=mechanism, source=data.households, called=called, same_version=same)
 
 
 def shown_by(specification: Specification, strata: pl.DataFrame) -> Making | None:

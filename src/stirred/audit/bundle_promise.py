@@ -74,7 +74,8 @@ def audit_promise(
         _audit_by_strata(files.data, specification, strata, found)
         return
     try:
-        data = replace(files.microdata, household_source=making.source or specification.domain.name)
+        source = making.source or specification.domain.name
+        data = replace(files.microdata, household_source=source, called=making.called)
         again = making.mechanism.plan(data)
     except StirredError as error:
         for problem in error.problems:
@@ -87,7 +88,7 @@ def audit_promise(
 
 
 def _audit_specification(published: Specification, again: SwapPlan, making: Making, found: Findings) -> None:
-    differences = [*_differences(published, again.specification, making)]
+    differences = [*_differences(published, _about_columns(published, again), making)]
     for block, said, computed in differences:
         found.bad(f"it says {said}, and the released file gives {computed}", where=f"{_SPECIFICATION} {block}")
     if differences:
@@ -101,6 +102,15 @@ def _audit_specification(published: Specification, again: SwapPlan, making: Maki
         found.unchecked.append("the settings of the mechanism: without manifest.json, strata.parquet is believed")
     elif not making.same_version:
         found.unchecked.append("assumptions and theorems in the specification: another version of stirred wrote them")
+
+
+def _about_columns(published: Specification, again: SwapPlan) -> Specification:
+    """Return the promise computed anew, about the released columns of a file that may have had others."""
+    computed, stated = again.specification, published.domain.columns
+    of_records = {*again.universe.hold, *again.universe.swap}
+    if stated and {name for name in stated if not name.startswith("person ")} == of_records:
+        return computed.with_flavor(domain=replace(computed.domain, columns=stated))
+    return computed
 
 
 def _differences(published: Specification, again: Specification, making: Making) -> Iterator[tuple[str, str, str]]:

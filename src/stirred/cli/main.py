@@ -120,6 +120,8 @@ def _report(error: Exception, *, as_json: bool) -> int:
     else:
         for problem in problems:
             say(str(problem))
+    for note in getattr(error, "__notes__", ()):
+        say(note)
     return code
 
 

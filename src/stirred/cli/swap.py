@@ -323,9 +323,15 @@ def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) ->
     from stirred.release.run import run
 
     entropy = Entropy.from_os() if seed is None else Entropy.from_seed(seed)
-    with shown_progress(quiet=quiet or as_json) as progress:
-        out = run(prepared, entropy=entropy, progress=progress)
+    try:
+        with shown_progress(quiet=quiet or as_json) as progress:
+            out = run(prepared, entropy=entropy, progress=progress)
+    except KeyboardInterrupt as stop:
+        for note in getattr(stop, "__notes__", ()):
+            say(note)
+        raise
     specification = prepared.plan.specification
+    account = _account(prepared, out)
     if as_json:
         emit_json(
             {
@@ -335,12 +341,15 @@ def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) ->
                 "notation": specification.notation,
                 **_numbers(prepared),
                 "seeded": entropy.seeded,
+                "ledger": None if account is None else {"entry": account[0], **_ledger_out(account[1])},
             }
         )
         return
     _five(prepared)
     emit()
     facts([("bundle", str(out)), ("report", str(out / "public" / "report.html"))])
+    if account is not None:
+        facts([("ledger", f"entry {account[0]}, committed; {_ledger_text(account[1])}")])
     if entropy.seeded:
         say("This is a test run with a seed: nothing of it may be published.")
 
@@ -379,8 +388,20 @@ def _five(prepared: Prepared) -> None:
     facts([(answer.question, answer.answer) for answer in words.answers])
 
 
+def _account(prepared: Prepared, out: Path) -> tuple[int, Total] | None:
+    """Return the number of the run's entry and what everything promises together, where there is a ledger."""
+    if prepared.planned.ledger is None:
+        return None
+    import json
+
+    from stirred.release.ledger import Ledger
+
+    number = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["ledger"]["number"]
+    return number, Ledger.open(prepared.planned.ledger).total()
+
+
 def _ledger_text(account: Total) -> str:
-    """Say what everything in the ledger would promise together with this release."""
+    """Say what everything in the ledger promises together with this release."""
     if account.specification is not None:
         return f"with this release everything together promises {account.specification.notation}"
     parts = "; ".join(part.specification.notation for part in account.parts)

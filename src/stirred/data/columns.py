@@ -53,13 +53,13 @@ class ParquetColumns:
 def canonical(column: pl.Series) -> pl.Series:
     """Return a column that holds nothing but its values, written alike where they compare equal.
 
-    Floats get one zero and one not-a-number; a list of categories becomes text, since a file would also hold
-    the categories that no record has.
+    Floats get one zero and one not-a-number; an enumeration becomes text, since a file would also hold
+    the values that no record has.
 
     >>> canonical(pl.Series([0.0, -0.0])).to_numpy().view("uint64").tolist()
     [0, 0]
     """
-    if column.dtype in (pl.Categorical, pl.Enum):
+    if column.dtype == pl.Enum:
         return column.cast(pl.String)
     if not column.dtype.is_float():
         return column
@@ -108,7 +108,7 @@ def _warn_of_index(index: Any) -> None:
 def canonical_frame(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the frame with canonical columns, each in one piece of memory."""
     frame = frame.rechunk()
-    special = [name for name, kind in frame.schema.items() if kind.is_float() or kind in (pl.Categorical, pl.Enum)]
+    special = [name for name, kind in frame.schema.items() if kind.is_float() or kind == pl.Enum]
     return frame.with_columns([canonical(frame[name]) for name in special]) if special else frame
 
 

@@ -31,6 +31,7 @@ class Microdata:
     id: tuple[str, ...] = ()
     keep_persons: tuple[str, ...] | None = None
     checked: bool = True
+    called: str = ""
     household_source: str = field(default="households")
     person_source: str = field(default="persons")
 
@@ -83,7 +84,9 @@ class Microdata:
 
     @property
     def name(self) -> str:
-        """Return the name of the file without folder and ending: what a specification calls the data."""
+        """Return what a specification calls the data: their given name, or that of the file without its ending."""
+        if self.called:
+            return self.called
         source = Source.of(self.household_source)
         return source.table or source.path.stem
 

@@ -34,6 +34,10 @@ class DataSection(_Strict):
     """[data]: the confidential files and their identifiers."""
 
     households: str = Field(description="The household file, one row for each household; relative to the plan.")
+    name: str | None = Field(
+        default=None,
+        description="What the specification calls the dataset; default the ledger's name for it, or the file's.",
+    )
     persons: str | None = Field(default=None, description="The file of the persons in the households.")
     codebook: str | None = Field(default=None, description="A codebook to validate against and to take labels from.")
     hid: str | None = Field(

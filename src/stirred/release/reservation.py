@@ -11,7 +11,7 @@ from typing import Any
 from stirred.release.bundle import bundle_checksum
 from stirred.release.ledger import Entry, Ledger, LedgerError, Request
 from stirred.release.ledger.entry import COMMITTED
-from stirred.release.ledger.problems import bad_storage
+from stirred.release.ledger.problems import BrokenLedgerError, bad_storage
 from stirred.spec.document import from_json
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Specification
@@ -79,8 +79,11 @@ def standing(
         if opened.id != facts.get("id"):
             return "", [_doubt(f"{place} is another ledger than the bundle's", "name the right one with --ledger")]
         entry = opened.entry(str(facts.get("entry")))
-    except LedgerError as error:
+    except BrokenLedgerError as error:
         return "", [*error.problems]
+    except LedgerError as error:
+        found = error.problems[0].what
+        return "", [_doubt(f"its entry cannot be looked up in {place}: {found}", "name the ledger with --ledger")]
     if entry.status != COMMITTED:
         return "", [_doubt(f"its entry {entry.number} in the ledger is {entry.state}", "publish a committed release")]
     if published_specification(bundle) != entry.specification:
@@ -118,5 +121,10 @@ def reserved(url: str | Path | None, request: Request) -> Iterator[Reservation]:
     except BaseException as error:
         # If the ledger is gone too, the open reservation is what `recover` resolves.
         with suppress(LedgerError):
-            ledger.abort(entry.id, reason=f"the run failed: {type(error).__name__}")
+            given_up = ledger.abort(entry.id, reason=f"the run failed: {type(error).__name__}")
+            if given_up.is_spent:
+                error.add_note(
+                    f"Entry {entry.number} of the ledger {ledger.name} counts as spent, since something random "
+                    "happened; see `stirred ledger show`."
+                )
         raise

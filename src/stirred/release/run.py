@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -28,7 +28,7 @@ from stirred.mechanisms.swapping.family import swap_named
 from stirred.mechanisms.swapping.revealing import revealing_columns
 from stirred.mechanisms.swapping.swap import Swap, SwapPlan
 from stirred.randomness.entropy import Entropy
-from stirred.release.bundle import bundle_at, checksum, mark_seeded, write_manifest
+from stirred.release.bundle import bundle_at, check_place, checksum, mark_seeded, write_manifest
 from stirred.release.expectation import Expectation, expectations, within_reach
 from stirred.release.invariants import invariant_tables
 from stirred.release.ledger import Ledger, Request, Total
@@ -64,6 +64,9 @@ class Prepared:
 def prepare(planned: Planned) -> Prepared:
     """Read and check everything, and return what would happen."""
     mechanism, data, inputs, codebook = _both(planned)
+    ledger = None if planned.ledger is None else Ledger.open(planned.ledger)
+    called = planned.plan.data.name or ("" if ledger is None else ledger.dataset)
+    data = replace(data, called=called)
     if codebook is not None:
         _check_codebook(codebook, data)
     plan = mechanism.plan(data)
@@ -74,7 +77,7 @@ def prepare(planned: Planned) -> Prepared:
     ]
     released = [name for name in data.households.columns if name in (*plan.hold, *mechanism.swap)]
     tables = wanted_tables(requests, households=released, persons=data.person_variables)
-    warnings = (*plan.warnings, *revealing_columns(data, plan))
+    warnings = (*plan.warnings, *revealing_columns(data, plan), *_other_inputs(ledger, inputs))
     _check_names([*released, *data.person_variables])
     return Prepared(
         planned=planned,
@@ -86,6 +89,19 @@ def prepare(planned: Planned) -> Prepared:
         codebook=codebook,
         warnings=warnings,
     )
+
+
+def _other_inputs(ledger: Ledger | None, inputs: Mapping[str, str]) -> Iterator[str]:
+    """Warn where the files are not those that the ledger has seen before."""
+    if ledger is None:
+        return
+    for role, found in inputs.items():
+        seen = {entry.number: entry.inputs[role] for entry in ledger.entries() if role in entry.inputs}
+        if seen and found not in seen.values():
+            yield (
+                f"the file of {role} is none of those released before from '{ledger.dataset}' (entry {max(seen)} had "
+                "another one): an edited file is the same dataset, another file needs a ledger of its own"
+            )
 
 
 def _check_codebook(codebook: Codebook, data: Microdata) -> None:
@@ -192,6 +208,7 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
     _check_promise(prepared)
     advance = progress or (lambda stage, done, total: None)
     out = prepared.planned.out
+    check_place(out)
     with (
         reserved(prepared.planned.ledger, _request(prepared, seeded=entropy.seeded)) as reservation,
         bundle_at(out) as folder,

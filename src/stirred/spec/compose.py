@@ -110,7 +110,8 @@ def _same_domain(specifications: Sequence[Specification]) -> None:
     for other in (specification.domain.whole for specification in specifications[1:]):
         if other != first:
             raise refused(
-                f"the domains differ: {first.name} ({first.stage}) and {other.name} ({other.stage})",
+                f"the domains differ: {first.name}, {first.dataset} ({first.stage}), and {other.name}, {other.dataset} "
+                f"({other.stage})",
                 where="compose who",
                 remedy="specify every release from the same dataset at the same stage of its life",
             )
@@ -176,7 +177,7 @@ def _common_multiverse(parts: list[Derivation]) -> list[Derivation]:
     empty = Multiverse()
     different = dict.fromkeys(part.specification.multiverse for part in parts)
     together = reduce(lambda a, b: a.meet(b), different, empty)
-    if len({part.specification.domain.columns for part in parts}) > 1:
+    if len({part.specification.domain for part in parts}) > 1:
         # Files that differ in one record, in a column only one of the releases looks at, are one apart.
         together = replace(together, nearest=1, nearest_because="")
     return [_refined(part, together) for part in parts]
@@ -258,8 +259,11 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
 
 def _domain(specifications: Sequence[Specification]) -> Domain:
     """Return the common domain: of the whole file, where the releases are about different columns of it."""
-    domains = {specification.domain for specification in specifications}
-    return domains.pop() if len(domains) == 1 else specifications[0].domain.whole
+    domains = dict.fromkeys(specification.domain for specification in specifications)
+    if len(domains) == 1:
+        return specifications[0].domain
+    kinds = dict.fromkeys(kind for domain in domains for kind in domain.record_types)
+    return replace(specifications[0].domain.whole, record_types=tuple(kinds))
 
 
 def _added_output(specifications: Sequence[Specification], times: Sequence[int]) -> OutputPremetric:

@@ -52,8 +52,8 @@ class Domain:
 
     @property
     def whole(self) -> Domain:
-        """Return the domain of the whole file, all its columns."""
-        return replace(self, columns=()) if self.columns else self
+        """Return the domain of the whole file, all its columns and kinds of records."""
+        return replace(self, columns=(), record_types=()) if self.columns or self.record_types else self
 
     @property
     def stage_in_words(self) -> str:
