@@ -46,6 +46,7 @@ def public_readme(
         f"- Counts that cross {swapped} with held variables are disturbed: about {share:.1f}% of records carry another "
         f"record's {swapped}. Associations between {swapped} and held variables are weakened.",
         "- What is promised about confidentiality, and relative to what, is in specification.md and report.html.",
+        *([f"- {plan.also_promised}"] if plan.also_promised else []),
         "",
         "## Files",
         "",

@@ -175,6 +175,8 @@ def mechanism_of(planned: Planned) -> Swap:
                 "rates": section.rates,
                 "epsilon": section.epsilon,
                 "redraw_law": section.redraw_law,
+                "fine_match": section.fine_match,
+                "fine_rate": section.fine_rate,
             },
             match=section.match,
             swap=section.swap,

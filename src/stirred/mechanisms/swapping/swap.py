@@ -113,6 +113,11 @@ class SwapPlan:
         return None if self.universe.own is None else self.universe.own.exact
 
     @property
+    def also_promised(self) -> str:
+        """Say what the release promises relative to further invariants; nothing more, for most swaps."""
+        return ""
+
+    @property
     def why_this_number(self) -> str:
         """Say in a sentence or two how the loss stands to the paper's and to the exact one."""
         own, epsilon, paper = self.universe.own, self.epsilon, self.paper_epsilon
@@ -170,6 +175,11 @@ class Swap:
             if value is not None:
                 object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
         self._check_roles()
+
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """Return all variables that any exchange matches on; they are held."""
+        return tuple(self.match)
 
     @property
     def in_words(self) -> str:
@@ -240,7 +250,7 @@ class Swap:
     def _check_roles(self) -> None:
         if not self.swap:
             raise bad_plan("nothing is swapped", where="swap", remedy="name at least one variable, such as county")
-        named = [*self.match, *self.swap, *(n for n in self.hold or () if n not in self.match)]
+        named = [*self.matched, *self.swap, *(n for n in self.hold or () if n not in self.matched)]
         twice = sorted({name for name in named if named.count(name) > 1})
         if twice:
             raise bad_plan(
@@ -374,8 +384,8 @@ class Swap:
         """Return the hold variables and the columns that are dropped; all problems at once."""
         problems: list[Problem] = []
         columns, source = data.households.columns, data.household_source
-        for role in ("match", "swap", "hold"):
-            for name in getattr(self, role) or ():
+        for role, names in (("match", self.matched), ("swap", self.swap), ("hold", self.hold or ())):
+            for name in names:
                 if name in data.identifiers:
                     problems.append(
                         Problem(
@@ -389,9 +399,9 @@ class Swap:
                 elif role != "hold" and name in columns:
                     problems += _column_problems(data.households[name], source=source, role=role)
         held = self.hold if self.hold is not None else [n for n in data.variables if n not in self.swap]
-        hold = tuple(n for n in dict.fromkeys((*self.match, *held)) if n in columns or n not in data.person_variables)
+        hold = tuple(n for n in dict.fromkeys((*self.matched, *held)) if n in columns or n not in data.person_variables)
         for name in hold:
-            if name in columns and name not in self.match:
+            if name in columns and name not in self.matched:
                 problems += _type_problems(data.households[name], source=source, role="hold", floats=True)
         for name in data.person_variables:
             assert data.persons is not None
@@ -496,7 +506,7 @@ def _type_problems(column: pl.Series, *, source: str, role: str, floats: bool) -
     return []
 
 
-def tables_with_margins(hold: str, swap: str) -> list[Hashable]:
+def tables_with_margins(hold: Sequence[str], swap: str) -> list[Hashable]:
     """Return every multiset of (hold, swap) pairs with the given hold and swap values.
 
     >>> len(tables_with_margins("ab", "xy"))
