@@ -74,6 +74,9 @@ class MechanismSection(_Strict):
         default=[],
         description="Other rates, each with the values of match variables it applies to; the last that fits wins.",
     )
+    imputed: str | None = Field(
+        default=None, description="Of permutation swapping: a column that flags imputed records, which are not swapped."
+    )
     unit: str = Field(default="household", description="What a record is.")
     settings_from: SettingsFrom | None = Field(
         default=None, description="On what the settings were based; this-data voids the guarantee and is refused."

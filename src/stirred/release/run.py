@@ -177,6 +177,7 @@ def mechanism_of(planned: Planned) -> Swap:
                 "redraw_law": section.redraw_law,
                 "fine_match": section.fine_match,
                 "fine_rate": section.fine_rate,
+                "imputed": section.imputed,
             },
             match=section.match,
             swap=section.swap,

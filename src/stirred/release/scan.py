@@ -51,6 +51,7 @@ class _Released(_Lenient):
 class _Mechanism(_Lenient):
     match: list[str]
     swap: list[str]
+    imputed: str | None = None
 
 
 class _Plan(_Lenient):
@@ -237,7 +238,7 @@ def _columns(public: Path, manifest: Manifest, specification: Specification) -> 
         "data": homes | link,
         "persons": {*(homes & {*mechanism.swap}), *released.persons} | link,
         "invariants": homes | {"table", "count"},
-        "strata": (homes & {*mechanism.match}) | _OF_STRATA,
+        "strata": (homes & {*mechanism.match, mechanism.imputed}) | _OF_STRATA,
         "tables": homes | {*released.persons, "count"},
     }
     for path in _tables(public):

@@ -97,6 +97,12 @@ def family_at(data: Any, swap: Swap, *, equal: str) -> list[tuple[str, Swap]]:
     if equal not in ("changed", "epsilon"):
         raise bad_plan(f"'{equal}' cannot be made equal", where="--equal", remedy="write changed or epsilon")
     plan = swap.plan(data)
+    if plan.universe.imputed is not None:
+        raise bad_plan(
+            "the other members do not leave imputed records out",
+            where="imputed",
+            remedy="compare plans without it, or two plans with different rates",
+        )
     margins = SwapMargins.of(
         plan.strata.coded.codes, plan.swap.codes, strata=plan.strata.coded.count, values=plan.swap.count
     )

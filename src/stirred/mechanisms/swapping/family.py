@@ -26,7 +26,7 @@ class Member:
 
 
 FAMILY: Final[dict[str, Member]] = {
-    "permutation-swap": Member(swap=PermutationSwap, needs=("rate",), knows=("rates",)),
+    "permutation-swap": Member(swap=PermutationSwap, needs=("rate",), knows=("rates", "imputed")),
     "conditioned-swap": Member(swap=ConditionedSwap, needs=("rate",), knows=("redraw_law",)),
     "mallows-swap": Member(swap=MallowsSwap, needs=("epsilon",)),
     "shuffle-swap": Member(swap=ShuffleSwap, needs=("rate",)),

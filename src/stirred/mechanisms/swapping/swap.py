@@ -67,6 +67,7 @@ class SwapUniverse:
     hold: tuple[str, ...]
     persons: bool = False
     name: str = "file"
+    imputed: str | None = None
     own: OwnLoss | None = None
 
     @property
@@ -189,6 +190,18 @@ class Swap:
     def rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
         """Return the rates of strata with given match values, and the rate of all others."""
         raise NotImplementedError
+
+    def _declared_rules(self) -> list[tuple[dict[str, object], Fraction]]:
+        """Return the rules that somebody wrote down, each of which must fit something."""
+        return self.rules()[0]
+
+    def _flag(self) -> str | None:
+        """Return the column that flags imputed records, where a swap leaves these out."""
+        return None
+
+    def _left_out(self, strata: Strata) -> Strata:
+        """Return the strata with those marked as not live that are published as they are."""
+        return strata
 
     def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
         """Return the budget as a function of the invariants."""
@@ -349,7 +362,8 @@ class Swap:
         # Match variables are equal inside a stratum and can tell no records apart.
         held = held_parts(data, [name for name in hold if name not in self.match])
         strata = find_strata(data.households, match=self.match, swap=swap, held=held, rates=rules, rate=rate)
-        _every_rule_fits(rules, strata)
+        _every_rule_fits(self._declared_rules(), strata)
+        strata = self._left_out(strata)
         strata = strata.with_shares(self.moved_shares(strata, swap))
         universe = SwapUniverse(
             policy=self._policy(strata, swap),
@@ -358,6 +372,7 @@ class Swap:
             hold=hold,
             persons=data.persons is not None,
             name=data.name,
+            imputed=self._flag(),
             own=self._own_loss(strata, swap, held),
         )
         return SwapPlan(

@@ -46,9 +46,9 @@ class TwoStagePlan(SwapPlan):
     @property
     def also_promised(self) -> str:
         """Say what holds relative to the fine margins; a function of the coarse invariants."""
-        crossed, _ = self.fine_specification.multiverse.invariants
+        crossed = self.fine_specification.multiverse.invariants[0]
         return (
-            "The loss above is the one to rely on. Between files that moreover agree on the "
+            "The loss of the specification is the one to rely on. Between files that moreover agree on the "
             f"{crossed} it is at most {self.fine_specification.budget.shown} (R13). These counts are no invariant: "
             "this release neither keeps nor publishes them."
         )
@@ -89,6 +89,12 @@ class TwoStageSwap(PermutationSwap):
                 "the second stage matches on nothing more than the first",
                 where="fine_match",
                 remedy="name further variables that only the second stage matches on, or use permutation-swap",
+            )
+        if self.imputed is not None:
+            raise bad_plan(
+                "the two-stage swap does not leave imputed records out",
+                where="imputed",
+                remedy="use permutation-swap, or leave it out",
             )
         PermutationSwap.__post_init__(self)
 
