@@ -15,6 +15,8 @@ from stirred.cli.main import run as command
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.chains import files, loss_of_laws, stage
 from stirred.mechanisms.swapping.law import psa_law
+from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
 from stirred.release.expectation import expectations
 from stirred.release.tables import wanted_tables
@@ -133,3 +135,16 @@ def test_a_plan_with_imputed_records_makes_a_bundle_that_can_be_published(
     done = stirred("compare", "plan.toml", "--family", cwd=tmp_path)
     assert done.returncode == 2
     assert "do not leave imputed records out" in done.stderr
+
+
+def test_an_imputed_record_that_was_swapped_is_seen_when_the_files_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that exchanges within imputed strata keeps every margin; only the check of these records sees it."""
+    everywhere = property(lambda strata: StratumRates.constant(Fraction(1, 2), strata=len(strata.table)))
+    monkeypatch.setattr(Strata, "rates", everywhere)
+    monkeypatch.chdir(tmp_path)
+    homes(600).write_parquet("homes.parquet")
+    (tmp_path / "plan.toml").write_text(PLAN, encoding="utf-8")
+    assert command(["release", "plan.toml", "--quiet"]) == 1
+    assert not (tmp_path / "out").exists()
