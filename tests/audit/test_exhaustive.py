@@ -14,6 +14,7 @@ from stirred.audit.exhaustive import promise_for
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
+from stirred.mechanisms.swapping.two_stage import TwoStageSwap
 from stirred.spec import catalogue
 from stirred.spec.exact import exact, ln
 from stirred.spec.invariant import Named
@@ -37,6 +38,10 @@ MECHANISMS |= {
 }
 MECHANISMS |= {f"MallowsSwap at {e}": MallowsSwap(**ROLES, epsilon=e) for e in ("0", "1/2", "ln(3)", "4", "inf")}
 MECHANISMS |= {f"ShuffleSwap at {r}": ShuffleSwap(**ROLES, rate=r) for r in ("0", "1/10", "1/2", "9/10", "1")}
+MECHANISMS |= {
+    f"TwoStageSwap at {coarse}, then {fine}": TwoStageSwap(**ROLES, fine_match=["tenure"], rate=coarse, fine_rate=fine)
+    for coarse, fine in (("1/10", "1/2"), ("3/10", "3/10"), ("1/2", "0"), ("9/10", "1"), ("0", "1/2"))
+}
 PROMISE = catalogue.load("pure-dp").specification
 
 

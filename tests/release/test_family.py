@@ -219,3 +219,103 @@ def test_the_share_changed_by_a_swap_is_what_releases_show(folder: Path) -> None
         for _, records, share, found in mechanism.changes(plan).join(seen, on="county").iter_rows():
             error = (max(share * (1 - share), 0.01) / records) ** 0.5
             assert abs(found - share) < 5 * error, (mechanism.in_words, records, share, found)
+
+
+# ---- two stages of matching ----------------------------------------------------------------------------
+
+TWO_STAGE = """
+[data]
+households = "homes.parquet"
+id = ["hid"]
+[mechanism]
+name = "two-stage-swap"
+match = ["size"]
+fine_match = ["tenure"]
+swap = ["county"]
+rate = "1/10"
+fine_rate = "1/2"
+[[tables]]
+variables = ["county", "tenure"]
+[release]
+out = "out"
+"""
+
+
+@pytest.fixture
+def three_columns_held(folder: Path) -> pl.DataFrame:
+    homes = households(600).with_columns(vacant=pl.col("hid") % 2)
+    homes.write_parquet(folder / "homes.parquet")
+    (folder / "plan.toml").write_text(TWO_STAGE, encoding="utf-8")
+    return homes
+
+
+def test_two_stages_make_a_bundle_under_the_coarse_invariants_and_say_the_fine_promise(
+    folder: Path, three_columns_held: pl.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = facts(["plan", "plan.toml", "--json"], capsys)
+    done = facts(["release", "plan.toml", "--json"], capsys)
+    assert planned["fine_epsilon_exact"] == done["fine_epsilon_exact"]
+    assert done["fine_epsilon"] < done["epsilon"]
+    bundle = folder / "out"
+    assert_complete(bundle, three_columns_held)
+    assert audit_bundle(bundle).passed
+    public = bundle / "public"
+    specification = from_json((public / "specification.json").read_text(encoding="utf-8"))
+    assert str(specification.budget.realised) == done["epsilon_exact"]
+    assert [inv.variables for inv in specification.multiverse.invariants] == [  # type: ignore[union-attr]
+        ("size", "county"),
+        ("size", "tenure", "vacant"),
+    ]
+    released = pl.read_parquet(public / "data.parquet")
+    fine = ["size", "tenure", "county"]
+    assert not released.select(fine).sort(fine).equals(three_columns_held.select(fine).sort(fine))
+    crossed = pl.read_parquet(public / "invariants.parquet").filter(pl.col("table") == "match x swap")
+    assert crossed["tenure"].null_count() == crossed.height, "the fine margins are not published"
+    assert (pl.read_parquet(public / "strata.parquet").columns)[0] == "size"
+    assert "tenure" not in pl.read_parquet(public / "strata.parquet").columns
+    for page in ("report.html", "README.md"):
+        text = (public / page).read_text(encoding="utf-8")
+        assert "neither keeps nor publishes" in text
+    assert "county x tenure, disturbed by swapping" in (public / "README.md").read_text(encoding="utf-8")
+
+
+def test_two_stages_from_the_command_line_are_those_of_the_plan(
+    folder: Path, three_columns_held: pl.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del three_columns_held
+    told = ["--mechanism", "two-stage", "--rate", "1/10", "--fine-match", "tenure", "--fine-rate", "1/2"]
+    roles = ["homes.parquet", "--id", "hid", "--match", "size", "--swap", "county"]
+    by_options = facts(["plan", *roles, *told, "--json"], capsys)
+    by_plan = facts(["plan", "plan.toml", "--json"], capsys)
+    assert by_options["specification"] == by_plan["specification"]
+    assert by_options["fine_epsilon_exact"] == by_plan["fine_epsilon_exact"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["plan", "plan.toml", "--expect-from", "margins"], "no closed form"),
+        (["compare", "plan.toml", "--family"], "depends on counts that it protects"),
+        (["compare", "plan.toml", "--family", "--equal", "epsilon"], "depends on counts that it protects"),
+        (["unswap", "out/public/tables/county-x-tenure.csv", "--bundle", "out", "--out", "c.csv"], "no closed form"),
+    ],
+)
+def test_what_two_stages_have_no_formula_for_is_refused(
+    folder: Path, three_columns_held: pl.DataFrame, arguments: list[str], what: str
+) -> None:
+    del three_columns_held
+    if arguments[0] == "unswap":
+        assert command(["release", "plan.toml", "--quiet"]) == 0
+    done = stirred(*arguments, cwd=folder)
+    assert done.returncode == 2, done.stdout
+    assert what in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_second_stage_without_its_settings_is_refused_with_all_that_is_missing(folder: Path) -> None:
+    text = TWO_STAGE.replace('fine_match = ["tenure"]\n', "").replace('fine_rate = "1/2"\n', "")
+    (folder / "plan.toml").write_text(text, encoding="utf-8")
+    done = stirred("plan", "plan.toml", cwd=folder)
+    assert done.returncode == 2
+    assert "fine_match" in done.stderr
+    assert "fine_rate" in done.stderr

@@ -31,10 +31,9 @@ Match = Annotated[list[str] | None, typer.Option("--match", help="Swap only betw
 Swap = Annotated[list[str] | None, typer.Option("--swap", help="Variable that is exchanged, such as the geography; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
 Hold = Annotated[list[str] | None, typer.Option("--hold", help="Other variables to release (default: all); unnamed ones are dropped.")]  # fmt: skip  # noqa: E501
 Rate = Annotated[str | None, typer.Option("--rate", help="Swap rate, exactly: 1/20, 0.05 or 5%.")]
-Mechanism = Annotated[
-    str,
-    typer.Option("--mechanism", help="Member of the swapping family: permutation, conditioned, mallows or shuffle."),
-]
+Mechanism = Annotated[str, typer.Option("--mechanism", help="Member of the swapping family: permutation, conditioned, mallows, shuffle or two-stage.")]  # fmt: skip  # noqa: E501
+FineMatch = Annotated[list[str] | None, typer.Option("--fine-match", help="For the two-stage swap: further variables that the second stage matches on.")]  # fmt: skip  # noqa: E501
+FineRate = Annotated[str | None, typer.Option("--fine-rate", help="For the two-stage swap: rate of the second stage.")]
 Kernel = Annotated[
     str | None,
     typer.Option("--kernel", help="For the conditioned swap: redraw from a uniform or a proportional law."),
@@ -76,6 +75,8 @@ def swap(
     rate: Rate = None,
     mechanism: Mechanism = "permutation",
     kernel: Kernel = None,
+    fine_match: FineMatch = None,
+    fine_rate: FineRate = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -116,6 +117,8 @@ def swap(
         purpose=purpose,
         mechanism=mechanism,
         kernel=kernel,
+        fine_match=fine_match,
+        fine_rate=fine_rate,
         epsilon=epsilon if mechanism == "mallows" else None,
     )
     prepared = prepare(options.planned())
@@ -132,6 +135,8 @@ def plan(
     rate: Rate = None,
     mechanism: Mechanism = "permutation",
     kernel: Kernel = None,
+    fine_match: FineMatch = None,
+    fine_rate: FineRate = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -202,6 +207,8 @@ def plan(
             out=_NOWHERE,
             mechanism=mechanism,
             kernel=kernel,
+            fine_match=fine_match,
+            fine_rate=fine_rate,
             epsilon=epsilon if mechanism == "mallows" else None,
             command="plan",
         )
@@ -265,6 +272,8 @@ class _Options:
     purpose: str = ""
     mechanism: str = "permutation"
     kernel: str | None = None
+    fine_match: list[str] | None = None
+    fine_rate: str | None = None
     epsilon: str | None = None
     command: str = "swap"
 
@@ -303,6 +312,8 @@ class _Options:
                 "rate": self.rate,
                 "epsilon": self.epsilon,
                 "redraw_law": self.kernel,
+                "fine_match": _names(self.fine_match),
+                "fine_rate": self.fine_rate,
                 "unit": self.unit,
             },
             "tables": [{"variables": parse_table(text)[1]} for text in self.table or ()],
@@ -355,13 +366,17 @@ def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) ->
 
 
 def _numbers(prepared: Prepared) -> dict[str, Any]:
+    from stirred.mechanisms.swapping.two_stage import TwoStagePlan
     from stirred.spec.document import number_out
 
-    strata, epsilon = prepared.plan.strata, prepared.plan.epsilon
+    plan = prepared.plan
+    fine = plan.fine_specification.budget.realised if isinstance(plan, TwoStagePlan) else None
+    strata, epsilon = plan.strata, plan.epsilon
     paper, exact = prepared.plan.paper_epsilon, prepared.plan.exact_loss
     return {
         "epsilon": number_out(epsilon),
         "epsilon_exact": str(epsilon),
+        **({} if fine is None else {"fine_epsilon": number_out(fine), "fine_epsilon_exact": str(fine)}),
         "paper_epsilon": number_out(paper),
         "paper_epsilon_exact": str(paper),
         "exact_loss": None if exact is None else number_out(exact),
@@ -547,8 +562,8 @@ def _by_rate(curve: Sequence[tuple[Fraction, Exact]]) -> str:
 
 
 def _bounds_line(prepared: Prepared) -> list[tuple[str, str]]:
-    why = prepared.plan.why_this_number
-    return [("bounds", why)] if why else []
+    why, also = prepared.plan.why_this_number, prepared.plan.also_promised
+    return [*([("bounds", why)] if why else []), *([("also", also)] if also else [])]
 
 
 def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:

@@ -150,7 +150,8 @@ def unswap(
         raise bad_plan(
             f"tables of the {release.member} swap have no closed form for their standard errors",
             where=where,
-            remedy="in Python, stirred.mechanisms.swapping.member_moments has its expected tables and their inverse",
+            remedy="use it as published; for the conditioned swap stirred.mechanisms.swapping.member_moments has "
+            "expected tables and their inverse, in Python",
         )
     cells = _estimated(_strata_cells(variables, release), tolerance, release.member)
     found = _summed(cells, variables, level=level)

@@ -50,11 +50,11 @@ class DataSection(_Strict):
 class MechanismSection(_Strict):
     """[mechanism]: which one, and its settings.
 
-    ``rate`` is for all but the Mallows swap, which takes ``epsilon``; ``rates`` is for permutation swapping and
-    ``redraw_law`` for the conditioned swap.
+    ``rate`` is for all but the Mallows swap, which takes ``epsilon``; ``rates`` is for permutation swapping, in one
+    stage or two, ``redraw_law`` for the conditioned swap, and ``fine_match`` and ``fine_rate`` for two stages.
     """
 
-    name: Literal["permutation-swap", "conditioned-swap", "mallows-swap", "shuffle-swap"] = Field(
+    name: Literal["permutation-swap", "conditioned-swap", "mallows-swap", "shuffle-swap", "two-stage-swap"] = Field(
         default="permutation-swap", description="The mechanism, one of the swapping family."
     )
     match: Names = Field(default=[], description="Variables that exchanging records must share; may be empty.")
@@ -70,9 +70,16 @@ class MechanismSection(_Strict):
         default=None,
         description="Of the conditioned swap: uniform, proportional, or a probability for each swap value.",
     )
+    fine_match: Names = Field(
+        default=[], description="Of the two-stage swap: variables that the second stage matches on besides match."
+    )
+    fine_rate: Rate | None = Field(default=None, description="Of the two-stage swap: the rate of the second stage.")
     rates: list[dict[str, Any]] = Field(
         default=[],
         description="Other rates, each with the values of match variables it applies to; the last that fits wins.",
+    )
+    imputed: str | None = Field(
+        default=None, description="Of permutation swapping: a column that flags imputed records, which are not swapped."
     )
     unit: str = Field(default="household", description="What a record is.")
     settings_from: SettingsFrom | None = Field(

@@ -46,6 +46,7 @@ def public_readme(
         "",
         *_conclusions(mechanism, plan),
         "- What is promised about confidentiality, and relative to what, is in specification.md and report.html.",
+        *([f"- {plan.also_promised}"] if plan.also_promised else []),
         "",
         "## Files",
         "",

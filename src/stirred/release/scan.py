@@ -52,6 +52,7 @@ class _Released(_Lenient):
 class _Mechanism(_Lenient):
     match: list[str]
     swap: list[str]
+    imputed: str | None = None
 
 
 class _Release(_Lenient):
@@ -245,7 +246,7 @@ def _columns(public: Path, manifest: Manifest, specification: Specification) -> 
         "data": homes | link,
         "persons": {*(homes & {*mechanism.swap}), *released.persons} | link,
         "invariants": homes | {"table", "count"},
-        "strata": (homes & {*mechanism.match}) | _OF_STRATA,
+        "strata": (homes & {*mechanism.match, mechanism.imputed}) | _OF_STRATA,
         "tables": homes | {*released.persons, "count"},
     }
     for path in _tables(public):

@@ -19,6 +19,7 @@ from stirred.data.columns import gather, select
 from stirred.data.frames import ROWS_IN_ONE_FILE, read_frame, write_frame
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Release
+from stirred.mechanisms.swapping.imputed import imputed_strata
 from stirred.mechanisms.swapping.persons import Persons, Rows
 from stirred.mechanisms.swapping.swap import SwapPlan
 from stirred.mechanisms.swapping.swapped_file import SwappedFile
@@ -75,7 +76,7 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, folder: Path,
     if not bool((released[1:] >= released[:-1]).all()):
         raise _failed("the released order is not by released values")
     del released
-    checks = [_margin_check(plan, swapped)]
+    checks = [_margin_check(plan, swapped), *_imputed_check(plan, swapped)]
     if order.size <= ROWS_IN_ONE_FILE:
         checks.append(_recount(data, plan, read_frame(folder / f"data.{format_}"), format_, folder))
     else:
@@ -205,6 +206,16 @@ def _margin_check(plan: SwapPlan, swapped: SwappedFile) -> Check:
         raise _failed("the match x swap table differs from the input")
     cells = int(np.count_nonzero(before[1:] != before[:-1])) + 1
     return Check(what="match x swap table, counted anew by the codes of the values that were written", cells=cells)
+
+
+def _imputed_check(plan: SwapPlan, swapped: SwappedFile) -> list[Check]:
+    """Check that no imputed record got another value, where they are left out (R9)."""
+    if plan.universe.imputed is None:
+        return []
+    left = imputed_strata(plan.strata, plan.universe.imputed)[plan.strata.coded.codes]
+    if not np.array_equal(plan.swap.codes[left], swapped.swapped[left]):
+        raise _failed("an imputed record was swapped")
+    return [Check(what="imputed records, each with its own swap values", cells=int(np.count_nonzero(left)))]
 
 
 def _persons_check(people: Persons, swapped: SwappedFile, release: Release, folder: Path, format_: str) -> Check:

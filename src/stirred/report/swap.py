@@ -116,14 +116,13 @@ def _rate(report: SwapReport) -> str:
         if 0 < part.rate < 1 and part.largest_stratum
     ]
     least = (float(smallest_psa_rate(size, bound="sharp")), float(smallest_psa_epsilon(size, bound="sharp")))
-    text = (
+    summary = (
         f"The largest stratum with something to swap has {size:,} records. About {100 * strata.moved:.1f}% of all "
         "records are expected to get another record's values. A smaller stratum would give a smaller number, but only "
         "because more is then published exactly."
     )
-    why = report.plan.why_this_number
-    explained = [paragraph(why)] if why else []
-    return section("Rate and loss", paragraph(text), *explained, epsilon_curve(points, chosen=chosen, least=least))
+    explained = [paragraph(text) for text in (report.plan.why_this_number, report.plan.also_promised) if text]
+    return section("Rate and loss", paragraph(summary), *explained, epsilon_curve(points, chosen=chosen, least=least))
 
 
 _RATES = tuple(Fraction(n, 100) for n in (1, 5, 10, 20, 50, 80))

@@ -97,10 +97,17 @@ def family_at(data: Any, swap: Swap, *, equal: str) -> list[tuple[str, Swap]]:
     if equal not in ("changed", "epsilon"):
         raise bad_plan(f"'{equal}' cannot be made equal", where="--equal", remedy="write changed or epsilon")
     plan = swap.plan(data)
+    if plan.universe.imputed is not None:
+        raise bad_plan(
+            "the other members do not leave imputed records out",
+            where="imputed",
+            remedy="compare plans without it, or two plans with different rates",
+        )
     margins = SwapMargins.of(
         plan.strata.coded.codes, plan.swap.codes, strata=plan.strata.coded.count, values=plan.swap.count
     )
     roles: dict[str, Any] = {name: getattr(swap, name) for name in ("match", "swap", "hold", "unit", "settings_from")}
+    wanted = _changed(swap, plan, margins)
     found: list[tuple[str, Swap]] = []
     for name, made in _MEMBERS.items():
         if swap.member == name or (swap.member != "mallows" != name and swap == made(roles, Fraction(_rate(swap)))):
@@ -108,7 +115,6 @@ def family_at(data: Any, swap: Swap, *, equal: str) -> list[tuple[str, Swap]]:
         elif equal == "epsilon":
             found += [(name, one) for one in _at_loss(name, made, roles, plan)]
         else:
-            wanted = _changed(swap, plan, margins)
             steps = _LARGEST_MALLOWS if name == "mallows" else _STEPS - 1
             one = _first(lambda step, made=made: made(roles, Fraction(step, _STEPS)), steps, wanted, plan, margins)  # type: ignore[misc]
             found += [] if one is None else [(name, one)]

@@ -12,6 +12,7 @@ from stirred.mechanisms.swapping.mallows import MallowsSwap
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.mechanisms.swapping.swap import Swap
+from stirred.mechanisms.swapping.two_stage import TwoStageSwap
 from stirred.spec.problems import Problem
 
 
@@ -20,16 +21,18 @@ class Member:
     """One member: its class, and the settings it needs and knows."""
 
     swap: type[Swap]
-    needs: str
+    needs: tuple[str, ...]
     knows: tuple[str, ...] = ()
 
 
 FAMILY: Final[dict[str, Member]] = {
-    "permutation-swap": Member(swap=PermutationSwap, needs="rate", knows=("rates",)),
-    "conditioned-swap": Member(swap=ConditionedSwap, needs="rate", knows=("redraw_law",)),
-    "mallows-swap": Member(swap=MallowsSwap, needs="epsilon"),
-    "shuffle-swap": Member(swap=ShuffleSwap, needs="rate"),
+    "permutation-swap": Member(swap=PermutationSwap, needs=("rate",), knows=("rates", "imputed")),
+    "conditioned-swap": Member(swap=ConditionedSwap, needs=("rate",), knows=("redraw_law",)),
+    "mallows-swap": Member(swap=MallowsSwap, needs=("epsilon",)),
+    "shuffle-swap": Member(swap=ShuffleSwap, needs=("rate",)),
+    "two-stage-swap": Member(swap=TwoStageSwap, needs=("rate", "fine_match", "fine_rate"), knows=("rates",)),
 }
+_EXAMPLES: Final = {"rate": "'1/20'", "epsilon": "2", "fine_match": "['tenure']", "fine_rate": "'1/2'"}
 
 
 def swap_named(name: str, settings: Mapping[str, Any], **roles: Any) -> Swap:
@@ -46,14 +49,16 @@ def swap_named(name: str, settings: Mapping[str, Any], **roles: Any) -> Swap:
         Problem(
             what=f"the {name.replace('-', ' ')} has no {key}",
             where=key,
-            remedy=f"leave it out; it takes {listed([member.needs, *member.knows])}",
+            remedy=f"leave it out; it takes {listed([*member.needs, *member.knows])}",
         )
         for key in given
-        if key not in (member.needs, *member.knows)
+        if key not in (*member.needs, *member.knows)
     ]
-    if member.needs not in given:
-        example = "such as '1/20'" if member.needs == "rate" else "such as 2"
-        problems.append(Problem(what="is needed", where=member.needs, remedy=f"add {member.needs}, {example}"))
+    problems += [
+        Problem(what="is needed", where=key, remedy=f"add {key}, such as {_EXAMPLES[key]}")
+        for key in member.needs
+        if key not in given
+    ]
     if problems:
         raise PlanError(problems)
     return member.swap(**roles, **given)

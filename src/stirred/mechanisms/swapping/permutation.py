@@ -12,16 +12,18 @@ import numpy as np
 from stirred.data.codes import Coded
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Progress
+from stirred.mechanisms.swapping.imputed import FLAGGED, agreeing_on_imputed, without_imputed
 from stirred.mechanisms.swapping.law import psa_law
 from stirred.mechanisms.swapping.persons import Part
 from stirred.mechanisms.swapping.shares import Shares, permutation_share
 from stirred.mechanisms.swapping.small_strata import OwnLoss, own_loss
 from stirred.mechanisms.swapping.strata import Strata
-from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, SwapPlan, Values
+from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, SwapPlan, SwapUniverse, Values
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
 from stirred.spec.exact import Exact, probability
 from stirred.spec.law import Law
+from stirred.spec.specification import Specification
 from stirred.spec.swap_budget import rate_not_above
 
 SHARP = "R1 and R2, the sharp form of Theorem 1 (docs/theory/sharp-budget.md)"
@@ -34,7 +36,8 @@ class PermutationSwap(Swap):
     Records are selected independently with probability ``rate`` (drawn again where exactly one of a
     stratum is selected) and exchange all their ``swap`` variables along a uniformly random
     derangement; everything else, persons included, is held. ``rates`` overrides the rate where match
-    variables have given values, the last fitting rule winning.
+    variables have given values, the last fitting rule winning. ``imputed`` names a column that flags imputed
+    records: they exchange with nobody and are published as they are (R9).
 
     >>> swap = PermutationSwap(match=["size"], swap=["county"], rate="1/4")
     >>> homes = pl.DataFrame({"size": [1, 1, 2, 2], "county": list("ABAB"), "tenure": list("oror")})
@@ -49,11 +52,15 @@ class PermutationSwap(Swap):
 
     rate: RateLike
     rates: Sequence[Mapping[str, Any]] = ()
+    imputed: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", probability(self.rate, where="rate"))
         object.__setattr__(self, "rates", tuple(dict(rule) for rule in self.rates))
         Swap.__post_init__(self)
+        if self.imputed is not None and self.imputed not in self.match:
+            object.__setattr__(self, "match", (*self.match, self.imputed))
+            self._check_roles()
         for number, rule in enumerate(self.rates, start=1):
             self._check_rule(number, rule)
 
@@ -75,7 +82,9 @@ class PermutationSwap(Swap):
         """Return in one sentence what was done."""
         among = f" among records with equal {', '.join(self.match)}" if self.match else " among all records"
         rates = "at rates that depend on the match values" if self.rates else f"at a rate of {self.rate}"
-        return f"Permutation swapping: {', '.join(self.swap)} exchanged{among}, {rates}; everything else is held."
+        left = f" records flagged by {self.imputed} are left as they are;" if self.imputed is not None else ""
+        swapped = ", ".join(self.swap)
+        return f"Permutation swapping: {swapped} exchanged{among}, {rates};{left} everything else is held."
 
     def law(self, dataset: Any) -> Law:
         """Return the exact law of the swapped table for a small dataset of one stratum."""
@@ -83,14 +92,31 @@ class PermutationSwap(Swap):
 
     def rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
         """Return the rates of strata with given match values, and the rate of all others."""
-        rules = [
+        rules = self._declared_rules()
+        if self.imputed is not None:
+            rules += [({self.imputed: flag}, Fraction(0)) for flag in FLAGGED]
+        return rules, Fraction(self.rate)
+
+    def _declared_rules(self) -> list[tuple[dict[str, object], Fraction]]:
+        return [
             ({k: v for k, v in rule.items() if k != "rate"}, probability(rule["rate"], where="rates"))
             for rule in self.rates
         ]
-        return rules, Fraction(self.rate)
+
+    def _flag(self) -> str | None:
+        return self.imputed
+
+    def _left_out(self, strata: Strata) -> Strata:
+        """Mark imputed strata: files are compared only if they agree there, so nothing in them can differ (R9)."""
+        return strata if self.imputed is None else without_imputed(strata, self.imputed)
+
+    def specification(self, universe: SwapUniverse) -> Specification:
+        """Return the promise in one universe; with imputed records, between files that agree on these (R9)."""
+        promised = Swap.specification(self, universe)
+        return promised if self.imputed is None else agreeing_on_imputed(promised, self.imputed, unit=self.unit)
 
     def _one_stratum(self) -> Swap:
-        return replace(self, match=(), swap=self.swap[:1], hold=("held",), rates=())
+        return replace(self, match=(), swap=self.swap[:1], hold=("held",), rates=(), imputed=None)
 
     def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
         del swap
@@ -100,7 +126,9 @@ class PermutationSwap(Swap):
         """Return the expected share of records that move, for each stratum."""
         del swap
         rates = (
-            [float(s.rate) for s in strata.table] if self.rates else [float(Fraction(self.rate))] * len(strata.table)
+            [float(s.rate) for s in strata.table]
+            if self.rates or self.imputed is not None
+            else [float(Fraction(self.rate))] * len(strata.table)
         )
         return permutation_share(strata.sizes, np.array(rates))
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from stirred.mechanisms.swapping.margins import SwapMargins
 
 Shares = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.int64]
 
 
 def permutation_share(records: Shares, rate: Shares) -> Shares:
@@ -49,6 +50,23 @@ def mallows_share(records: int, weight: Fraction) -> float:
 
     moved, chance = mallows_moved(records, weight)
     return float(moved @ chance / records)
+
+
+def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records: Shares, within: Positions) -> Shares:
+    """Return the same for a swap within strata and then within parts of them; ``within`` says whose part it is.
+
+    A record keeps its values if neither stage moves it, or if the second undoes the first: it gets the place
+    of another record of its part, which the first stage gave this record's values, one of n - 1 equally likely.
+
+    >>> two = np.array([2.0])
+    >>> moved = staged_share(two, coarse=two / 4, fine=two / 4, fine_records=two, within=np.array([0]))
+    >>> moved.tolist()  # two exchanges, each with probability 1/2
+    [0.5]
+    """
+    first = coarse[within]
+    back = first / np.maximum(records[within] - 1, 1)
+    moved = 1 - (1 - fine) * (1 - first) - fine * back
+    return np.bincount(within, weights=fine_records * moved, minlength=records.size) / np.maximum(records, 1)
 
 
 def class_law_changes(margins: SwapMargins, moved: Shares) -> Shares:

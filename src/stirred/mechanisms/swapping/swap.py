@@ -67,6 +67,7 @@ class SwapUniverse:
     hold: tuple[str, ...]
     persons: bool = False
     name: str = "file"
+    imputed: str | None = None
     own: OwnLoss | None = None
     columns: tuple[str, ...] = ()
 
@@ -112,6 +113,11 @@ class SwapPlan:
     def exact_loss(self) -> Exact | None:
         """Return the loss itself over all files with these margins, where they could be enumerated (R0)."""
         return None if self.universe.own is None else self.universe.own.exact
+
+    @property
+    def also_promised(self) -> str:
+        """Say what the release promises relative to further invariants; nothing more, for most swaps."""
+        return ""
 
     @property
     def why_this_number(self) -> str:
@@ -173,6 +179,11 @@ class Swap:
         self._check_roles()
 
     @property
+    def matched(self) -> tuple[str, ...]:
+        """Return all variables that any exchange matches on; they are held."""
+        return tuple(self.match)
+
+    @property
     def in_words(self) -> str:
         """Return in one sentence what was done."""
         raise NotImplementedError
@@ -180,6 +191,18 @@ class Swap:
     def rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
         """Return the rates of strata with given match values, and the rate of all others."""
         raise NotImplementedError
+
+    def _declared_rules(self) -> list[tuple[dict[str, object], Fraction]]:
+        """Return the rules that somebody wrote down, each of which must fit something."""
+        return self.rules()[0]
+
+    def _flag(self) -> str | None:
+        """Return the column that flags imputed records, where a swap leaves these out."""
+        return None
+
+    def _left_out(self, strata: Strata) -> Strata:
+        """Return the strata with those marked as not live that are published as they are."""
+        return strata
 
     def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
         """Return the budget as a function of the invariants."""
@@ -241,7 +264,7 @@ class Swap:
     def _check_roles(self) -> None:
         if not self.swap:
             raise bad_plan("nothing is swapped", where="swap", remedy="name at least one variable, such as county")
-        named = [*self.match, *self.swap, *(n for n in self.hold or () if n not in self.match)]
+        named = [*self.matched, *self.swap, *(n for n in self.hold or () if n not in self.matched)]
         twice = sorted({name for name in named if named.count(name) > 1})
         if twice:
             raise bad_plan(
@@ -341,7 +364,8 @@ class Swap:
         # Match variables are equal inside a stratum and can tell no records apart.
         held = held_parts(data, [name for name in hold if name not in self.match])
         strata = find_strata(data.households, match=self.match, swap=swap, held=held, rates=rules, rate=rate)
-        _every_rule_fits(rules, strata)
+        _every_rule_fits(self._declared_rules(), strata)
+        strata = self._left_out(strata)
         strata = strata.with_shares(self.moved_shares(strata, swap))
         universe = SwapUniverse(
             policy=self._policy(strata, swap),
@@ -350,6 +374,7 @@ class Swap:
             hold=hold,
             persons=data.persons is not None,
             name=data.name,
+            imputed=self._flag(),
             own=self._own_loss(strata, swap, held),
             columns=_columns(data, (*hold, *self.swap), dropped),
         )
@@ -377,8 +402,8 @@ class Swap:
         """Return the hold variables and the columns that are dropped; all problems at once."""
         problems: list[Problem] = []
         columns, source = data.households.columns, data.household_source
-        for role in ("match", "swap", "hold"):
-            for name in getattr(self, role) or ():
+        for role, names in (("match", self.matched), ("swap", self.swap), ("hold", self.hold or ())):
+            for name in names:
                 if name in data.identifiers:
                     problems.append(
                         Problem(
@@ -392,9 +417,9 @@ class Swap:
                 elif role != "hold" and name in columns:
                     problems += _column_problems(data.households[name], source=source, role=role)
         held = self.hold if self.hold is not None else [n for n in data.variables if n not in self.swap]
-        hold = tuple(n for n in dict.fromkeys((*self.match, *held)) if n in columns or n not in data.person_variables)
+        hold = tuple(n for n in dict.fromkeys((*self.matched, *held)) if n in columns or n not in data.person_variables)
         for name in hold:
-            if name in columns and name not in self.match:
+            if name in columns and name not in self.matched:
                 problems += _type_problems(data.households[name], source=source, role="hold", floats=True)
         for name in data.person_variables:
             assert data.persons is not None
@@ -506,7 +531,7 @@ def _type_problems(column: pl.Series, *, source: str, role: str, floats: bool) -
     return []
 
 
-def tables_with_margins(hold: str, swap: str) -> list[Hashable]:
+def tables_with_margins(hold: Sequence[str], swap: str) -> list[Hashable]:
     """Return every multiset of (hold, swap) pairs with the given hold and swap values.
 
     >>> len(tables_with_margins("ab", "xy"))

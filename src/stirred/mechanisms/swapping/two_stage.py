@@ -1,0 +1,225 @@
+"""Two stages of matching: among coarse strata first, then inside finer ones (swapping theory R13)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stirred.data.codes import Coded, count, encode
+from stirred.data.microdata import Microdata
+from stirred.data.problems import bad_plan
+from stirred.mechanisms.protocol import Progress
+from stirred.mechanisms.swapping.chains import StratumLaw, chained, stage
+from stirred.mechanisms.swapping.law import psa_law
+from stirred.mechanisms.swapping.margins import SwapMargins
+from stirred.mechanisms.swapping.permutation import PermutationSwap
+from stirred.mechanisms.swapping.persons import Part
+from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.shares import Shares, permutation_share, staged_share
+from stirred.mechanisms.swapping.small_strata import OwnLoss
+from stirred.mechanisms.swapping.strata import Strata
+from stirred.mechanisms.swapping.swap import RateLike, Swap, SwapPlan, Values, tables_with_margins
+from stirred.randomness.entropy import Entropy
+from stirred.spec.budget import Budget, Derived
+from stirred.spec.exact import probability
+from stirred.spec.law import Law
+from stirred.spec.layered_budget import staged_epsilon
+from stirred.spec.specification import Specification
+from stirred.spec.swap_budget import psa_sharp_epsilon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TwoStagePlan(SwapPlan):
+    """The plan of both stages: ``strata`` are the coarse ones, ``fine`` gives each record its fine stratum.
+
+    ``specification`` is the promise that is published, relative to the coarse invariants. ``fine_specification``
+    is what the same release promises to those who compare only files that agree on the fine margins too.
+    """
+
+    fine: Coded = field(repr=False)
+    fine_specification: Specification
+
+    @property
+    def also_promised(self) -> str:
+        """Say what holds relative to the fine margins; a function of the coarse invariants."""
+        crossed = self.fine_specification.multiverse.invariants[0]
+        return (
+            "The loss of the specification is the one to rely on. Between files that moreover agree on the "
+            f"{crossed} it is at most {self.fine_specification.budget.shown} (R13). These counts are no invariant: "
+            "this release neither keeps nor publishes them."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoStageSwap(PermutationSwap):
+    """Permutation swapping among records of equal ``match`` values, then once more among those equal on more.
+
+    The second stage matches on ``fine_match`` too and exchanges the same variables at ``fine_rate``. Only counts
+    of ``match`` x ``swap`` stay exact; those of ``fine_match`` x ``swap`` do not. That is the point: swapping on
+    the fine strata alone would fix them. The loss relative to these fewer invariants is that of the first
+    stage; relative to the fine ones the smaller of both, by the sizes of the fine strata alone, because which
+    of them have anything to swap is no invariant here.
+
+    >>> import polars as pl
+    >>> swap = TwoStageSwap(match=["size"], fine_match=["tenure"], swap=["county"], rate="1/10", fine_rate="1/2")
+    >>> homes = pl.DataFrame({"size": [1] * 4, "tenure": list("oorr"), "county": list("ABAB"), "age": [1, 2, 3, 4]})
+    >>> plan = swap.plan(homes)
+    >>> plan.specification.budget.shown, plan.fine_specification.budget.shown
+    ('3.30', '0.00')
+    >>> released = swap.release(homes, Entropy.from_os()).public["data"]
+    >>> sorted(released.select("size", "county").rows())
+    [(1, 'A'), (1, 'A'), (1, 'B'), (1, 'B')]
+    """
+
+    member: ClassVar[str] = "two-stage"
+
+    fine_match: Sequence[str]
+    fine_rate: RateLike
+
+    def __post_init__(self) -> None:
+        names = self.fine_match
+        object.__setattr__(self, "fine_match", (names,) if isinstance(names, str) else tuple(names))
+        object.__setattr__(self, "fine_rate", probability(self.fine_rate, where="fine_rate"))
+        if not self.fine_match:
+            raise bad_plan(
+                "the second stage matches on nothing more than the first",
+                where="fine_match",
+                remedy="name further variables that only the second stage matches on, or use permutation-swap",
+            )
+        if self.imputed is not None:
+            raise bad_plan(
+                "the two-stage swap does not leave imputed records out",
+                where="imputed",
+                remedy="use permutation-swap, or leave it out",
+            )
+        PermutationSwap.__post_init__(self)
+
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """Return the variables of the fine strata, which are all held."""
+        return (*self.match, *self.fine_match)
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what was done."""
+        among = f"records with equal {', '.join(self.match)}" if self.match else "all records"
+        rate = "rates that depend on these" if self.rates else f"a rate of {self.rate}"
+        return (
+            f"Two-stage swapping: {', '.join(self.swap)} exchanged among {among} at {rate}, then among those with "
+            f"equal {', '.join(self.matched)} at a rate of {self.fine_rate}; everything else is held."
+        )
+
+    def law(self, dataset: Any) -> Law:
+        """Return the exact law for a small dataset of one coarse stratum, its hold values pairs (fine match, other)."""
+
+        def at(rate: RateLike) -> StratumLaw:
+            return lambda records: psa_law(records, rate=Fraction(rate))
+
+        first = stage(at(self.rate), within=lambda match: None)(tuple((m, h, s) for (m, h), s in dataset))
+        last = chained(first, stage(at(self.fine_rate), within=lambda match: match))
+        outcomes: dict[Hashable, Fraction] = {
+            tuple(((m, h), s) for m, h, s in rows): chance  # type: ignore[attr-defined]
+            for rows, chance in last.probabilities.items()
+        }
+        return Law(outcomes)
+
+    def audit_universes(self) -> list[list[Hashable]]:
+        """Return all tables with the margins of a few small coarse strata, each of one, two or three fine strata."""
+        files = (("1a1b", "xy"), ("1a1b2c", "xxy"), ("1a1b2c", "xyz"), ("1a1b2c2d", "xxyy"), ("1a2a3b", "xyz"))
+        return [
+            [tuple(((h[0], h[1]), s) for h, s in table) for table in tables_with_margins(_pairs(hold), swap)]  # type: ignore[attr-defined]
+            for hold, swap in files
+        ]
+
+    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
+        """Return the promise for a file of one coarse stratum."""
+        import polars as pl
+
+        first: Any = universe[0]
+        columns = {
+            "fine": [m for (m, _), _ in first],
+            "held": [h for (_, h), _ in first],
+            self.swap[0]: [s for _, s in first],
+        }
+        return self._one_stratum().plan(pl.DataFrame(columns)).specification
+
+    def _one_stratum(self) -> Swap:
+        return replace(self, match=(), fine_match=("fine",), swap=self.swap[:1], hold=("held",), rates=())
+
+    def changed_shares(self, strata: Strata, swap: Coded, margins: SwapMargins) -> Shares:
+        """Refuse: who changes a value in the second stage depends on the fine margins, which are no invariant."""
+        raise bad_plan(
+            "whom the two-stage swap moves depends on counts that it protects",
+            where="two-stage-swap",
+            remedy="compare its loss and its share moved by `stirred plan`, one plan at a time",
+        )
+
+    def _own_loss(self, strata: Strata, swap: Coded, held: Sequence[Part]) -> OwnLoss | None:
+        # The enumerated loss is that of one stage; of two it would need the fine margins.
+        del strata, swap, held
+        return None
+
+    def _theorem(self) -> tuple[str, ...]:
+        staged = "R13, two stages of matching (docs/theory/swapping-family.md)"
+        return (staged, *PermutationSwap._theorem(self))
+
+    def _prepare(self, data: Microdata) -> SwapPlan:
+        plan = PermutationSwap._prepare(self, data)
+        fine = encode(data.households, list(self.matched))
+        sizes = count(fine.codes, groups=fine.count)
+        coarse = np.zeros(fine.count, dtype=np.int64)
+        coarse[fine.codes] = plan.strata.coded.codes
+        shares = staged_share(
+            plan.strata.sizes,
+            coarse=self.moved_shares(plan.strata, plan.swap),
+            fine=permutation_share(sizes.astype(np.float64), np.full(fine.count, float(Fraction(self.fine_rate)))),
+            fine_records=sizes.astype(np.float64),
+            within=coarse,
+        )
+        given = {each.name: getattr(plan, each.name) for each in fields(plan)}
+        given["strata"] = plan.strata.with_shares(shares)
+        return TwoStagePlan(
+            **given, fine=fine, fine_specification=self._relative_to_fine(plan, int(sizes.max(initial=0)))
+        )
+
+    def _relative_to_fine(self, plan: SwapPlan, largest: int) -> Specification:
+        """Return the promise in the fine flavor, as a function of the coarse invariants (section 9, condition 4)."""
+        coarse = plan.specification.budget.realised
+        # A stratum of one record has nobody to swap with: its fine universe is a single file.
+        fine = psa_sharp_epsilon(Fraction(self.fine_rate), stratum=largest if largest > 1 else 0)
+        formula = (
+            f"the smaller of the loss of the first stage and that of permutation swapping at rate {self.fine_rate} on "
+            f"the largest fine stratum, {largest} records, whether live or not (R13)"
+        )
+        budget = Budget(policy=Derived(formula=formula, value=staged_epsilon([coarse, fine]).fine, varies=True))
+        universe = replace(plan.universe, match=self.matched)
+        multiverse = replace(plan.specification.multiverse, invariants=self._invariants(universe))
+        specification = replace(plan.specification.with_flavor(multiverse=multiverse), budget=budget)
+        condition = (
+            f"the {multiverse.invariants[0]} is what the compared files agree on; the release neither keeps nor "
+            "publishes it"
+        )
+        return replace(specification, assumptions=(*specification.assumptions, condition))
+
+    def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
+        from stirred.mechanisms.swapping.kernel import swap_in_place
+
+        assert isinstance(plan, TwoStagePlan)
+        # Coarse first: the proof aligns two files before the fine stage, whose law looks at no swap value.
+        PermutationSwap._exchange(self, plan, swapped, entropy, progress)
+        swap_in_place(
+            plan.fine.codes,
+            swapped,
+            rates=StratumRates.constant(Fraction(self.fine_rate), strata=plan.fine.count),
+            entropy=entropy.child("fine stage"),
+            threads=self.threads,
+            progress=progress,
+        )
+
+
+def _pairs(text: str) -> list[str]:
+    return [text[place : place + 2] for place in range(0, len(text), 2)]
