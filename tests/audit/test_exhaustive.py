@@ -16,6 +16,7 @@ from stirred.mechanisms.swapping.mallows import MallowsSwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.spec import catalogue
 from stirred.spec.exact import exact, ln
+from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Named
 from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
@@ -38,6 +39,7 @@ MECHANISMS |= {
 MECHANISMS |= {f"MallowsSwap at {e}": MallowsSwap(**ROLES, epsilon=e) for e in ("0", "1/2", "ln(3)", "4", "inf")}
 MECHANISMS |= {f"ShuffleSwap at {r}": ShuffleSwap(**ROLES, rate=r) for r in ("0", "1/10", "1/2", "9/10", "1")}
 PROMISE = catalogue.load("pure-dp").specification
+UNORDERED = PROMISE.with_flavor(input_premetric=InputPremetric(name="d_HamS", unit="record"))
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -202,6 +204,58 @@ def test_universes_are_split_by_invariants_that_can_be_evaluated() -> None:
     result = audit(replace(plain, promise=inside))
     assert result.passed
     assert (result.universes, result.pairs) == (3, 1)
+
+
+# ---- nothing compared is nothing certified ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", ["0", "inf"])
+def test_one_dataset_alone_certifies_nothing(budget: str) -> None:
+    alone = FiniteMechanism(function=Law.certain, datasets=[((0,),)], promise=PROMISE.with_budget(budget))
+    for mechanism in (alone, replace(alone, promise=None)):
+        result = audit(mechanism)
+        assert result.verdict is Verdict.CANNOT_TELL
+        assert result.pairs == 0
+        assert result.loss.high.is_infinite
+        assert result.in_words == (
+            "Cannot tell: nothing was compared, because there are no two datasets in one universe."
+        )
+
+
+def test_datasets_infinitely_far_apart_are_not_compared_and_not_counted() -> None:
+    near = InputPremetric(name="d_HamS", unit="record", within=1)
+    promise = PROMISE.with_flavor(input_premetric=near).with_budget(0)
+    zeros, ones, mixed = ((0,), (0,)), ((1,), (1,)), ((0,), (1,))
+    identity = FiniteMechanism(
+        function=lambda x: Law.certain(tuple(sorted(x))), datasets=[zeros, ones], promise=promise
+    )
+    result = audit(identity)
+    assert (result.verdict, result.pairs, result.left_out) == (Verdict.CANNOT_TELL, 0, 1)
+    assert "the datasets of each universe are infinitely far apart" in result.in_words
+    failed = audit(replace(identity, datasets=[zeros, ones, mixed]))
+    assert (failed.verdict, failed.pairs, failed.left_out) == (Verdict.FAILED, 2, 1)
+    assert "over 2 pairs in 1 universe (1 more are infinitely far apart and were not compared)" in failed.in_words
+
+
+def test_orders_that_the_mechanism_has_no_law_for_are_said_not_to_have_been_tried() -> None:
+    """The law of the first order tried is unknown; a later one differs, and is still found."""
+    datasets = [((0,), (1,)), ((0,), (2,)), ((1,), (2,))]
+    table = {x: Law({"a": Fraction(1, 2), "b": Fraction(1, 2)}) for x in datasets}
+    mechanism = FiniteMechanism(function=table.__getitem__, datasets=datasets, promise=UNORDERED.with_budget(0))
+    result = audit(mechanism)
+    assert (result.verdict, result.orders, result.untried) == (Verdict.PASSED, 0, 3)
+    assert "no law for 3 other orders of the same records, and 0 were tried" in result.in_words
+    table[((2,), (1,))] = Law.certain("a")
+    assert audit(mechanism).verdict is Verdict.FAILED
+
+
+def test_orders_of_plain_values_are_tried_too() -> None:
+    first = FiniteMechanism(
+        function=lambda x: Law.certain(x[0]), datasets=[(0, 1), (0, 2)], promise=UNORDERED.with_budget(0)
+    )
+    result = audit(first)
+    assert result.verdict is Verdict.FAILED
+    assert "the same records in another order" in result.in_words
 
 
 def test_the_promise_of_swapping_depends_on_the_universe() -> None:

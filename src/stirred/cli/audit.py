@@ -194,8 +194,11 @@ def mechanism(
                 "budget_exact": str(result.budget),
                 "universes": result.universes,
                 "pairs": result.pairs,
+                "pairs_left_out": result.left_out,
                 "orders": result.orders,
+                "orders_not_tried": result.untried,
                 "witness": None if result.witness is None else str(result.witness),
+                "words": result.in_words,
             }
         )
     else:
