@@ -284,6 +284,7 @@ def order(
     """Test whether the order or the ids of released records tell anything about the input order.
 
     It needs release(data, entropy), data (a small file as a frame) and, if there is an identifier, id (its column).
+    With hold (columns it leaves as they are) or swap (columns it exchanges) it can say what it would have seen.
     """
     from stirred.audit.order import audit_order
     from stirred.cli.progress import shown_progress
@@ -300,6 +301,7 @@ def order(
                 "level": found.level,
                 "finding": found.finding,
                 "detectable": _json_number(found.detectable),
+                "followed": found.followed,
                 "power": found.power,
                 "runs": found.runs,
                 "words": found.in_words,
