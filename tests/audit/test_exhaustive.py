@@ -2,53 +2,78 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import stirred.mechanisms
 from stirred import PermutationSwap
 from stirred.audit import FiniteMechanism, Verdict, Witness, audit
 from stirred.audit.exhaustive import promise_for
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
-from stirred.mechanisms.swapping.two_stage import TwoStageSwap
+from stirred.mechanisms.swapping.swap import Swap
 from stirred.spec import catalogue
 from stirred.spec.exact import exact, ln
+from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Named
 from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
 from stirred.spec.problems import StirredError
+from tests.audit.contract import EXAMPLES, mechanisms_in, without_audit
 from tests.audit.faults import FAULTS, RIGHT
 
-MECHANISMS: dict[str, Any] = {
-    f"PermutationSwap at {rate}": PermutationSwap(match=["size"], swap=["county"], rate=rate)
-    for rate in ("0", "1/100", "1/10", "1/2", "9/10", "1")
-}
-ROLES: dict[str, Any] = {"match": ["size"], "swap": ["county"]}
-MECHANISMS |= {
-    f"ConditionedSwap at {rate}, {law if isinstance(law, str) else 'declared'}": ConditionedSwap(
-        **ROLES, rate=rate, redraw_law=law
-    )
-    for rate in ("0", "1/10", "1/2", "9/10", "1")
-    for law in ("uniform", "proportional", {"x": "1/10", "y": "3/10", "z": "3/5"})
-}
-MECHANISMS |= {f"MallowsSwap at {e}": MallowsSwap(**ROLES, epsilon=e) for e in ("0", "1/2", "ln(3)", "4", "inf")}
-MECHANISMS |= {f"ShuffleSwap at {r}": ShuffleSwap(**ROLES, rate=r) for r in ("0", "1/10", "1/2", "9/10", "1")}
-MECHANISMS |= {
-    f"TwoStageSwap at {coarse}, then {fine}": TwoStageSwap(**ROLES, fine_match=["tenure"], rate=coarse, fine_rate=fine)
-    for coarse, fine in (("1/10", "1/2"), ("3/10", "3/10"), ("1/2", "0"), ("9/10", "1"), ("0", "1/2"))
-}
 PROMISE = catalogue.load("pure-dp").specification
+UNORDERED = PROMISE.with_flavor(input_premetric=InputPremetric(name="d_HamS", unit="record"))
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_every_mechanism_of_the_package_keeps_its_promise(name: str) -> None:
+def test_every_mechanism_of_the_package_is_audited() -> None:
+    """The contract: a mechanism without an audit is not part of the package."""
+    found = mechanisms_in(stirred.mechanisms)
+    assert {PermutationSwap, ConditionedSwap, MallowsSwap, ShuffleSwap} <= set(found)
+    assert not without_audit(found, EXAMPLES)
+
+
+PLANTED = """
+class Quiet:
+    def specification(self, universe): ...
+    def plan(self, data): ...
+    def release(self, data, entropy): ...
+"""
+
+
+def test_a_mechanism_without_an_audit_does_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted in a new subpackage, and as a new member of an old family; neither is registered."""
+    folder = tmp_path / "planted"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("", encoding="utf-8")
+    (folder / "quiet.py").write_text(PLANTED, encoding="utf-8")
+    (folder / "louder.py").write_text(
+        "from stirred import PermutationSwap\n\nclass Louder(PermutationSwap):\n    pass\n", encoding="utf-8"
+    )
+    monkeypatch.setattr(stirred.mechanisms, "__path__", [*stirred.mechanisms.__path__, str(tmp_path)])
+    found = without_audit(mechanisms_in(stirred.mechanisms), EXAMPLES)
+    for name in [name for name in sys.modules if name.startswith("stirred.mechanisms.planted")]:
+        del sys.modules[name]
+    del stirred.mechanisms.planted  # type: ignore[attr-defined]
+    assert sorted(found) == ["Louder", "Quiet"]
+
+
+def test_an_example_of_a_subclass_is_no_audit_of_the_class() -> None:
+    assert without_audit([Swap], {Swap: EXAMPLES[PermutationSwap]}) == ["Swap"]
+
+
+@pytest.mark.parametrize(
+    "mechanism", [m for examples in EXAMPLES.values() for m in examples], ids=lambda m: type(m).__name__
+)
+def test_every_mechanism_of_the_package_keeps_its_promise(mechanism: Any) -> None:
     """The contract: a mechanism registers small universes and passes the audit on all of them."""
-    mechanism = MECHANISMS[name]
     universes = mechanism.audit_universes()
     assert sum(len(universe) > 1 for universe in universes) >= 2, "nothing is compared"
     result = audit(mechanism)
@@ -207,6 +232,58 @@ def test_universes_are_split_by_invariants_that_can_be_evaluated() -> None:
     result = audit(replace(plain, promise=inside))
     assert result.passed
     assert (result.universes, result.pairs) == (3, 1)
+
+
+# ---- nothing compared is nothing certified ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", ["0", "inf"])
+def test_one_dataset_alone_certifies_nothing(budget: str) -> None:
+    alone = FiniteMechanism(function=Law.certain, datasets=[((0,),)], promise=PROMISE.with_budget(budget))
+    for mechanism in (alone, replace(alone, promise=None)):
+        result = audit(mechanism)
+        assert result.verdict is Verdict.CANNOT_TELL
+        assert result.pairs == 0
+        assert result.loss.high.is_infinite
+        assert result.in_words == (
+            "Cannot tell: nothing was compared, because there are no two datasets in one universe."
+        )
+
+
+def test_datasets_infinitely_far_apart_are_not_compared_and_not_counted() -> None:
+    near = InputPremetric(name="d_HamS", unit="record", within=1)
+    promise = PROMISE.with_flavor(input_premetric=near).with_budget(0)
+    zeros, ones, mixed = ((0,), (0,)), ((1,), (1,)), ((0,), (1,))
+    identity = FiniteMechanism(
+        function=lambda x: Law.certain(tuple(sorted(x))), datasets=[zeros, ones], promise=promise
+    )
+    result = audit(identity)
+    assert (result.verdict, result.pairs, result.left_out) == (Verdict.CANNOT_TELL, 0, 1)
+    assert "the datasets of each universe are infinitely far apart" in result.in_words
+    failed = audit(replace(identity, datasets=[zeros, ones, mixed]))
+    assert (failed.verdict, failed.pairs, failed.left_out) == (Verdict.FAILED, 2, 1)
+    assert "over 2 pairs in 1 universe (1 more are infinitely far apart and were not compared)" in failed.in_words
+
+
+def test_orders_that_the_mechanism_has_no_law_for_are_said_not_to_have_been_tried() -> None:
+    """The law of the first order tried is unknown; a later one differs, and is still found."""
+    datasets = [((0,), (1,)), ((0,), (2,)), ((1,), (2,))]
+    table = {x: Law({"a": Fraction(1, 2), "b": Fraction(1, 2)}) for x in datasets}
+    mechanism = FiniteMechanism(function=table.__getitem__, datasets=datasets, promise=UNORDERED.with_budget(0))
+    result = audit(mechanism)
+    assert (result.verdict, result.orders, result.untried) == (Verdict.PASSED, 0, 3)
+    assert "no law for 3 other orders of the same records, and 0 were tried" in result.in_words
+    table[((2,), (1,))] = Law.certain("a")
+    assert audit(mechanism).verdict is Verdict.FAILED
+
+
+def test_orders_of_plain_values_are_tried_too() -> None:
+    first = FiniteMechanism(
+        function=lambda x: Law.certain(x[0]), datasets=[(0, 1), (0, 2)], promise=UNORDERED.with_budget(0)
+    )
+    result = audit(first)
+    assert result.verdict is Verdict.FAILED
+    assert "the same records in another order" in result.in_words
 
 
 def test_the_promise_of_swapping_depends_on_the_universe() -> None:

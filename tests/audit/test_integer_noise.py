@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -126,6 +126,26 @@ def test_noise_that_keeps_the_row_order_of_its_input_is_caught() -> None:
     result = audit(promising(first, PURE, "1"))
     assert result.verdict is Verdict.FAILED
     assert "the same records in another order" in result.in_words
+
+
+def test_a_scale_that_depends_on_the_row_order_is_caught() -> None:
+    """The listed files are all in one order, and only another order of the same records has the other scale."""
+
+    def scaled(dataset: Any) -> ShiftLaw:
+        return ShiftLaw(len(dataset), DiscreteLaplace("1/2" if list(dataset) == sorted(dataset) else "1/3"))
+
+    mechanism = promising(scaled, PURE, "10")
+    files = [file for file in FILES if list(file) == sorted(file)]  # type: ignore[call-overload]
+    result = audit(replace(mechanism, datasets=files))
+    assert result.verdict is Verdict.FAILED
+    assert result.loss.low.is_infinite
+
+
+def test_a_scale_that_depends_on_the_row_order_in_spelling_only_keeps_its_promise() -> None:
+    def scaled(dataset: Any) -> ShiftLaw:
+        return ShiftLaw(len(dataset), DiscreteLaplace("ln(4)" if list(dataset) == sorted(dataset) else "2*ln(2)"))
+
+    assert audit(promising(scaled, PURE, "ln(4)")).passed
 
 
 def test_a_scale_that_depends_on_the_data_is_caught() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
+import numpy as np
 import polars as pl
 import pytest
 
 from stirred import PermutationSwap
-from stirred.audit import OrderAudit, audit_order, order
+from stirred.audit import OrderAudit, audit_order, order, order_power
 from stirred.data.microdata import Microdata
 from stirred.randomness import Entropy
 from stirred.randomness.integers import permutation
@@ -68,7 +70,7 @@ FAULTS = [
 @pytest.fixture
 def no_statement(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many audits of which only the alarm counts: leave out the simulation behind the statement of power."""
-    monkeypatch.setattr(order, "_SIMULATED", 1)
+    monkeypatch.setattr(order_power, "ORDERS", 1)
 
 
 @pytest.mark.usefixtures("no_statement")
@@ -139,7 +141,7 @@ def stated_share() -> float:
 def test_what_is_said_to_be_seen_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Power, stated as 99%: at least 38 of 40 audits alarm. Without a leak at most 1 of 40 does, at level 0.5%."""
     share = stated_share()
-    monkeypatch.setattr(order, "_SIMULATED", 1)
+    monkeypatch.setattr(order_power, "ORDERS", 1)
     assert alarms(share, 40) >= 38
     assert alarms(0.0, 40) <= 1
     assert alarms(share / 8, 40) < 38, "the statement of power says nothing if a trickle is always seen"
@@ -148,9 +150,64 @@ def test_what_is_said_to_be_seen_is_seen(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.slow
 def test_what_is_said_to_be_seen_is_seen_in_500_audits(monkeypatch: pytest.MonkeyPatch) -> None:
     share = stated_share()
-    monkeypatch.setattr(order, "_SIMULATED", 1)
+    monkeypatch.setattr(order_power, "ORDERS", 1)
     assert alarms(share, 500) >= 490
     assert alarms(0.0, 500) <= 8
+
+
+@dataclass(frozen=True)
+class Swapping:
+    """Values of s exchanged among a share ``rate`` of the records; some runs leave the rows in input order."""
+
+    rate: float
+    share: float = 0.0
+    swap: tuple[str, ...] = ("s",)
+
+    def release(self, frame: pl.DataFrame, entropy: Entropy) -> pl.DataFrame:
+        rng = np.random.default_rng(int(entropy.words("swap", chunk=0, count=1, dtype=np.uint64)[0]))
+        source = np.arange(frame.height)
+        chosen = rng.permutation(np.flatnonzero(rng.random(frame.height) < self.rate))
+        source[chosen] = np.roll(chosen, 1)
+        swapped = frame.with_columns(frame["s"].gather(source))
+        return swapped if rng.random() < self.share else swapped[rng.permutation(frame.height)]
+
+    def alarms(self, data: pl.DataFrame, audits: int) -> int:
+        seeds = [Entropy.from_seed(f"{self} {number}") for number in range(audits)]
+        return sum(audit_order(self, data, runs=RUNS, pairings=599, entropy=seed).alarm for seed in seeds)
+
+
+CROSSED = pl.DataFrame({"h": [0, 1] * 20, "s": [0] * 20 + [1] * 20})
+ONE_APART = pl.DataFrame({"h": [0] * 29 + [1], "s": range(30)})
+SWAPPED = [(CROSSED, 0.5), (CROSSED, 0.9), (ONE_APART, 0.95)]
+
+
+def stated_for(swap: Swapping, data: pl.DataFrame) -> float:
+    found = audit_order(swap, data, runs=RUNS, pairings=599, entropy=Entropy.from_seed("stated"))
+    assert found.followed
+    assert 0 < found.detectable < 1
+    return found.detectable
+
+
+@pytest.mark.parametrize(("data", "rate"), SWAPPED)
+def test_a_swap_left_in_input_order_is_seen_as_often_as_said(
+    data: pl.DataFrame, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that stand where their records stood carry the values of others; few hold values are left to see it by."""
+    share = stated_for(Swapping(rate), data)
+    monkeypatch.setattr(order_power, "ORDERS", 1)
+    assert Swapping(rate, share).alarms(data, 20) >= 19
+    assert Swapping(rate, share / 4).alarms(data, 20) < 19, "the statement is too modest"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("data", "rate"), SWAPPED)
+def test_a_swap_left_in_input_order_is_seen_as_often_as_said_in_300_audits(
+    data: pl.DataFrame, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = stated_for(Swapping(rate), data)
+    monkeypatch.setattr(order_power, "ORDERS", 1)
+    assert Swapping(rate, share).alarms(data, 300) >= 294
+    assert Swapping(rate).alarms(data, 300) <= 6
 
 
 # ---- words and refusals ----------------------------------------------------------------------------
@@ -159,9 +216,32 @@ def test_what_is_said_to_be_seen_is_seen_in_500_audits(monkeypatch: pytest.Monke
 def test_the_words_say_what_would_have_been_seen() -> None:
     quiet = OrderAudit(p_value=0.4, level=0.005, finding="nothing", detectable=0.1, power=0.99, runs=200)
     assert quiet.in_words == (
-        "No trace of the input order found in 200 runs (p-value 0.4). If one run in 10 had left its rows in input "
+        "No trace of the input order found in 200 runs (p-value 0.4). If one run in 10 had left the rows in input "
         "order, this would have been seen with 99% probability"
     )
+
+    most = replace(quiet, detectable=0.703)
+    assert "If 71% of the runs had left the rows in input order, this would" in most.in_words
+
+
+def test_what_would_have_been_seen_is_not_stated_where_rows_cannot_be_followed() -> None:
+    """A function that exchanges values, and does not say which columns it leaves as they are."""
+    swap = Swapping(rate=0.9)
+    found = audit_order(swap.release, CROSSED, runs=20, pairings=199, entropy=Entropy.from_seed(1))
+    assert not found.followed
+    assert math.isinf(found.detectable)
+    assert "What would have been seen is not stated" in found.in_words
+    told = audit_order(swap.release, CROSSED, hold=["h"], runs=20, pairings=199, entropy=Entropy.from_seed(1))
+    assert told.followed
+    with pytest.raises(StirredError, match="does not leave h, s as it is"):
+        audit_order(swap.release, CROSSED, hold=["h", "s"], runs=20, pairings=199, entropy=Entropy.from_seed(1))
+
+
+def test_rows_sorted_on_their_values_would_have_been_seen_in_input_order() -> None:
+    """The releases are all alike, and still the audit knows what others would have looked like."""
+    found = audit_order(lambda frame, _: frame.sort(frame.columns), FEW, runs=RUNS, entropy=Entropy.from_seed(1))
+    assert found.p_value == 1
+    assert 0 < found.detectable < 1
 
 
 @pytest.mark.usefixtures("no_statement")

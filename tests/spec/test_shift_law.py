@@ -133,6 +133,23 @@ def test_noise_that_depends_on_the_data_has_no_bound() -> None:
     assert PURE.distance(ShiftLaw((0, 0), wide.noise), wide) == exactly(INFINITE)
 
 
+def test_noise_is_compared_by_value_and_not_by_spelling() -> None:
+    one, other = DiscreteLaplace("ln(4)"), DiscreteLaplace("2*ln(2)")
+    assert one != other  # they are not written alike
+    assert PURE.distance(ShiftLaw(0, one), ShiftLaw(0, other)) == exactly(exact(0))
+    apart = PURE.distance(ShiftLaw(0, one), ShiftLaw(3, other))
+    assert apart == PURE.distance(ShiftLaw(0, one), ShiftLaw(3, one))
+    assert not apart.high.is_infinite
+    assert ZCDP.distance(ShiftLaw(0, one), ShiftLaw(1, other)) == ZCDP.distance(ShiftLaw(0, one), ShiftLaw(1, one))
+
+
+@pytest.mark.parametrize("premetric", [PURE, ZCDP, TOTAL_VARIATION], ids=lambda p: p.name)
+def test_noise_that_nobody_can_tell_equal_or_not_is_not_decided(premetric: OutputPremetric) -> None:
+    """1 + ln 4 and 1 + 2 ln 2 agree to any number of digits, and no rule of ours says that they are equal."""
+    one, other = DiscreteLaplace("1 + ln(4)"), DiscreteLaplace("1 + 2*ln(2)")
+    assert premetric.distance(ShiftLaw(0, one), ShiftLaw(1, other)) == Between(exact(0), INFINITE)
+
+
 def test_a_delta_beyond_our_digits_is_not_decided() -> None:
     found = approximate("1e-60").distance(ShiftLaw(0, DiscreteGaussian(1)), ShiftLaw(1, DiscreteGaussian(1)))
     assert found.high.is_infinite

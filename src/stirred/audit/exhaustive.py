@@ -1,20 +1,24 @@
 """The exhaustive audit: every dataset, every output and every pair of a small universe, exactly.
 
 A mechanism passes if the loss it really has is certified not to exceed the budget it promises, in
-every universe it is audited on; it fails with a witness if the loss is certified to exceed it.
+every universe it is audited on; it fails with a witness if the loss is certified to exceed it. Where no
+two datasets could be compared, the audit cannot tell.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import combinations, islice, pairwise, permutations
+from functools import partial
+from itertools import combinations
 from typing import Any
 
+from stirred.audit.reordering import try_orders
 from stirred.audit.witness import ShiftWitness, Witness, certain_witness, shown, witness_between
 from stirred.spec.exact import INFINITE, ZERO, Exact, largest
+from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.law import Law
 from stirred.spec.loss import UniverseLoss, protection_loss
 from stirred.spec.multiverse import Multiverse
@@ -22,9 +26,6 @@ from stirred.spec.output_premetric import PURE, Between, OutputPremetric
 from stirred.spec.problems import wrong
 from stirred.spec.shift_law import OutputLaw, ShiftLaw
 from stirred.spec.specification import Flavor, Specification
-
-# Orders of the records of one dataset that are tried.
-_ORDERS = 24
 
 
 class Verdict(Enum):
@@ -42,6 +43,8 @@ class AuditResult:
     ``loss`` and ``budget`` are in the customary number of the output premetric (rho squared for zCDP),
     the loss enclosed where it is not known exactly. A budget of infinity claims nothing and cannot be
     exceeded; an output that gives the dataset away is then looked for, and is the witness if there is one.
+    ``pairs`` were compared and ``left_out`` were not, being infinitely far apart; ``orders`` of the same
+    records were tried, and ``untried`` were not, because the mechanism has no law for them.
     """
 
     verdict: Verdict
@@ -51,7 +54,9 @@ class AuditResult:
     witness: Witness | ShiftWitness | None
     universes: int
     pairs: int
+    left_out: int = 0
     orders: int = 0
+    untried: int = 0
 
     @property
     def passed(self) -> bool:
@@ -63,7 +68,11 @@ class AuditResult:
         """Return the finding in one or two sentences."""
         loss = self.loss.high.shown()
         found = f"{self.parameter} {loss} over {_many(self.pairs, 'pair')} in {_many(self.universes, 'universe')}"
-        if self.budget.is_infinite:
+        if self.left_out:
+            found += f" ({self.left_out:,} more are infinitely far apart and were not compared)"
+        if self.verdict is Verdict.CANNOT_TELL and not self.pairs:
+            text = f"Cannot tell: nothing was compared, because {self._nothing_compared}"
+        elif self.budget.is_infinite:
             text = f"Nothing is promised; {self._unclaimed(found)}"
         elif self.verdict is Verdict.PASSED:
             text = f"No violation: the loss is {found}, and the promise is {self.budget.shown()}"
@@ -72,10 +81,22 @@ class AuditResult:
         else:
             low, high = self.loss.low.shown(12), self.loss.high.shown(12)
             text = f"Cannot tell: the loss lies from {low} to {high}, and the promise of {self.budget} between"
-        if self.witness is None:
-            return f"{text}."
-        lead = "Witness" if self.verdict is Verdict.FAILED or self.budget.is_infinite else "The tightest pair"
-        return f"{text}. {lead}: {self.witness}."
+        sentences = [text]
+        if self.witness is not None:
+            lead = "Witness" if self.verdict is Verdict.FAILED or self.budget.is_infinite else "The tightest pair"
+            sentences.append(f"{lead}: {self.witness}")
+        if self.untried and self.verdict is not Verdict.FAILED:
+            sentences.append(
+                f"Whether the order of the records matters was not fully tried: the mechanism has no law for "
+                f"{_many(self.untried, 'other order')} of the same records, and {self.orders:,} were tried"
+            )
+        return ". ".join(sentences) + "."
+
+    @property
+    def _nothing_compared(self) -> str:
+        if self.left_out:
+            return "the datasets of each universe are infinitely far apart, where nothing is promised"
+        return "there are no two datasets in one universe"
 
     def _unclaimed(self, found: str) -> str:
         if self.witness is not None and self.witness.is_certain:
@@ -153,12 +174,17 @@ def audit(mechanism: Any) -> AuditResult:
     chosen = worst[0]
     for result in worst[1:]:
         chosen = result if result.loss.high > chosen.loss.high else chosen
-    return replace(
+    chosen = replace(
         chosen,
         universes=len(results),
         pairs=sum(result.pairs for result in results),
+        left_out=sum(result.left_out for result in results),
         orders=sum(result.orders for result in results),
+        untried=sum(result.untried for result in results),
     )
+    if chosen.passed and not chosen.pairs:
+        return replace(chosen, verdict=Verdict.CANNOT_TELL, loss=Between(ZERO, INFINITE))
+    return chosen
 
 
 def _universes(mechanism: Any) -> list[list[Hashable]]:
@@ -191,33 +217,41 @@ def _split(mechanism: Any, datasets: list[Hashable]) -> list[list[Hashable]]:
 def _audit_universe(mechanism: Any, universe: list[Hashable]) -> AuditResult:
     promise = promise_for(mechanism, universe)
     laws = {dataset: _law(mechanism, dataset) for dataset in universe}
-    pairs = len(universe) * (len(universe) - 1) // 2
     if promise is None:
-        return _unclaimed(laws, pairs)
+        return _unclaimed(laws)
     premetric, budget = promise.output_premetric, promise.budget.realised
     flavor = replace(promise.flavor, multiverse=Multiverse(universes=(frozenset(universe),)))
     (found,) = protection_loss(flavor, laws)
-    broken, orders = None, 0
-    if not promise.input_premetric.ordered:
-        broken, orders = _order_matters(mechanism, flavor, laws)
-    if broken is None and budget.is_infinite:
-        broken = certain_witness(laws, flavor.input_premetric.distance)
-        loss = found.loss
-    else:
-        loss = Between(INFINITE, INFINITE) if broken else found.loss
+    orders = try_orders(partial(_law, mechanism), flavor.input_premetric, laws)
+    loss = Between(largest([found.loss.low, orders.loss.low]), largest([found.loss.high, orders.loss.high]))
+    witness = orders.witness
+    if budget.is_infinite and witness is None:
+        witness = certain_witness(laws, flavor.input_premetric.distance)
+    if witness is None and not orders.loss.low.is_infinite:
+        witness = _witness(flavor, laws, found, premetric.to_distance(budget))
+    pairs, left_out = _compared(flavor.input_premetric, laws)
     return AuditResult(
         verdict=_verdict(loss, premetric.to_distance(budget)),
         loss=Between(_customary(premetric, loss.low), _customary(premetric, loss.high)),
         budget=budget,
         parameter=premetric.parameter,
-        witness=broken or _witness(flavor, laws, found, premetric.to_distance(budget)),
+        witness=witness,
         universes=1,
         pairs=pairs,
-        orders=orders,
+        left_out=left_out,
+        orders=orders.tried,
+        untried=orders.untried,
     )
 
 
-def _unclaimed(laws: dict[Hashable, OutputLaw], pairs: int) -> AuditResult:
+def _compared(premetric: InputPremetric, datasets: Iterable[Hashable]) -> tuple[int, int]:
+    """Count the pairs that are compared, in either direction, and those infinitely far apart."""
+    pairs = [*combinations(datasets, 2)]
+    apart = sum(premetric.distance(x, y).is_infinite and premetric.distance(y, x).is_infinite for x, y in pairs)
+    return len(pairs) - apart, apart
+
+
+def _unclaimed(laws: dict[Hashable, OutputLaw]) -> AuditResult:
     """Look for an output that gives the dataset away, where there is no promise and no distance to hold on to."""
     losses = [PURE.distance(laws[x], laws[y]) for x, y in combinations(laws, 2)]
     loss = Between(*(largest([ZERO, *ends]) for ends in ([b.low for b in losses], [b.high for b in losses])))
@@ -228,7 +262,7 @@ def _unclaimed(laws: dict[Hashable, OutputLaw], pairs: int) -> AuditResult:
         parameter=PURE.parameter,
         witness=certain_witness(laws, None),
         universes=1,
-        pairs=pairs,
+        pairs=len(losses),
     )
 
 
@@ -251,44 +285,6 @@ def _witness(
     x, y = found.witness
     apart = flavor.input_premetric.distance(x, y)
     return witness_between(x, y, laws[x], laws[y], apart, beyond=ZERO if budget.is_infinite else budget * apart)
-
-
-def _order_matters(
-    mechanism: Any, flavor: Flavor, laws: dict[Hashable, OutputLaw]
-) -> tuple[Witness | ShiftWitness | None, int]:
-    """Look for two orders of the same records with different output laws; return how many orders were tried.
-
-    The distance between them is 0, so any difference is an infinite loss (swapping theory, section 9.1).
-    A mechanism that knows its datasets in one order only cannot be checked.
-    """
-    tried = 0
-    for dataset, law in laws.items():
-        for other in _other_orders(dataset):
-            if flavor.input_premetric.distance(dataset, other) != 0:
-                continue
-            try:
-                reordered = _law(mechanism, other)
-            except LookupError:
-                return None, tried
-            tried += 1
-            if reordered != law:
-                return witness_between(dataset, other, law, reordered, ZERO), tried
-    return None, tried
-
-
-def _other_orders(dataset: Hashable) -> Iterator[Hashable]:
-    """Yield other orders of a tuple of records: all of a short one, neighbours exchanged in a longer one."""
-    if not isinstance(dataset, tuple) or not all(isinstance(row, tuple) for row in dataset):
-        return
-    orders: Iterable[tuple[Any, ...]]
-    if len(dataset) <= 4:
-        orders = permutations(dataset)
-    else:
-        exchanged = (
-            (*dataset[:a], dataset[b], dataset[a], *dataset[b + 1 :]) for a, b in pairwise(range(len(dataset)))
-        )
-        orders = [dataset[::-1], *exchanged]
-    yield from islice((order for order in dict.fromkeys(orders) if order != dataset), _ORDERS)
 
 
 def _law(mechanism: Any, dataset: Hashable) -> OutputLaw:

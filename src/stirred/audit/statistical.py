@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from stirred.spec.exact import exact
 from stirred.spec.problems import wrong
 
 _NEGLIGIBLE = 1e-18
@@ -37,23 +38,29 @@ class StatisticalAudit:
 
     @property
     def likelihood(self) -> float:
-        """Return how likely the event is from the other dataset, as counted; at least one hit."""
-        return max(self.hits[1], 1) / self.runs
+        """Return a probability that the event has at least from the other dataset: a lower confidence bound.
+
+        Half of the probability that the power leaves is spent on it; it is 0 without a hit.
+        """
+        return clopper_pearson(self.hits[1], self.runs, miss=(1 - self.power) / 2)[0]
 
     @property
     def detectable(self) -> float:
-        """Return the smallest loss that raises an alarm with probability ``power``, by an event of this likelihood.
+        """Return a loss of this event beyond which an alarm was due with probability ``power``.
 
-        With half of the remaining probability each, the first count is not below and the second not above
-        the quantiles taken here, and the bound grows with the first and falls with the second.
+        Whatever the two true probabilities are, a loss above the value returned goes without an alarm with
+        probability at most 1 - power: with half of it the event is rarer from the other dataset than
+        :attr:`likelihood`, with the other half the first count is below its quantile, and otherwise the
+        bound computed from these counts exceeds the budget. Infinite where no loss is sure to be seen.
         """
         miss, spare, q = (1 - self.confidence) / 2, (1 - self.power) / 2, self.likelihood
-        worst = _quantile(self.runs, q, 1 - spare)
+        if q == 0:
+            return math.inf
 
         def seen(loss: float) -> bool:
             p = min(1.0, self.delta + q * math.exp(min(loss * self.distance, 700.0)))
             least = _quantile(self.runs, p, spare)
-            return _lower((least, worst), self.runs, self.distance, self.delta, miss) > self.budget
+            return _lower((least, self.hits[1]), self.runs, self.distance, self.delta, miss) > self.budget
 
         high = max(0.0, math.log((1 - self.delta) / q) / self.distance)
         if not seen(high):
@@ -72,20 +79,35 @@ class StatisticalAudit:
     @property
     def in_words(self) -> str:
         """Return the finding, and what would have been found."""
-        sure = f"with {self.confidence:.0%} confidence"
-        found = f"the loss is at least {math.floor(self.lower_bound * 100) / 100:.2f} {sure}"
+        least, promise = self._shown()
+        found = f"the loss is at least {least} with {self.confidence:.0%} confidence, and the promise is {promise}"
         if self.alarm:
-            return f"The promise is broken: {found}, and the promise is {self.budget:.2f}."
+            return f"The promise is broken: {found}."
         detectable = self.detectable
-        if math.isinf(detectable):
-            seen = "No loss whatever would have been seen by this event in so few runs"
+        if self.hits[1] == 0:
+            seen = "The event never happened from the other dataset, so that no size of loss is said to have been seen"
+        elif math.isinf(detectable):
+            seen = "No loss whatever would surely have been seen by this event in so few runs"
         else:
             seen = (
-                f"A loss above {math.ceil(detectable * 100) / 100:.2f} would have been seen with "
-                f"{self.power:.0%} probability by an event that has probability {self.likelihood:.3g} from the "
-                "other dataset"
+                f"A loss by this event above {math.ceil(detectable * 100) / 100:.2f} would have been seen with "
+                f"{self.power:.0%} probability"
             )
-        return f"No violation found: {found}, and the promise is {self.budget:.2f}. {seen}."
+        return f"No violation found: {found}. {seen}."
+
+    def _shown(self) -> tuple[str, str]:
+        """Return the lower bound rounded down and the promise rounded up, in as many places as tell them apart."""
+        if math.isinf(self.budget):
+            return _down(self.lower_bound, 2), "inf"
+        least, promise, places = _down(self.lower_bound, 2), exact(self.budget).shown(), 2
+        while self.alarm and float(least) <= float(promise) and places < 15:
+            places += 1
+            least, promise = _down(self.lower_bound, places), exact(self.budget).shown(places)
+        return least, promise
+
+
+def _down(value: float, places: int) -> str:
+    return f"{math.floor(value * 10**places) / 10**places:.{places}f}"
 
 
 def statistical_audit(

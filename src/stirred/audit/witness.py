@@ -10,7 +10,7 @@ from typing import Any
 
 from stirred.spec.exact import INFINITE, Exact, exact
 from stirred.spec.law import Law
-from stirred.spec.shift_law import DiscreteGaussian, OutputLaw, ShiftLaw
+from stirred.spec.shift_law import DiscreteGaussian, OutputLaw, ShiftLaw, same_noise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def witness_between(
     """
     if isinstance(p, Law) and isinstance(q, Law):
         return _finite(x, y, p, q, apart)
-    if not isinstance(p, ShiftLaw) or not isinstance(q, ShiftLaw) or p.noise != q.noise:
+    if not isinstance(p, ShiftLaw) or not isinstance(q, ShiftLaw) or not same_noise(p.noise, q.noise):
         return None
     output = p.centre
     if isinstance(p.noise, DiscreteGaussian) and beyond is not None:

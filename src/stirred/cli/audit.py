@@ -194,8 +194,11 @@ def mechanism(
                 "budget_exact": str(result.budget),
                 "universes": result.universes,
                 "pairs": result.pairs,
+                "pairs_left_out": result.left_out,
                 "orders": result.orders,
+                "orders_not_tried": result.untried,
                 "witness": None if result.witness is None else str(result.witness),
+                "words": result.in_words,
             }
         )
     else:
@@ -281,6 +284,7 @@ def order(
     """Test whether the order or the ids of released records tell anything about the input order.
 
     It needs release(data, entropy), data (a small file as a frame) and, if there is an identifier, id (its column).
+    With hold (columns it leaves as they are) or swap (columns it exchanges) it can say what it would have seen.
     """
     from stirred.audit.order import audit_order
     from stirred.cli.progress import shown_progress
@@ -297,6 +301,7 @@ def order(
                 "level": found.level,
                 "finding": found.finding,
                 "detectable": _json_number(found.detectable),
+                "followed": found.followed,
                 "power": found.power,
                 "runs": found.runs,
                 "words": found.in_words,

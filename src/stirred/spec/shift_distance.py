@@ -13,7 +13,7 @@ from stirred.spec.law import Law
 from stirred.spec.normal import normal_quantile
 from stirred.spec.output_premetric import Between, OutputPremetric
 from stirred.spec.problems import refused, wrong
-from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Interval, Noise, OutputLaw, ShiftLaw
+from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Interval, Noise, OutputLaw, ShiftLaw, same_noise
 
 Shifts = tuple[int, ...]
 
@@ -32,9 +32,10 @@ def shift_distance(premetric: OutputPremetric, p: OutputLaw, q: OutputLaw) -> Be
         )
     if len(p.centre) != len(q.centre):  # other spaces: infinitely far apart (Definition 2.4.16)
         return Between(INFINITE, INFINITE)
-    if p.noise != q.noise:
-        # The ratio of the tails has no bound, and large Rényi orders see nothing else.
-        unbounded = premetric.name in ("D_Mult", "D_NoR")
+    same = same_noise(p.noise, q.noise)
+    if not same:
+        # The ratio of different tails has no bound, and large Rényi orders see nothing else.
+        unbounded = same is False and premetric.name in ("D_Mult", "D_NoR")
         return Between(INFINITE if unbounded else ZERO, INFINITE)
     shifts = tuple(sorted(abs(k) for k in p.shift(q) if k))
     return _between(premetric, p.noise, shifts) if shifts else Between(ZERO, ZERO)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from stirred.spec.exact import Exact, exact, exp, fraction, loss
+from stirred.spec.exact import Exact, UndecidedError, compare_exact, exact, exp, fraction, loss
 from stirred.spec.law import Law
 from stirred.spec.problems import wrong
 
@@ -101,6 +101,20 @@ class DiscreteGaussian:
 
 
 Noise = DiscreteLaplace | DiscreteGaussian
+
+
+def same_noise(a: Noise, b: Noise) -> bool | None:
+    """Say whether two noises have one law, however their scales are written; None if that cannot be decided.
+
+    >>> same_noise(DiscreteLaplace("ln(4)"), DiscreteLaplace("2*ln(2)"))
+    True
+    """
+    if a == b or not (isinstance(a, DiscreteLaplace) and isinstance(b, DiscreteLaplace)):
+        return a == b  # variances are fractions, which have one form
+    try:
+        return compare_exact(a.loss, b.loss) == 0
+    except UndecidedError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,55 @@
+"""Which mechanisms the package has, found by walking it, and the examples of each that are audited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from inspect import getmembers, isclass
+from pkgutil import walk_packages
+from types import ModuleType
+from typing import Any
+
+from stirred import PermutationSwap
+from stirred.mechanisms.protocol import Mechanism
+from stirred.mechanisms.swapping.conditioned import ConditionedSwap
+from stirred.mechanisms.swapping.mallows import MallowsSwap
+from stirred.mechanisms.swapping.shuffle import ShuffleSwap
+from stirred.mechanisms.swapping.swap import Swap
+from stirred.mechanisms.swapping.two_stage import TwoStageSwap
+
+ROLES: dict[str, Any] = {"match": ["size"], "swap": ["county"]}
+DECLARED = {"x": "1/10", "y": "3/10", "z": "3/5"}
+
+# Not mechanisms themselves: the protocol, and what the members of a family share. Nothing else is excused.
+BASES: tuple[type, ...] = (Mechanism, Swap)
+
+EXAMPLES: dict[type, list[Any]] = {
+    PermutationSwap: [PermutationSwap(**ROLES, rate=rate) for rate in ("0", "1/100", "1/10", "1/2", "9/10", "1")],
+    ConditionedSwap: [
+        ConditionedSwap(**ROLES, rate=rate, redraw_law=law)
+        for rate in ("0", "1/10", "1/2", "9/10", "1")
+        for law in ("uniform", "proportional", DECLARED)
+    ],
+    TwoStageSwap: [
+        TwoStageSwap(**ROLES, fine_match=["tenure"], rate=coarse, fine_rate=fine)
+        for coarse, fine in (("1/10", "1/2"), ("3/10", "3/10"), ("1/2", "0"), ("9/10", "1"), ("0", "1/2"))
+    ],
+    MallowsSwap: [MallowsSwap(**ROLES, epsilon=epsilon) for epsilon in ("0", "1/2", "ln(3)", "4", "inf")],
+    ShuffleSwap: [ShuffleSwap(**ROLES, rate=rate) for rate in ("0", "1/10", "1/2", "9/10", "1")],
+}
+
+
+def mechanisms_in(package: ModuleType) -> list[type]:
+    """Return every class defined in a package and its subpackages that can release and promises something."""
+    names = [package.__name__, *(found.name for found in walk_packages(package.__path__, f"{package.__name__}."))]
+    classes = [(name, cls) for name in names for _, cls in getmembers(import_module(name), isclass)]
+    return [
+        cls
+        for name, cls in classes
+        if cls.__module__ == name and hasattr(cls, "release") and hasattr(cls, "specification") and cls not in BASES
+    ]
+
+
+def without_audit(mechanisms: Iterable[type], examples: Mapping[type, Sequence[Any]]) -> list[str]:
+    """Return the mechanisms of which no instance is audited; one of a subclass does not stand in for it."""
+    return [cls.__name__ for cls in mechanisms if not any(type(example) is cls for example in examples.get(cls, []))]
