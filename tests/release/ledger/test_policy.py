@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
-from stirred.spec import Margin
+from stirred.spec import Margin, Specification, approximate
 from tests.release.ledger.making import COUNTIES, limit, pure, released, request, specification
 
 PERSON_FROM_HOUSEHOLD = {"old": "household", "new": "person", "factor": 1, "because": "one each"}
@@ -64,9 +66,52 @@ def test_deriving_from_what_was_never_drawn_is_refused(ledger: Ledger) -> None:
 
 def test_a_whole_that_includes_its_part_counts_once(ledger: Ledger) -> None:
     released(ledger, "4")
-    released(ledger, "10", includes=[1])
     with pytest.raises(LedgerError, match="so it cannot contain it"):
         ledger.reserve(request("3", includes=[1]))
+    with pytest.raises(OverLimitError, match=r"the total would be ρ²=11"):
+        ledger.reserve(request("7", includes=[1]))  # until the whole is drawn, it may still be given up
+    released(ledger, "6", includes=[1])
+    found = ledger.total()
+    assert found.specification is not None
+    assert found.specification.budget.realised == 6
+    assert "the specification of entry 4 covers entry 1 as well" in found.specification.assumptions
+
+
+def test_a_whole_that_is_given_up_never_made_room(ledger: Ledger) -> None:
+    ledger.add(request("9"))
+    ledger.set_policy(limit("20"), reason="room for both")
+    held = ledger.reserve(request("9.5", includes=[1]))
+    with pytest.raises(OverLimitError, match=r"ρ²=18\.5 is spent and 1\.5 is left"):
+        ledger.reserve(request("9.9"))
+    ledger.abort(held.id, reason="not needed")
+    assert ledger.reserve(request("9.9")).status == "reserved"
+
+
+@pytest.mark.parametrize(
+    ("whole", "words"),
+    [
+        (specification("1"), r"ρ²=1 is less than the ρ²=5 of entry 1-5"),
+        (specification("4.99", invariants=[COUNTIES]), r"ρ²=4\.99 is less than the ρ²=5 of entry 1-5"),
+        (pure("2"), "is less than the ρ²=5 of entry 1-5"),
+        (specification("9", unit="household"), "it counts changes otherwise than entry 1-5"),
+        (specification("9", output=approximate("1e-6")), "it cannot be compared with entry 1-5"),
+    ],
+)
+def test_a_whole_must_be_at_least_its_parts_together(tmp_path: Path, whole: Specification, words: str) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
+    for _ in range(5):
+        ledger.add(request("1"))
+    for way in (ledger.add, ledger.reserve):
+        with pytest.raises(LedgerError, match=words):
+            way(request(specification=whole, includes=[1, 2, 3, 4, 5]))
+
+
+def test_a_whole_holds_fixed_what_its_parts_hold_fixed(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
+    ledger.add(request(specification=specification("1", invariants=[COUNTIES])))
+    with pytest.raises(LedgerError, match="does not hold fixed what entry 1 holds fixed"):
+        ledger.add(request("1", includes=[1]))
+    ledger.add(request(specification=specification("1", invariants=[COUNTIES]), includes=[1]))
 
 
 def test_a_release_made_elsewhere_is_recorded_whatever_the_policy_says(ledger: Ledger) -> None:

@@ -153,6 +153,11 @@ def test_what_is_contained_counts_again_when_the_whole_never_happened() -> None:
     assert one(found).budget.realised == 2
 
 
+def test_what_is_contained_counts_beside_a_whole_that_is_not_drawn_yet() -> None:
+    found = add_up(charge(1), charge(3, includes=("id1",), drawn=False))
+    assert one(found).budget.realised == 2 + 8
+
+
 def test_inclusion_is_handed_on() -> None:
     found = add_up(charge(1), charge(2, includes=("id1",)), charge(3, includes=("id2",)))
     assert one(found).budget.realised == 8

@@ -22,7 +22,7 @@ from stirred.release.ledger.facts import (
     ReasonFacts,
 )
 from stirred.release.ledger.policy import Policy
-from stirred.release.ledger.problems import bad_request, broken
+from stirred.release.ledger.problems import LedgerError, bad_request, broken
 from stirred.release.ledger.row import (
     ABORT,
     ADD,
@@ -39,9 +39,11 @@ from stirred.release.ledger.row import (
     next_row,
 )
 from stirred.release.ledger.store import Addition, Store, store_at
-from stirred.release.ledger.total import Charge, Currency, Total, total
+from stirred.release.ledger.total import Charge, Currency, Total, numbers, total
 from stirred.release.ledger.verify import Verification, verify_store
+from stirred.spec.compose import compose
 from stirred.spec.document import to_document
+from stirred.spec.problems import StirredError
 from stirred.spec.specification import Specification
 
 Clock = Callable[[], datetime]
@@ -196,7 +198,7 @@ class Ledger:
         policy = _policy(account)
         if policy is not None:
             _check_policy(policy, account, request, facts, digest)
-        charged = [*charges(account.standings.values()), _new_charge(account, facts, digest)]
+        charged = [*charges(account.standings.values()), _new_charge(account, facts, digest, drawn=True)]
         return total(charged, _specification_with(account, request, digest))
 
     def draw(self, reference: str | int, *, who: str | None = None) -> Entry:
@@ -331,13 +333,14 @@ def charges(standings: Iterable[Standing]) -> list[Charge]:
 def _charge(standing: Standing) -> Charge:
     opening = standing.opening
     if standing.is_plain:
-        return Charge(opening.number, opening.id, opening.specification, standing.counts)
+        return Charge(opening.number, opening.id, opening.specification, standing.counts, standing.drawn)
     facts = standing.facts
     return Charge(
         number=opening.number,
         id=opening.id,
         specification=opening.specification,
         spent=standing.counts,
+        drawn=standing.drawn,
         sample=facts.sample,
         amplified=facts.amplified,
         derived_from=tuple(facts.derived_from),
@@ -407,22 +410,49 @@ def _check_request(account: Account, request: Request) -> None:
             where="sample",
             remedy="name the sample, so that other releases from it are recognised",
         )
-    for reference in request.includes:
-        _check_inclusion(account, account.find(reference), request.specification)
+    if request.includes and request.specification is not None:
+        _check_inclusion(account, [account.find(reference) for reference in request.includes], request.specification)
 
 
-def _check_inclusion(account: Account, part: Standing, whole: Specification | None) -> None:
-    """Refuse a whole that promises more than its part in the same flavor: it cannot contain it."""
-    if whole is None or not part.opening.specification:
-        return
-    inner = account.specification(part.opening.specification)
-    if inner.flavor == whole.flavor and inner.budget.realised > whole.budget.realised:
-        raise bad_request(
-            f"{whole.budget_text} is less than the {inner.budget_text} of entry {part.opening.number}, "
-            "so it cannot contain it",
-            where="includes",
-            remedy="give the specification of both together, or leave includes out",
-        )
+def _check_inclusion(account: Account, inner: list[Standing], whole: Specification) -> None:
+    """Refuse a whole that holds less fixed than its parts together, costs less, or cannot be compared with them."""
+    named = f"entry {numbers([standing.opening.number for standing in inner])}"
+    together = total([_charge(standing) for standing in inner], account.specification)
+    if not together.parts and not together.alone:
+        return  # nothing that costs is included
+    parts = together.specification
+    if parts is None:
+        reason = [*together.apart, *(aside.reason for aside in together.alone)][0]
+        raise _not_included(f"{named} cannot be added up ({_short(reason)}), so nothing says what contains them")
+    fixed = whole.multiverse.refines(parts.multiverse)
+    if not fixed:
+        raise _not_included(f"it does not hold fixed what {named} holds fixed ({fixed.reason})")
+    if whole.input_premetric != parts.input_premetric:
+        raise _not_included(f"it counts changes otherwise than {named}")
+    try:
+        common = compose([whole, parts]).specification.output_premetric
+        # Delta adds up, so losses with one are compared as they stand, and only at a delta that is no smaller.
+        wanted = None if common.delta else common
+        ours, theirs = (compose([one], output=wanted).specification for one in (whole, parts))
+    except StirredError as error:
+        raise _not_included(f"it cannot be compared with {named} ({_short(str(error.problems[0]))})") from None
+    less_delta = ours.output_premetric.delta < theirs.output_premetric.delta
+    if less_delta or ours.output_premetric.name != theirs.output_premetric.name:
+        raise _not_included(f"it cannot be compared with {named} (the deltas or the measures of change differ)")
+    if ours.budget.realised < theirs.budget.realised:
+        raise _not_included(f"{ours.budget_text} is less than the {theirs.budget_text} of {named}")
+
+
+def _short(reason: str) -> str:
+    return reason.partition(". Mend:")[0]
+
+
+def _not_included(what: str) -> LedgerError:
+    return bad_request(
+        f"{what}, so it cannot contain it",
+        where="includes",
+        remedy="give the specification of everything together, or leave includes out",
+    )
 
 
 def _check_policy(policy: Policy, account: Account, request: Request, facts: OpeningFacts, digest: str) -> None:
@@ -437,11 +467,12 @@ def _check_policy(policy: Policy, account: Account, request: Request, facts: Ope
     )
 
 
-def _new_charge(account: Account, facts: OpeningFacts, digest: str) -> Charge:
+def _new_charge(account: Account, facts: OpeningFacts, digest: str, *, drawn: bool = False) -> Charge:
     return Charge(
         number=0 if account.last is None else account.last.number + 1,
         id="",
         specification=digest,
+        drawn=drawn,
         sample=facts.sample,
         amplified=facts.amplified,
         derived_from=tuple(facts.derived_from),
