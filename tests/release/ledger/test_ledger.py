@@ -118,7 +118,7 @@ def test_two_objects_on_one_ledger_see_each_others_rows(url: str, ledger: Ledger
 def test_entries_are_found_by_number_and_by_the_beginning_of_their_id(ledger: Ledger) -> None:
     entry = released(ledger)
     assert ledger.entry(1) == ledger.entry("1") == ledger.entry(entry.id[:8]) == ledger.entry(entry.id)
-    for wrong in ("2", "0", "zzzz", "", entry.id[:2]):
+    for wrong in ("2", "0", "²", "zzzz", "", entry.id[:2]):
         with pytest.raises(LedgerError, match="there is no such entry"):
             ledger.entry(wrong)
 
@@ -151,6 +151,17 @@ def test_a_request_that_makes_no_sense_is_refused_and_leaves_no_row(ledger: Ledg
         with pytest.raises(LedgerError, match=words):
             way(wrong)
     assert ledger.head == before
+
+
+def test_a_derived_product_has_no_loss_of_its_own_and_draws_nothing(ledger: Ledger) -> None:
+    first = released(ledger)
+    for way in (ledger.reserve, ledger.add):
+        with pytest.raises(LedgerError, match="so it has no specification of its own"):
+            way(request("1000", derived_from=[first.id]))
+    product = ledger.reserve(request(specification=None, derived_from=[first.id]))
+    with pytest.raises(LedgerError, match="nothing may be drawn for an entry that is derived"):
+        ledger.draw(product.id)
+    assert ledger.commit(product.id, bundle="b").status == "committed"
 
 
 def test_no_reason_is_no_abort(ledger: Ledger) -> None:

@@ -145,6 +145,11 @@ FORGERIES: dict[str, tuple[Callable[[list[Row]], list[Row]], str]] = {
         lambda rows: [*rows[:3], rows[3]._replace(facts=rows[3].facts.replace(":", ": ", 1)), *rows[4:]], "facts"),
     "a reservation without a specification": (
         lambda rows: [rows[0], rows[1]._replace(specification="")], "facts"),
+    "a loss recorded as derived": (
+        lambda rows: [*rows[:-1], rows[-1]._replace(specification=rows[1].specification)], "facts"),
+    "a draw for what is derived": (
+        lambda rows: [*rows[:-1], rows[-1]._replace(kind="reserve"), rows[2]._replace(id="x", entry=rows[-1].id)],
+        "transition"),
 }  # fmt: skip
 
 

@@ -398,6 +398,12 @@ def _check_request(account: Account, request: Request) -> None:
             where="specification",
             remedy="give one, or say from which entry the release is derived",
         )
+    if request.derived_from and request.specification is not None:
+        raise bad_request(
+            "a derived product costs nothing, so it has no specification of its own",
+            where="derived_from",
+            remedy="leave the specification out, or, if anything is drawn for it, leave derived_from out",
+        )
     if request.derived_from and (request.includes or request.sample):
         raise bad_request(
             "a derived product costs nothing, so it includes nothing and draws from no sample",
