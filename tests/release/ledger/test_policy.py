@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
+from stirred.release.ledger.total import Part, Total
 from stirred.spec import Margin, Specification, approximate
+from stirred.spec.derivation import Derivation
 from tests.release.ledger.making import COUNTIES, limit, pure, released, request, specification
 
 PERSON_FROM_HOUSEHOLD = {"old": "household", "new": "person", "factor": 1, "because": "one each"}
@@ -24,7 +26,7 @@ def test_the_limit_is_kept_to_the_last_digit(ledger: Ledger) -> None:
     with pytest.raises(OverLimitError) as refusal:
         ledger.reserve(request("1.0000000001"))
     assert str(refusal.value) == (
-        "policy limit: the total would be ρ²=10.01, above the limit ρ² ≤ 10 per person (zCDP, zero-concentrated "
+        "policy limit: the total would be ρ²=10.01 with nothing held fixed, above the limit ρ² ≤ 10 per person (zCDP, zero-concentrated "
         "differential privacy). Mend: ρ²=9 is spent and 1 is left; release with a smaller loss, or derive from what is "
         "released."
     )
@@ -54,6 +56,7 @@ def test_a_reservation_holds_its_share_until_it_is_aborted_unspent(ledger: Ledge
 
 def test_derived_products_are_free_even_when_nothing_is_left(ledger: Ledger) -> None:
     whole = released(ledger, "10")
+    ledger.set_policy(limit("5"), reason="a lower limit, passed already")
     product = ledger.reserve(request(specification=None, derived_from=[whole.id]))
     assert ledger.commit(product.id, bundle="b").status == "committed"
 
@@ -179,6 +182,18 @@ def test_invariants_must_follow_from_the_acceptable_ones(ledger: Ledger) -> None
         ledger.reserve(request(specification=specification(invariants=[Margin(of="person", level="county")])))
 
 
+def test_no_release_makes_the_total_fall(ledger: Ledger) -> None:
+    everything = Margin(of="person", variables=("*",))
+    policy, free = limit("10"), specification("9")
+    fixed = specification("8", invariants=[everything])
+    nine, eight = (Total(parts=(Part(derivation=Derivation(specification=s), entries=(1,)),)) for s in (free, fixed))
+    with pytest.raises(
+        OverLimitError, match=r"the total would fall from ρ²=9 with nothing held fixed to ρ²=8 with this"
+    ):
+        policy.check(who="ana", specification=fixed, now=lambda _: nine, then=lambda _: eight)
+    policy.check(who="ana", specification=free, now=lambda _: eight, then=lambda _: nine)
+
+
 def test_all_reasons_are_given_at_once(ledger: Ledger) -> None:
     document = limit("1").document | {"who": ["bo"], "invariants": {"acceptable": []}}
     ledger.set_policy(Policy.from_document(document), reason="strict")
@@ -202,11 +217,25 @@ def test_a_change_of_policy_is_in_the_ledger_with_its_reason(ledger: Ledger) -> 
     [
         ("[[limits]]\nbudget = 1", "output is missing"),
         ("[[limits]]\nbudget = '1'\noutput = 'zcdp'\nunit = 'person'\ncolour = 1", "no setting called colour"),
-        ("[[limits]]\nbudget = '-1'\noutput = 'zcdp'\nunit = 'person'", "-1 is negative"),
-        ("[[limits]]\nbudget = 'lots'\noutput = 'zcdp'\nunit = 'person'", "is not a loss"),
-        ("[[limits]]\nbudget = '1'\noutput = 'approximate'\nunit = 'person'", "needs a delta"),
-        ("[[limits]]\nbudget = '1'\noutput = 'zcdp'\ndelta = '1e-6'\nunit = 'person'", "takes no delta"),
+        (
+            "[[limits]]\nbudget = '-1'\noutput = 'zcdp'\nunit = 'person'\n[invariants]\nacceptable = []",
+            "-1 is negative",
+        ),
+        (
+            "[[limits]]\nbudget = 'lots'\noutput = 'zcdp'\nunit = 'person'\n[invariants]\nacceptable = []",
+            "is not a loss",
+        ),
+        (
+            "[[limits]]\nbudget = '1'\noutput = 'approximate'\nunit = 'person'\n[invariants]\nacceptable = []",
+            "needs a delta",
+        ),
+        (
+            "[[limits]]\nbudget = '1'\noutput = 'zcdp'\ndelta = '1e-6'\nunit = 'person'\n[invariants]\nacceptable = []",
+            "takes no delta",
+        ),
         ("[[limits]]\nbudget = '1'\noutput = 'best'\nunit = 'person'", "'best'"),
+        ("[[limits]]\nbudget = '1'\noutput = 'zcdp'\nunit = 'person'", "nothing says what may be held fixed"),
+        ("[invariants]\nacceptable = 'all'", "'all'"),
         ("[invariants]\nacceptable = [{kind = 'margin'}]", "of is missing"),
         ("who = 'ana'", "should be a valid list"),
         ("who = [", "this is not TOML"),
