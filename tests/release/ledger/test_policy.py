@@ -8,8 +8,9 @@ import pytest
 
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
 from stirred.release.ledger.total import Part, Total
-from stirred.spec import Margin, Specification, approximate
+from stirred.spec import Margin, Multiverse, Specification, approximate
 from stirred.spec.derivation import Derivation
+from stirred.spec.hierarchy import Hierarchy
 from tests.release.ledger.making import COUNTIES, limit, pure, released, request, specification
 
 PERSON_FROM_HOUSEHOLD = {"old": "household", "new": "person", "factor": 1, "because": "one each"}
@@ -26,7 +27,8 @@ def test_the_limit_is_kept_to_the_last_digit(ledger: Ledger) -> None:
     with pytest.raises(OverLimitError) as refusal:
         ledger.reserve(request("1.0000000001"))
     assert str(refusal.value) == (
-        "policy limit: the total would be ρ²=10.01 with nothing held fixed, above the limit ρ² ≤ 10 per person (zCDP, zero-concentrated "
+        "policy limit: the total would be ρ²=10.01 with nothing held fixed, above the limit ρ² ≤ 10 per "
+        "person (zCDP, zero-concentrated "
         "differential privacy). Mend: ρ²=9 is spent and 1 is left; release with a smaller loss, or derive from what is "
         "released."
     )
@@ -180,6 +182,35 @@ def test_invariants_must_follow_from_the_acceptable_ones(ledger: Ledger) -> None
     ledger.reserve(request(specification=specification(invariants=[COUNTIES])))
     with pytest.raises(OverLimitError, match="does not accept"):
         ledger.reserve(request(specification=specification(invariants=[Margin(of="person", level="county")])))
+
+
+@pytest.mark.parametrize(
+    ("multiverse", "verdict"),
+    [
+        (
+            Multiverse(
+                invariants=(Margin(of="household", level="block"),),
+                hierarchies=(Hierarchy(name="g", levels=("county", "block")),),
+            ),
+            "no",
+        ),
+        (
+            Multiverse(
+                invariants=(
+                    Margin(of="household", level="county", includes=("person",)),
+                    Margin(of="person", level="county"),
+                )
+            ),
+            "no",
+        ),
+    ],
+)
+def test_a_release_does_not_decide_what_is_acceptable(ledger: Ledger, multiverse: Multiverse, verdict: str) -> None:
+    counties = {"kind": "margin", "of": "household", "level": "county"}
+    ledger.set_policy(Policy.from_document({"invariants": {"acceptable": [counties]}}), reason="counties")
+    ledger.reserve(request(specification=specification(invariants=[COUNTIES])))
+    with pytest.raises(OverLimitError, match=rf"what the policy does not accept \({verdict}: "):
+        ledger.reserve(request(specification=specification().with_flavor(multiverse=multiverse)))
 
 
 def test_no_release_makes_the_total_fall(ledger: Ledger) -> None:

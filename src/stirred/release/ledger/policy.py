@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,8 @@ from stirred.release.ledger.total import Copies, Currency, Total
 from stirred.spec.compose import UnitFactor
 from stirred.spec.document import MultiverseDocument, multiverse_of
 from stirred.spec.exact import Exact, loss, small
-from stirred.spec.multiverse import Multiverse, Verdict
+from stirred.spec.invariant import Margin
+from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
 from stirred.spec.problems import Problem, placed, wrong
 from stirred.spec.specification import Specification
@@ -172,17 +173,26 @@ class Policy:
     def _invariant_problems(self, specification: Specification) -> list[Problem]:
         if self.acceptable is None:
             return []
-        answer = self.acceptable.refines(specification.multiverse)
-        if answer.verdict is Verdict.YES:
+        # What the release says about levels and included records may speak against it, and never for it.
+        stated = (_without_own_words(specification.multiverse), specification.multiverse)
+        answer = next((found for found in map(self.acceptable.refines, stated) if not found), None)
+        if answer is None:
             return []
         what = f"the release holds fixed what the policy does not accept ({answer.verdict.value}: {answer.reason})"
         return [
             Problem(
                 what=what,
                 where="policy invariants",
-                remedy="choose a mechanism with fewer invariants, or have the policy changed",
+                remedy="choose a mechanism with fewer invariants, or have the policy changed; hierarchies that decide "
+                "what follows from what belong in the policy",
             )
         ]
+
+
+def _without_own_words(multiverse: Multiverse) -> Multiverse:
+    """Return a multiverse without the hierarchies and inclusions that only the release itself declares."""
+    invariants = tuple(replace(i, includes=()) if isinstance(i, Margin) else i for i in multiverse.invariants)
+    return replace(multiverse, invariants=invariants, hierarchies=())
 
 
 def _limit_problems(limit: Limit, *, now: Totals, then: Totals) -> list[Problem]:
