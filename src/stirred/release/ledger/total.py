@@ -129,9 +129,18 @@ def total(
         try:
             parts.append(_claiming(_part(group, currency), claims))
         except StirredError as error:
-            entries = tuple(sorted(number for share in group for number in share.entries))
-            alone.append(Aside(entries=entries, reason=_text(error), specification=group[0].specification))
+            alone += _apart(group, currency, _text(error))
     return Total(parts=tuple(parts), apart=tuple(dict.fromkeys(reasons)), alone=tuple(alone), free=tuple(free))
+
+
+def _apart(group: list[_Share], currency: Currency, reason: str) -> list[Aside]:
+    """Say what a group promises that cannot be expressed as wanted: together in its own currency, or one by one."""
+    try:
+        part = _part(group, Currency(unit=currency.unit, units=currency.units))
+    except StirredError:
+        each = sorted(((n, share.specification) for share in group for n in share.entries), key=lambda one: one[0])
+        return [Aside(entries=(number,), reason=reason, specification=alone) for number, alone in each]
+    return [Aside(entries=part.entries, reason=reason, specification=part.specification)]
 
 
 def _claiming(part: Part, claims: tuple[str, ...]) -> Part:
