@@ -75,6 +75,14 @@ class Request:
     bundle: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """What is to become of an entry, and why: committed with this bundle, or aborted."""
+
+    because: str
+    bundle: str | None = None
+
+
 class Ledger:
     """The append-only account of all releases from one confidential dataset.
 
@@ -203,25 +211,37 @@ class Ledger:
 
     def draw(self, reference: str | int, *, who: str | None = None) -> Entry:
         """Record that randomness is about to be drawn. From here on the entry is spent, whatever happens."""
-        return self._move(DRAW, reference, DrawFacts(**self._signed(who)))
+        return self._move(reference, _fixed(DRAW, DrawFacts(**self._signed(who))))
 
     def commit(self, reference: str | int, *, bundle: str, who: str | None = None) -> Entry:
         """Record that a complete bundle with this checksum exists."""
-        return self._move(COMMIT, reference, CommitFacts(**self._signed(who), bundle=bundle))
+        return self._move(reference, _fixed(COMMIT, CommitFacts(**self._signed(who), bundle=bundle)))
 
     def abort(self, reference: str | int, *, reason: str, who: str | None = None) -> Entry:
         """Give a reservation up. It costs nothing if nothing was drawn, and its full cost otherwise."""
-        return self._move(ABORT, reference, ReasonFacts(**self._signed(who), reason=_stated(reason)))
+        return self._move(reference, _fixed(ABORT, ReasonFacts(**self._signed(who), reason=_stated(reason))))
+
+    def settle(self, reference: str | int, decide: Callable[[Entry], Ending], *, who: str | None = None) -> Entry:
+        """Commit or abort an entry as ``decide`` says of how it stands in the very transaction that ends it."""
+        signed = self._signed(who)
+
+        def ended(standing: Standing) -> tuple[str, Facts]:
+            ending = decide(self._account.entry(standing))
+            if ending.bundle is not None:
+                return COMMIT, CommitFacts(**signed, bundle=ending.bundle)
+            return ABORT, ReasonFacts(**signed, reason=_stated(ending.because))
+
+        return self._move(reference, ended)
 
     def withdraw(self, reference: str | int, *, reason: str, who: str | None = None) -> Entry:
         """Record that a release was taken back. What was seen stays seen: it goes on counting."""
-        return self._move(WITHDRAW, reference, ReasonFacts(**self._signed(who), reason=_stated(reason)))
+        return self._move(reference, _fixed(WITHDRAW, ReasonFacts(**self._signed(who), reason=_stated(reason))))
 
     def set_policy(self, policy: Policy | None, *, reason: str, who: str | None = None) -> None:
         """Put another policy in force; the old one stays in the ledger, with the reason of the change."""
         document = None if policy is None else policy.document
         facts = PolicyFacts(**self._signed(who), policy=document, reason=_stated(reason))
-        self._append(POLICY, lambda account: ("", "", facts), id_=str(uuid4()))
+        self._append(lambda account: (POLICY, "", "", facts), id_=str(uuid4()))
 
     def _open_entry(self, kind: str, request: Request) -> Entry:
         document = None if request.specification is None else checked_document(request.specification)
@@ -229,16 +249,16 @@ class Ledger:
         id_ = str(uuid4())
         signed = self._signed(request.who)
 
-        def prepared(account: Account) -> tuple[str, str, Facts]:
+        def prepared(account: Account) -> tuple[str, str, str, Facts]:
             facts = self._opening(account, request, signed)
             _check_request(account, request)
             policy = _policy(account)
             if kind == RESERVE and policy is not None:
                 _check_policy(policy, account, request, facts, digest)
-            return id_, digest, facts
+            return kind, id_, digest, facts
 
         documents = {} if document is None else {digest: document}
-        self._append(kind, prepared, id_=id_, documents=documents)
+        self._append(prepared, id_=id_, documents=documents)
         return self._account.entry(self._account.standings[id_])
 
     def _opening(self, account: Account, request: Request, signed: dict[str, str]) -> OpeningFacts:
@@ -256,11 +276,12 @@ class Ledger:
             bundle=request.bundle,
         )
 
-    def _move(self, kind: str, reference: str | int, facts: Facts) -> Entry:
+    def _move(self, reference: str | int, event: Callable[[Standing], tuple[str, Facts]]) -> Entry:
         found: list[str] = []
 
-        def prepared(account: Account) -> tuple[str, str, Facts]:
+        def prepared(account: Account) -> tuple[str, str, str, Facts]:
             standing = account.find(reference)
+            kind, facts = event(standing)
             refusal = refusal_of(kind, standing)
             if refusal:
                 raise bad_request(
@@ -269,15 +290,14 @@ class Ledger:
                     remedy="see `stirred ledger show` for where each entry stands",
                 )
             found.append(standing.opening.id)
-            return standing.opening.id, "", facts
+            return kind, standing.opening.id, "", facts
 
-        self._append(kind, prepared, id_=str(uuid4()))
+        self._append(prepared, id_=str(uuid4()))
         return self._account.entry(self._account.standings[found[-1]])
 
     def _append(
         self,
-        kind: str,
-        prepared: Callable[[Account], tuple[str, str, Facts]],
+        prepared: Callable[[Account], tuple[str, str, str, Facts]],
         *,
         id_: str,
         documents: Mapping[str, str] | None = None,
@@ -286,7 +306,7 @@ class Ledger:
 
         def prepare(news: Sequence[Row]) -> Addition:
             account = self._account.read(news)
-            entry, digest, facts = prepared(account)
+            kind, entry, digest, facts = prepared(account)
             row = next_row(account.last, id_=id_, kind=kind, entry=entry, specification=digest, facts=facts.stored())
             return Addition(row=row, documents=documents or {})
 
@@ -315,6 +335,10 @@ class Ledger:
     def verify(self, *, head: str | None = None) -> Verification:
         """Check everything anew from the storage, also against a hash written down earlier."""
         return verify_store(self.store, head=head)
+
+
+def _fixed(kind: str, facts: Facts) -> Callable[[Standing], tuple[str, Facts]]:
+    return lambda _: (kind, facts)
 
 
 def user() -> str:
