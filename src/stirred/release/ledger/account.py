@@ -71,6 +71,11 @@ class Standing:
         return not self.is_plain and bool(self.facts.derived_from)
 
     @property
+    def is_open(self) -> bool:
+        """Say whether the entry is a reservation that has not ended."""
+        return self.status == RESERVED
+
+    @property
     def counts(self) -> bool:
         """Say whether the entry counts in the total."""
         return counts(self.status, drawn=self.drawn)
@@ -182,7 +187,7 @@ class Account:
 
     def _read_document(self, digest: str) -> Specification:
         text = self._document(digest)
-        number = next((s.opening.number for s in self.standings.values() if s.opening.specification == digest), 0)
+        number = next((s.opening.number for s in list(self.standings.values()) if s.opening.specification == digest), 0)
         if text is None:
             raise broken(f"the specification {digest[:12]} is missing", kind="document", number=number)
         if digest_of(text) != digest:
@@ -193,10 +198,6 @@ class Account:
             raise broken(
                 f"the specification {digest[:12]} cannot be read: {error.problems[0]}", kind="document", number=number
             ) from None
-
-    def entries(self) -> Iterator[Entry]:
-        """Yield every entry in the order of the ledger."""
-        return (self.entry(standing) for standing in self.standings.values())
 
     def entry(self, standing: Standing) -> Entry:
         """Return the entry of a standing."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import RLock
 from typing import Any
 from uuid import uuid4
 
@@ -106,6 +107,7 @@ class Ledger:
         self.store = store
         self._clock = clock
         self._account = Account(store.document)
+        self._lock = RLock()  # threads may share the object; other processes are kept out by the storage
 
     @classmethod
     def create(
@@ -174,7 +176,7 @@ class Ledger:
 
     def _refresh(self) -> Account:
         """Read the rows that are new since the last look."""
-        with without_collecting():
+        with self._lock, without_collecting():
             account = self._account.read(self.store.rows(after=self._account.last))
         if account.genesis is None:
             raise broken("the ledger has no rows", kind="gap", number=0)
@@ -198,15 +200,16 @@ class Ledger:
 
     def would(self, request: Request) -> Total:
         """Return the total there would be with a release, refusing one the policy forbids. Nothing is written."""
-        account = self._refresh()
         document = None if request.specification is None else checked_document(request.specification)
         digest = "" if document is None else digest_of(document)
-        facts = self._opening(account, request, self._signed(request.who))
-        _check_request(account, request)
-        policy = _policy(account)
-        if policy is not None:
-            _check_policy(policy, account, request, facts, digest)
-        charged = [*charges(account.standings.values()), _new_charge(account, facts, digest, drawn=True)]
+        with self._lock:
+            account = self._refresh()
+            facts = self._opening(account, request, self._signed(request.who))
+            _check_request(account, request)
+            policy = _policy(account)
+            if policy is not None:
+                _check_policy(policy, account, request, facts, digest)
+            charged = [*charges(account.standings.values()), _new_charge(account, facts, digest, drawn=True)]
         return total(charged, _specification_with(account, request, digest))
 
     def draw(self, reference: str | int, *, who: str | None = None) -> Entry:
@@ -310,27 +313,34 @@ class Ledger:
             row = next_row(account.last, id_=id_, kind=kind, entry=entry, specification=digest, facts=facts.stored())
             return Addition(row=row, documents=documents or {})
 
-        self._refresh()  # the long read happens before the lock is taken
-        row = self.store.append(prepare, after=self._account.last, id_=id_)
-        self._account.read((row,))
+        with self._lock:
+            self._refresh()  # the long read happens before the lock of the storage is taken
+            row = self.store.append(prepare, after=self._account.last, id_=id_)
+            self._account.read((row,))
         return row
 
     # ---- looking ---------------------------------------------------------------------------------
 
     def entries(self) -> Iterator[Entry]:
         """Yield every entry, in order."""
-        return self._refresh().entries()
+        with self._lock:
+            account = self._refresh()
+            standings = list(account.standings.values())
+        return (account.entry(standing) for standing in standings)
 
     def entry(self, reference: str | int) -> Entry:
         """Return one entry by number, id, or the beginning of its id."""
-        account = self._refresh()
-        return account.entry(account.find(reference))
+        with self._lock:
+            account = self._refresh()
+            return account.entry(account.find(reference))
 
-    def total(self, currency: Currency | None = None) -> Total:
-        """Return the specification of everything that counts, together."""
-        account = self._refresh()
+    def total(self, currency: Currency | None = None, *, reserved: bool = True) -> Total:
+        """Return the specification of everything that counts, together; without open reservations if wished."""
+        with self._lock:
+            account = self._refresh()
+            charged = charges(account.standings.values())
         with without_collecting():
-            return total(charges(account.standings.values()), account.specification, currency=currency)
+            return total(charged, account.specification, currency=currency, reserved=reserved)
 
     def verify(self, *, head: str | None = None) -> Verification:
         """Check everything anew from the storage, also against a hash written down earlier."""
@@ -357,7 +367,9 @@ def charges(standings: Iterable[Standing]) -> list[Charge]:
 def _charge(standing: Standing) -> Charge:
     opening = standing.opening
     if standing.is_plain:
-        return Charge(opening.number, opening.id, opening.specification, standing.counts, standing.drawn)
+        return Charge(
+            opening.number, opening.id, opening.specification, standing.counts, standing.drawn, standing.is_open
+        )
     facts = standing.facts
     return Charge(
         number=opening.number,
@@ -365,6 +377,7 @@ def _charge(standing: Standing) -> Charge:
         specification=opening.specification,
         spent=standing.counts,
         drawn=standing.drawn,
+        reserved=standing.is_open,
         sample=facts.sample,
         amplified=facts.amplified,
         derived_from=tuple(facts.derived_from),

@@ -29,6 +29,7 @@ class Charge(NamedTuple):
     specification: str  # digest
     spent: bool = True
     drawn: bool = True
+    reserved: bool = False
     sample: str | None = None
     amplified: bool = False
     derived_from: tuple[str, ...] = ()
@@ -107,14 +108,18 @@ class _Share:
 
 
 def total(
-    charges: Iterable[Charge], specification: Callable[[str], Specification], *, currency: Currency | None = None
+    charges: Iterable[Charge],
+    specification: Callable[[str], Specification],
+    *,
+    currency: Currency | None = None,
+    reserved: bool = True,
 ) -> Total:
-    """Return the total of all charges.
+    """Return the total of all charges, or of those that are no open reservations.
 
     Equal specifications are grouped first: k of them compose as one of them k times, exactly.
     """
     currency = currency or Currency()
-    counted, free, claims = _counted(list(charges))
+    counted, free, claims = _counted(list(charges), reserved)
     alone, added = _by_sample(counted, specification)
     shares: dict[str, _Share] = {}
     for charge in added:
@@ -150,9 +155,10 @@ def _claiming(part: Part, claims: tuple[str, ...]) -> Part:
     return replace(part, derivation=replace(part.derivation, specification=kept))
 
 
-def _counted(charges: list[Charge]) -> tuple[list[Charge], list[Aside], tuple[str, ...]]:
+def _counted(charges: list[Charge], reserved: bool) -> tuple[list[Charge], list[Aside], tuple[str, ...]]:
     """Separate what costs from what does not; say why not, and what was stated to make it so."""
     number_of = {charge.id: charge.number for charge in charges}
+    charges = [charge for charge in charges if reserved or not charge.reserved]
     covered: dict[str, int] = {}
     for charge in charges:
         if charge.drawn and charge.spent and not charge.derived_from:
