@@ -15,7 +15,7 @@ import pytest
 from stirred.release.ledger import Ledger, LedgerError, Request
 from stirred.spec import Specification
 from stirred.spec.catalogue import load
-from tests.release.ledger.making import released, request, specification
+from tests.release.ledger.making import limit, released, request, specification
 from tests.release.ledger.server import Server
 
 
@@ -203,3 +203,22 @@ def test_every_specification_of_the_catalogue_comes_back_as_it_was(ledger: Ledge
         wanted.append(catalogue.load(name).specification)
         ledger.add(Request(mechanism=name, specification=wanted[-1]))
     assert [entry.specification for entry in Ledger(ledger.store).entries()] == wanted
+
+
+def test_the_right_to_read_and_insert_is_enough_in_postgres(postgres: Server) -> None:
+    url = postgres.new_url()
+    ledger = Ledger.create(url, dataset="d", policy=limit("5"))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE clerk LOGIN")
+        (schema,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
+        connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO clerk")
+        connection.execute("GRANT SELECT, INSERT ON stirred_ledger, stirred_ledger_documents TO clerk")
+        connection.execute("ALTER ROLE clerk SET default_transaction_isolation = 'repeatable read'")
+    clerk = Ledger.open(url.replace("ledger@", "clerk@"))
+    released(clerk, "2")
+    released(ledger, "2")
+    with pytest.raises(LedgerError, match="1 is left"):
+        clerk.reserve(request("2"))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE stirred_ledger DISABLE TRIGGER rows_are_never_changed")
+    assert clerk.verify().observations == ("the trigger rows_are_never_changed is missing or switched off",)
