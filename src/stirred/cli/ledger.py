@@ -441,6 +441,9 @@ def _show_part(part: Part) -> None:
 
     _five(part.specification)
     facts([("entries", numbers(part.entries))], indent=2)
+    if part.specification.assumptions:
+        emit("  holds if:")
+        bullets(part.specification.assumptions, indent=4)
     steps = [str(step) for step in part.derivation.steps]
     if steps:
         emit("  derived by:")

@@ -59,4 +59,5 @@ def released(ledger: Ledger, budget: str = "1", **facts: Any) -> Entry:
 
 def limit(budget: str, **settings: Any) -> Policy:
     """Return a policy with one limit on persons, in rho squared unless said otherwise."""
-    return Policy.from_document({"limits": [{"budget": budget, "output": "zcdp", "unit": "person", **settings}]})
+    stated = {"budget": budget, "output": "zcdp", "unit": "person", **settings}
+    return Policy.from_document({"limits": [stated], "invariants": {"acceptable": "any"}})

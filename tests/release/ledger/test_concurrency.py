@@ -8,13 +8,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from stirred.release.ledger import Ledger
+from stirred.release.ledger import Ledger, OverLimitError
 from stirred.release.ledger.recover import recover
-from tests.release.ledger.making import limit
+from tests.release.ledger.making import limit, request
 
 ROOT = Path(__file__).parents[3]
 PROCESSES, ROUNDS, LIMIT = 32, 4, 50
@@ -39,6 +41,24 @@ sys.stdin.readline()  # nobody is waited for before the kills are done, so that 
 killed = sum(os.WIFSIGNALED(os.wait()[1]) for _ in range({count}))
 print(killed, flush=True)
 """
+
+
+def test_threads_may_share_one_object(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=limit("20"))
+
+    def work(_: int) -> int:
+        taken = 0
+        for _ in range(6):
+            with suppress(OverLimitError):
+                ledger.reserve(request("1"))
+                taken += 1
+            ledger.total()
+            list(ledger.entries())
+        return taken
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sum(threads.map(work, range(4))) == 20
+    assert Ledger.open(tmp_path / "a.ledger").verify().is_sound
 
 
 def test_32_processes_with_kills_never_overspend_and_lose_nothing(url: str, tmp_path: Path) -> None:

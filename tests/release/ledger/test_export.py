@@ -168,3 +168,21 @@ def test_an_import_that_is_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="cannot read it"):
         imported(tmp_path / "missing.json", tmp_path / "copy.ledger")
     assert not (tmp_path / "copy.ledger").exists()
+
+
+@pytest.mark.parametrize("format_", ["markdown", "opendp"])
+def test_the_public_total_is_without_reservations(tmp_path: Path, format_: str) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
+    released(ledger, "3")
+    spent = ledger.reserve(request("5"))
+    ledger.draw(spent.id)
+    ledger.abort(spent.id, reason="stopped")
+    before = exported(ledger, format_).partition("This page is row")[0]
+    assert "entries 1, 4" in before  # drawn, so it counts
+    assert ("Entry 4 was drawn and not published" in before) is (format_ == "markdown")
+    ledger.reserve(request("7"))
+    assert exported(ledger, format_).partition("This page is row")[0] == before
+    drawing = ledger.reserve(request("11"))
+    ledger.draw(drawing.id)
+    ledger.add(request(specification=None, derived_from=[drawing.id]))
+    assert "ρ²=8" in exported(ledger, "markdown")

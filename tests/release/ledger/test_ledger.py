@@ -15,7 +15,7 @@ import pytest
 from stirred.release.ledger import Ledger, LedgerError, Request
 from stirred.spec import Specification
 from stirred.spec.catalogue import load
-from tests.release.ledger.making import released, request, specification
+from tests.release.ledger.making import limit, released, request, specification
 from tests.release.ledger.server import Server
 
 
@@ -118,7 +118,7 @@ def test_two_objects_on_one_ledger_see_each_others_rows(url: str, ledger: Ledger
 def test_entries_are_found_by_number_and_by_the_beginning_of_their_id(ledger: Ledger) -> None:
     entry = released(ledger)
     assert ledger.entry(1) == ledger.entry("1") == ledger.entry(entry.id[:8]) == ledger.entry(entry.id)
-    for wrong in ("2", "0", "zzzz", "", entry.id[:2]):
+    for wrong in ("2", "0", "²", "zzzz", "", entry.id[:2]):
         with pytest.raises(LedgerError, match="there is no such entry"):
             ledger.entry(wrong)
 
@@ -151,6 +151,17 @@ def test_a_request_that_makes_no_sense_is_refused_and_leaves_no_row(ledger: Ledg
         with pytest.raises(LedgerError, match=words):
             way(wrong)
     assert ledger.head == before
+
+
+def test_a_derived_product_has_no_loss_of_its_own_and_draws_nothing(ledger: Ledger) -> None:
+    first = released(ledger)
+    for way in (ledger.reserve, ledger.add):
+        with pytest.raises(LedgerError, match="so it has no specification of its own"):
+            way(request("1000", derived_from=[first.id]))
+    product = ledger.reserve(request(specification=None, derived_from=[first.id]))
+    with pytest.raises(LedgerError, match="nothing may be drawn for an entry that is derived"):
+        ledger.draw(product.id)
+    assert ledger.commit(product.id, bundle="b").status == "committed"
 
 
 def test_no_reason_is_no_abort(ledger: Ledger) -> None:
@@ -192,3 +203,22 @@ def test_every_specification_of_the_catalogue_comes_back_as_it_was(ledger: Ledge
         wanted.append(catalogue.load(name).specification)
         ledger.add(Request(mechanism=name, specification=wanted[-1]))
     assert [entry.specification for entry in Ledger(ledger.store).entries()] == wanted
+
+
+def test_the_right_to_read_and_insert_is_enough_in_postgres(postgres: Server) -> None:
+    url = postgres.new_url()
+    ledger = Ledger.create(url, dataset="d", policy=limit("5"))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE clerk LOGIN")
+        (schema,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
+        connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO clerk")
+        connection.execute("GRANT SELECT, INSERT ON stirred_ledger, stirred_ledger_documents TO clerk")
+        connection.execute("ALTER ROLE clerk SET default_transaction_isolation = 'repeatable read'")
+    clerk = Ledger.open(url.replace("ledger@", "clerk@"))
+    released(clerk, "2")
+    released(ledger, "2")
+    with pytest.raises(LedgerError, match="1 is left"):
+        clerk.reserve(request("2"))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE stirred_ledger DISABLE TRIGGER rows_are_never_changed")
+    assert clerk.verify().observations == ("the trigger rows_are_never_changed is missing or switched off",)

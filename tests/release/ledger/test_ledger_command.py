@@ -96,7 +96,9 @@ def test_reservations_are_recovered_and_aborted(command: Command, tmp_path: Path
 
 def test_a_policy_is_set_shown_and_removed(command: Command, tmp_path: Path) -> None:
     command("init", "a.ledger", "--dataset", "d")
-    (tmp_path / "policy.toml").write_text("who = ['ana']\n[[limits]]\nbudget = 3\noutput = 'zcdp'\nunit = 'person'\n")
+    (tmp_path / "policy.toml").write_text(
+        "who = ['ana']\n[[limits]]\nbudget = 3\noutput = 'zcdp'\nunit = 'person'\n[invariants]\nacceptable = []\n"
+    )
     assert command("policy", "a.ledger", "policy.toml")[0] == 2  # without a reason
     code, out, _ = command("policy", "a.ledger", "policy.toml", "--reason", "begin")
     assert code == 0

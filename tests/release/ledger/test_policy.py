@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
-from stirred.spec import Margin
+from stirred.release.ledger.total import Part, Total
+from stirred.spec import Margin, Multiverse, Specification, approximate
+from stirred.spec.derivation import Derivation
+from stirred.spec.hierarchy import Hierarchy
 from tests.release.ledger.making import COUNTIES, limit, pure, released, request, specification
 
 PERSON_FROM_HOUSEHOLD = {"old": "household", "new": "person", "factor": 1, "because": "one each"}
@@ -22,7 +27,8 @@ def test_the_limit_is_kept_to_the_last_digit(ledger: Ledger) -> None:
     with pytest.raises(OverLimitError) as refusal:
         ledger.reserve(request("1.0000000001"))
     assert str(refusal.value) == (
-        "policy limit: the total would be ρ²=10.01, above the limit ρ² ≤ 10 per person (zCDP, zero-concentrated "
+        "policy limit: the total would be ρ²=10.01 with nothing held fixed, above the limit ρ² ≤ 10 per "
+        "person (zCDP, zero-concentrated "
         "differential privacy). Mend: ρ²=9 is spent and 1 is left; release with a smaller loss, or derive from what is "
         "released."
     )
@@ -52,6 +58,7 @@ def test_a_reservation_holds_its_share_until_it_is_aborted_unspent(ledger: Ledge
 
 def test_derived_products_are_free_even_when_nothing_is_left(ledger: Ledger) -> None:
     whole = released(ledger, "10")
+    ledger.set_policy(limit("5"), reason="a lower limit, passed already")
     product = ledger.reserve(request(specification=None, derived_from=[whole.id]))
     assert ledger.commit(product.id, bundle="b").status == "committed"
 
@@ -64,9 +71,52 @@ def test_deriving_from_what_was_never_drawn_is_refused(ledger: Ledger) -> None:
 
 def test_a_whole_that_includes_its_part_counts_once(ledger: Ledger) -> None:
     released(ledger, "4")
-    released(ledger, "10", includes=[1])
     with pytest.raises(LedgerError, match="so it cannot contain it"):
         ledger.reserve(request("3", includes=[1]))
+    with pytest.raises(OverLimitError, match=r"the total would be ρ²=11"):
+        ledger.reserve(request("7", includes=[1]))  # until the whole is drawn, it may still be given up
+    released(ledger, "6", includes=[1])
+    found = ledger.total()
+    assert found.specification is not None
+    assert found.specification.budget.realised == 6
+    assert "the specification of entry 4 covers entry 1 as well" in found.specification.assumptions
+
+
+def test_a_whole_that_is_given_up_never_made_room(ledger: Ledger) -> None:
+    ledger.add(request("9"))
+    ledger.set_policy(limit("20"), reason="room for both")
+    held = ledger.reserve(request("9.5", includes=[1]))
+    with pytest.raises(OverLimitError, match=r"ρ²=18\.5 is spent and 1\.5 is left"):
+        ledger.reserve(request("9.9"))
+    ledger.abort(held.id, reason="not needed")
+    assert ledger.reserve(request("9.9")).status == "reserved"
+
+
+@pytest.mark.parametrize(
+    ("whole", "words"),
+    [
+        (specification("1"), r"ρ²=1 is less than the ρ²=5 of entry 1-5"),
+        (specification("4.99", invariants=[COUNTIES]), r"ρ²=4\.99 is less than the ρ²=5 of entry 1-5"),
+        (pure("2"), "is less than the ρ²=5 of entry 1-5"),
+        (specification("9", unit="household"), "it counts changes otherwise than entry 1-5"),
+        (specification("9", output=approximate("1e-6")), "it cannot be compared with entry 1-5"),
+    ],
+)
+def test_a_whole_must_be_at_least_its_parts_together(tmp_path: Path, whole: Specification, words: str) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
+    for _ in range(5):
+        ledger.add(request("1"))
+    for way in (ledger.add, ledger.reserve):
+        with pytest.raises(LedgerError, match=words):
+            way(request(specification=whole, includes=[1, 2, 3, 4, 5]))
+
+
+def test_a_whole_holds_fixed_what_its_parts_hold_fixed(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
+    ledger.add(request(specification=specification("1", invariants=[COUNTIES])))
+    with pytest.raises(LedgerError, match="does not hold fixed what entry 1 holds fixed"):
+        ledger.add(request("1", includes=[1]))
+    ledger.add(request(specification=specification("1", invariants=[COUNTIES]), includes=[1]))
 
 
 def test_a_release_made_elsewhere_is_recorded_whatever_the_policy_says(ledger: Ledger) -> None:
@@ -134,6 +184,47 @@ def test_invariants_must_follow_from_the_acceptable_ones(ledger: Ledger) -> None
         ledger.reserve(request(specification=specification(invariants=[Margin(of="person", level="county")])))
 
 
+@pytest.mark.parametrize(
+    ("multiverse", "verdict"),
+    [
+        (
+            Multiverse(
+                invariants=(Margin(of="household", level="block"),),
+                hierarchies=(Hierarchy(name="g", levels=("county", "block")),),
+            ),
+            "no",
+        ),
+        (
+            Multiverse(
+                invariants=(
+                    Margin(of="household", level="county", includes=("person",)),
+                    Margin(of="person", level="county"),
+                )
+            ),
+            "no",
+        ),
+    ],
+)
+def test_a_release_does_not_decide_what_is_acceptable(ledger: Ledger, multiverse: Multiverse, verdict: str) -> None:
+    counties = {"kind": "margin", "of": "household", "level": "county"}
+    ledger.set_policy(Policy.from_document({"invariants": {"acceptable": [counties]}}), reason="counties")
+    ledger.reserve(request(specification=specification(invariants=[COUNTIES])))
+    with pytest.raises(OverLimitError, match=rf"what the policy does not accept \({verdict}: "):
+        ledger.reserve(request(specification=specification().with_flavor(multiverse=multiverse)))
+
+
+def test_no_release_makes_the_total_fall(ledger: Ledger) -> None:
+    everything = Margin(of="person", variables=("*",))
+    policy, free = limit("10"), specification("9")
+    fixed = specification("8", invariants=[everything])
+    nine, eight = (Total(parts=(Part(derivation=Derivation(specification=s), entries=(1,)),)) for s in (free, fixed))
+    with pytest.raises(
+        OverLimitError, match=r"the total would fall from ρ²=9 with nothing held fixed to ρ²=8 with this"
+    ):
+        policy.check(who="ana", specification=fixed, now=lambda _: nine, then=lambda _: eight)
+    policy.check(who="ana", specification=free, now=lambda _: eight, then=lambda _: nine)
+
+
 def test_all_reasons_are_given_at_once(ledger: Ledger) -> None:
     document = limit("1").document | {"who": ["bo"], "invariants": {"acceptable": []}}
     ledger.set_policy(Policy.from_document(document), reason="strict")
@@ -157,11 +248,25 @@ def test_a_change_of_policy_is_in_the_ledger_with_its_reason(ledger: Ledger) -> 
     [
         ("[[limits]]\nbudget = 1", "output is missing"),
         ("[[limits]]\nbudget = '1'\noutput = 'zcdp'\nunit = 'person'\ncolour = 1", "no setting called colour"),
-        ("[[limits]]\nbudget = '-1'\noutput = 'zcdp'\nunit = 'person'", "-1 is negative"),
-        ("[[limits]]\nbudget = 'lots'\noutput = 'zcdp'\nunit = 'person'", "is not a loss"),
-        ("[[limits]]\nbudget = '1'\noutput = 'approximate'\nunit = 'person'", "needs a delta"),
-        ("[[limits]]\nbudget = '1'\noutput = 'zcdp'\ndelta = '1e-6'\nunit = 'person'", "takes no delta"),
+        (
+            "[[limits]]\nbudget = '-1'\noutput = 'zcdp'\nunit = 'person'\n[invariants]\nacceptable = []",
+            "-1 is negative",
+        ),
+        (
+            "[[limits]]\nbudget = 'lots'\noutput = 'zcdp'\nunit = 'person'\n[invariants]\nacceptable = []",
+            "is not a loss",
+        ),
+        (
+            "[[limits]]\nbudget = '1'\noutput = 'approximate'\nunit = 'person'\n[invariants]\nacceptable = []",
+            "needs a delta",
+        ),
+        (
+            "[[limits]]\nbudget = '1'\noutput = 'zcdp'\ndelta = '1e-6'\nunit = 'person'\n[invariants]\nacceptable = []",
+            "takes no delta",
+        ),
         ("[[limits]]\nbudget = '1'\noutput = 'best'\nunit = 'person'", "'best'"),
+        ("[[limits]]\nbudget = '1'\noutput = 'zcdp'\nunit = 'person'", "nothing says what may be held fixed"),
+        ("[invariants]\nacceptable = 'all'", "'all'"),
         ("[invariants]\nacceptable = [{kind = 'margin'}]", "of is missing"),
         ("who = 'ana'", "should be a valid list"),
         ("who = [", "this is not TOML"),

@@ -94,6 +94,43 @@ def test_drawn_with_a_spoilt_bundle_is_spent_and_not_committed(ledger: Ledger, t
     assert done.entry.state == "aborted, spent"
 
 
+def test_an_aborted_entry_whose_whole_bundle_is_there_is_committed(ledger: Ledger, tmp_path: Path) -> None:
+    entry = ledger.reserve(request(place=tmp_path / "out"))
+    ledger.draw(entry.id)
+    bundle(tmp_path / "out", entry.id)
+    ledger.abort(entry.id, reason="interrupted just after the bundle appeared")
+    (planned,) = recover(ledger, dry_run=True)
+    assert ledger.entry(entry.id).state == "aborted, spent"
+    (done,) = recover(ledger, [entry.id])
+    assert planned.because == done.because
+    assert (done.entry.status, done.entry.bundle) == ("committed", bundle_checksum(tmp_path / "out"))
+    assert recover(ledger) == []
+
+
+def test_a_derived_product_with_its_bundle_is_committed_without_a_draw(ledger: Ledger, tmp_path: Path) -> None:
+    first = released(ledger)
+    entry = ledger.reserve(request(specification=None, derived_from=[first.id], place=tmp_path / "out"))
+    bundle(tmp_path / "out", entry.id)
+    (done,) = recover(ledger)
+    assert done.entry.status == "committed"
+
+
+def test_a_draw_that_comes_between_is_not_recorded_as_nothing_drawn(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = ledger.reserve(request(place=tmp_path / "out"))
+    living = Ledger.open(ledger.name)
+
+    def draw_meanwhile(_: Path) -> None:
+        living.draw(entry.id)
+
+    monkeypatch.setattr("stirred.release.ledger.recover.remove_leftovers", draw_meanwhile)
+    (done,) = recover(ledger)
+    assert done.entry.state == "aborted, spent"
+    assert "nothing had been drawn" not in done.entry.reason
+    assert "there is no bundle at its place" in done.entry.reason
+
+
 def test_only_open_reservations_are_touched_and_only_those_named(ledger: Ledger) -> None:
     released(ledger)
     first, second = ledger.reserve(request()), ledger.reserve(request())

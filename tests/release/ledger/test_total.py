@@ -113,6 +113,15 @@ def test_an_output_that_cannot_be_reached_gives_no_number() -> None:
     found = total_of([specification("1"), pure("1")], Currency(output=PURE))
     assert found.specification is None
     assert found.alone[0].entries == (0, 1)
+    assert found.alone[0].specification == compose([specification("1"), pure("1")]).specification
+
+
+def test_no_loss_of_one_is_shown_for_several() -> None:
+    found = total_of(
+        [specification("1", unit="household"), specification("2", unit="household")], Currency(unit="person")
+    )
+    shown = [(aside.entries, aside.specification and aside.specification.budget_text) for aside in found.alone]
+    assert shown == [((0,), "ρ²=1"), ((1,), "ρ²=2")]
 
 
 def test_copies_of_records_multiply_by_the_square() -> None:
@@ -151,6 +160,11 @@ def test_what_another_specification_contains_counts_once() -> None:
 def test_what_is_contained_counts_again_when_the_whole_never_happened() -> None:
     found = add_up(charge(1), charge(3, includes=("id1",), spent=False))
     assert one(found).budget.realised == 2
+
+
+def test_what_is_contained_counts_beside_a_whole_that_is_not_drawn_yet() -> None:
+    found = add_up(charge(1), charge(3, includes=("id1",), drawn=False))
+    assert one(found).budget.realised == 2 + 8
 
 
 def test_inclusion_is_handed_on() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stirred.release.ledger import Ledger, LedgerError
-from stirred.release.ledger.problems import BrokenLedgerError
+from stirred.release.ledger.problems import BrokenLedgerError, StorageError
 from stirred.release.ledger.row import Row, digest_of, next_row, row_hash
 from stirred.release.ledger.store import Store, store_at
 from stirred.release.ledger.verify import verify_rows, verify_store
@@ -145,6 +145,11 @@ FORGERIES: dict[str, tuple[Callable[[list[Row]], list[Row]], str]] = {
         lambda rows: [*rows[:3], rows[3]._replace(facts=rows[3].facts.replace(":", ": ", 1)), *rows[4:]], "facts"),
     "a reservation without a specification": (
         lambda rows: [rows[0], rows[1]._replace(specification="")], "facts"),
+    "a loss recorded as derived": (
+        lambda rows: [*rows[:-1], rows[-1]._replace(specification=rows[1].specification)], "facts"),
+    "a draw for what is derived": (
+        lambda rows: [*rows[:-1], rows[-1]._replace(kind="reserve"), rows[2]._replace(id="x", entry=rows[-1].id)],
+        "transition"),
 }  # fmt: skip
 
 
@@ -227,3 +232,19 @@ def test_rows_follow_each_other_by_their_hashes() -> None:
     second = next_row(first, id_="b", kind="policy", entry="", specification="", facts={})
     assert second.previous == first.hash == first.computed_hash
     assert first.hash == digest_of("0\na\ngenesis\n\n\n" + "0" * 64 + "\n{}")
+
+
+def test_a_row_that_a_trigger_swallows_is_refused_and_the_trigger_is_noticed(path: Path) -> None:
+    ledger = Ledger.open(path)
+    entry = ledger.reserve(request("1"))
+    quiet = "CREATE TRIGGER quiet BEFORE INSERT ON rows WHEN NEW.kind = 'draw' BEGIN SELECT RAISE(IGNORE); END"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(quiet)
+        connection.execute("DROP TRIGGER rows_are_never_deleted")
+    with pytest.raises(StorageError, match="the row did not go in; nothing was written"):
+        ledger.draw(entry.id)
+    assert ledger.verify().observations == (
+        "the trigger quiet is none of ours",
+        "the trigger rows_are_never_deleted is missing",
+    )
+    assert not ledger.entry(entry.id).drawn

@@ -66,6 +66,16 @@ class Standing:
         return self._facts
 
     @property
+    def is_derived(self) -> bool:
+        """Say whether the entry is computed from the output of others: nothing is drawn for it, and it is free."""
+        return not self.is_plain and bool(self.facts.derived_from)
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether the entry is a reservation that has not ended."""
+        return self.status == RESERVED
+
+    @property
     def counts(self) -> bool:
         """Say whether the entry counts in the total."""
         return counts(self.status, drawn=self.drawn)
@@ -148,8 +158,9 @@ class Account:
                 raise broken(
                     f"it refers to entry {unknown[0]}, which is not there", kind="reference", number=row.number
                 )
-        if not row.specification and (standing.is_plain or not standing.facts.derived_from):
-            raise broken("an entry has no specification", kind="facts", number=row.number)
+        if bool(row.specification) == standing.is_derived:
+            what = "a derived product has a specification" if standing.is_derived else "an entry has no specification"
+            raise broken(what, kind="facts", number=row.number)
         self.standings[row.entry] = standing
 
     def _move(self, row: Row) -> None:
@@ -176,7 +187,7 @@ class Account:
 
     def _read_document(self, digest: str) -> Specification:
         text = self._document(digest)
-        number = next((s.opening.number for s in self.standings.values() if s.opening.specification == digest), 0)
+        number = next((s.opening.number for s in list(self.standings.values()) if s.opening.specification == digest), 0)
         if text is None:
             raise broken(f"the specification {digest[:12]} is missing", kind="document", number=number)
         if digest_of(text) != digest:
@@ -187,10 +198,6 @@ class Account:
             raise broken(
                 f"the specification {digest[:12]} cannot be read: {error.problems[0]}", kind="document", number=number
             ) from None
-
-    def entries(self) -> Iterator[Entry]:
-        """Yield every entry in the order of the ledger."""
-        return (self.entry(standing) for standing in self.standings.values())
 
     def entry(self, standing: Standing) -> Entry:
         """Return the entry of a standing."""
@@ -224,7 +231,7 @@ class Account:
     def find(self, reference: str | int) -> Standing:
         """Return the entry with this number, id or beginning of an id."""
         text = str(reference).strip()
-        if text.isdigit() and len(text) < 8:
+        if text.isdecimal() and len(text) < 8:
             found = [s for s in self.standings.values() if s.opening.number == int(text)]
         else:
             found = [s for id_, s in self.standings.items() if len(text) >= 4 and id_.startswith(text)]
@@ -261,15 +268,15 @@ def refusal_of(kind: str, standing: Standing) -> str:
     status, drawn = standing.status, standing.drawn
     late = status == ABORTED and drawn
     if kind == DRAW:
+        if standing.is_derived:
+            return "nothing may be drawn for an entry that is derived from others: it was recorded as free"
         return (
             "" if status == RESERVED and not drawn else f"nothing may be drawn for an entry that is {_named(standing)}"
         )
     if kind == COMMIT:
         if status != RESERVED and not late:
             return f"an entry that is {_named(standing)} cannot be committed"
-        return (
-            "" if drawn or standing.facts.derived_from else "an entry cannot be committed before its draw is recorded"
-        )
+        return "" if drawn or standing.is_derived else "an entry cannot be committed before its draw is recorded"
     if kind == ABORT:
         return "" if status == RESERVED else f"an entry that is {_named(standing)} cannot be aborted"
     if kind == WITHDRAW:

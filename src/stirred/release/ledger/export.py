@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from stirred.release.ledger.entry import COMMITTED, WITHDRAWN, Entry
+from stirred.release.ledger.entry import ABORTED, COMMITTED, WITHDRAWN, Entry
 from stirred.release.ledger.ledger import Ledger
 from stirred.release.ledger.problems import LedgerError, bad_request
 from stirred.release.ledger.row import SCHEMA_VERSION, Row, canonical
@@ -27,7 +27,7 @@ def exported(ledger: Ledger, format_: str, *, currency: Currency | None = None, 
     """Return the ledger in one of the formats; ``currency`` is what the total is expressed in."""
     if format_ == "json":
         return to_json(ledger)
-    found, entries = ledger.total(currency), list(ledger.entries())
+    found, entries = ledger.total(currency, reserved=False), list(ledger.entries())
     if format_ == "opendp":
         return to_registries(ledger, found, entries, curator=curator)
     return to_page(ledger, found, entries, curator=curator)
@@ -139,7 +139,8 @@ def _problem(detail: Any, source: str) -> Problem:
 def to_registries(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str = "") -> str:
     """Return YAML for OpenDP's deployments registry: a document for each release, then the total.
 
-    Only what was released is told; reservations, people's names and files stay inside.
+    Only what was released is told; reservations, people's names and files stay inside. What was drawn and given up
+    counts in the total, for somebody may have seen it.
     """
     documents = [
         to_registry(
@@ -169,6 +170,9 @@ def to_page(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str 
     lines += [f"Published by {_line(curator)}.", ""] if curator else []
     lines += ["| no. | date | release | purpose | loss | status |", "|---|---|---|---|---|---|"]
     lines += [_table_row(entry) for entry in _released(entries)]
+    hidden = [entry.number for entry in entries if entry.status == ABORTED and entry.drawn]
+    if hidden:
+        lines += ["", f"Entry {numbers(hidden)} was drawn and not published; what it cost is counted below."]
     lines += ["", "Losses of different kinds cannot be compared or added up by hand; the total below does it.", ""]
     if not found.is_one:
         lines += ["There is no one number for everything. The following stand side by side.", ""]

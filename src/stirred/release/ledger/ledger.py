@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import RLock
 from typing import Any
 from uuid import uuid4
 
@@ -22,7 +23,7 @@ from stirred.release.ledger.facts import (
     ReasonFacts,
 )
 from stirred.release.ledger.policy import Policy
-from stirred.release.ledger.problems import bad_request, broken
+from stirred.release.ledger.problems import LedgerError, bad_request, broken
 from stirred.release.ledger.row import (
     ABORT,
     ADD,
@@ -39,9 +40,11 @@ from stirred.release.ledger.row import (
     next_row,
 )
 from stirred.release.ledger.store import Addition, Store, store_at
-from stirred.release.ledger.total import Charge, Currency, Total, total
+from stirred.release.ledger.total import Charge, Currency, Total, numbers, total
 from stirred.release.ledger.verify import Verification, verify_store
+from stirred.spec.compose import compose
 from stirred.spec.document import to_document
+from stirred.spec.problems import StirredError
 from stirred.spec.specification import Specification
 
 Clock = Callable[[], datetime]
@@ -73,6 +76,14 @@ class Request:
     bundle: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """What is to become of an entry, and why: committed with this bundle, or aborted."""
+
+    because: str
+    bundle: str | None = None
+
+
 class Ledger:
     """The append-only account of all releases from one confidential dataset.
 
@@ -96,6 +107,7 @@ class Ledger:
         self.store = store
         self._clock = clock
         self._account = Account(store.document)
+        self._lock = RLock()  # threads may share the object; other processes are kept out by the storage
 
     @classmethod
     def create(
@@ -164,7 +176,7 @@ class Ledger:
 
     def _refresh(self) -> Account:
         """Read the rows that are new since the last look."""
-        with without_collecting():
+        with self._lock, without_collecting():
             account = self._account.read(self.store.rows(after=self._account.last))
         if account.genesis is None:
             raise broken("the ledger has no rows", kind="gap", number=0)
@@ -188,38 +200,51 @@ class Ledger:
 
     def would(self, request: Request) -> Total:
         """Return the total there would be with a release, refusing one the policy forbids. Nothing is written."""
-        account = self._refresh()
         document = None if request.specification is None else checked_document(request.specification)
         digest = "" if document is None else digest_of(document)
-        facts = self._opening(account, request, self._signed(request.who))
-        _check_request(account, request)
-        policy = _policy(account)
-        if policy is not None:
-            _check_policy(policy, account, request, facts, digest)
-        charged = [*charges(account.standings.values()), _new_charge(account, facts, digest)]
+        with self._lock:
+            account = self._refresh()
+            facts = self._opening(account, request, self._signed(request.who))
+            _check_request(account, request)
+            policy = _policy(account)
+            if policy is not None:
+                _check_policy(policy, account, request, facts, digest)
+            charged = [*charges(account.standings.values()), _new_charge(account, facts, digest, drawn=True)]
         return total(charged, _specification_with(account, request, digest))
 
     def draw(self, reference: str | int, *, who: str | None = None) -> Entry:
         """Record that randomness is about to be drawn. From here on the entry is spent, whatever happens."""
-        return self._move(DRAW, reference, DrawFacts(**self._signed(who)))
+        return self._move(reference, _fixed(DRAW, DrawFacts(**self._signed(who))))
 
     def commit(self, reference: str | int, *, bundle: str, who: str | None = None) -> Entry:
         """Record that a complete bundle with this checksum exists."""
-        return self._move(COMMIT, reference, CommitFacts(**self._signed(who), bundle=bundle))
+        return self._move(reference, _fixed(COMMIT, CommitFacts(**self._signed(who), bundle=bundle)))
 
     def abort(self, reference: str | int, *, reason: str, who: str | None = None) -> Entry:
         """Give a reservation up. It costs nothing if nothing was drawn, and its full cost otherwise."""
-        return self._move(ABORT, reference, ReasonFacts(**self._signed(who), reason=_stated(reason)))
+        return self._move(reference, _fixed(ABORT, ReasonFacts(**self._signed(who), reason=_stated(reason))))
+
+    def settle(self, reference: str | int, decide: Callable[[Entry], Ending], *, who: str | None = None) -> Entry:
+        """Commit or abort an entry as ``decide`` says of how it stands in the very transaction that ends it."""
+        signed = self._signed(who)
+
+        def ended(standing: Standing) -> tuple[str, Facts]:
+            ending = decide(self._account.entry(standing))
+            if ending.bundle is not None:
+                return COMMIT, CommitFacts(**signed, bundle=ending.bundle)
+            return ABORT, ReasonFacts(**signed, reason=_stated(ending.because))
+
+        return self._move(reference, ended)
 
     def withdraw(self, reference: str | int, *, reason: str, who: str | None = None) -> Entry:
         """Record that a release was taken back. What was seen stays seen: it goes on counting."""
-        return self._move(WITHDRAW, reference, ReasonFacts(**self._signed(who), reason=_stated(reason)))
+        return self._move(reference, _fixed(WITHDRAW, ReasonFacts(**self._signed(who), reason=_stated(reason))))
 
     def set_policy(self, policy: Policy | None, *, reason: str, who: str | None = None) -> None:
         """Put another policy in force; the old one stays in the ledger, with the reason of the change."""
         document = None if policy is None else policy.document
         facts = PolicyFacts(**self._signed(who), policy=document, reason=_stated(reason))
-        self._append(POLICY, lambda account: ("", "", facts), id_=str(uuid4()))
+        self._append(lambda account: (POLICY, "", "", facts), id_=str(uuid4()))
 
     def _open_entry(self, kind: str, request: Request) -> Entry:
         document = None if request.specification is None else checked_document(request.specification)
@@ -227,16 +252,16 @@ class Ledger:
         id_ = str(uuid4())
         signed = self._signed(request.who)
 
-        def prepared(account: Account) -> tuple[str, str, Facts]:
+        def prepared(account: Account) -> tuple[str, str, str, Facts]:
             facts = self._opening(account, request, signed)
             _check_request(account, request)
             policy = _policy(account)
             if kind == RESERVE and policy is not None:
                 _check_policy(policy, account, request, facts, digest)
-            return id_, digest, facts
+            return kind, id_, digest, facts
 
         documents = {} if document is None else {digest: document}
-        self._append(kind, prepared, id_=id_, documents=documents)
+        self._append(prepared, id_=id_, documents=documents)
         return self._account.entry(self._account.standings[id_])
 
     def _opening(self, account: Account, request: Request, signed: dict[str, str]) -> OpeningFacts:
@@ -254,11 +279,12 @@ class Ledger:
             bundle=request.bundle,
         )
 
-    def _move(self, kind: str, reference: str | int, facts: Facts) -> Entry:
+    def _move(self, reference: str | int, event: Callable[[Standing], tuple[str, Facts]]) -> Entry:
         found: list[str] = []
 
-        def prepared(account: Account) -> tuple[str, str, Facts]:
+        def prepared(account: Account) -> tuple[str, str, str, Facts]:
             standing = account.find(reference)
+            kind, facts = event(standing)
             refusal = refusal_of(kind, standing)
             if refusal:
                 raise bad_request(
@@ -267,15 +293,14 @@ class Ledger:
                     remedy="see `stirred ledger show` for where each entry stands",
                 )
             found.append(standing.opening.id)
-            return standing.opening.id, "", facts
+            return kind, standing.opening.id, "", facts
 
-        self._append(kind, prepared, id_=str(uuid4()))
+        self._append(prepared, id_=str(uuid4()))
         return self._account.entry(self._account.standings[found[-1]])
 
     def _append(
         self,
-        kind: str,
-        prepared: Callable[[Account], tuple[str, str, Facts]],
+        prepared: Callable[[Account], tuple[str, str, str, Facts]],
         *,
         id_: str,
         documents: Mapping[str, str] | None = None,
@@ -284,35 +309,46 @@ class Ledger:
 
         def prepare(news: Sequence[Row]) -> Addition:
             account = self._account.read(news)
-            entry, digest, facts = prepared(account)
+            kind, entry, digest, facts = prepared(account)
             row = next_row(account.last, id_=id_, kind=kind, entry=entry, specification=digest, facts=facts.stored())
             return Addition(row=row, documents=documents or {})
 
-        self._refresh()  # the long read happens before the lock is taken
-        row = self.store.append(prepare, after=self._account.last, id_=id_)
-        self._account.read((row,))
+        with self._lock:
+            self._refresh()  # the long read happens before the lock of the storage is taken
+            row = self.store.append(prepare, after=self._account.last, id_=id_)
+            self._account.read((row,))
         return row
 
     # ---- looking ---------------------------------------------------------------------------------
 
     def entries(self) -> Iterator[Entry]:
         """Yield every entry, in order."""
-        return self._refresh().entries()
+        with self._lock:
+            account = self._refresh()
+            standings = list(account.standings.values())
+        return (account.entry(standing) for standing in standings)
 
     def entry(self, reference: str | int) -> Entry:
         """Return one entry by number, id, or the beginning of its id."""
-        account = self._refresh()
-        return account.entry(account.find(reference))
+        with self._lock:
+            account = self._refresh()
+            return account.entry(account.find(reference))
 
-    def total(self, currency: Currency | None = None) -> Total:
-        """Return the specification of everything that counts, together."""
-        account = self._refresh()
+    def total(self, currency: Currency | None = None, *, reserved: bool = True) -> Total:
+        """Return the specification of everything that counts, together; without open reservations if wished."""
+        with self._lock:
+            account = self._refresh()
+            charged = charges(account.standings.values())
         with without_collecting():
-            return total(charges(account.standings.values()), account.specification, currency=currency)
+            return total(charged, account.specification, currency=currency, reserved=reserved)
 
     def verify(self, *, head: str | None = None) -> Verification:
         """Check everything anew from the storage, also against a hash written down earlier."""
         return verify_store(self.store, head=head)
+
+
+def _fixed(kind: str, facts: Facts) -> Callable[[Standing], tuple[str, Facts]]:
+    return lambda _: (kind, facts)
 
 
 def user() -> str:
@@ -331,13 +367,17 @@ def charges(standings: Iterable[Standing]) -> list[Charge]:
 def _charge(standing: Standing) -> Charge:
     opening = standing.opening
     if standing.is_plain:
-        return Charge(opening.number, opening.id, opening.specification, standing.counts)
+        return Charge(
+            opening.number, opening.id, opening.specification, standing.counts, standing.drawn, standing.is_open
+        )
     facts = standing.facts
     return Charge(
         number=opening.number,
         id=opening.id,
         specification=opening.specification,
         spent=standing.counts,
+        drawn=standing.drawn,
+        reserved=standing.is_open,
         sample=facts.sample,
         amplified=facts.amplified,
         derived_from=tuple(facts.derived_from),
@@ -395,6 +435,12 @@ def _check_request(account: Account, request: Request) -> None:
             where="specification",
             remedy="give one, or say from which entry the release is derived",
         )
+    if request.derived_from and request.specification is not None:
+        raise bad_request(
+            "a derived product costs nothing, so it has no specification of its own",
+            where="derived_from",
+            remedy="leave the specification out, or, if anything is drawn for it, leave derived_from out",
+        )
     if request.derived_from and (request.includes or request.sample):
         raise bad_request(
             "a derived product costs nothing, so it includes nothing and draws from no sample",
@@ -407,22 +453,49 @@ def _check_request(account: Account, request: Request) -> None:
             where="sample",
             remedy="name the sample, so that other releases from it are recognised",
         )
-    for reference in request.includes:
-        _check_inclusion(account, account.find(reference), request.specification)
+    if request.includes and request.specification is not None:
+        _check_inclusion(account, [account.find(reference) for reference in request.includes], request.specification)
 
 
-def _check_inclusion(account: Account, part: Standing, whole: Specification | None) -> None:
-    """Refuse a whole that promises more than its part in the same flavor: it cannot contain it."""
-    if whole is None or not part.opening.specification:
-        return
-    inner = account.specification(part.opening.specification)
-    if inner.flavor == whole.flavor and inner.budget.realised > whole.budget.realised:
-        raise bad_request(
-            f"{whole.budget_text} is less than the {inner.budget_text} of entry {part.opening.number}, "
-            "so it cannot contain it",
-            where="includes",
-            remedy="give the specification of both together, or leave includes out",
-        )
+def _check_inclusion(account: Account, inner: list[Standing], whole: Specification) -> None:
+    """Refuse a whole that holds less fixed than its parts together, costs less, or cannot be compared with them."""
+    named = f"entry {numbers([standing.opening.number for standing in inner])}"
+    together = total([_charge(standing) for standing in inner], account.specification)
+    if not together.parts and not together.alone:
+        return  # nothing that costs is included
+    parts = together.specification
+    if parts is None:
+        reason = [*together.apart, *(aside.reason for aside in together.alone)][0]
+        raise _not_included(f"{named} cannot be added up ({_short(reason)}), so nothing says what contains them")
+    fixed = whole.multiverse.refines(parts.multiverse)
+    if not fixed:
+        raise _not_included(f"it does not hold fixed what {named} holds fixed ({fixed.reason})")
+    if whole.input_premetric != parts.input_premetric:
+        raise _not_included(f"it counts changes otherwise than {named}")
+    try:
+        common = compose([whole, parts]).specification.output_premetric
+        # Delta adds up, so losses with one are compared as they stand, and only at a delta that is no smaller.
+        wanted = None if common.delta else common
+        ours, theirs = (compose([one], output=wanted).specification for one in (whole, parts))
+    except StirredError as error:
+        raise _not_included(f"it cannot be compared with {named} ({_short(str(error.problems[0]))})") from None
+    less_delta = ours.output_premetric.delta < theirs.output_premetric.delta
+    if less_delta or ours.output_premetric.name != theirs.output_premetric.name:
+        raise _not_included(f"it cannot be compared with {named} (the deltas or the measures of change differ)")
+    if ours.budget.realised < theirs.budget.realised:
+        raise _not_included(f"{ours.budget_text} is less than the {theirs.budget_text} of {named}")
+
+
+def _short(reason: str) -> str:
+    return reason.partition(". Mend:")[0]
+
+
+def _not_included(what: str) -> LedgerError:
+    return bad_request(
+        f"{what}, so it cannot contain it",
+        where="includes",
+        remedy="give the specification of everything together, or leave includes out",
+    )
 
 
 def _check_policy(policy: Policy, account: Account, request: Request, facts: OpeningFacts, digest: str) -> None:
@@ -437,11 +510,12 @@ def _check_policy(policy: Policy, account: Account, request: Request, facts: Ope
     )
 
 
-def _new_charge(account: Account, facts: OpeningFacts, digest: str) -> Charge:
+def _new_charge(account: Account, facts: OpeningFacts, digest: str, *, drawn: bool = False) -> Charge:
     return Charge(
         number=0 if account.last is None else account.last.number + 1,
         id="",
         specification=digest,
+        drawn=drawn,
         sample=facts.sample,
         amplified=facts.amplified,
         derived_from=tuple(facts.derived_from),

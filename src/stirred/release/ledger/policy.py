@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,8 @@ from stirred.release.ledger.total import Copies, Currency, Total
 from stirred.spec.compose import UnitFactor
 from stirred.spec.document import MultiverseDocument, multiverse_of
 from stirred.spec.exact import Exact, loss, small
-from stirred.spec.multiverse import Multiverse, Verdict
+from stirred.spec.invariant import Margin
+from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
 from stirred.spec.problems import Problem, placed, wrong
 from stirred.spec.specification import Specification
@@ -58,14 +59,17 @@ class LimitDocument(_Strict):
 
 
 class InvariantsDocument(_Strict):
-    """What may be held fixed: every invariant of a release must follow from these."""
+    """What may be held fixed: every invariant of a release must follow from these, or ``"any"`` may be."""
 
-    acceptable: list[dict[str, Any]]
+    acceptable: list[dict[str, Any]] | Literal["any"]
     hierarchies: list[dict[str, Any]] = []
 
 
 class PolicyDocument(_Strict):
-    """policy.toml."""
+    """policy.toml.
+
+    A limit means nothing without a word on what may be held fixed: whoever fixes everything loses nothing.
+    """
 
     limits: list[LimitDocument] = []
     who: list[str] | None = None
@@ -92,7 +96,8 @@ class Policy:
     """What the custodian has bound themselves to. It is checked in the transaction that reserves.
 
     >>> policy = Policy.from_toml('who = ["ana"]' + chr(10) + '[[limits]]' + chr(10)
-    ...     + 'budget = "20"' + chr(10) + 'output = "zcdp"' + chr(10) + 'unit = "person"')
+    ...     + 'budget = "20"' + chr(10) + 'output = "zcdp"' + chr(10) + 'unit = "person"' + chr(10)
+    ...     + '[invariants]' + chr(10) + 'acceptable = []')
     >>> print(policy.limits[0])
     ρ² ≤ 20 per person (zCDP, zero-concentrated differential privacy)
     """
@@ -109,9 +114,11 @@ class Policy:
             document = PolicyDocument.model_validate(data)
         except ValidationError as error:
             raise LedgerError([_problem(detail, source) for detail in error.errors(include_url=False)]) from None
+        if document.limits and document.invariants is None:
+            raise LedgerError([_unstated(source)])
         with placed(source):
             acceptable = None
-            if document.invariants is not None:
+            if document.invariants is not None and document.invariants.acceptable != "any":
                 acceptable = _multiverse(document.invariants)
             limits = tuple(_limit(limit) for limit in document.limits)
         who = None if document.who is None else tuple(document.who)
@@ -146,13 +153,14 @@ class Policy:
     def check(self, *, who: str, specification: Specification | None, now: Totals, then: Totals) -> None:
         """Refuse a release that would break the policy, saying all reasons and what is left.
 
-        ``now`` and ``then`` give the total without and with the release, in any currency.
+        ``now`` and ``then`` give the total without and with the release, in any currency. A derived
+        product has no specification: it costs nothing, so no limit can be in its way.
         """
         problems = [*self._who_problems(who)]
         if specification is not None:
             problems += self._invariant_problems(specification)
-        for limit in self.limits:
-            problems += _limit_problems(limit, now=now, then=then)
+            for limit in self.limits:
+                problems += _limit_problems(limit, now=now, then=then)
         if problems:
             raise OverLimitError(problems)
 
@@ -165,17 +173,26 @@ class Policy:
     def _invariant_problems(self, specification: Specification) -> list[Problem]:
         if self.acceptable is None:
             return []
-        answer = self.acceptable.refines(specification.multiverse)
-        if answer.verdict is Verdict.YES:
+        # What the release says about levels and included records may speak against it, and never for it.
+        stated = (_without_own_words(specification.multiverse), specification.multiverse)
+        answer = next((found for found in map(self.acceptable.refines, stated) if not found), None)
+        if answer is None:
             return []
         what = f"the release holds fixed what the policy does not accept ({answer.verdict.value}: {answer.reason})"
         return [
             Problem(
                 what=what,
                 where="policy invariants",
-                remedy="choose a mechanism with fewer invariants, or have the policy changed",
+                remedy="choose a mechanism with fewer invariants, or have the policy changed; hierarchies that decide "
+                "what follows from what belong in the policy",
             )
         ]
+
+
+def _without_own_words(multiverse: Multiverse) -> Multiverse:
+    """Return a multiverse without the hierarchies and inclusions that only the release itself declares."""
+    invariants = tuple(replace(i, includes=()) if isinstance(i, Margin) else i for i in multiverse.invariants)
+    return replace(multiverse, invariants=invariants, hierarchies=())
 
 
 def _limit_problems(limit: Limit, *, now: Totals, then: Totals) -> list[Problem]:
@@ -192,16 +209,33 @@ def _limit_problems(limit: Limit, *, now: Totals, then: Totals) -> list[Problem]
                 remedy="state the missing factor in the policy, or specify the release in a flavor the limit can be in",
             )
         ]
+    before, would = now(limit.currency), _held(after.specification)
     value = after.specification.budget.realised
+    if before.specification is not None and value < before.specification.budget.realised:
+        # Holding more fixed leaves fewer datasets to compare, and can make earlier losses look smaller.
+        return [
+            Problem(
+                what=f"a further release cannot win anything back, but the total would fall from "
+                f"{_held(before.specification)} to {would}",
+                where=_place(limit),
+                remedy="release with fewer invariants, or have them looked at by those who set the limit",
+            )
+        ]
     if value <= limit.budget:
         return []
     return [
         Problem(
-            what=f"the total would be {after.specification.budget_text}, above the limit {limit}",
+            what=f"the total would be {would}, above the limit {limit}",
             where=_place(limit),
-            remedy=f"{_left(limit, now(limit.currency))}; release with a smaller loss, or derive from what is released",
+            remedy=f"{_left(limit, before)}; release with a smaller loss, or derive from what is released",
         )
     ]
+
+
+def _held(specification: Specification) -> str:
+    """Return a loss with what it holds fixed, without which it says nothing."""
+    fixed = "; ".join(str(invariant) for invariant in specification.multiverse.invariants)
+    return f"{specification.budget_text} with {f'this held fixed: {fixed}' if fixed else 'nothing held fixed'}"
 
 
 def _place(limit: Limit) -> str:
@@ -252,8 +286,18 @@ def _multiverse(document: InvariantsDocument) -> Multiverse:
     return multiverse_of(whole)
 
 
+def _unstated(source: str) -> Problem:
+    return Problem(
+        what="there are limits, and nothing says what may be held fixed: whoever fixes everything loses nothing",
+        where=f"{source} invariants",
+        remedy='add [invariants] with acceptable = [...] (see docs/ledger.md), or, knowing this, acceptable = "any"',
+    )
+
+
 def _problem(detail: Any, source: str) -> Problem:
-    place = ".".join(str(part) for part in detail["loc"] if part not in ("str", "int"))
+    place = ".".join(
+        str(part) for part in detail["loc"] if not str(part).startswith(("str", "int", "list[", "literal["))
+    )
     if detail["type"] == "extra_forbidden":
         what, remedy = f"there is no setting called {detail['loc'][-1]}", "remove it, or check its spelling"
     elif detail["type"] == "missing":

@@ -43,10 +43,19 @@ _INSERT: Final = f"INSERT INTO stirred_ledger ({_COLUMNS}) VALUES (%s, %s, %s, %
 _INSERT_DOCUMENT: Final = "INSERT INTO stirred_ledger_documents VALUES (%s, %s) ON CONFLICT DO NOTHING"
 
 
+# One for each ledger of a database; LOCK TABLE would ask for the right to change rows.
+_LOCK: Final = "SELECT pg_advisory_xact_lock((1398033479::bigint << 31) + 'stirred_ledger'::regclass::oid::bigint)"
+_GUARDS: Final = (
+    "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A') "
+    "AND tgrelid IN ('stirred_ledger'::regclass, 'stirred_ledger_documents'::regclass)"
+)
+_WANTED: Final = {"rows_are_never_changed", "documents_are_never_changed"}
+
+
 class PostgresStore:
     """The rows of a ledger in two tables that refuse every change but an insertion.
 
-    Writers take an exclusive lock on the table of rows, so that reading, checking and appending are one
+    Writers take a lock named by the table of rows, for which the right to read and insert is enough, so that reading, checking and appending are one
     step for everybody; readers are never kept waiting. Several ledgers in one database stand in
     schemas of their own: add ``?options=-csearch_path%3DNAME`` to the URL.
     """
@@ -87,11 +96,18 @@ class PostgresStore:
         sent: Row | None = None
         try:
             with self._errors(), self._connected() as connection:
-                connection.execute("LOCK TABLE stirred_ledger IN EXCLUSIVE MODE")
+                connection.execute(_LOCK)
                 addition = prepare(_rows(connection, after))
                 with connection.cursor() as cursor:
                     cursor.executemany(_INSERT_DOCUMENT, list(addition.documents.items()))
                 connection.execute(_INSERT, addition.row)
+                here = f"SELECT {_COLUMNS} FROM stirred_ledger WHERE number = %s"
+                if connection.execute(here, (addition.row.number,)).fetchone() != tuple(addition.row):
+                    raise bad_storage(
+                        "the row did not go in; nothing was written",
+                        where=self.name,
+                        remedy="find out who changed the tables; `stirred ledger verify` names what is different",
+                    )
                 sent = addition.row
             return addition.row
         except LostConnectionError:
@@ -106,7 +122,7 @@ class PostgresStore:
     def _arrived(self, id_: str) -> bool:
         for attempt in range(_ATTEMPTS):
             with suppress(StorageError), self._errors(), self._connected() as connection:
-                connection.execute("LOCK TABLE stirred_ledger IN EXCLUSIVE MODE")
+                connection.execute(_LOCK)
                 return connection.execute("SELECT 1 FROM stirred_ledger WHERE id = %s", (id_,)).fetchone() is not None
             time.sleep(0.5 * 2**attempt)
         problem = Problem(
@@ -129,11 +145,20 @@ class PostgresStore:
         with self._errors(), self._connected() as connection:
             return dict(connection.execute("SELECT digest, text FROM stirred_ledger_documents").fetchall())
 
+    def guards(self) -> list[str]:
+        """Return what is wrong with the triggers that refuse every change."""
+        with self._errors(), self._connected() as connection:
+            found = {str(name) for (name,) in connection.execute(_GUARDS).fetchall()}
+        missing = [f"the trigger {name} is missing or switched off" for name in sorted(_WANTED - found)]
+        return missing + [f"the trigger {name} is none of ours" for name in sorted(found - _WANTED)]
+
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
         """Connect; leaving the block commits, an error rolls back."""
         driver = _psycopg()
         with driver.connect(self._url, connect_timeout=20, application_name="stirred ledger") as connection:
+            # What is read after waiting for the lock must be what others wrote meanwhile, whatever the server's default.
+            connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
             connection.execute("SET LOCAL synchronous_commit = on")
             yield connection

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stirred.release.bundle import MANIFEST, bundle_checksum, checksum, remove_leftovers
-from stirred.release.ledger.entry import RESERVED, Entry
-from stirred.release.ledger.ledger import Ledger
+from stirred.release.ledger.entry import ABORTED, RESERVED, Entry
+from stirred.release.ledger.ledger import Ending, Ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,28 +28,50 @@ def recover(
     Nothing drawn: aborted, at no cost. Drawn, and a whole bundle of this entry at its place: committed.
     Drawn, and no such bundle: aborted, and spent, for somebody may have seen it. A process that turns out
     to be alive loses nothing but time: its draw is refused before anything random happens, and a bundle
-    it completes later can still be committed.
+    it completes later is committed, by itself or by the next recovery.
     """
     entries = [ledger.entry(reference) for reference in references] or list(ledger.entries())
-    return [_resolve(ledger, entry, who, dry_run) for entry in entries if entry.status == RESERVED]
+    done = [_resolve(ledger, entry, who, dry_run) for entry in entries if entry.status == RESERVED]
+    return done + [late for entry in entries if _may_be_late(entry) for late in _late(ledger, entry, who, dry_run)]
 
 
 def _resolve(ledger: Ledger, entry: Entry, who: str | None, dry_run: bool) -> Recovered:
     if entry.place is not None and not dry_run:
         remove_leftovers(Path(entry.place))  # half a bundle of a dead process; a living one holds a lock on its own
+    if dry_run:
+        return Recovered(entry=entry, because=_ending(entry).because)
+    # The process may turn out to be alive, and draw after we looked: how the entry stands is read where it is ended.
+    found: list[Ending] = []
+
+    def decide(now: Entry) -> Ending:
+        found.append(_ending(now))
+        return replace(found[-1], because=f"recovery: {found[-1].because}")
+
+    return Recovered(entry=ledger.settle(entry.id, decide, who=who), because=found[-1].because)
+
+
+def _ending(entry: Entry) -> Ending:
+    if not entry.drawn and not entry.derived_from:
+        return Ending(because="nothing had been drawn: aborted, and nothing is spent")
+    found, what = whole_bundle(entry)
+    if found is not None:
+        return Ending(because=f"{what}: committed", bundle=found)
     if not entry.drawn:
-        because = "nothing had been drawn: aborted, and nothing is spent"
-        return Recovered(entry=entry if dry_run else _aborted(ledger, entry, because, who), because=because)
-    found, because = whole_bundle(entry)
+        return Ending(because=f"{what}: aborted; it is derived, so nothing is spent")
+    return Ending(because=f"{what}: aborted, and spent, since something may have been seen")
+
+
+def _may_be_late(entry: Entry) -> bool:
+    return entry.status == ABORTED and entry.drawn and entry.place is not None
+
+
+def _late(ledger: Ledger, entry: Entry, who: str | None, dry_run: bool) -> list[Recovered]:
+    """Commit what was aborted and has its whole bundle after all: a run interrupted just after its bundle appeared."""
+    found, what = whole_bundle(entry)
     if found is None:
-        because = f"{because}: aborted, and spent, since something may have been seen"
-        return Recovered(entry=entry if dry_run else _aborted(ledger, entry, because, who), because=because)
-    because = f"{because}: committed"
-    return Recovered(entry=entry if dry_run else ledger.commit(entry.id, bundle=found, who=who), because=because)
-
-
-def _aborted(ledger: Ledger, entry: Entry, because: str, who: str | None) -> Entry:
-    return ledger.abort(entry.id, reason=f"recovery: {because}", who=who)
+        return []
+    done = entry if dry_run else ledger.commit(entry.id, bundle=found, who=who)
+    return [Recovered(entry=done, because=f"{what}, though it was aborted: committed")]
 
 
 def whole_bundle(entry: Entry) -> tuple[str | None, str]:

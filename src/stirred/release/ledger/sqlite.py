@@ -12,7 +12,7 @@ from typing import Final
 
 from stirred.release.ledger.problems import StorageError, bad_storage
 from stirred.release.ledger.row import SCHEMA_VERSION, Row
-from stirred.release.ledger.store import Prepare, after_known
+from stirred.release.ledger.store import Addition, Prepare, after_known
 
 _MAGIC: Final = b"SQLite format 3\x00"
 _APPLICATION: Final = 0x53544C47  # "STLG", in the header of the file: this is a ledger of ours
@@ -106,6 +106,8 @@ class SqliteStore:
                 for digest, text in addition.documents.items():
                     connection.execute("INSERT OR IGNORE INTO documents VALUES (?, ?)", (digest, text))
                 connection.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", addition.row)
+                if not _is_there(connection, addition):
+                    raise bad_storage("the row did not go in; nothing was written", where=self.name, remedy=_ALTERED)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -124,6 +126,16 @@ class SqliteStore:
         """Return all documents by digest."""
         with self._errors(), self._open() as connection:
             return dict(connection.execute("SELECT digest, text FROM documents"))
+
+    def guards(self) -> list[str]:
+        """Return what is wrong with the triggers that refuse every change."""
+        with self._errors(), self._open() as connection:
+            found = _triggers(connection)
+        with closing(sqlite3.connect(":memory:")) as fresh:
+            fresh.executescript(_SCHEMA)
+            wanted = _triggers(fresh)
+        names = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
+        return [f"the trigger {name} is {_changed(name in wanted, name in found)}" for name in names]
 
     @contextmanager
     def _open(self, *, to_write: bool = False) -> Iterator[sqlite3.Connection]:
@@ -192,6 +204,7 @@ class SqliteStore:
             raise bad_storage(f"{what}; nothing was written", where=self.name, remedy=remedy) from None
 
 
+_ALTERED: Final = "find out who changed the storage; `stirred ledger verify` names what is different"
 _REPLACED: Final = "find out who did, bring the right file back, and run `stirred ledger verify`"
 _WORDS: Final = {
     "SQLITE_BUSY": (
@@ -220,6 +233,23 @@ def _rows(connection: sqlite3.Connection, after: Row | None) -> list[Row]:
         return list(map(Row._make, connection.execute(f"SELECT {_COLUMNS} FROM rows ORDER BY number")))
     rows = list(map(Row._make, connection.execute(query, (after.number,))))
     return after_known(rows, after)
+
+
+def _is_there(connection: sqlite3.Connection, addition: Addition) -> bool:
+    """Say whether a row and its documents went in: a trigger can swallow an insertion without a word."""
+    found = connection.execute(f"SELECT {_COLUMNS} FROM rows WHERE number = ?", (addition.row.number,)).fetchone()
+    known = (
+        connection.execute("SELECT 1 FROM documents WHERE digest = ?", (d,)).fetchone() for d in addition.documents
+    )
+    return found == tuple(addition.row) and all(known)
+
+
+def _triggers(connection: sqlite3.Connection) -> dict[str, str]:
+    return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"))
+
+
+def _changed(wanted: bool, found: bool) -> str:
+    return "not the one it was" if wanted and found else "missing" if wanted else "none of ours"
 
 
 def _sync_folder(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -19,12 +19,17 @@ _MOST_RUNS: Final = 12
 
 
 class Charge(NamedTuple):
-    """One entry as the total sees it: which specification, and why it may cost nothing."""
+    """One entry as the total sees it: which specification, and why it may cost nothing.
+
+    It covers what it ``includes`` once it is ``drawn``: a reservation may still be given up, and its parts were spent.
+    """
 
     number: int
     id: str
     specification: str  # digest
     spent: bool = True
+    drawn: bool = True
+    reserved: bool = False
     sample: str | None = None
     amplified: bool = False
     derived_from: tuple[str, ...] = ()
@@ -103,14 +108,18 @@ class _Share:
 
 
 def total(
-    charges: Iterable[Charge], specification: Callable[[str], Specification], *, currency: Currency | None = None
+    charges: Iterable[Charge],
+    specification: Callable[[str], Specification],
+    *,
+    currency: Currency | None = None,
+    reserved: bool = True,
 ) -> Total:
-    """Return the total of all charges.
+    """Return the total of all charges, or of those that are no open reservations.
 
     Equal specifications are grouped first: k of them compose as one of them k times, exactly.
     """
     currency = currency or Currency()
-    counted, free = _counted(list(charges))
+    counted, free, claims = _counted(list(charges), reserved)
     alone, added = _by_sample(counted, specification)
     shares: dict[str, _Share] = {}
     for charge in added:
@@ -123,19 +132,36 @@ def total(
     for group, reason in _groups(list(shares.values()), currency):
         reasons += [reason] if reason else []
         try:
-            parts.append(_part(group, currency))
+            parts.append(_claiming(_part(group, currency), claims))
         except StirredError as error:
-            entries = tuple(sorted(number for share in group for number in share.entries))
-            alone.append(Aside(entries=entries, reason=_text(error), specification=group[0].specification))
+            alone += _apart(group, currency, _text(error))
     return Total(parts=tuple(parts), apart=tuple(dict.fromkeys(reasons)), alone=tuple(alone), free=tuple(free))
 
 
-def _counted(charges: list[Charge]) -> tuple[list[Charge], list[Aside]]:
-    """Separate what costs from what does not, and say why not."""
+def _apart(group: list[_Share], currency: Currency, reason: str) -> list[Aside]:
+    """Say what a group promises that cannot be expressed as wanted: together in its own currency, or one by one."""
+    try:
+        part = _part(group, Currency(unit=currency.unit, units=currency.units))
+    except StirredError:
+        each = sorted(((n, share.specification) for share in group for n in share.entries), key=lambda one: one[0])
+        return [Aside(entries=(number,), reason=reason, specification=alone) for number, alone in each]
+    return [Aside(entries=part.entries, reason=reason, specification=part.specification)]
+
+
+def _claiming(part: Part, claims: tuple[str, ...]) -> Part:
+    """Keep what somebody stated, and nobody can check, among the assumptions."""
+    specification = part.specification
+    kept = replace(specification, assumptions=tuple(dict.fromkeys((*specification.assumptions, *claims))))
+    return replace(part, derivation=replace(part.derivation, specification=kept))
+
+
+def _counted(charges: list[Charge], reserved: bool) -> tuple[list[Charge], list[Aside], tuple[str, ...]]:
+    """Separate what costs from what does not; say why not, and what was stated to make it so."""
     number_of = {charge.id: charge.number for charge in charges}
+    charges = [charge for charge in charges if reserved or not charge.reserved]
     covered: dict[str, int] = {}
     for charge in charges:
-        if charge.spent and not charge.derived_from:
+        if charge.drawn and charge.spent and not charge.derived_from:
             covered.update(dict.fromkeys(charge.includes, charge.number))
     counted: list[Charge] = []
     unspent: list[int] = []
@@ -152,14 +178,15 @@ def _counted(charges: list[Charge]) -> tuple[list[Charge], list[Aside]]:
         else:
             counted.append(charge)
     free = [Aside(entries=tuple(unspent), reason="aborted before anything random happened")] if unspent else []
-    for sources, numbers in derived.items():
+    claims: list[str] = []
+    for sources, those in derived.items():
         reason = f"derived from released entry {sources} (Proposition 2.5.4, post-processing)"
-        free.append(Aside(entries=tuple(numbers), reason=reason))
-    for whole, numbers in included.items():
-        free.append(
-            Aside(entries=tuple(numbers), reason=f"stated to be contained in the specification of entry {whole}")
-        )
-    return counted, free
+        free.append(Aside(entries=tuple(those), reason=reason))
+        claims.append(f"entry {numbers(those)} was computed from the output of entry {sources} and nothing else")
+    for whole, those in included.items():
+        free.append(Aside(entries=tuple(those), reason=f"stated to be contained in the specification of entry {whole}"))
+        claims.append(f"the specification of entry {whole} covers entry {numbers(those)} as well")
+    return counted, free, tuple(claims)
 
 
 def _by_sample(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from stirred.release.ledger.account import Account, without_collecting
 from stirred.release.ledger.facts import FACTS, Facts, checked_facts
@@ -68,11 +68,22 @@ def _checked(rows: Sequence[Row], account: Account, clock: _Clock) -> Iterator[R
             account.specification(row.specification)
 
 
+@runtime_checkable
+class Guarded(Protocol):
+    """Storage that can say whether its own guards against changes are as they were made."""
+
+    def guards(self) -> list[str]:
+        """Return what is wrong with them."""
+        ...
+
+
 def verify_store(store: Store, *, head: str | None = None) -> Verification:
     """Check a stored ledger; damage that keeps the storage from being read is a break as well."""
     try:
         with without_collecting():
-            return verify_rows(store.rows(), store.documents(), head=head)
+            found = verify_rows(store.rows(), store.documents(), head=head)
+        noticed = store.guards() if isinstance(store, Guarded) else []
+        return replace(found, observations=(*found.observations, *noticed))
     except StorageError as error:
         if "damaged" not in str(error):
             raise
