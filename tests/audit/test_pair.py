@@ -153,3 +153,16 @@ def test_a_promise_with_delta_is_audited_and_one_without_an_event_bound_is_refus
 def test_pairs_that_cannot_break_anything_are_refused(pair: list[Any], budget: str, message: str) -> None:
     with pytest.raises(StirredError, match=message):
         audit_pair(coin(Fraction(1, 2)), pair, PROMISE.with_budget(budget), runs=10)
+
+
+def test_an_event_that_is_likelier_from_the_second_dataset_is_counted_that_way() -> None:
+    """Whoever names the event does not have to know from which dataset it comes more often."""
+
+    def answer(dataset: tuple[tuple[int]], entropy: Entropy) -> int:
+        told = bernoulli(Fraction(9, 10), entropy.keystream("coin").reader(0))
+        return dataset[0][0] if told else 1 - dataset[0][0]
+
+    promise = catalogue.load("pure-dp").specification.with_budget(1)
+    for pair in ([((0,),), ((1,),)], [((1,),), ((0,),)]):
+        found = audit_pair(answer, pair, promise, event=lambda output: output == 1, runs=2_000)
+        assert not found.passed

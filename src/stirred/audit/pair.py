@@ -64,7 +64,7 @@ def audit_pair(
     """Run a mechanism on two datasets and bound its loss from below, against its promise.
 
     ``sample(dataset, entropy)`` runs it once and returns a hashable output. ``event`` says of an output
-    whether it counts; it is expected more often from the first dataset. Without one, an event is chosen
+    whether it counts. From which dataset it comes more often, and without one which event to count, is decided
     in pilot runs that are not counted.
 
     >>> from stirred.randomness.bernoulli import bernoulli
@@ -82,13 +82,13 @@ def audit_pair(
     first, second = _two(pair)
     distance, budget = _promised(promise, first, second)
     entropy = entropy or Entropy.from_os()
-    outputs = _Outputs(sample, entropy, progress, total=2 * (runs + (0 if event else runs // _PILOT)))
+    outputs = _Outputs(sample, entropy, progress, total=2 * (runs + runs // _PILOT))
+    pilot = [[*outputs.of(x, runs // _PILOT, f"pilot {i}")] for i, x in enumerate((first, second))]
     if event is None:
-        pilot = [[*outputs.of(x, runs // _PILOT, f"pilot {i}")] for i, x in enumerate((first, second))]
         turned, words, event = _chosen(pilot, float(promise.output_premetric.delta))
-        first, second = (second, first) if turned else (first, second)
     else:
-        words = "your event"
+        turned, words = sum(map(event, pilot[1])) > sum(map(event, pilot[0])), "your event"
+    first, second = (second, first) if turned else (first, second)
     hits = [sum(map(event, outputs.of(x, runs, f"counted {i}"))) for i, x in enumerate((first, second))]
     result = statistical_audit(
         hits=(hits[0], hits[1]),
