@@ -396,3 +396,12 @@ def test_the_command_says_where_the_release_stands_in_the_ledger(
     monkeypatch.chdir(folder)
     assert command(["release", "plan.toml", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ledger"]["entry"] == 1
+
+
+def test_a_release_that_is_in_the_ledger_cannot_be_added_to_it_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    released(folder)
+    monkeypatch.chdir(folder)
+    assert command(["ledger", "add", "a.ledger", "out"]) == 2
+    assert "entry 1 already" in capsys.readouterr().err

@@ -112,9 +112,13 @@ def add(
     json: Json = False,
 ) -> None:
     """Record a release made elsewhere; it happened, so the policy cannot refuse it."""
+    from stirred.release.bundle import MANIFEST, bundle_checksum
     from stirred.release.ledger import Request
 
     given = None if specification is None else read_specification(specification).specification
+    folder = Path(specification or "")
+    if bundle is None and (folder / MANIFEST).is_file():
+        bundle = bundle_checksum(folder)
     request = Request(
         mechanism=mechanism,
         specification=given,

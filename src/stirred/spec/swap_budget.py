@@ -20,6 +20,8 @@ Bound = Literal["paper", "sharp"]
 # them out would make the expression unreadable.
 _EXACT_DERANGEMENTS = 20
 _SLIGHTLY = Fraction(1, 10**9)
+# A bound from below is compared with others to many digits, and not written into specifications.
+_EXACT_BELOW = 60
 
 
 def checked_stratum(largest_stratum: int) -> int:
@@ -244,6 +246,6 @@ def _derangement_ratio_not_below(n: int) -> Fraction:
 
 def _derangement_ratio_not_above(n: int) -> Fraction:
     """Return d(n)/d(n-2) = n(n-1) - (-1)^n (n-1)/d(n-2), rounded down where n is large."""
-    if n <= _EXACT_DERANGEMENTS:
+    if n <= _EXACT_BELOW:
         return Fraction(derangements(n), derangements(n - 2))
-    return Fraction(n * (n - 1)) - (0 if n % 2 else _SLIGHTLY)
+    return Fraction(n * (n - 1)) - (0 if n % 2 else Fraction(n - 1, derangements(_EXACT_BELOW - 2)))

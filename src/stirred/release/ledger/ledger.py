@@ -429,6 +429,14 @@ def _source(account: Account, reference: str | int) -> str:
 
 
 def _check_request(account: Account, request: Request) -> None:
+    given = () if request.bundle is None else map(account.entry, account.standings.values())
+    known = [entry.number for entry in given if entry.bundle == request.bundle]
+    if known:
+        raise bad_request(
+            f"this release is entry {known[0]} already",
+            where="bundle",
+            remedy="a release counts once; if it was made twice, each has a bundle and a checksum of its own",
+        )
     if request.specification is None and not request.derived_from:
         raise bad_request(
             "there is no specification",
