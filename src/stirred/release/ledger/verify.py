@@ -87,8 +87,8 @@ def verify_store(store: Store, *, head: str | None = None) -> Verification:
     except StorageError as error:
         if "damaged" not in str(error):
             raise
-        found = BrokenLedgerError(error.problems, kind="storage")
-        return Verification(rows=0, entries=0, head="", first_break=found)
+        damage = BrokenLedgerError(error.problems, kind="storage")
+        return Verification(rows=0, entries=0, head="", first_break=damage)
 
 
 def _facts(row: Row) -> Facts:
