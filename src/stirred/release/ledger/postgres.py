@@ -55,9 +55,10 @@ _WANTED: Final = {"rows_are_never_changed", "documents_are_never_changed"}
 class PostgresStore:
     """The rows of a ledger in two tables that refuse every change but an insertion.
 
-    Writers take a lock named by the table of rows, for which the right to read and insert is enough, so that
-    reading, checking and appending are one step for everybody; readers are never kept waiting. Several ledgers in
-    one database stand in schemas of their own: add ``?options=-csearch_path%3DNAME`` to the URL.
+    Writers take a lock named by the table of rows, for which the right to read and insert is enough, so
+    that reading, checking and appending are one
+    step for everybody; readers are never kept waiting. Several ledgers in one database stand in
+    schemas of their own: add ``?options=-csearch_path%3DNAME`` to the URL.
     """
 
     def __init__(self, url: str) -> None:
@@ -157,7 +158,7 @@ class PostgresStore:
         """Connect; leaving the block commits, an error rolls back."""
         driver = _psycopg()
         with driver.connect(self._url, connect_timeout=20, application_name="stirred ledger") as connection:
-            # What is read after waiting for the lock must be what others wrote meanwhile, whatever the default is.
+            # What is read after waiting for the lock must include what others wrote meanwhile.
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
             connection.execute("SET LOCAL synchronous_commit = on")
