@@ -86,9 +86,11 @@ def shown(total: Total) -> str:
 def main() -> None:
     """Build both ledgers and print what each promises."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="a folder for the two ledgers")
+    parser.add_argument("--out", type=Path, required=True, help="a new folder for the two ledgers")
     out: Path = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
+    if out.exists():
+        parser.error(f"{out} exists already: name a new folder")
+    out.mkdir(parents=True)
     census = census_2020(out / "census-2020.ledger")
     lines = [
         ("2020, no factor between units stated", census.total()),

@@ -249,8 +249,9 @@ def policy(
     who: Who = None,
     json: Json = False,
 ) -> None:
-    """Show the policy in force, or put another one in force."""
+    """Show the policy in force and what is left, or put another one in force."""
     from stirred.release.ledger import Policy
+    from stirred.release.ledger.policy import left
     from stirred.spec.problems import wrong
 
     opened = _open(ledger)
@@ -259,15 +260,19 @@ def policy(
     if file is not None or none:
         opened.set_policy(None if file is None else Policy.read(file), reason=reason, who=who)
     current = opened.policy
+    rest = [] if current is None else [left(limit, opened.total(limit.currency)) for limit in current.limits]
     if json:
-        emit_json({"policy": None if current is None else current.document})
+        emit_json({"policy": None if current is None else current.document, "left": rest})
         return
     if current is None:
         emit("no policy is in force: nothing is refused")
         return
     facts(
         [
-            *((f"limit {limit.name}".strip(), str(limit)) for limit in current.limits),
+            *(
+                (f"limit {limit.name}".strip(), f"{limit}: {what_is_left}")
+                for limit, what_is_left in zip(current.limits, rest, strict=True)
+            ),
             ("who", "anybody" if current.who is None else ", ".join(current.who) or "nobody"),
             ("invariants", _acceptable(current)),
         ]
@@ -300,6 +305,8 @@ def export(
     text = exported(_open(ledger), format_, currency=currency, curator=curator)
     if out is not None:
         write_new(out, text)
+        if format_ == "json":
+            out.chmod(0o600)  # everything the ledger holds, and so as private as it
         say(f"wrote {out}")
     if json:
         emit_json({"format": format_, "text": text, "out": None if out is None else str(out)})

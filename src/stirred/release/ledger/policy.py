@@ -227,7 +227,7 @@ def _limit_problems(limit: Limit, *, now: Totals, then: Totals) -> list[Problem]
         Problem(
             what=f"the total would be {would}, above the limit {limit}",
             where=_place(limit),
-            remedy=f"{_left(limit, before)}; release with a smaller loss, or derive from what is released",
+            remedy=f"{left(limit, before)}; release with a smaller loss, or derive from what is released",
         )
     ]
 
@@ -242,7 +242,7 @@ def _place(limit: Limit) -> str:
     return f"policy limit {limit.name}".strip()
 
 
-def _left(limit: Limit, so_far: Total) -> str:
+def left(limit: Limit, so_far: Total) -> str:
     """Say what is left, rounded down."""
     if so_far.specification is None:
         return f"all of {limit.budget.shown()} is left" if not so_far.parts else "what is left cannot be said"
