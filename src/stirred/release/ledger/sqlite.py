@@ -14,7 +14,6 @@ from stirred.release.ledger.problems import StorageError, bad_storage
 from stirred.release.ledger.row import SCHEMA_VERSION, Row
 from stirred.release.ledger.store import Addition, Prepare, after_known
 
-_MAGIC: Final = b"SQLite format 3\x00"
 _APPLICATION: Final = 0x53544C47  # "STLG", in the header of the file: this is a ledger of ours
 _PATIENCE_SECONDS: Final = 60.0
 _SCHEMA: Final = f"""
@@ -145,14 +144,19 @@ class SqliteStore:
         a file nobody can find again. Readers open it for writing too, where they may: what a process
         left half written when it was killed is undone by whoever comes next.
         """
+        # The file is never opened but by SQLite: closing it ourselves would drop the locks of this process.
         before = self._identity()
-        self._check_header()
         writable = os.access(self.path, os.W_OK)
         if to_write and not writable:
             raise bad_storage("it cannot be written", where=self.name, remedy="check its permissions")
         uri = f"{self.path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE_SECONDS)) as connection:
-            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            try:
+                (application,) = connection.execute("PRAGMA application_id").fetchone()
+            except sqlite3.DatabaseError as error:
+                if getattr(error, "sqlite_errorname", "") != "SQLITE_NOTADB":
+                    raise
+                application = None
             if application != _APPLICATION:
                 raise self._not_a_ledger()
             yield connection
@@ -173,17 +177,6 @@ class SqliteStore:
                 remedy="check the path; `stirred ledger init` makes a new one",
             ) from None
         return found.st_dev, found.st_ino
-
-    def _check_header(self) -> None:
-        try:
-            with self.path.open("rb") as file:
-                start = file.read(len(_MAGIC))
-        except OSError as error:
-            raise bad_storage(
-                f"cannot read it: {error.strerror}", where=self.name, remedy="check the path and its permissions"
-            ) from None
-        if start != _MAGIC:
-            raise self._not_a_ledger()
 
     def _not_a_ledger(self) -> StorageError:
         return bad_storage(
