@@ -132,7 +132,7 @@ def test_rates_in_a_plan_are_read_exactly(text: str, rate: str | None, folder: P
     (folder / "plan.toml").write_text(PLAN.replace("rate = 0.5", f"rate = {text}"), encoding="utf-8")
     expected = Fraction(rate) if rate else Fraction("0.30000000000000004")
     assert mechanism_of(read_plan(folder / "plan.toml")) == PermutationSwap(
-        match=["size"], swap=["county"], rate=expected
+        match=["size"], swap=["county"], hold=["tenure"], rate=expected
     )
 
 

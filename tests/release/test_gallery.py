@@ -198,7 +198,6 @@ GALLERY = {
         plan(lambda text: text.replace('rate = "1/2"', "").replace('swap = ["county"]', "").replace('out = "out"', "")),
         [
             ["[mechanism] swap: 'swap' is missing"],
-            ["[mechanism] rate: 'rate' is missing"],
             ["[release] out: 'out' is missing"],
         ],
         RELEASE,

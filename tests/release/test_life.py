@@ -35,6 +35,8 @@ LIMIT = """
 budget = "{budget}"
 output = "pure"
 unit = "household"
+[invariants]
+acceptable = "any"
 """
 
 

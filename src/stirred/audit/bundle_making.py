@@ -25,6 +25,9 @@ _MOST_RULES: Final = 1_000
 _Setting = str | int | float | None
 
 
+_SETTINGS: Final = {"rate", "epsilon", "redraw_law", "rates", "fine_match", "fine_rate", "imputed"}
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
@@ -43,6 +46,9 @@ class _Mechanism(_Section):
     epsilon: _Setting
     redraw_law: str | dict[str, str | int | float] | None
     rates: list[dict[str, str | int | float | bool]]
+    fine_match: list[str] = []
+    fine_rate: _Setting = None
+    imputed: str | None = None
     unit: str
     settings_from: str | None
 
@@ -81,7 +87,9 @@ def stated_in(manifest: Mapping[str, Any]) -> Making | None:
         section = stated.plan.mechanism
         mechanism = swap_named(
             section.name,
-            section.model_dump(include={"rate", "epsilon", "redraw_law", "rates"}),
+            section.model_dump(
+                include={"rate", "epsilon", "redraw_law", "rates", "fine_match", "fine_rate", "imputed"}
+            ),
             match=section.match,
             swap=section.swap,
             hold=section.hold,

@@ -39,6 +39,7 @@ class PermutationSwap(Swap):
     variables have given values, the last fitting rule winning. ``imputed`` names a column that flags imputed
     records: they exchange with nobody and are published as they are (R9).
 
+    >>> import polars as pl
     >>> swap = PermutationSwap(match=["size"], swap=["county"], rate="1/4")
     >>> homes = pl.DataFrame({"size": [1, 1, 2, 2], "county": list("ABAB"), "tenure": list("oror")})
     >>> swap.plan(homes).specification.budget.shown

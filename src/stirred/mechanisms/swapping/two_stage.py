@@ -69,7 +69,7 @@ class TwoStageSwap(PermutationSwap):
     >>> homes = pl.DataFrame({"size": [1] * 4, "tenure": list("oorr"), "county": list("ABAB"), "age": [1, 2, 3, 4]})
     >>> plan = swap.plan(homes)
     >>> plan.specification.budget.shown, plan.fine_specification.budget.shown
-    ('3.30', '0.00')
+    ('3.30', '0')
     >>> released = swap.release(homes, Entropy.from_os()).public["data"]
     >>> sorted(released.select("size", "county").rows())
     [(1, 'A'), (1, 'A'), (1, 'B'), (1, 'B')]
