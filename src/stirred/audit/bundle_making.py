@@ -87,9 +87,7 @@ def stated_in(manifest: Mapping[str, Any]) -> Making | None:
         section = stated.plan.mechanism
         mechanism = swap_named(
             section.name,
-            section.model_dump(
-                include={"rate", "epsilon", "redraw_law", "rates", "fine_match", "fine_rate", "imputed"}
-            ),
+            section.model_dump(include=_SETTINGS),
             match=section.match,
             swap=section.swap,
             hold=section.hold,
