@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stirred.release.ledger import Ledger, OverLimitError
+from stirred.release.ledger import Entry, Ledger, OverLimitError
+from stirred.release.ledger.ledger import Ending
 from stirred.release.ledger.recover import recover
 from tests.release.ledger.making import limit, request
 
@@ -41,6 +42,24 @@ sys.stdin.readline()  # nobody is waited for before the kills are done, so that 
 killed = sum(os.WIFSIGNALED(os.wait()[1]) for _ in range({count}))
 print(killed, flush=True)
 """
+
+
+def test_reading_in_a_transaction_does_not_let_others_write(tmp_path: Path) -> None:
+    """What is read between checking and writing must not drop the lock: closing a handle would, by POSIX."""
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
+    entry = ledger.reserve(request("1"))
+    code = (
+        f"import sqlite3; sqlite3.connect({ledger.name!r}, timeout=0, isolation_level=None).execute('BEGIN IMMEDIATE')"
+    )
+    answers: list[str] = []
+
+    def decide(_: Entry) -> Ending:
+        list(Ledger.open(ledger.name).entries())
+        answers.append(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr)
+        return Ending(because="a test")
+
+    ledger.settle(entry.id, decide)
+    assert "database is locked" in answers[0]
 
 
 def test_threads_may_share_one_object(tmp_path: Path) -> None:

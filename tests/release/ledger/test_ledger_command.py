@@ -71,7 +71,7 @@ def test_everything_has_a_json_of_the_same_facts(command: Command, tmp_path: Pat
     assert told(command, "verify", "a.ledger")["sound"] is True
     assert told(command, "verify", "a.ledger", "--head", made["head"])["sound"] is True
     assert told(command, "recover", "a.ledger") == []
-    assert told(command, "policy", "a.ledger") == {"policy": None}
+    assert told(command, "policy", "a.ledger") == {"policy": None, "left": []}
     text = told(command, "export", "a.ledger")["text"]
     (tmp_path / "x.json").write_text(text, encoding="utf-8")
     assert told(command, "import", "x.json", "b.ledger")["id"] == made["id"]
