@@ -18,7 +18,7 @@ from stirred.audit.bundle_counts import as_text, same_cells
 from stirred.audit.bundle_making import Making
 from stirred.audit.findings import Findings
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.swapping.swap import SwapPlan
+from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.spec.budget import Budget, PermutationSwapping, SwappedStrata
 from stirred.spec.exact import probability
 from stirred.spec.invariant import Invariant, Margin

@@ -13,7 +13,7 @@ from stirred.data.codes import Codes, count, encode
 from stirred.data.columns import select
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.persons import household_rows
-from stirred.mechanisms.swapping.swap import SwapPlan
+from stirred.mechanisms.swapping.swap_plan import SwapPlan
 
 _PART = 5_000_000  # cells in one part
 

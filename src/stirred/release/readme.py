@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stirred.mechanisms.swapping.swap import Swap, SwapPlan
+from stirred.mechanisms.swapping.swap import Swap
+from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.release.tables import Table
 from stirred.report.swap import NOTHING_SWAPPED, correction_in_words, nothing_swapped
 

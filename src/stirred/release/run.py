@@ -26,7 +26,8 @@ from stirred.inference.unswap import unswap
 from stirred.mechanisms.protocol import Progress, Release
 from stirred.mechanisms.swapping.family import swap_named
 from stirred.mechanisms.swapping.revealing import revealing_columns
-from stirred.mechanisms.swapping.swap import Swap, SwapPlan
+from stirred.mechanisms.swapping.swap import Swap
+from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, check_place, checksum, mark_seeded, write_manifest
 from stirred.release.expectation import Expectation, expectations, within_reach

@@ -21,7 +21,7 @@ from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Release
 from stirred.mechanisms.swapping.imputed import imputed_strata
 from stirred.mechanisms.swapping.persons import Persons, Rows
-from stirred.mechanisms.swapping.swap import SwapPlan
+from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.mechanisms.swapping.swapped_file import SwappedFile
 from stirred.release.invariants import sorted_cells
 from stirred.release.tables import Table, tabulate

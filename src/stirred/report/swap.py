@@ -12,7 +12,8 @@ import polars as pl
 from stirred.data.problems import number
 from stirred.mechanisms.swapping.moments import CLASS_LAWS
 from stirred.mechanisms.swapping.permutation import PermutationSwap
-from stirred.mechanisms.swapping.swap import Swap, SwapPlan
+from stirred.mechanisms.swapping.swap import Swap
+from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.report.charts import epsilon_curve
 from stirred.report.five import first_screen
 from stirred.report.page import bullets, page, paragraph, section, table

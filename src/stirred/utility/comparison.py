@@ -21,7 +21,8 @@ from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.moments import CLASS_LAWS
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
-from stirred.mechanisms.swapping.swap import Swap, SwapPlan
+from stirred.mechanisms.swapping.swap import Swap
+from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.spec.exact import Exact, exact
 from stirred.spec.problems import StirredError
 from stirred.utility.expected import ExpectedError, expected_error

@@ -28,8 +28,7 @@ from stirred.mechanisms.swapping.family_law import (
     shuffle_weights,
     varying_rate_law,
 )
-from stirred.mechanisms.swapping.law import permutation_law, psa_law, psa_weights
-from stirred.mechanisms.swapping.swap import tables_with_margins
+from stirred.mechanisms.swapping.law import permutation_law, psa_law, psa_weights, tables_with_margins
 from stirred.spec.exact import Exact, ln
 from stirred.spec.family_budget import (
     gibbs_epsilon,

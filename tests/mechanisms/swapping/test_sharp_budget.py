@@ -10,7 +10,7 @@ import pytest
 
 from stirred.mechanisms.swapping.counting import exact_loss
 from stirred.mechanisms.swapping.permutation import PermutationSwap
-from stirred.mechanisms.swapping.swap import SwapPlan
+from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.spec.exact import INFINITE, exact, ln
 from stirred.spec.swap_budget import (
     psa_epsilon,

@@ -13,11 +13,12 @@ from itertools import pairwise
 from typing import Any
 
 from stirred.data.codes import differing, encode
+from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, bad_plan
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.revealing import LOOKS_INSIDE, told
-from stirred.mechanisms.swapping.swap import SwapPlan, as_microdata
+from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.spec.exact import Exact
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.multiverse import Multiverse

@@ -18,7 +18,8 @@ from stirred.mechanisms.swapping.family_law import conditioned_law
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.shares import Shares, conditioned_changes
 from stirred.mechanisms.swapping.strata import Strata
-from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, SwapPlan, Values
+from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, Values
+from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
 from stirred.spec.exact import INFINITE, ZERO, Exact, fraction, largest, probability

@@ -50,3 +50,13 @@ def permutation_law(records: Sequence[tuple[Hashable, Hashable]], chance: Callab
         outcomes[table] = outcomes.get(table, Fraction(0)) + chance(sigma)
     total = sum(outcomes.values())
     return Law({table: p / total for table, p in outcomes.items()})
+
+
+def tables_with_margins(hold: Sequence[str], swap: str) -> list[Hashable]:
+    """Return every multiset of (hold, swap) pairs with the given hold and swap values.
+
+    >>> len(tables_with_margins("ab", "xy"))
+    2
+    """
+    tables = {tuple(sorted(zip(hold, order, strict=True))) for order in permutations(swap)}
+    return [*sorted(tables)]

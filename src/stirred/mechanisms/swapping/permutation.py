@@ -15,10 +15,12 @@ from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.swapping.imputed import FLAGGED, agreeing_on_imputed, without_imputed
 from stirred.mechanisms.swapping.law import psa_law
 from stirred.mechanisms.swapping.persons import Part
+from stirred.mechanisms.swapping.roles import check_names
 from stirred.mechanisms.swapping.shares import Shares, permutation_share
 from stirred.mechanisms.swapping.small_strata import OwnLoss, own_loss
 from stirred.mechanisms.swapping.strata import Strata
-from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, SwapPlan, SwapUniverse, Values
+from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, Values
+from stirred.mechanisms.swapping.swap_plan import SwapPlan, SwapUniverse
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
 from stirred.spec.exact import Exact, probability
@@ -61,7 +63,7 @@ class PermutationSwap(Swap):
         Swap.__post_init__(self)
         if self.imputed is not None and self.imputed not in self.match:
             object.__setattr__(self, "match", (*self.match, self.imputed))
-            self._check_roles()
+            check_names(matched=self.matched, swap=self.swap, hold=self.hold)
         for number, rule in enumerate(self.rates, start=1):
             self._check_rule(number, rule)
 

@@ -14,7 +14,7 @@ import polars as pl
 from stirred.data.codes import differing, encode
 from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
-from stirred.mechanisms.swapping.swap import SwapPlan
+from stirred.mechanisms.swapping.swap_plan import SwapPlan
 
 LOOKS_INSIDE: Final = (
     "(this looks inside the file: correct the column's role by what it is; choosing settings by this voids the "

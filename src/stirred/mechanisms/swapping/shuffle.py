@@ -14,7 +14,8 @@ from stirred.mechanisms.swapping.family_law import shuffle_weights
 from stirred.mechanisms.swapping.law import class_law
 from stirred.mechanisms.swapping.shares import Shares, shuffle_share
 from stirred.mechanisms.swapping.strata import Strata
-from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, SwapPlan, Values
+from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, Values
+from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
 from stirred.spec.exact import INFINITE, ZERO, Exact, largest, probability

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
-from itertools import permutations
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.codes import Coded, encode, tells_records_apart
-from stirred.data.microdata import Microdata, missing_column, null_problem
+from stirred.data.codes import Coded, encode
+from stirred.data.given import as_microdata, like
+from stirred.data.microdata import Microdata
 from stirred.data.packed import Packed
-from stirred.data.problems import DataError, bad_plan, listed
+from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Frames, Progress, Release
+from stirred.mechanisms.swapping.law import tables_with_margins
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.persons import Part, Persons, held_parts
+from stirred.mechanisms.swapping.roles import Roles, check_names, identifying, roles_in
 from stirred.mechanisms.swapping.shares import Shares, class_law_changes
 from stirred.mechanisms.swapping.small_strata import OwnLoss
 from stirred.mechanisms.swapping.strata import Strata, find_strata
+from stirred.mechanisms.swapping.swap_plan import SwapPlan, SwapUniverse
 from stirred.mechanisms.swapping.swapped_file import SwappedFile
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived, PermutationSwapping
@@ -32,7 +36,6 @@ from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import PURE
-from stirred.spec.problems import Problem
 from stirred.spec.specification import Flavor, Specification
 
 PAPER = "Bailie, Gong and Meng, A Refreshment Stirred, Not Shaken"
@@ -54,108 +57,7 @@ ASSUMPTIONS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SwapUniverse:
-    """What the invariants tell about a file, as far as the budget needs it: strata by rate, largest live size.
-
-    Other swaps than permutation swapping have a policy of their own. ``own`` is the loss of the enumerated
-    margins, where strata are small or swapped at rate 1.
-    """
-
-    policy: PermutationSwapping | Derived
-    match: tuple[str, ...]
-    swap: tuple[str, ...]
-    hold: tuple[str, ...]
-    persons: bool = False
-    name: str = "file"
-    imputed: str | None = None
-    own: OwnLoss | None = None
-    columns: tuple[str, ...] = ()
-
-    @property
-    def budget(self) -> Budget:
-        """Return the sharp budget R1, with the paper's beside it; at rate 1 the enumerated loss where there is one."""
-        if isinstance(self.policy, Derived):
-            return Budget(policy=self.policy)
-        paper = self.policy.paper
-        if self.own is None or not self.policy.realised.is_infinite or self.own.bound.is_infinite:
-            return Budget(policy=self.policy, paper_epsilon=paper)
-        formula = (
-            "the exact loss over all tables with the margins of each stratum at rate 1 (R0, R2), for the others "
-            f"{self.policy}"
-        )
-        return Budget(policy=Derived(formula=formula, value=self.own.bound, varies=True), paper_epsilon=paper)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SwapPlan:
-    """What a swap would do to a file: nothing random has happened, and all of it follows from invariants."""
-
-    specification: Specification
-    strata: Strata
-    hold: tuple[str, ...]
-    dropped: tuple[str, ...]
-    universe: SwapUniverse
-    swap: Coded = field(repr=False)
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def epsilon(self) -> Exact:
-        """Return the loss at the realised universe: the sharp budget R1."""
-        return self.specification.budget.realised
-
-    @property
-    def paper_epsilon(self) -> Exact:
-        """Return the loss by Theorem 1; other swaps have no published bound, and this is their own."""
-        paper = self.specification.budget.paper_epsilon
-        return self.epsilon if paper is None else paper
-
-    @property
-    def exact_loss(self) -> Exact | None:
-        """Return the loss itself over all files with these margins, where they could be enumerated (R0)."""
-        return None if self.universe.own is None else self.universe.own.exact
-
-    @property
-    def also_promised(self) -> str:
-        """Say what the release promises relative to further invariants; nothing more, for most swaps."""
-        return ""
-
-    @property
-    def why_this_number(self) -> str:
-        """Say in a sentence or two how the loss stands to the paper's and to the exact one."""
-        own, epsilon, paper = self.universe.own, self.epsilon, self.paper_epsilon
-        if self.strata.largest_live is None:
-            return ""
-        sentences = []
-        if epsilon.is_infinite and own is not None and own.finite:
-            sentences.append(
-                "At rate 1 infinity is only the upper bound: the true loss is finite here, because no stratum has both "
-                "a hold value and a swap value that occur once (R2), but the strata are too large to compute it here."
-            )
-        elif epsilon < paper and paper.is_infinite:
-            sentences.append(
-                "The paper's bound (Theorem 1) is infinite at rate 1; here the loss of the strata at that rate is "
-                "computed over all tables with their margins, and is finite (R0, R2)."
-            )
-        elif epsilon < paper and epsilon.shown(3) == paper.shown(3):
-            sentences.append(
-                "This is the sharp form of Theorem 1 (R1); for strata of this size the paper's own number is "
-                "practically the same."
-            )
-        elif epsilon < paper:
-            sentences.append(
-                f"The paper's bound (Theorem 1) is {paper.shown(3)}; the number here, {epsilon.shown(3)}, is lower "
-                "because it uses the exact numbers of derangements where the paper rounds them up to b + 1 (R1)."
-            )
-        if own is not None and own.exact is not None and not own.exact.is_infinite:
-            sentences.append(
-                f"The strata are so small that the loss itself can be computed: {own.exact.shown(3)}, the largest over "
-                "all files with the same margins (R0)."
-            )
-        return " ".join(sentences)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swap:
+class Swap(ABC):
     """What all swaps share: roles of columns, strata, invariants, and the released file.
 
     A member says which rates its strata have (``rules``), what it promises (``_policy``, ``_theorem``) and how the
@@ -176,7 +78,7 @@ class Swap:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
-        self._check_roles()
+        check_names(matched=self.matched, swap=self.swap, hold=self.hold)
 
     @property
     def matched(self) -> tuple[str, ...]:
@@ -184,13 +86,13 @@ class Swap:
         return tuple(self.match)
 
     @property
+    @abstractmethod
     def in_words(self) -> str:
         """Return in one sentence what was done."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
         """Return the rates of strata with given match values, and the rate of all others."""
-        raise NotImplementedError
 
     def _declared_rules(self) -> list[tuple[dict[str, object], Fraction]]:
         """Return the rules that somebody wrote down, each of which must fit something."""
@@ -204,17 +106,17 @@ class Swap:
         """Return the strata with those marked as not live that are published as they are."""
         return strata
 
+    @abstractmethod
     def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
         """Return the budget as a function of the invariants."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _theorem(self) -> tuple[str, ...]:
         """Return what the promise rests on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def moved_shares(self, strata: Strata, swap: Coded) -> Shares:
         """Return the expected share of records that move, for each stratum."""
-        raise NotImplementedError
 
     def changed_shares(self, strata: Strata, swap: Coded, margins: SwapMargins) -> Shares:
         """Return the expected share of records that change their swap value, for each value of each stratum."""
@@ -257,21 +159,9 @@ class Swap:
         del strata, swap, held
         return None
 
+    @abstractmethod
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
         """Exchange the swap codes of all records, in place."""
-        raise NotImplementedError
-
-    def _check_roles(self) -> None:
-        if not self.swap:
-            raise bad_plan("nothing is swapped", where="swap", remedy="name at least one variable, such as county")
-        named = [*self.matched, *self.swap, *(n for n in self.hold or () if n not in self.matched)]
-        twice = sorted({name for name in named if named.count(name) > 1})
-        if twice:
-            raise bad_plan(
-                f"{listed(twice)} has two roles",
-                where="match, swap, hold",
-                remedy="a variable is either swapped or held; match variables are held",
-            )
 
     def specification(self, universe: SwapUniverse) -> Specification:
         """Return the promise in one universe, under the margins of Proposition 4."""
@@ -358,7 +248,8 @@ class Swap:
 
     def _prepare(self, data: Microdata) -> SwapPlan:
         data = self._narrowed(data)
-        hold, dropped = self._roles(data)
+        roles = self._roles(data)
+        hold = roles.hold
         swap = encode(data.households, list(self.swap))
         rules, rate = self.rules()
         # Match variables are equal inside a stratum and can tell no records apart.
@@ -376,16 +267,16 @@ class Swap:
             name=data.name,
             imputed=self._flag(),
             own=self._own_loss(strata, swap, held),
-            columns=_columns(data, (*hold, *self.swap), dropped),
+            columns=roles.columns,
         )
         return SwapPlan(
             specification=self.specification(universe),
             strata=strata,
             hold=hold,
-            dropped=dropped,
+            dropped=roles.dropped,
             universe=universe,
             swap=swap,
-            warnings=(*_identifying(data, hold), *_empty(strata, universe.budget)),
+            warnings=(*identifying(data, hold), *_empty(strata, universe.budget)),
         )
 
     def check(self, data: Any) -> None:
@@ -398,71 +289,15 @@ class Swap:
             return data
         return replace(data, keep_persons=tuple(self.hold))
 
-    def _roles(self, data: Microdata) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the hold variables and the columns that are dropped; all problems at once."""
-        problems: list[Problem] = []
-        columns, source = data.households.columns, data.household_source
-        for role, names in (("match", self.matched), ("swap", self.swap), ("hold", self.hold or ())):
-            for name in names:
-                if name in data.identifiers:
-                    problems.append(
-                        Problem(
-                            what=f'"{name}" is an identifier and cannot be a {role} variable',
-                            where=source,
-                            remedy=f"remove it from {role}, or from id",
-                        )
-                    )
-                elif name not in columns and not (role == "hold" and name in data.person_variables):
-                    problems.append(missing_column(name, columns, where=source, role=role))
-                elif role != "hold" and name in columns:
-                    problems += _column_problems(data.households[name], source=source, role=role)
-        held = self.hold if self.hold is not None else [n for n in data.variables if n not in self.swap]
-        hold = tuple(n for n in dict.fromkeys((*self.matched, *held)) if n in columns or n not in data.person_variables)
-        for name in hold:
-            if name in columns and name not in self.matched:
-                problems += _type_problems(data.households[name], source=source, role="hold", floats=True)
-        for name in data.person_variables:
-            assert data.persons is not None
-            problems += _type_problems(data.persons[name], source=data.person_source, role="person", floats=True)
-        if not problems:
-            problems += data.disagreements(data.households.columns)
-        if data.persons is not None and self.unit == "person":
-            raise bad_plan(
-                "with persons inside the records the unit is the household, not the person",
-                where="unit",
-                remedy="leave unit out, or name what a row of the household file is",
-            )
-        if problems:
-            raise DataError(problems)
-        if set(hold) <= set(self.match) and data.persons is None:
+    def _roles(self, data: Microdata) -> Roles:
+        roles = roles_in(data, matched=self.matched, swap=self.swap, hold=self.hold, unit=self.unit)
+        if set(roles.hold) <= set(self.match) and data.persons is None:
             raise bad_plan(
                 "there is nothing to hold besides the match variables, so swapping changes nothing",
                 where="hold",
                 remedy="keep at least one more column, or match on fewer variables",
             )
-        dropped = tuple(
-            f"{n} (issued anew)" if n == data.hid and data.persons is not None else n
-            for n in columns
-            if n not in hold and n not in self.swap
-        )
-        return hold, (*dropped, *data.dropped_person_columns)
-
-
-def _columns(data: Microdata, released: Sequence[str], dropped: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that the promise is about, if the file has others than these and its identifiers."""
-    if all(name in data.identifiers for name in dropped):
-        return ()
-    return (*sorted(released), *(f"person {name}" for name in sorted(data.person_variables)))
-
-
-def _identifying(data: Microdata, hold: Sequence[str]) -> Iterator[str]:
-    """Warn of held columns that tell every record apart: often an identifier that nobody named as one."""
-    for name in hold:
-        if tells_records_apart(data.households[name]):
-            yield (
-                f'"{name}" is different for every record and will be released as it is: if it is an identifier, '
-                f"name it with --id {name}"
-            )
+        return roles
 
 
 def _empty(strata: Strata, budget: Budget) -> Iterator[str]:
@@ -475,67 +310,10 @@ def _empty(strata: Strata, budget: Budget) -> Iterator[str]:
 
 def _every_rule_fits(rules: Sequence[tuple[dict[str, object], Fraction]], strata: Strata) -> None:
     """Refuse a rule that fits no stratum: a mistyped value would silently leave the default rate."""
+    if not rules:
+        return
     present = [dict(zip(strata.match, stratum.values, strict=True)) for stratum in strata.table]
     for wanted, _ in rules:
         if not any(all(str(values[k]) == str(v) for k, v in wanted.items()) for values in present):
             text = ", ".join(f"{k} = {v}" for k, v in wanted.items())
             raise bad_plan(f"no record has {text}", where="rates", remedy="check the value, or remove the rule")
-
-
-def as_microdata(data: Any) -> Microdata:
-    """Return microdata, from microdata or from one frame of any library."""
-    if isinstance(data, Microdata):
-        return data
-    return Microdata(households=data)
-
-
-def like(data: Any) -> Callable[[pl.DataFrame], Any]:
-    """Return a function that turns a polars frame into the kind of frame the caller gave."""
-    if isinstance(data, (Microdata, pl.DataFrame)):
-        return lambda frame: frame
-    if isinstance(data, pl.LazyFrame):
-        return lambda frame: frame.lazy()
-    import narwhals as nw
-
-    given = nw.from_native(data, eager_only=True).implementation
-    if given.is_pandas():
-        return lambda frame: nw.from_native(frame).to_pandas()
-    if given.is_pyarrow():
-        return lambda frame: nw.from_native(frame).to_arrow()
-    return lambda frame: frame
-
-
-def _column_problems(column: pl.Series, *, source: str, role: str) -> list[Problem]:
-    problems = _type_problems(column, source=source, role=role, floats=False)
-    missing = null_problem(column, source=source, role=role)
-    return [*problems, missing] if missing is not None else problems
-
-
-def _type_problems(column: pl.Series, *, source: str, role: str, floats: bool) -> list[Problem]:
-    if column.dtype.is_nested() or column.dtype in (pl.Object, pl.Null, pl.Binary):
-        return [
-            Problem(
-                what=f"values of type {column.dtype} cannot be used as a {role} variable",
-                where=f'{source} "{column.name}"',
-                remedy="store it as text, whole numbers, dates or true/false",
-            )
-        ]
-    if column.dtype.is_float() and not floats:
-        return [
-            Problem(
-                what=f"a {role} variable must hold codes, and this column holds fractional numbers ({column.dtype})",
-                where=f'{source} "{column.name}"',
-                remedy="turn it into classes or whole numbers first",
-            )
-        ]
-    return []
-
-
-def tables_with_margins(hold: Sequence[str], swap: str) -> list[Hashable]:
-    """Return every multiset of (hold, swap) pairs with the given hold and swap values.
-
-    >>> len(tables_with_margins("ab", "xy"))
-    2
-    """
-    tables = {tuple(sorted(zip(hold, order, strict=True))) for order in permutations(swap)}
-    return [*sorted(tables)]

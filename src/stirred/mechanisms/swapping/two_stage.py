@@ -14,7 +14,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.swapping.chains import StratumLaw, chained, stage
-from stirred.mechanisms.swapping.law import psa_law
+from stirred.mechanisms.swapping.law import psa_law, tables_with_margins
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.persons import Part
@@ -22,7 +22,8 @@ from stirred.mechanisms.swapping.rates import StratumRates
 from stirred.mechanisms.swapping.shares import Shares, permutation_share, staged_share
 from stirred.mechanisms.swapping.small_strata import OwnLoss
 from stirred.mechanisms.swapping.strata import Strata
-from stirred.mechanisms.swapping.swap import RateLike, Swap, SwapPlan, Values, tables_with_margins
+from stirred.mechanisms.swapping.swap import RateLike, Swap, Values
+from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.exact import probability

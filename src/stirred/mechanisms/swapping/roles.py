@@ -1,0 +1,132 @@
+"""The roles of a file's columns in a swap: which are matched, swapped, held, and dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from stirred.data.codes import tells_records_apart
+from stirred.data.microdata import Microdata, missing_column, null_problem
+from stirred.data.problems import DataError, bad_plan, listed
+from stirred.spec.problems import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """What a swap does with the columns of a file.
+
+    ``hold`` begins with the match variables. ``dropped`` is for readers: what is not released as it is. ``columns``
+    are those the promise is about, if the file has others than these and its identifiers; empty otherwise.
+    """
+
+    hold: tuple[str, ...]
+    dropped: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+def check_names(*, matched: Sequence[str], swap: Sequence[str], hold: Sequence[str] | None) -> None:
+    """Refuse settings that swap nothing or give a variable two roles."""
+    if not swap:
+        raise bad_plan("nothing is swapped", where="swap", remedy="name at least one variable, such as county")
+    named = [*matched, *swap, *(n for n in hold or () if n not in matched)]
+    twice = sorted({name for name in named if named.count(name) > 1})
+    if twice:
+        raise bad_plan(
+            f"{listed(twice)} has two roles",
+            where="match, swap, hold",
+            remedy="a variable is either swapped or held; match variables are held",
+        )
+
+
+def roles_in(
+    data: Microdata, *, matched: Sequence[str], swap: Sequence[str], hold: Sequence[str] | None, unit: str
+) -> Roles:
+    """Return the roles of a file's columns; all problems at once. ``hold`` is None where everything else is held."""
+    problems = [*_named_problems(data, matched, swap, hold or ())]
+    wanted = hold if hold is not None else [n for n in data.variables if n not in swap]
+    columns = data.households.columns
+    held = tuple(n for n in dict.fromkeys((*matched, *wanted)) if n in columns or n not in data.person_variables)
+    for name in held:
+        if name in columns and name not in matched:
+            problems += _type_problems(data.households[name], source=data.household_source, role="hold", floats=True)
+    for name in data.person_variables:
+        assert data.persons is not None
+        problems += _type_problems(data.persons[name], source=data.person_source, role="person", floats=True)
+    if not problems:
+        problems += data.disagreements(columns)
+    if data.persons is not None and unit == "person":
+        raise bad_plan(
+            "with persons inside the records the unit is the household, not the person",
+            where="unit",
+            remedy="leave unit out, or name what a row of the household file is",
+        )
+    if problems:
+        raise DataError(problems)
+    released = {*held, *swap}
+    dropped = tuple(
+        f"{n} (issued anew)" if n == data.hid and data.persons is not None else n for n in columns if n not in released
+    )
+    return Roles(
+        hold=held, dropped=(*dropped, *data.dropped_person_columns), columns=_columns_of_the_promise(data, released)
+    )
+
+
+def _named_problems(
+    data: Microdata, matched: Sequence[str], swap: Sequence[str], hold: Sequence[str]
+) -> Iterator[Problem]:
+    columns, source = data.households.columns, data.household_source
+    for role, names in (("match", matched), ("swap", swap), ("hold", hold)):
+        for name in names:
+            if name in data.identifiers:
+                yield Problem(
+                    what=f'"{name}" is an identifier and cannot be a {role} variable',
+                    where=source,
+                    remedy=f"remove it from {role}, or from id",
+                )
+            elif name not in columns and not (role == "hold" and name in data.person_variables):
+                yield missing_column(name, columns, where=source, role=role)
+            elif role != "hold" and name in columns:
+                yield from _type_problems(data.households[name], source=source, role=role, floats=False)
+                if (missing := null_problem(data.households[name], source=source, role=role)) is not None:
+                    yield missing
+
+
+def _columns_of_the_promise(data: Microdata, released: set[str]) -> tuple[str, ...]:
+    homes = data.households.columns
+    others = [n for n in homes if n not in released and n not in data.identifiers]
+    others += [n for n in data.dropped_person_columns if n not in homes and n not in data.identifiers]
+    if not others:
+        return ()
+    return (*sorted(released), *(f"person {name}" for name in sorted(data.person_variables)))
+
+
+def identifying(data: Microdata, hold: Sequence[str]) -> Iterator[str]:
+    """Warn of held columns that tell every record apart: often an identifier that nobody named as one."""
+    for name in hold:
+        if tells_records_apart(data.households[name]):
+            yield (
+                f'"{name}" is different for every record and will be released as it is: if it is an identifier, '
+                f"name it with --id {name}"
+            )
+
+
+def _type_problems(column: pl.Series, *, source: str, role: str, floats: bool) -> list[Problem]:
+    if column.dtype.is_nested() or column.dtype in (pl.Object, pl.Null, pl.Binary):
+        return [
+            Problem(
+                what=f"values of type {column.dtype} cannot be used as a {role} variable",
+                where=f'{source} "{column.name}"',
+                remedy="store it as text, whole numbers, dates or true/false",
+            )
+        ]
+    if column.dtype.is_float() and not floats:
+        return [
+            Problem(
+                what=f"a {role} variable must hold codes, and this column holds fractional numbers ({column.dtype})",
+                where=f'{source} "{column.name}"',
+                remedy="turn it into classes or whole numbers first",
+            )
+        ]
+    return []
