@@ -246,7 +246,7 @@ GALLERY = {
     "a dangling link is already there": Broken(
         lambda folder: (folder / "out").symlink_to(folder / "elsewhere"), [["out: something is already there"]]
     ),
-    "its parent folder does not exist": Broken(
+    "its parent folder does not exist, or may not be looked into": Broken(
         GOOD, [["missing/out: its parent folder does not exist", "create missing first"]], swapped(out="missing/out")
     ),
     "an option is needed": Broken(

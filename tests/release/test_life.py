@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -321,15 +322,42 @@ def test_a_full_disk_leaves_no_bundle_and_an_account_that_can_be_settled(folder:
     assert ledger.verify().is_sound
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_target_is_refused_before_anything_random(folder: Path) -> None:
-    folder.chmod(0o500)
+def test_a_read_only_target_is_refused_before_anything_is_reserved(folder: Path) -> None:
+    """Root may write everywhere, and so gives up its rights for the run; everybody else has none to give up."""
+    place = Path(tempfile.mkdtemp())  # pytest's own folders may not be looked into by others
+    plan = (folder / "plan.toml").read_text(encoding="utf-8")
+    (folder / "plan.toml").write_text(plan.replace('"out"', f'"{place}/out"'), encoding="utf-8")
+    prepared = prepare(read_plan(folder / "plan.toml"))
+    place.chmod(0o555)
+    as_root = os.geteuid() == 0
     try:
-        done = stirred("release", "plan.toml", cwd=folder)
+        if as_root:
+            os.seteuid(65534)
+        with pytest.raises(PlanError, match="cannot be written"):
+            run(prepared, entropy=Entropy.from_os())
     finally:
+        if as_root:
+            os.seteuid(0)
+        left = list(place.iterdir())
+        place.rmdir()
+    assert not left
+    assert not list(Ledger.open(folder / "a.ledger").entries())
+
+
+def test_a_target_in_a_folder_that_may_not_be_looked_into_is_refused(folder: Path) -> None:
+    prepared = prepare(read_plan(folder / "plan.toml"))
+    folder.chmod(0o000)
+    as_root = os.geteuid() == 0
+    try:
+        if as_root:
+            os.seteuid(65534)
+        with pytest.raises(PlanError, match=r"looked into|cannot be written"):
+            run(prepared, entropy=Entropy.from_os())
+    finally:
+        if as_root:
+            os.seteuid(0)
         folder.chmod(0o700)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+    assert not list(Ledger.open(folder / "a.ledger").entries())
 
 
 def test_a_committed_release_is_published_and_a_withdrawn_or_changed_one_is_not(folder: Path) -> None:

@@ -72,13 +72,18 @@ def _own_folder(out: Path) -> tuple[Path, int]:
 
 def check_place(out: Path) -> None:
     """Refuse a place where no new folder can be made."""
-    if out.exists() or out.is_symlink():
+    # os.path answers False where a folder may not be looked into; pathlib would raise.
+    if os.path.lexists(out):
         raise bad_plan(
             "something is already there", where=str(out), remedy="choose a new folder, or remove the old one"
         )
-    if not out.parent.is_dir():
-        raise bad_plan("its parent folder does not exist", where=str(out), remedy=f"create {out.parent} first")
-    if not os.access(out.parent, os.W_OK | os.X_OK):
+    if not os.path.isdir(out.parent):
+        raise bad_plan(
+            "its parent folder does not exist, or may not be looked into",
+            where=str(out),
+            remedy=f"create {out.parent} first, or choose another place",
+        )
+    if not os.access(out.parent, os.W_OK | os.X_OK, effective_ids=True):
         raise bad_plan("its parent folder cannot be written", where=str(out), remedy="choose another place")
 
 

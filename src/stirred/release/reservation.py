@@ -106,15 +106,14 @@ def _doubt(what: str, remedy: str) -> Problem:
 
 
 @contextmanager
-def reserved(url: str | Path | None, request: Request) -> Iterator[Reservation]:
+def reserved(ledger: Ledger | None, request: Request) -> Iterator[Reservation]:
     """Reserve what a run will cost, and give it up if the run fails before its bundle is there.
 
     The policy is checked in the transaction that reserves. What was drawn stays spent, whatever happens.
     """
-    if url is None:
+    if ledger is None:
         yield Reservation()
         return
-    ledger = Ledger.open(url)
     entry = ledger.reserve(request)
     try:
         yield Reservation(ledger=ledger, entry=entry)

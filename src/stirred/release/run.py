@@ -59,6 +59,7 @@ class Prepared:
     tables: Sequence[Table]
     inputs: Mapping[str, str]
     codebook: Codebook | None = None
+    ledger: Ledger | None = None
     warnings: Sequence[str] = ()
 
 
@@ -88,6 +89,7 @@ def prepare(planned: Planned) -> Prepared:
         tables=tables,
         inputs=inputs,
         codebook=codebook,
+        ledger=ledger,
         warnings=warnings,
     )
 
@@ -214,7 +216,7 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
     out = prepared.planned.out
     check_place(out)
     with (
-        reserved(prepared.planned.ledger, _request(prepared, seeded=entropy.seeded)) as reservation,
+        reserved(prepared.ledger, _request(prepared, seeded=entropy.seeded)) as reservation,
         bundle_at(out) as folder,
     ):
         log = Log(folder)
@@ -265,9 +267,7 @@ def _request(prepared: Prepared, *, seeded: bool) -> Request:
 
 def remaining(prepared: Prepared) -> Total | None:
     """Return the total the ledger would have after this run, refusing what its policy forbids; nothing is written."""
-    if prepared.planned.ledger is None:
-        return None
-    return Ledger.open(prepared.planned.ledger).would(_request(prepared, seeded=False))
+    return None if prepared.ledger is None else prepared.ledger.would(_request(prepared, seeded=False))
 
 
 def _check_promise(prepared: Prepared) -> None:

@@ -94,10 +94,10 @@ def _named_problems(
 
 
 def _columns_of_the_promise(data: Microdata, released: set[str]) -> tuple[str, ...]:
-    homes = data.households.columns
-    others = [n for n in homes if n not in released and n not in data.identifiers]
-    others += [n for n in data.dropped_person_columns if n not in homes and n not in data.identifiers]
-    if not others:
+    """Return the columns that the promise is about, if the file has others than these and its identifiers."""
+    known = {*released, *data.identifiers, *data.person_variables}
+    of_persons = () if data.persons is None else data.persons.columns
+    if all(name in known for name in (*data.households.columns, *of_persons)):
         return ()
     return (*sorted(released), *(f"person {name}" for name in sorted(data.person_variables)))
 

@@ -1,0 +1,256 @@
+"""A plan on the screen: its promise, its strata, what it costs, and what to expect of its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+
+    from stirred.release.expectation import Expectation
+    from stirred.release.ledger import Total
+    from stirred.release.run import Prepared
+    from stirred.spec.exact import Exact
+
+
+def numbers(prepared: Prepared) -> dict[str, Any]:
+    """Return the numbers of a plan for JSON."""
+    from stirred.mechanisms.swapping.two_stage import TwoStagePlan
+    from stirred.spec.document import number_out
+
+    plan = prepared.plan
+    fine = plan.fine_specification.budget.realised if isinstance(plan, TwoStagePlan) else None
+    strata, epsilon = plan.strata, plan.epsilon
+    paper, exact = prepared.plan.paper_epsilon, prepared.plan.exact_loss
+    return {
+        "epsilon": number_out(epsilon),
+        "epsilon_exact": str(epsilon),
+        **({} if fine is None else {"fine_epsilon": number_out(fine), "fine_epsilon_exact": str(fine)}),
+        "paper_epsilon": number_out(paper),
+        "paper_epsilon_exact": str(paper),
+        "exact_loss": None if exact is None else number_out(exact),
+        "exact_loss_expression": None if exact is None else str(exact),
+        "records": prepared.data.households.height,
+        "strata": len(strata.table),
+        "live_strata": len(strata.live),
+        "largest_live_stratum": strata.largest_live.records if strata.largest_live else 0,
+        "expected_share_moved": strata.moved,
+    }
+
+
+def five_answers(prepared: Prepared) -> None:
+    """Print the warnings of a plan and the five answers of its specification."""
+    from stirred.spec.explain import explain
+
+    for warning in prepared.warnings:
+        say(f"Warning: {warning}")
+    words = explain(prepared.plan.specification)
+    heading(prepared.plan.specification.notation)
+    emit()
+    emit("NOT protected, because it is published exactly:")
+    bullets(words.not_protected)
+    emit()
+    facts([(answer.question, answer.answer) for answer in words.answers])
+
+
+def account_of(prepared: Prepared, out: Path) -> tuple[int, Total] | None:
+    """Return the number of the run's entry and what everything promises together, where there is a ledger."""
+    if prepared.ledger is None:
+        return None
+    import json
+
+    number = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["ledger"]["number"]
+    return number, prepared.ledger.total()
+
+
+def ledger_text(account: Total) -> str:
+    """Say what everything in the ledger promises together with this release."""
+    if account.specification is not None:
+        return f"with this release everything together promises {account.specification.notation}"
+    parts = "; ".join(part.specification.notation for part in account.parts)
+    return f"with this release there are {len(account.parts)} promises that do not add up to one: {parts}"
+
+
+def ledger_facts(account: Total) -> dict[str, Any]:
+    """Return for JSON what everything in the ledger promises together."""
+    from stirred.spec.document import to_document
+
+    one = account.specification
+    return {
+        "total": None if one is None else to_document(one),
+        "parts": [part.specification.notation for part in account.parts],
+        "apart": list(account.apart),
+    }
+
+
+def expected_errors(prepared: Prepared, source: str, persons: Path | None) -> list[Expectation]:
+    """Return the error to expect in every table of a plan, from the source that was named."""
+    from stirred.data.frames import exists
+    from stirred.data.problems import bad_file, bad_plan
+    from stirred.release.bundle import checksum
+    from stirred.release.expectation import expectations
+
+    if not prepared.tables:
+        raise bad_plan(
+            "there is no table whose error to expect", where="--expect-from", remedy="add --table 'county x tenure'"
+        )
+    known = source in ("margins", "this-data")
+    if not known and not exists(source):
+        raise bad_file("there is no such file", where=f"--expect-from {source}", remedy="name a file, or write margins")
+    if not known and Path(source).exists() and checksum(Path(source)) in prepared.inputs.values():
+        known, source = True, "this-data"  # the confidential file itself, by its path
+    return expectations(
+        prepared.mechanism,
+        prepared.tables,
+        prepared.data,
+        source=source if known else "other-data",
+        records=None if known else Path(source),
+        persons=persons,
+    )
+
+
+def _expected_out(expected: Expectation) -> dict[str, Any]:
+    error = expected.error
+    return {
+        "table": expected.table.title,
+        "source": error.source,
+        "exact": error.exact,
+        "mark": expected.mark,
+        "mean_absolute_error": error.mean_absolute_error,
+        "mean_absolute_percentage_error": error.mean_absolute_percentage_error,
+        "root_mean_square_error": error.root_mean_square_error,
+        # Cells of the confidential file are written to internal/ by the release, and nowhere else.
+        "cells": None if error.confidential else error.table.to_dicts(),
+    }
+
+
+def _expected_line(expected: Expectation) -> tuple[str, str]:
+    error = expected.error
+    if error.exact:
+        where = " in the other file" if error.source == "other-data" else ""
+        return ("expected", f"{expected.table.title}: exact, swapping does not change it{where}")
+    where = {
+        "margins": "chance alone, from the margins: the bias towards independence comes on top and may be far larger",
+        "this-data": f"FROM THE CONFIDENTIAL FILE: {expected.mark}",
+        "other-data": "from the other file",
+    }[error.source]
+    return (
+        "expected",
+        f"{expected.table.title}: mean absolute error {error.mean_absolute_error:.4g}, "
+        f"{100 * error.mean_absolute_percentage_error:.2f}% of non-empty cells, root mean square "
+        f"{error.root_mean_square_error:.4g} ({where})",
+    )
+
+
+def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Expectation] = (), as_json: bool) -> None:
+    """Print a plan, or its JSON."""
+    from fractions import Fraction
+
+    from stirred.release.run import remaining
+
+    strata, account = prepared.plan.strata, remaining(prepared)
+    rates = [Fraction(n, 100) for n in (1, 5, 10, 20, 50)]
+    curve = prepared.mechanism.losses(prepared.plan, rates)
+    target = _target(prepared, epsilon)
+    if as_json:
+        from stirred.spec.document import number_out, to_document
+
+        emit_json(
+            {
+                "specification": to_document(prepared.plan.specification),
+                **numbers(prepared),
+                "largest_strata": [
+                    {"match": dict(zip(strata.match, map(str, s.values), strict=True)), "records": s.records,
+                     "live": s.live, "rate": str(s.rate), "expected_share_moved": share}
+                    for s, share in strata.largest_first[:50]
+                ],
+                "epsilon_by_rate": [
+                    {"rate": str(r), "epsilon": number_out(e), "epsilon_exact": str(e)} for r, e in curve
+                ],
+                "dropped": list(prepared.plan.dropped),
+                "warnings": list(prepared.warnings),
+                "ledger": None if account is None else ledger_facts(account),
+                "expected_error": [_expected_out(each) for each in expected],
+                **target,
+            }
+        )  # fmt: skip
+        return
+    five_answers(prepared)
+    emit()
+    largest = strata.largest_live
+    where = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, largest.values, strict=True)) if largest else ""
+    facts(
+        [
+            ("strata", f"{len(strata.table):,}, of which {len(strata.live):,} have something to swap"),
+            ("largest", f"{largest.records:,} records{f' ({where})' if where else ''}" if largest else "none is live"),
+            ("moved", f"{100 * strata.moved:.2f}% of records are expected to get another record's values"),
+            *_exact_line(prepared),
+            *_decisive_line(prepared),
+            *_bounds_line(prepared),
+            *([("by rate", _by_rate(curve))] if curve else []),
+            *([("target", _target_text(target))] if target else []),
+            *([("dropped", ", ".join(prepared.plan.dropped))] if prepared.plan.dropped else []),
+            *(_expected_line(each) for each in expected),
+            *([("ledger", ledger_text(account))] if account is not None else []),
+        ]
+    )
+    emit()
+    paragraph("Nothing random has happened and nothing was written.")
+
+
+def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:
+    strata, total = prepared.plan.strata, prepared.data.households.height
+    if not strata.exact_records:
+        return []
+    share = 100 * strata.exact_records / total
+    text = f"{strata.exact_records:,} records ({share:.1f}%) lie in strata with nothing to swap: published as they are"
+    return [("unchanged", text)]
+
+
+def _by_rate(curve: Sequence[tuple[Fraction, Exact]]) -> str:
+    losses = "; ".join(f"{100 * float(rate):.0f}%: epsilon {e.shown()}" for rate, e in curve)
+    return f"if one rate applied everywhere: {losses}"
+
+
+def _bounds_line(prepared: Prepared) -> list[tuple[str, str]]:
+    why, also = prepared.plan.why_this_number, prepared.plan.also_promised
+    return [*([("bounds", why)] if why else []), *([("also", also)] if also else [])]
+
+
+def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:
+    """Say which stratum sets the loss, where rates differ."""
+    strata = prepared.plan.strata
+    if len({stratum.rate for stratum in strata.live}) < 2 or (stratum := strata.decisive) is None:
+        return []
+    values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True))
+    return [("loss set by", f"{values}: {stratum.records:,} records at rate {stratum.rate}")]
+
+
+def _target(prepared: Prepared, epsilon: str | None) -> dict[str, Any]:
+    """Return both rates for a target loss, as exact expressions and as rates one could use."""
+    if epsilon is None:
+        return {}
+    from stirred.mechanisms.swapping.permutation import PermutationSwap
+    from stirred.spec.exact import loss
+    from stirred.spec.problems import placed
+    from stirred.spec.swap_budget import psa_rates_for, rate_not_above
+
+    largest = prepared.plan.strata.largest_live
+    size = largest.records if largest else 0
+    with placed("--epsilon"):
+        wanted = loss(epsilon, where="")
+        if not isinstance(prepared.mechanism, PermutationSwap):
+            rate = prepared.mechanism.rate_reaching(prepared.plan, wanted)
+            return {"target_epsilon": epsilon, "target_rates": [float(rate)], "usable_rates": [str(rate)]}
+        rates = psa_rates_for(wanted, largest_stratum=size, bound="sharp")
+        usable = [str(rate_not_above(wanted, largest_stratum=size, high=high, bound="sharp")) for high in (False, True)]
+    return {"target_epsilon": epsilon, "target_rates": [float(rates.low), float(rates.high)], "usable_rates": usable}
+
+
+def _target_text(target: dict[str, Any]) -> str:
+    reached = ", or at ".join(f"{100 * rate:.6g}%" for rate in target["target_rates"])
+    return f"epsilon {target['target_epsilon']} is reached at rate {reached}"

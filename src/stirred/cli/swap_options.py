@@ -1,0 +1,142 @@
+"""Options of `swap` and `plan`: what may be told on the command line instead of in a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from stirred.release.plan_file import Planned
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="The household file: CSV, Parquet, Arrow, a folder of parts, FILE.sqlite#table."
+    ),
+]
+Match = Annotated[list[str] | None, typer.Option("--match", help="Swap only between records equal on this variable; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
+Swap = Annotated[list[str] | None, typer.Option("--swap", help="Variable that is exchanged, such as the geography; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
+Hold = Annotated[list[str] | None, typer.Option("--hold", help="Other variables to release (default: all); unnamed ones are dropped.")]  # fmt: skip  # noqa: E501
+Rate = Annotated[str | None, typer.Option("--rate", help="Swap rate, exactly: 1/20, 0.05 or 5%.")]
+Mechanism = Annotated[str, typer.Option("--mechanism", help="Member of the swapping family: permutation, conditioned, mallows, shuffle or two-stage.")]  # fmt: skip  # noqa: E501
+FineMatch = Annotated[list[str] | None, typer.Option("--fine-match", help="For the two-stage swap: further variables that the second stage matches on.")]  # fmt: skip  # noqa: E501
+FineRate = Annotated[str | None, typer.Option("--fine-rate", help="For the two-stage swap: rate of the second stage.")]
+Kernel = Annotated[
+    str | None,
+    typer.Option("--kernel", help="For the conditioned swap: redraw from a uniform or a proportional law."),
+]
+Id = Annotated[list[str] | None, typer.Option("--id", help="Identifier column: never released.")]
+Persons = Annotated[Path | None, typer.Option("--persons", help="File of the persons in the households.")]
+CodebookFile = Annotated[Path | None, typer.Option("--codebook", help="Codebook to validate the files against.")]
+Hid = Annotated[str | None, typer.Option("--hid", help="Column linking persons to households; re-issued on release.")]
+Table = Annotated[
+    list[str] | None, typer.Option("--table", help="Table to publish, such as 'county x tenure'; repeat.")
+]
+Unit = Annotated[str, typer.Option("--unit", help="What a record is.")]
+Format = Annotated[str, typer.Option("--format", help="Of the released data: parquet or csv.")]
+Epsilon = Annotated[
+    str | None,
+    typer.Option("--epsilon", help="Show which rates would reach this loss; for the Mallows swap, the loss itself."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
+SettingsFrom = Annotated[str | None, typer.Option("--settings-from", help="On what the settings were based: policy, invariants, other-data or this-data.")]  # fmt: skip  # noqa: E501
+LedgerPlace = Annotated[
+    str | None, typer.Option("--ledger", help="Ledger to account in: a file, or postgresql://user@host/database.")
+]
+Purpose = Annotated[
+    str, typer.Option("--purpose", help="What the release is for; kept in the manifest and the ledger.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
+Seed = Annotated[
+    str | None, typer.Option("--seed", help="FOR TESTS ONLY: reproducible randomness; the bundle is marked.")
+]
+
+# What a plan that is only shown has as its place.
+NOWHERE = Path("not-written")
+
+
+def names(values: list[str] | None) -> list[str]:
+    """Return names that were given one by one, or separated by commas."""
+    return [name.strip() for value in values or () for name in value.split(",") if name.strip()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What `swap` and `plan` may be told on the command line instead of in a plan."""
+
+    file: Path
+    match: list[str] | None
+    swap: list[str] | None
+    rate: str | None
+    hold: list[str] | None
+    id: list[str] | None
+    persons: Path | None
+    hid: str | None
+    codebook: Path | None
+    unit: str
+    out: Path | None
+    table: list[str] | None = None
+    format_: str = "parquet"
+    settings_from: str | None = None
+    ledger: str | None = None
+    purpose: str = ""
+    mechanism: str = "permutation"
+    kernel: str | None = None
+    fine_match: list[str] | None = None
+    fine_rate: str | None = None
+    epsilon: str | None = None
+    command: str = "swap"
+
+    def with_rate_for(self, epsilon: str | None) -> Options:
+        """Return the options with the gentlest rate that reaches a target, where a target and no rate was given."""
+        if self.rate or epsilon is None or self.mechanism == "mallows":
+            return self
+        from stirred.release.run import prepare
+        from stirred.spec.exact import loss
+
+        prepared = prepare(replace(self, rate="1/2").planned())
+        target = loss(epsilon, where="--epsilon")
+        live = prepared.plan.strata.largest_live is not None
+        rate = str(prepared.mechanism.rate_reaching(prepared.plan, target)) if live else "1/2"
+        return replace(self, rate=rate)
+
+    def planned(self) -> Planned:
+        """Return the plan that the options amount to; refuse where one is wanting."""
+        from stirred.data.problems import PlanError
+        from stirred.release.plan_file import planned
+        from stirred.release.tables import parse_table
+        from stirred.spec.problems import Problem
+
+        rate = {"--epsilon": self.epsilon} if self.mechanism == "mallows" else {"--rate": self.rate}
+        needed = {"--swap": self.swap, **rate, "--out": self.out}
+        missing = [name for name, value in needed.items() if not value]
+        if missing:
+            remedy = f"see `stirred {self.command} --help`, or write a plan.toml"
+            raise PlanError(Problem(what="is needed", where=name, remedy=remedy) for name in missing)
+        content: dict[str, Any] = {
+            "data": {"households": str(self.file), "id": names(self.id)},
+            "mechanism": {
+                "name": f"{self.mechanism}-swap",
+                "match": names(self.match),
+                "swap": names(self.swap),
+                "rate": self.rate,
+                "epsilon": self.epsilon,
+                "redraw_law": self.kernel,
+                "fine_match": names(self.fine_match),
+                "fine_rate": self.fine_rate,
+                "unit": self.unit,
+            },
+            "tables": [{"variables": parse_table(text)[1]} for text in self.table or ()],
+            "release": {"out": str(self.out), "format": self.format_, "purpose": self.purpose, "ledger": self.ledger},
+        }
+        if self.settings_from is not None:
+            content["mechanism"]["settings_from"] = self.settings_from
+        if self.hold is not None:
+            content["mechanism"]["hold"] = names(self.hold)
+        for name, value in (("persons", self.persons), ("hid", self.hid), ("codebook", self.codebook)):
+            if value is not None:
+                content["data"][name] = str(value)
+        return planned(content, source="command line", folder=Path())
