@@ -56,22 +56,32 @@ def homes(rows: int) -> pl.DataFrame:
     return pl.DataFrame({"state": (county % 51).astype(np.uint8), "county": county, "size": size, "tenure": tenure})
 
 
-def members(rows: int) -> dict[str, Swap]:
+def members(data: pl.DataFrame) -> dict[str, Swap]:
     """The mechanisms at about the same share of moved records."""
-    typical = 0.9 * rows / 357
     return {
         "permutation": PermutationSwap(**ROLES, rate=RATE),
         "conditioned, uniform": ConditionedSwap(**ROLES, rate=RATE),
         "conditioned, proportional": ConditionedSwap(**ROLES, rate=RATE, redraw_law="proportional"),
-        "mallows": MallowsSwap(**ROLES, epsilon=round(math.log(typical), 4)),
+        "mallows": MallowsSwap(**ROLES, epsilon=round(math.log(staying(data)), 4)),
         "shuffle": ShuffleSwap(**ROLES, rate=RATE),
     }
+
+
+def staying(data: pl.DataFrame) -> float:
+    """Return how many records of each stratum must stay, so that a tenth of all records move: exp(epsilon)."""
+    sizes = data.group_by(ROLES["match"]).len()["len"].to_numpy().astype(float)
+    low, high = 0.0, sizes.max()
+    for _ in range(60):
+        middle = (low + high) / 2
+        moved = np.maximum(sizes - middle, 0).sum() / sizes.sum()
+        low, high = (middle, high) if moved > RATE else (low, middle)
+    return high
 
 
 def family(rows: int) -> list[str]:
     """Return a table of ratios: the exchange alone, planning alone, and the whole release."""
     data, entropy = homes(rows), Entropy.from_os()
-    swaps = members(rows)
+    swaps = members(data)
     plans = {name: swap.plan(data) for name, swap in swaps.items()}
     exchange = best_seconds(
         {

@@ -1,23 +1,33 @@
 """Swaps in which the numbers of records to select are drawn first. Importing this module loads numba.
 
-In every stratum: draw how many records to select, in all or of each swap value (``Counting``); pick that many
-uniformly, by one pass in which a record is selected with probability needed/left of its kind; then shuffle
-or derange the swap codes of the selected. ``reference.swap_counted_reference`` is the plain Python twin,
-equal bit for bit.
+1. Count the records of every cell: every stratum, or every swap value of every stratum (``cells``).
+2. Draw how many of them to select (``Counting``).
+3. Pick that many, every choice equally likely. First every record becomes a candidate independently, with a chance
+   that leaves hardly any cell with too few (``candidate_limits``); then as many candidates as needed are chosen, in
+   one pass in which a candidate is chosen with probability needed/left of its cell. Given their number the candidates
+   of a cell are a uniform subset of it, and so are the chosen, whatever the chance was. A cell with too few
+   candidates takes all its records instead.
+4. Shuffle or derange the swap codes of the chosen.
+
+Only candidates are listed and looked at twice. ``reference.swap_counted_reference`` is the plain Python twin, equal
+bit for bit.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from itertools import pairwise
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from stirred.mechanisms.swapping import addressing
-from stirred.mechanisms.swapping.addressing import CHUNK_ROWS
+from stirred.mechanisms.swapping.addressing import rows_of
+from stirred.mechanisms.swapping.cells import Cells
 from stirred.mechanisms.swapping.parallel import Progress, Scratch, Workers
 from stirred.mechanisms.swapping.partition import (
     Codes,
+    Flags,
     Items,
     Offsets,
     Positions,
@@ -33,11 +43,19 @@ from stirred.randomness.entropy import Entropy, WordReader, Words
 from stirred.randomness.kernel import derange_slices, shuffle_slices
 
 Counts = npt.NDArray[np.int64]
-Kinds = npt.NDArray[np.uint32]
+Limits = npt.NDArray[np.uint16]
+
+# Standard deviations, and records, by which more candidates are expected than needed: short in one cell of a million.
+_SPREADS: Final = 5
+_SPARE: Final = 8
+
+_EVERY: Final = 0xFFFF
 
 _WORD = np.uint64(32)
+_HALF = np.uint32(0xFFFF)
 _LOW = np.uint64(0xFFFF_FFFF)
 _TWO_TO_32 = np.uint64(1 << 32)
+_ZERO = np.uint64(0)
 
 
 class Counting(Protocol):
@@ -56,7 +74,7 @@ class Counting(Protocol):
     def draw(self, values: Values, counts: Counts, words: WordReader) -> Counts:
         """Return how many to select of each swap value of a stratum (or of all together), given how many there are.
 
-        ``values`` are the swap codes, in order of first appearance; empty if not ``by_value``.
+        ``values`` are the swap codes, in order; empty if not ``by_value``.
         """
         ...
 
@@ -82,157 +100,222 @@ def swap_counted_in_place(
         raise TypeError("swap: pass one writable column of uint32 codes beside the strata; copy if need be")
     workers = Workers(threads=threads, progress=progress)
     shift = addressing.block_shift(strata, rows=stratum.size)
-    everyone = np.arange(CHUNK_ROWS, dtype=np.uint16)
+    if counting.by_value:
+        cells = Cells.by_value(stratum, swap, strata=strata, values=values, workers=workers)
+    else:
+        cells = Cells.by_stratum(stratum, strata=strata, workers=workers)
+    need = _draw_counts(cells, counting, shift=shift, entropy=entropy, workers=workers)
+    exchange = _Exchange(cells, need, shift=shift, derange=counting.derange, entropy=entropy)
+    while not exchange.run(swap, workers=workers):
+        pass  # some cells were short of candidates and take all their records now
+    return SwapTally(records=stratum.size, strata=strata, selected=int(need.sum()))
 
-    def mark(chunk: int) -> Positions:
-        return everyone[: stratum.size - chunk * CHUNK_ROWS]
 
-    rows = partition_rows(stratum, groups=strata, shift=shift, mark=mark, workers=workers)
-    listed, inner = rows.gather(swap, workers=workers)
-    selected = np.zeros(rows.blocks, dtype=np.int64)
-    streams = [entropy.keystream(p) for p in (addressing.COUNT, addressing.CHOOSE, addressing.ARRANGE)]
-    scratch = Scratch()
+def candidate_limits(have: Values, need: Values) -> Limits:
+    """Return for each cell the largest 16-bit number that makes a record a candidate.
+
+    A function of the numbers in the cell alone: any limit would do, a low one is fast.
+
+    >>> candidate_limits(np.array([1000, 1000, 3], dtype=np.uint32), np.array([0, 100, 2], dtype=np.uint32)).tolist()
+    [0, 10354, 65535]
+    """
+    wanted = need.astype(np.uint64)
+    expected = wanted + np.uint64(_SPREADS) * np.sqrt(wanted).astype(np.uint64) + np.uint64(_SPARE)
+    limits = (expected << np.uint64(16)) // have
+    return np.where(need > 0, np.minimum(limits, _EVERY), 0).astype(np.uint16)
+
+
+def _draw_counts(cells: Cells, counting: Counting, *, shift: int, entropy: Entropy, workers: Workers) -> Values:
+    """Draw the number to select of each cell, stratum by stratum."""
+    occupied, begins, codes = cells.occupied()
+    have = cells.have[occupied].astype(np.int64)
+    drawn = np.zeros_like(have)
+    keystream = entropy.keystream(addressing.COUNT)
+    strata = begins.size - 1
 
     def work(block: int) -> None:
-        entries = slice(*rows.bounds[block : block + 2])
-        items, offsets = sort_block(listed[entries], inner[entries], codes=min(1 << shift, strata - (block << shift)))
-        kinds, have, starts, codes = _group(items, offsets, values=values, by_value=counting.by_value)
-        need = _draw_counts(counting, codes, have, starts, streams[0].reader(block))
-        selected[block] = need.sum()
-        chosen = _choose(kinds, have, need, streams[1].reader(block, buffer=scratch.words))
-        _arrange(items, offsets, chosen, streams[2].reader(block, buffer=scratch.words), derange=counting.derange)
-        unsort_block(items, offsets, inner[entries], listed=listed[entries])
+        words = keystream.reader(block)
+        bounds = begins[block << shift : ((block + 1) << shift) + 1].tolist()
+        for begin, end in pairwise(bounds):
+            if end > begin:
+                drawn[begin:end] = counting.draw(codes[begin:end], have[begin:end], words)
 
-    workers.run("select and exchange", work, rows.largest_first())
-    rows.give_back(listed, swap, workers=workers)
-    return SwapTally(records=stratum.size, strata=strata, selected=int(selected.sum()))
-
-
-def _draw_counts(counting: Counting, codes: Values, have: Counts, starts: Offsets, words: WordReader) -> Counts:
-    """Draw the numbers to select in each stratum of a block, in order."""
-    need: Counts = np.zeros_like(have)
-    for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-        if end > begin:
-            need[begin:end] = counting.draw(codes[begin:end], have[begin:end], words)
+    workers.run("draw", work, range(addressing.blocks_of(strata, shift=shift)))
+    need = np.zeros_like(cells.have)
+    need[occupied] = drawn
     return need
 
 
-def _group(items: Items, offsets: Offsets, *, values: int, by_value: bool) -> tuple[Kinds, Counts, Offsets, Values]:
-    """Return the kind of every record of a block, the size of each kind, where those of a stratum begin, their codes.
+class _Exchange:
+    """Choosing ``need`` records of each cell and exchanging their swap codes."""
 
-    A kind is a swap value of a stratum, or a whole stratum.
-    """
-    kinds: Kinds = np.empty(items.size, dtype=np.uint32)
-    starts = np.zeros(offsets.size, dtype=np.int64)
-    if not by_value:
-        _number_strata(offsets, kinds, starts)
-        sizes = np.diff(offsets)
-        return kinds, sizes[sizes > 0], starts, np.empty(0, dtype=np.uint32)
-    room = min(items.size, values * (offsets.size - 1))
-    codes, have = np.empty(room, dtype=np.uint32), np.zeros(room, dtype=np.int64)
-    seen = np.full(values, -1, dtype=np.int64)
-    found = _number_values(items, offsets, seen, kinds, have, starts, codes)
-    return kinds, have[:found], starts, codes[:found]
+    def __init__(self, cells: Cells, need: Values, *, shift: int, derange: bool, entropy: Entropy) -> None:
+        self._cells, self._need, self._shift, self._derange = cells, need, shift, derange
+        occupied = np.flatnonzero(cells.have)
+        self._limits: Limits = np.zeros(need.size, dtype=np.uint16)
+        self._limits[occupied] = candidate_limits(cells.have[occupied], need[occupied])
+        self._highest = self._highest_limits()
+        self._streams = [entropy.keystream(p) for p in (addressing.CANDIDATES, addressing.CHOOSE, addressing.ARRANGE)]
+        self._scratch = Scratch()
+
+    def run(self, swap: Values, *, workers: Workers) -> bool:
+        """Exchange, or return False, with nothing done, if some cells are short of candidates."""
+        cells, shift = self._cells, self._shift
+        strata = cells.starts.size - 1
+        rows = partition_rows(cells.stratum, groups=strata, shift=shift, mark=self._mark, workers=workers)
+        listed, inner = rows.gather(swap if cells.value is None else cells.value, workers=workers)
+        candidates = np.zeros_like(self._need)
+
+        def work(block: int) -> None:
+            entries = slice(*rows.bounds[block : block + 2])
+            codes = min(1 << shift, strata - (block << shift))
+            items, offsets = sort_block(listed[entries], inner[entries], codes=codes)
+            self._exchange(block, items, offsets, candidates)
+            unsort_block(items, offsets, inner[entries], listed=listed[entries])
+
+        workers.run("exchange", work, rows.largest_first())
+        short = candidates < self._need
+        if short.any():
+            self._limits[short] = _EVERY
+            self._highest = self._highest_limits()
+            return False
+        rows.give_back(listed, swap, workers=workers)
+        return True
+
+    def _highest_limits(self) -> Limits:
+        """Return the highest limit in each stratum: most rows are sorted out by it, without a look at their cell."""
+        highest: Limits = np.zeros(self._cells.starts.size, dtype=np.uint16)
+        occupied = np.flatnonzero(np.diff(self._cells.starts))
+        highest[occupied] = np.maximum.reduceat(self._limits, self._cells.starts[occupied])
+        return highest
+
+    def _mark(self, chunk: int) -> Positions:
+        """Return the positions of the candidates of a chunk."""
+        cells, room = self._cells, self._scratch.positions
+        stratum = cells.stratum[rows_of(chunk)]
+        words = self._scratch.words[: (stratum.size + 1) // 2]
+        self._streams[0].fill(chunk, words)
+        if cells.value is None:
+            found = _mark_codes(words, stratum, self._limits, room)
+        else:
+            found = _mark_codes(words, stratum, self._highest, room)
+            found = _mark_cells(words, stratum, cells.value[rows_of(chunk)], cells.starts, self._limits, room[:found])
+        return room[:found].copy()
+
+    def _exchange(self, block: int, items: Items, offsets: Offsets, candidates: Values) -> None:
+        """Choose among the candidates of a block and exchange the swap codes of the chosen."""
+        cells = self._cells
+        starts = cells.starts[block << self._shift :][: offsets.size]
+        own = slice(starts[0], starts[-1])
+        kinds = np.empty(items.size, dtype=np.uint32)
+        _number(items, offsets, starts, cells.value is not None, kinds, candidates[own])
+        choose, arrange = (stream.reader(block, buffer=self._scratch.words) for stream in self._streams[1:])
+        chosen = _choose(kinds, candidates[own].copy(), self._need[own].copy(), choose)
+        if cells.codes is not None:
+            _name(items, kinds, cells.codes[own])
+        _arrange(items, offsets, chosen, arrange, derange=self._derange)
 
 
-def _choose(kinds: Kinds, have: Counts, need: Counts, reader: WordReader) -> npt.NDArray[np.bool_]:
-    """Return which records are selected: ``need`` of the ``have`` of each kind, every choice equally likely."""
-    chosen = np.zeros(kinds.size, dtype=np.bool_)
-    left, wanted = have.copy(), need.copy()
-    state = np.zeros(1, dtype=np.int64)
-    while not _choose_kinds(kinds, left, wanted, reader.words, reader.cursor, state, chosen):
+def _choose(kinds: Values, left: Values, wanted: Values, reader: WordReader) -> Values:
+    """Return the places of the chosen: ``wanted`` of the ``left`` of each kind, every choice equally likely."""
+    places = np.empty(kinds.size + 1, dtype=np.uint32)
+    state = np.zeros(2, dtype=np.int64)  # records decided, records chosen
+    while not _choose_kinds(kinds, left, wanted, reader.words, reader.cursor, state, places):
         reader.refill(kinds.size)
-    return chosen
+    return places[: state[1]]
 
 
-def _arrange(
-    items: Items, offsets: Offsets, chosen: npt.NDArray[np.bool_], reader: WordReader, *, derange: bool
-) -> None:
+def _arrange(items: Items, offsets: Offsets, chosen: Values, reader: WordReader, *, derange: bool) -> None:
     """Shuffle or derange the swap codes of the chosen records inside each stratum."""
-    places = np.flatnonzero(chosen)
-    slices = np.searchsorted(places, offsets).astype(np.int64)
-    moving = items[places]
+    slices = np.searchsorted(chosen, offsets)
     if derange:
-        _renumber(moving, slices)
+        moving = np.empty(chosen.size, dtype=np.uint64)
+        _lift(items, chosen, slices, moving)
         derange_slices(moving, slices, reader)
-        items[places] = moving
+        items[chosen] = moving
     else:
-        codes = moving.astype(np.uint32)
+        codes = items[chosen].astype(np.uint32)
         shuffle_slices(codes, slices, reader)
-        items[places] = codes
+        items[chosen] = codes
 
 
 @compiled
-def _number_strata(offsets: Offsets, kinds: Kinds, starts: Offsets) -> None:
+def _mark_codes(words: Words, stratum: Codes, limits: Limits, room: Positions) -> int:
     found = 0
-    for part in range(offsets.size - 1):
-        starts[part] = found
-        for record in range(offsets[part], offsets[part + 1]):
-            kinds[record] = found
-        found += offsets[part + 1] > offsets[part]
-    starts[offsets.size - 1] = found
-
-
-@compiled
-def _number_values(
-    items: Items, offsets: Offsets, seen: Offsets, kinds: Kinds, have: Counts, starts: Offsets, codes: Values
-) -> int:
-    """Number the swap values of each stratum in order of first appearance; ``seen`` holds the last number of each."""
-    found = 0
-    for part in range(offsets.size - 1):
-        starts[part] = found
-        for record in range(offsets[part], offsets[part + 1]):
-            code = items[record] & _LOW
-            if seen[code] < starts[part]:
-                seen[code] = found
-                codes[found] = code
-                found += 1
-            kinds[record] = seen[code]
-            have[seen[code]] += 1
-    starts[offsets.size - 1] = found
+    for row in range(stratum.size):
+        room[found] = row
+        found += (words[row >> 1] >> np.uint32((row & 1) << 4)) & _HALF <= limits[stratum[row]]
     return found
 
 
 @compiled
+def _mark_cells(
+    words: Words, stratum: Codes, value: Values, starts: Offsets, limits: Limits, marked: Positions
+) -> int:
+    """Keep those of the marked rows that their own cell lets in."""
+    found = 0
+    for place in range(marked.size):
+        row = marked[place]
+        limit = limits[starts[stratum[row]] + value[row]]
+        marked[found] = row
+        found += (words[row >> 1] >> np.uint32((row & 1) << 4)) & _HALF <= limit
+    return found
+
+
+@compiled
+def _number(
+    items: Items, offsets: Offsets, starts: Offsets, by_value: bool, kinds: Values, candidates: Values
+) -> None:
+    """Write the cell of every candidate of a block, counted from the first cell of the block, and count them."""
+    for part in range(offsets.size - 1):
+        first = np.uint64(starts[part] - starts[0])
+        for record in range(offsets[part], offsets[part + 1]):
+            cell = first + (items[record] & _LOW) if by_value else first
+            kinds[record] = cell
+            candidates[cell] += np.uint32(1)
+
+
+@compiled
 def _choose_kinds(
-    kinds: Kinds,
-    left: Counts,
-    wanted: Counts,
-    words: Words,
-    cursor: Offsets,
-    state: Offsets,
-    chosen: npt.NDArray[np.bool_],
+    kinds: Values, left: Values, wanted: Values, words: Words, cursor: Offsets, state: Offsets, places: Values
 ) -> bool:
-    current = cursor[0]
+    current, chosen = cursor[0], state[1]
     for record in range(state[0], kinds.size):
         kind = kinds[record]
-        remaining = np.uint64(left[kind])
-        # Selected if a uniform integer below the number left is below the number wanted; no word is
+        remaining, needed = np.uint64(left[kind]), np.uint64(wanted[kind])
+        # Chosen if a uniform integer below the number left is below the number wanted; no word is
         # spent where nothing or everything is wanted.
-        if wanted[kind] > 0 and wanted[kind] < left[kind]:
-            hit = np.int64(-1)
-            while hit < 0:
-                if current == words.size:
-                    cursor[0], state[0] = current, record
-                    return False
-                product = np.uint64(words[current]) * remaining
-                current += 1
-                low = product & _LOW
-                if low >= remaining or low >= _TWO_TO_32 % remaining:
-                    hit = np.int64(product >> _WORD)
-            taken = hit < wanted[kind]
-        else:
-            taken = wanted[kind] > 0
-        chosen[record] = taken
-        wanted[kind] -= taken
-        left[kind] -= 1
-    cursor[0], state[0] = current, kinds.size
+        hit = _ZERO
+        while _ZERO < needed and needed < remaining:
+            if current == words.size:
+                cursor[0], state[0], state[1] = current, record, chosen
+                return False
+            product = np.uint64(words[current]) * remaining
+            current += 1
+            low = product & _LOW
+            if low >= remaining or low >= _TWO_TO_32 % remaining:
+                hit = product >> _WORD
+                break
+        taken = hit < needed
+        # Written always and kept only if chosen: a branch would be mispredicted.
+        places[chosen] = record
+        chosen += taken
+        wanted[kind] -= np.uint32(taken)
+        left[kind] -= np.uint32(1)
+    cursor[0], state[0], state[1] = current, kinds.size, chosen
     return True
 
 
 @compiled
-def _renumber(items: Items, slices: Offsets) -> None:
-    """Write into the upper halves the place of each item in its slice, as a derangement wants it."""
+def _name(items: Items, kinds: Values, codes: Values) -> None:
+    """Put the swap code of the cell in the place of its rank."""
+    for record in range(items.size):
+        items[record] = codes[kinds[record]]
+
+
+@compiled
+def _lift(items: Items, chosen: Values, slices: Offsets, moving: Items) -> None:
+    """List the swap codes of the chosen, with their places in the upper halves as a derangement wants them."""
     for part in range(slices.size - 1):
         for place in range(slices[part], slices[part + 1]):
-            items[place] = np.uint64(place - slices[part]) << _WORD | (items[place] & _LOW)
+            moving[place] = np.uint64(place - slices[part]) << _WORD | (items[chosen[place]] & _LOW)

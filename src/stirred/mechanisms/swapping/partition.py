@@ -105,7 +105,7 @@ def partition_rows(codes: Codes, *, groups: int, shift: int, mark: Mark, workers
 
     def work(chunk: int) -> None:
         # Compiled code does not check its indices: look at the codes before anything uses them.
-        _require_below(codes[rows_of(chunk)], groups=groups)
+        require_below(codes[rows_of(chunk)], groups=groups)
         positions[chunk] = mark(chunk)
         _count_blocks(codes[rows_of(chunk)], positions[chunk], shift, counts[chunk])
 
@@ -150,7 +150,7 @@ def require_column(codes: Codes, *, name: str) -> None:
         raise ValueError(f"{name}: {codes.size} rows exceed 32-bit row numbers. Split the file by stratum")
 
 
-def _require_below(codes: Codes, *, groups: int) -> None:
+def require_below(codes: Codes, *, groups: int) -> None:
     largest = int(codes.max())
     if largest >= groups:
         raise ValueError(f"code {largest} is out of range. Pass codes from 0 to {groups - 1}")
