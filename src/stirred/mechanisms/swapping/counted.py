@@ -32,10 +32,10 @@ from stirred.mechanisms.swapping.partition import (
     Offsets,
     Positions,
     Values,
+    group_block,
     partition_rows,
     require_column,
-    sort_block,
-    unsort_block,
+    ungroup_block,
 )
 from stirred.mechanisms.swapping.tally import SwapTally
 from stirred.randomness.compiled import compiled
@@ -55,7 +55,7 @@ _WORD = np.uint64(32)
 _HALF = np.uint32(0xFFFF)
 _LOW = np.uint64(0xFFFF_FFFF)
 _TWO_TO_32 = np.uint64(1 << 32)
-_ZERO = np.uint64(0)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 class Counting(Protocol):
@@ -169,9 +169,9 @@ class _Exchange:
         def work(block: int) -> None:
             entries = slice(*rows.bounds[block : block + 2])
             codes = min(1 << shift, strata - (block << shift))
-            items, offsets = sort_block(listed[entries], inner[entries], codes=codes)
-            self._exchange(block, items, offsets, candidates)
-            unsort_block(items, offsets, inner[entries], listed=listed[entries])
+            offsets = group_block(listed[entries], inner[entries], codes=codes)
+            self._exchange(block, listed[entries], offsets, candidates)
+            ungroup_block(listed[entries], inner[entries], offsets)
 
         workers.run("exchange", work, rows.largest_first())
         short = candidates < self._need
@@ -199,44 +199,50 @@ class _Exchange:
             found = _mark_codes(words, stratum, self._limits, room)
         else:
             found = _mark_codes(words, stratum, self._highest, room)
-            found = _mark_cells(words, stratum, cells.value[rows_of(chunk)], cells.starts, self._limits, room[:found])
+            value = cells.value[rows_of(chunk)]
+            found = _mark_cells(words, stratum, value, cells.starts, cells.place, self._limits, room[:found])
         return room[:found].copy()
 
-    def _exchange(self, block: int, items: Items, offsets: Offsets, candidates: Values) -> None:
+    def _exchange(self, block: int, listed: Values, offsets: Offsets, candidates: Values) -> None:
         """Choose among the candidates of a block and exchange the swap codes of the chosen."""
         cells = self._cells
         starts = cells.starts[block << self._shift :][: offsets.size]
         own = slice(starts[0], starts[-1])
-        kinds = np.empty(items.size, dtype=np.uint32)
-        _number(items, offsets, starts, cells.value is not None, kinds, candidates[own])
+        kinds = np.empty_like(listed)
+        if cells.value is None:
+            _number_strata(offsets, kinds, candidates[own])
+        else:
+            _number(listed, offsets, starts, cells.place, kinds, candidates[own])
         choose, arrange = (stream.reader(block, buffer=self._scratch.words) for stream in self._streams[1:])
-        chosen = _choose(kinds, candidates[own].copy(), self._need[own].copy(), choose)
+        chosen = _choose(kinds, candidates[own], self._need[own], choose)
         if cells.codes is not None:
-            _name(items, kinds, cells.codes[own])
-        _arrange(items, offsets, chosen, arrange, derange=self._derange)
+            listed[:] = cells.codes[own][kinds]
+        _arrange(listed, offsets, chosen, arrange, derange=self._derange)
 
 
-def _choose(kinds: Values, left: Values, wanted: Values, reader: WordReader) -> Values:
-    """Return the places of the chosen: ``wanted`` of the ``left`` of each kind, every choice equally likely."""
+def _choose(kinds: Values, have: Values, need: Values, reader: WordReader) -> Values:
+    """Return the places of the chosen: ``need`` of the ``have`` of each kind, every choice equally likely."""
+    left = np.stack([have, need], axis=1)  # side by side: a look at one fetches the other
     places = np.empty(kinds.size + 1, dtype=np.uint32)
     state = np.zeros(2, dtype=np.int64)  # records decided, records chosen
-    while not _choose_kinds(kinds, left, wanted, reader.words, reader.cursor, state, places):
+    while not _choose_kinds(kinds, left, reader.words, reader.cursor, state, places):
         reader.refill(kinds.size)
     return places[: state[1]]
 
 
-def _arrange(items: Items, offsets: Offsets, chosen: Values, reader: WordReader, *, derange: bool) -> None:
+def _arrange(listed: Values, offsets: Offsets, chosen: Values, reader: WordReader, *, derange: bool) -> None:
     """Shuffle or derange the swap codes of the chosen records inside each stratum."""
-    slices = np.searchsorted(chosen, offsets)
+    slices = np.searchsorted(chosen, offsets.astype(np.uint32))
     if derange:
-        moving = np.empty(chosen.size, dtype=np.uint64)
-        _lift(items, chosen, slices, moving)
-        derange_slices(moving, slices, reader)
-        items[chosen] = moving
+        items = np.empty(chosen.size, dtype=np.uint64)
+        _lift_with_places(listed, chosen, slices, items)
+        derange_slices(items, slices, reader)
+        _put_back(items, chosen, listed)
     else:
-        codes = items[chosen].astype(np.uint32)
+        codes = np.empty_like(chosen)
+        _lift(listed, chosen, codes)
         shuffle_slices(codes, slices, reader)
-        items[chosen] = codes
+        _put_back(codes, chosen, listed)
 
 
 @compiled
@@ -250,13 +256,19 @@ def _mark_codes(words: Words, stratum: Codes, limits: Limits, room: Positions) -
 
 @compiled
 def _mark_cells(
-    words: Words, stratum: Codes, value: Values, starts: Offsets, limits: Limits, marked: Positions
+    words: Words,
+    stratum: Codes,
+    value: Values,
+    starts: Offsets,
+    place: Values,
+    limits: Limits,
+    marked: Positions,
 ) -> int:
     """Keep those of the marked rows that their own cell lets in."""
     found = 0
-    for place in range(marked.size):
-        row = marked[place]
-        limit = limits[starts[stratum[row]] + value[row]]
+    for number in range(marked.size):
+        row = marked[number]
+        limit = limits[starts[stratum[row]] + place[value[row]]]
         marked[found] = row
         found += (words[row >> 1] >> np.uint32((row & 1) << 4)) & _HALF <= limit
     return found
@@ -264,25 +276,32 @@ def _mark_cells(
 
 @compiled
 def _number(
-    items: Items, offsets: Offsets, starts: Offsets, by_value: bool, kinds: Values, candidates: Values
+    listed: Values, offsets: Offsets, starts: Offsets, place: Values, kinds: Values, candidates: Values
 ) -> None:
     """Write the cell of every candidate of a block, counted from the first cell of the block, and count them."""
     for part in range(offsets.size - 1):
-        first = np.uint64(starts[part] - starts[0])
+        first = starts[part] - starts[0]
         for record in range(offsets[part], offsets[part + 1]):
-            cell = first + (items[record] & _LOW) if by_value else first
+            cell = first + place[listed[record]]
             kinds[record] = cell
             candidates[cell] += np.uint32(1)
 
 
 @compiled
+def _number_strata(offsets: Offsets, kinds: Values, candidates: Values) -> None:
+    for part in range(offsets.size - 1):
+        kinds[offsets[part] : offsets[part + 1]] = part
+        candidates[part] = offsets[part + 1] - offsets[part]
+
+
+@compiled
 def _choose_kinds(
-    kinds: Values, left: Values, wanted: Values, words: Words, cursor: Offsets, state: Offsets, places: Values
+    kinds: Values, left: Values, words: Words, cursor: Offsets, state: Offsets, places: Values
 ) -> bool:
     current, chosen = cursor[0], state[1]
     for record in range(state[0], kinds.size):
         kind = kinds[record]
-        remaining, needed = np.uint64(left[kind]), np.uint64(wanted[kind])
+        remaining, needed = np.uint64(left[kind, 0]), np.uint64(left[kind, 1])
         # Chosen if a uniform integer below the number left is below the number wanted; no word is
         # spent where nothing or everything is wanted.
         hit = _ZERO
@@ -300,22 +319,27 @@ def _choose_kinds(
         # Written always and kept only if chosen: a branch would be mispredicted.
         places[chosen] = record
         chosen += taken
-        wanted[kind] -= np.uint32(taken)
-        left[kind] -= np.uint32(1)
+        left[kind, 0] = remaining - _ONE
+        left[kind, 1] = needed - np.uint64(taken)
     cursor[0], state[0], state[1] = current, kinds.size, chosen
     return True
 
 
 @compiled
-def _name(items: Items, kinds: Values, codes: Values) -> None:
-    """Put the swap code of the cell in the place of its rank."""
-    for record in range(items.size):
-        items[record] = codes[kinds[record]]
+def _lift(listed: Values, chosen: Values, codes: Values) -> None:
+    for place in range(chosen.size):
+        codes[place] = listed[chosen[place]]
 
 
 @compiled
-def _lift(items: Items, chosen: Values, slices: Offsets, moving: Items) -> None:
+def _put_back(moved: Items | Values, chosen: Values, listed: Values) -> None:
+    for place in range(chosen.size):
+        listed[chosen[place]] = np.uint32(moved[place])
+
+
+@compiled
+def _lift_with_places(listed: Values, chosen: Values, slices: Offsets, items: Items) -> None:
     """List the swap codes of the chosen, with their places in the upper halves as a derangement wants them."""
     for part in range(slices.size - 1):
         for place in range(slices[part], slices[part + 1]):
-            moving[place] = np.uint64(place - slices[part]) << _WORD | (items[chosen[place]] & _LOW)
+            items[place] = np.uint64(place - slices[part]) << _WORD | np.uint64(listed[chosen[place]])

@@ -137,6 +137,12 @@ def group_block(listed: Values, inner: Positions, *, codes: int) -> Offsets:
     return offsets
 
 
+def ungroup_block(listed: Values, inner: Positions, offsets: Offsets) -> None:
+    """Bring a block's list back into row order, in place: undo ``group_block``."""
+    if inner.size:
+        _unsort_block(listed.copy(), offsets[:-1].copy(), inner, listed)
+
+
 def unsort_block(items: Items, offsets: Offsets, inner: Positions, *, listed: Values) -> None:
     """Write the lower halves of grouped items back into the block's list: undo ``sort_block``."""
     _unsort_block(items, offsets[:-1].copy(), inner, listed)
@@ -242,7 +248,7 @@ def _sort_block(listed: Values, inner: Positions, items: Items, offsets: Offsets
 
 
 @compiled
-def _unsort_block(items: Items, cursors: Offsets, inner: Positions, listed: Values) -> None:
+def _unsort_block(items: Items | Values, cursors: Offsets, inner: Positions, listed: Values) -> None:
     single = inner.size == 0
     for entry in range(listed.size):
         code = np.int64(0) if single else np.int64(inner[entry])

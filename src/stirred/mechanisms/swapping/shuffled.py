@@ -14,10 +14,10 @@ from stirred.mechanisms.swapping.parallel import Progress, Scratch, Workers
 from stirred.mechanisms.swapping.partition import (
     Codes,
     Values,
+    group_block,
     partition_rows,
     require_column,
-    sort_block,
-    unsort_block,
+    ungroup_block,
 )
 from stirred.mechanisms.swapping.rates import StratumRates
 from stirred.mechanisms.swapping.selection import Selector
@@ -58,11 +58,9 @@ def shuffle_in_place(
 
     def work(block: int) -> None:
         entries = slice(*selection.bounds[block : block + 2])
-        items, offsets = sort_block(listed[entries], inner[entries], codes=1 << shift)
-        codes = items.astype(np.uint32)
-        shuffle_slices(codes, offsets, keystream.reader(block, buffer=scratch.words))
-        items[:] = codes
-        unsort_block(items, offsets, inner[entries], listed=listed[entries])
+        offsets = group_block(listed[entries], inner[entries], codes=1 << shift)
+        shuffle_slices(listed[entries], offsets, keystream.reader(block, buffer=scratch.words))
+        ungroup_block(listed[entries], inner[entries], offsets)
 
     workers.run("shuffle", work, selection.largest_first())
     selection.give_back(listed, swap, workers=workers)
