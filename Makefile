@@ -104,6 +104,10 @@ bench: $(STAMP) ## run every benchmark in benchmarks/
 bench-swap: $(STAMP) ## measure swapping beside its floors, up to national size, into benchmarks/RESULTS.md
 	@$(BIN)/python benchmarks/bench_swap.py --nation 1 10 50 140 --write
 
+.PHONY: bench-family
+bench-family: $(STAMP) ## measure the swapping family beside permutation swapping, into benchmarks/RESULTS.md
+	@$(BIN)/python benchmarks/bench_family.py --write
+
 .PHONY: bench-ledger
 bench-ledger: $(STAMP) ## measure how the ledger grows, into benchmarks/RESULTS.md
 	@$(BIN)/python benchmarks/bench_ledger.py --write

@@ -10,8 +10,8 @@ for word. Nothing here depends on the number of threads.
   was selected; ``DERANGE_REDRAWN``: for their derangements.
 - ``COUNT``, ``CHOOSE``, ``ARRANGE``: chunk ``b`` serves the strata of block ``b`` in turn, in swaps that draw first
   how many records to select (``counted``): for these numbers, for which candidates, and for their exchange.
-- ``CANDIDATES``: the word at position ``row % CHUNK_ROWS // 2`` of chunk ``row // CHUNK_ROWS`` decides whether the row is
-  a candidate there: by its lower half for even rows and its upper half for odd ones.
+- ``CANDIDATES``: the word at position ``row % CHUNK_ROWS // 2`` of chunk ``row // CHUNK_ROWS`` decides whether the row
+  is a candidate there: by its lower half for even rows and its upper half for odd ones.
 - ``SHUFFLE_SELECTED``: likewise, for the permutations of the selected in the shuffle swap.
 - ``SHUFFLE``: chunk ``b`` serves the groups of block ``b`` in the release order.
 

@@ -128,7 +128,7 @@ def _places(stratum: Codes, swap: Values, *, strata: int, values: int) -> Values
     """Order the swap values by the first stratum that they are seen in, in some of the rows; return their places."""
     home = np.full(values, strata, dtype=np.uint32)
     chunks = chunks_of(stratum.size)
-    for chunk in range(0, chunks, -(-chunks // _LOOKED_AT)):
+    for chunk in range(0, chunks, max(1, chunks // _LOOKED_AT)):
         require_below(stratum[rows_of(chunk)], groups=strata)
         require_below(swap[rows_of(chunk)], groups=values)
         _find_homes(stratum[rows_of(chunk)], swap[rows_of(chunk)], home)

@@ -157,6 +157,7 @@ def require_column(codes: Codes, *, name: str) -> None:
 
 
 def require_below(codes: Codes, *, groups: int) -> None:
+    """Refuse codes that are not below ``groups``."""
     largest = int(codes.max())
     if largest >= groups:
         raise ValueError(f"code {largest} is out of range. Pass codes from 0 to {groups - 1}")

@@ -13,7 +13,8 @@ import numpy as np
 
 from stirred.mechanisms.swapping import addressing
 from stirred.mechanisms.swapping.addressing import CHUNK_ROWS
-from stirred.mechanisms.swapping.counted import Counting, candidate_limits
+from stirred.mechanisms.swapping.counted import Counting
+from stirred.mechanisms.swapping.exchange import candidate_limits
 from stirred.mechanisms.swapping.rates import StratumRates
 from stirred.mechanisms.swapping.tally import SwapTally
 from stirred.randomness.bernoulli import bernoulli

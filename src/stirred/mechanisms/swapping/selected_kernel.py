@@ -20,7 +20,7 @@ Counts = npt.NDArray[np.int64]
 Points = npt.NDArray[np.uint64]
 
 # Terms below this share of the sum are left out.
-_TINY = 1e-18
+_TINY = 1e-24
 _LARGE = 1e200
 # How often the centre of u moves towards its mode, and how many standard deviations from it are near enough.
 _MOST_MOVES = 3
