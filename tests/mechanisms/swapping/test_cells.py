@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stirred.mechanisms.swapping import cells
+from stirred.mechanisms.swapping import cells, margins
 from stirred.mechanisms.swapping.cells import Cells
+from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.parallel import Workers
 
 
@@ -63,3 +64,16 @@ def test_values_of_the_same_strata_lie_side_by_side() -> None:
     stratum = (1 - swap % 2).astype(np.uint32)
     found = Cells.by_value(stratum, swap, strata=2, values=4, workers=Workers(threads=1))
     assert found.place.tolist() == [2, 0, 3, 1]
+
+
+def test_margins_are_the_same_by_all_three_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(8)
+    stratum, swap = (rng.integers(0, most, 3000).astype(np.uint32) for most in (50, 70))
+    found = [SwapMargins.of(stratum, swap, strata=60, values=70)]
+    for limit in ("_DENSE", "_LARGE"):
+        monkeypatch.setattr(margins, limit, 0)
+        found.append(SwapMargins.of(stratum, swap, strata=60, values=70))
+    for other in found[1:]:
+        for name in ("stratum", "value", "count"):
+            np.testing.assert_array_equal(getattr(other, name), getattr(found[0], name))
+            assert getattr(other, name).dtype == np.int64

@@ -89,11 +89,16 @@ def test_the_counted_kernel_equals_its_twin_where_candidates_are_short(
     name: str, rows: int, strata: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With no more candidates expected than needed, half of the cells take all their records."""
-    outcomes = []
+    outcomes: list[bool] = []
     run = exchange.Exchange.run
+
+    def watched(self: exchange.Exchange, *args: Any, **options: Any) -> bool:
+        outcomes.append(run(self, *args, **options))
+        return outcomes[-1]
+
     monkeypatch.setattr(exchange, "_SPREADS", 0)
     monkeypatch.setattr(exchange, "_SPARE", 0)
-    monkeypatch.setattr(exchange.Exchange, "run", lambda *a, **k: outcomes.append(run(*a, **k)) or outcomes[-1])
+    monkeypatch.setattr(exchange.Exchange, "run", watched)
     assert_equal_to_its_twin(name, rows, strata)
     assert outcomes == [False, True] * 2  # short, then done, for each number of threads
 
