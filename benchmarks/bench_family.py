@@ -55,7 +55,7 @@ def main() -> None:
         "Reproduce with `make bench-family`. 357 strata, 3,100 counties, records in random order; best of "
         f"{ROUNDS} rounds, taking turns.",
         f"{machine()}, numpy {np.__version__}. Times over those of permutation swapping in the same run: on the clock, "
-        "and in brackets of the processors.",
+        "and in brackets of the processors. With more load than cores the latter tell more.",
         "",
         "| households | member | share moved | exchange | plan | whole release |",
         "|---|---|---|---|---|---|",
