@@ -35,6 +35,7 @@ from stirred.cli.swap_options import (
     LedgerPlace,
     Match,
     Mechanism,
+    NoiseEpsilon,
     Options,
     Persons,
     Purpose,
@@ -60,6 +61,7 @@ def swap(
     kernel: Kernel = None,
     fine_match: FineMatch = None,
     fine_rate: FineRate = None,
+    noise_epsilon: NoiseEpsilon = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -102,6 +104,7 @@ def swap(
         kernel=kernel,
         fine_match=fine_match,
         fine_rate=fine_rate,
+        noise_epsilon=noise_epsilon,
         epsilon=epsilon if mechanism == "mallows" else None,
     )
     prepared = prepare(options.planned())
@@ -120,6 +123,7 @@ def plan(
     kernel: Kernel = None,
     fine_match: FineMatch = None,
     fine_rate: FineRate = None,
+    noise_epsilon: NoiseEpsilon = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -192,6 +196,7 @@ def plan(
             kernel=kernel,
             fine_match=fine_match,
             fine_rate=fine_rate,
+            noise_epsilon=noise_epsilon,
             epsilon=epsilon if mechanism == "mallows" else None,
             command="plan",
         )

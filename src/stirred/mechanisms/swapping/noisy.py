@@ -141,7 +141,7 @@ class NoisySwap(PermutationSwap):
         """Return the loss of the release in each flavor, given the loss of the swap in its own."""
         each = table_loss(self.decay)
         crossing = sum(self.crosses(variables) for variables in self.tables) if self.swaps else 0
-        return perturbed_after(swap, each * len(self.tables), crossed=each * crossing)
+        return perturbed_after(swap, each * len(self.tables), crossed=Fraction(crossing, len(self.tables)))
 
     @property
     def in_words(self) -> str:
@@ -155,9 +155,11 @@ class NoisySwap(PermutationSwap):
 
     def _policy(self, strata: Strata, swap: Coded) -> Derived:
         del strata, swap
-        return self._promised()
+        return self.promised
 
-    def _promised(self) -> Derived:
+    @property
+    def promised(self) -> Derived:
+        """Return the budget, a function of the settings alone."""
         each, tables = table_loss(self.decay), len(self.tables)
         crossing = sum(self.crosses(variables) for variables in self.tables)
         twice = f", and once more for the {crossing} that cross swapped with held variables (R15)"
@@ -280,7 +282,7 @@ class NoisySwap(PermutationSwap):
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         """Return the promise for a file of one stratum, which is the same for every file."""
         del universe
-        return self.specification(SwapUniverse(policy=self._promised(), match=(), swap=self.swap[:1], hold=("held",)))  # type: ignore[arg-type]
+        return self.specification(SwapUniverse(policy=self.promised, match=(), swap=self.swap[:1], hold=("held",)))  # type: ignore[arg-type]
 
     def losses(self, plan: SwapPlan, rates: Sequence[Fraction]) -> list[tuple[Fraction, Exact]]:
         """Return nothing: the loss is that of the noise, whatever the rate."""
