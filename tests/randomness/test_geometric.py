@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -21,22 +22,24 @@ DRAWS = 200_000
 DECAYS = [Fraction(1, 5), Fraction(1, 2), Fraction(3468, 4453), Fraction(99, 100)]
 
 
-def law(decay: Fraction, reach: int) -> list[Fraction]:
-    """The probabilities of -reach or less, of what lies between, and of reach or more."""
-    inner = [(1 - decay) / (1 + decay) * decay ** abs(z) for z in range(1 - reach, reach)]
-    tail = decay**reach / (1 + decay)
-    return [tail, *inner, tail]
+def edges(decay: Fraction) -> list[int]:
+    """Where cells of a histogram end: about twenty on each side, as wide as the noise is."""
+    width = max(1, int(1 / (1 - decay)) // 4)
+    return [width * place for place in range(-20, 20)]
 
 
-def binned(drawn: npt.NDArray[np.int64], reach: int) -> npt.NDArray[np.int64]:
-    return np.bincount(np.clip(drawn, -reach, reach) + reach, minlength=2 * reach + 1)
+def at_most(decay: Fraction, last: int) -> Fraction:
+    return decay**-last / (1 + decay) if last < 0 else 1 - decay ** (last + 1) / (1 + decay)
 
 
-def reach_of(decay: Fraction) -> int:
-    reach = 1
-    while law(decay, reach + 1)[0] * DRAWS > 50:
-        reach += 1
-    return reach
+def law(decay: Fraction) -> list[Fraction]:
+    """The probabilities of the cells: up to the first edge, between the edges, and beyond the last."""
+    below = [Fraction(0), *(at_most(decay, last) for last in edges(decay)), Fraction(1)]
+    return [high - low for low, high in pairwise(below)]
+
+
+def binned(drawn: npt.NDArray[np.int64], decay: Fraction) -> npt.NDArray[np.int64]:
+    return np.bincount(np.searchsorted(edges(decay), drawn), minlength=len(law(decay)))
 
 
 @pytest.mark.parametrize("decay", DECAYS)
@@ -54,8 +57,7 @@ def test_independent_digits_and_what_lies_above_them_are_a_geometric_number(deca
 @pytest.mark.parametrize("decay", DECAYS)
 def test_drawn_noise_follows_its_law(decay: Fraction, p_value: PValue) -> None:
     drawn = two_sided_geometric(decay, count=DRAWS, entropy=Entropy.from_seed(f"noise {decay}"), purpose="noise")
-    reach = reach_of(decay)
-    assert p_value(binned(drawn, reach), law(decay, reach)) > FALSE_ALARM
+    assert p_value(binned(drawn, decay), law(decay)) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("decay", DECAYS)
@@ -64,8 +66,7 @@ def test_noise_of_a_slightly_wrong_loss_is_caught(decay: Fraction, factor: Fract
     """Power: the loss wrong by three parts in a hundred, in either direction."""
     other = Fraction(float(decay) ** float(factor)).limit_denominator(10**6)
     drawn = two_sided_geometric(other, count=DRAWS, entropy=Entropy.from_seed(f"near {decay}"), purpose="noise")
-    reach = reach_of(decay)
-    assert p_value(binned(drawn, reach), law(decay, reach)) < FALSE_ALARM
+    assert p_value(binned(drawn, decay), law(decay)) < FALSE_ALARM
 
 
 def test_a_sampler_that_gives_zero_two_signs_is_caught(p_value: PValue) -> None:
@@ -73,7 +74,7 @@ def test_a_sampler_that_gives_zero_two_signs_is_caught(p_value: PValue) -> None:
     decay, entropy = Fraction(1, 2), Entropy.from_seed("two zeros")
     size = geometric(decay, count=DRAWS, entropy=entropy, purpose="size")
     sign = 1 - 2 * (geometric(decay, count=DRAWS, entropy=entropy, purpose="sign") % 2)
-    assert p_value(binned(size * sign, 8), law(decay, 8)) < FALSE_ALARM
+    assert p_value(binned(size * sign, decay), law(decay)) < FALSE_ALARM
 
 
 def test_cells_are_independent_and_purposes_give_other_noise() -> None:
