@@ -26,7 +26,16 @@ from stirred.mechanisms.swapping.counting import all_tables
 FIGURE = Path(__file__).with_name("growth.svg")
 STIRRED = str(Path(sys.executable).with_name("stirred"))
 # Hold and swap margins whose universes grow from a few tables to the most that are enumerated.
-STRATA = ("2,2 2,2", "3,3 3,3", "3,3,3 3,3,3", "4,4,4 4,4,4", "5,5,5 5,5,5", "6,6,6 6,6,6", "7,7,6 7,7,6", "3,3,3,3 3,3,3,3")
+STRATA = (
+    "2,2 2,2",
+    "3,3 3,3",
+    "3,3,3 3,3,3",
+    "4,4,4 4,4,4",
+    "5,5,5 5,5,5",
+    "6,6,6 6,6,6",
+    "7,7,6 7,7,6",
+    "3,3,3,3 3,3,3,3",
+)
 COPY = "import polars as pl, sys; pl.read_parquet(sys.argv[1]).write_parquet(sys.argv[2])"
 
 
