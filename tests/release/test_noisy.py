@@ -105,7 +105,7 @@ def test_a_bundle_has_tables_and_no_records_and_its_plan_said_so(
 
 
 def test_the_public_folder_is_a_function_of_sizes_of_strata_and_noise(folder: Path, bundle: Path) -> None:
-    """Another file with the same sizes and nothing else in common, the same seeds, and noise taken out."""
+    """Another file with strata of the same sizes and nothing else in common gives the same folder, but for counts."""
     other = households(600).with_columns(county=pl.lit("Nowhere"), tenure=pl.lit("owned"))
     other.write_parquet(folder / "homes.parquet")
     text = (folder / "plan.toml").read_text(encoding="utf-8").replace('out = "out"', 'out = "other"')
