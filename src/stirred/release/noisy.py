@@ -23,17 +23,18 @@ from stirred.report.noisy import reading_noise
 _MOST_VALUES = 1_000_000
 
 
-def declared_values(codebook: Codebook, columns: Sequence[str]) -> dict[str, list[str | None]]:
-    """Return the values that a codebook declares for the columns of records: codes, whole numbers, true and false."""
+def declared_values(codebook: Codebook, mechanism: NoisySwap) -> dict[str, list[str | None]]:
+    """Return the values that a codebook declares for the variables of the tables: codes, or whole numbers in a range."""
     found: dict[str, list[str | None]] = {}
-    for name, variable in codebook.of("households").items():
+    wanted = {name for variables in mechanism.tables for name in variables}
+    for name, variable in ((name, v) for name, v in codebook.of("households").items() if name in wanted):
         values: list[str | None] = []
         if variable.type == "code":
             values = [*dict.fromkeys((*variable.codes, *sorted(codebook.leaves(name))))]
         elif variable.type == "integer" and variable.min is not None and variable.max is not None:
             last = min(variable.max, variable.min + _MOST_VALUES)
             values = [str(value) for value in range(variable.min, last + 1)]
-        if values and name in columns:
+        if values:
             found[name] = [*values, None] if variable.missing else values
     return found
 

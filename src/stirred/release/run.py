@@ -70,7 +70,7 @@ def prepare(planned: Planned) -> Prepared:
     mechanism, data, inputs, codebook = _both(planned)
     ledger = None if planned.ledger is None else Ledger.open(planned.ledger)
     if isinstance(mechanism, NoisySwap) and codebook is not None:
-        mechanism = replace(mechanism, values=declared_values(codebook, data.households.columns))
+        mechanism = replace(mechanism, values=declared_values(codebook, mechanism))
     called = planned.plan.data.name or ("" if ledger is None else ledger.dataset)
     data = replace(data, called=called)
     if codebook is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
@@ -28,7 +28,7 @@ from stirred.spec.swap_budget import psa_sharp_epsilon
 
 PValue = Callable[..., float]
 ROLES: dict[str, Any] = {"match": ["size"], "swap": ["county"], "rate": "1/2"}
-VALUES = {"county": ["x", "y"], "tenure": ["a", "b"], "size": [1, 2]}
+VALUES: dict[str, Sequence[Any]] = {"county": ["x", "y"], "tenure": ["a", "b"], "size": [1, 2]}
 CROSSED = [["county", "tenure"]]
 SWAP = NoisySwap(**ROLES, noise_epsilon="2*ln(5)", tables=CROSSED, values=VALUES)
 HOMES = pl.DataFrame({"size": [1] * 8, "county": list("xxyyxxyy"), "tenure": list("ababaabb")})
