@@ -24,7 +24,7 @@ _MOST_VALUES = 1_000_000
 
 
 def declared_values(codebook: Codebook, mechanism: NoisySwap) -> dict[str, list[str | None]]:
-    """Return the values that a codebook declares for the variables of the tables: codes, or whole numbers in a range."""
+    """Return the values that a codebook declares for variables of the tables: codes, or whole numbers in a range."""
     found: dict[str, list[str | None]] = {}
     wanted = {name for variables in mechanism.tables for name in variables}
     for name, variable in ((name, v) for name, v in codebook.of("households").items() if name in wanted):

@@ -54,6 +54,7 @@ class NoisySwap(PermutationSwap):
     cross swapped with held variables; the noise alone would lose it once. Relative to more invariants it is smaller,
     and the plan says what.
 
+    >>> import polars as pl
     >>> homes = pl.DataFrame({"size": [1] * 4, "county": list("ABAB"), "tenure": list("oorr")})
     >>> tenures, counties = ["o", "r"], ["A", "B", "C"]
     >>> swap = NoisySwap(match=["size"], swap=["county"], rate="1/10", noise_epsilon="2*ln(5)",
