@@ -52,20 +52,24 @@ def mallows_share(records: int, weight: Fraction) -> float:
     return float(moved @ chance / records)
 
 
-def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records: Shares, within: Positions) -> Shares:
-    """Return the same for a swap within strata and then within parts of them; ``within`` says whose part it is.
+def staged_moves(records: Shares, *, coarse: Shares, fine: Shares, within: Positions) -> Shares:
+    """Return the same for each part of strata that a second swap exchanges within; ``within`` says whose part it is.
 
     A record keeps its values if neither stage moves it, or if the second undoes the first: it gets the place
     of another record of its part, which the first stage gave this record's values, one of n - 1 equally likely.
 
     >>> two = np.array([2.0])
-    >>> moved = staged_share(two, coarse=two / 4, fine=two / 4, fine_records=two, within=np.array([0]))
-    >>> moved.tolist()  # two exchanges, each with probability 1/2
+    >>> staged_moves(two, coarse=two / 4, fine=two / 4, within=np.array([0])).tolist()  # two exchanges, each with 1/2
     [0.5]
     """
     first = coarse[within]
     back = first / np.maximum(records[within] - 1, 1)
-    moved = 1 - (1 - fine) * (1 - first) - fine * back
+    return np.asarray(1 - (1 - fine) * (1 - first) - fine * back)
+
+
+def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records: Shares, within: Positions) -> Shares:
+    """Return the same for whole strata, swapped within and then within their parts."""
+    moved = staged_moves(records, coarse=coarse, fine=fine, within=within)
     return np.bincount(within, weights=fine_records * moved, minlength=records.size) / np.maximum(records, 1)
 
 
