@@ -80,29 +80,17 @@ def class_law_changes(margins: SwapMargins, moved: Shares) -> Shares:
 
 
 def conditioned_changes(margins: SwapMargins, *, odds: float, masses: Shares) -> Shares:
-    """Return the same for the conditioned swap: where its law of selected counts has its peak (large strata).
-
-    Of c records with a value k are redrawn, K in all. The weight of the counts is largest where
-    k^2 = (c - k) o pi K for every value; a redrawn record then keeps its value with probability k/K.
+    """Return the same for the conditioned swap, from its law of selected counts.
 
     >>> homes = np.zeros(200, dtype=np.uint32)
     >>> places = np.repeat(np.arange(2, dtype=np.uint32), 100)
     >>> margins = SwapMargins.of(homes, places, strata=1, values=2)
     >>> conditioned_changes(margins, odds=1.0, masses=np.full(2, 0.5)).round(3).tolist()
-    [0.25, 0.25]
+    [0.249, 0.249]
     """
+    from stirred.mechanisms.swapping.selected_shares import expected_changes
+
     if math.isinf(odds):
         total = margins.records[margins.stratum].astype(np.float64)
         return 1 - margins.count / total
-    count = margins.count.astype(np.float64)
-    total = margins.records.astype(np.float64) * odds / (1 + odds)
-    selected = np.zeros_like(count)
-    for _ in range(500):
-        push = odds * masses * total[margins.stratum]
-        selected = (np.sqrt(push * push + 4 * push * count) - push) / 2
-        fresh = np.bincount(margins.stratum, weights=selected, minlength=margins.strata).astype(np.float64)
-        if np.allclose(fresh, total, rtol=1e-10, atol=0):
-            break
-        total = fresh
-    whole = np.maximum(total[margins.stratum], 1e-300)
-    return selected / count * (1 - selected / whole)
+    return expected_changes(margins.stratum, margins.count, odds * masses)
