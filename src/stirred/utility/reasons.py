@@ -63,8 +63,14 @@ def _matching(wishes: Wishes, plan: SwapPlan) -> str:
 def _better(best: Proposal, other: Proposal, wishes: Wishes) -> str:
     shares = [each.changed if each.mixed is None else each.mixed for each in (best, other)]
     shown = [f"{100 * share:.2f}%" for share in shares]
-    if wishes.epsilon is None or round(shares[0], 3) == round(shares[1], 3):
-        return f"loses least at the share that should move; the next, {other.name}, has epsilon {other.epsilon.shown()}"
+    alike = round(shares[0], 3) == round(shares[1], 3)
+    if alike and best.epsilon.shown() == other.epsilon.shown():
+        return f"changes as few records as any, {shown[0]}, at as small a loss; {other.name} would do as well"
+    if wishes.epsilon is None or alike:
+        return (
+            f"loses least where {100 * best.changed:.2f}% of all records change; the next, {other.name}, has epsilon "
+            f"{other.epsilon.shown()}"
+        )
     if best.mixed is not None:
         apart = " x ".join(wishes.fine_match)
         return f"mixes records of different {apart} least: {shown[0]} of all; the next, {other.name}, {shown[1]}"
