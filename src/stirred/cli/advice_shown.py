@@ -12,7 +12,7 @@ from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragra
 from stirred.cli.swap_options import Options, names
 
 if TYPE_CHECKING:
-    from stirred.release.plan_file import Planned
+    from stirred.release.plan_file import PlanFile
     from stirred.utility.advice import Advice, Proposal
 
 RESTS_ON = (
@@ -99,13 +99,14 @@ def _write(advice: Advice, options: Options, path: Path) -> None:
             remedy=f"ask without --write to see them; what could be accepted instead: {instead}",
         )
     asked = f"Proposed by `stirred plan`, wishes: {_wishes_text(advice)}."
-    write_plan(_planned(chosen, advice, options, path).plan, path, remarks=[asked, *advice.why, RESTS_ON])
+    write_plan(plan_of(chosen, advice, options, path), path, remarks=[asked, *advice.why, RESTS_ON])
 
 
-def _planned(chosen: Proposal, advice: Advice, options: Options, path: Path) -> Planned:
-    swap: Any = chosen.mechanism
+def plan_of(proposal: Proposal, advice: Advice, options: Options, path: Path) -> PlanFile:
+    """Return the plan of a proposal; the exact margins become tables, and the bundle gets the plan's name."""
+    swap: Any = proposal.mechanism
     margins = [" x ".join(margin) for margin in advice.wishes.exact]
-    return replace(
+    told = replace(
         options,
         mechanism=swap.member,
         match=list(swap.match),
@@ -117,7 +118,8 @@ def _planned(chosen: Proposal, advice: Advice, options: Options, path: Path) -> 
         settings_from="invariants",
         table=list(dict.fromkeys((*margins, *(options.table or ())))),
         out=Path(f"{path.stem}-bundle"),
-    ).planned()
+    )
+    return told.planned().plan
 
 
 def _percent(rate: Fraction | None) -> str | None:
