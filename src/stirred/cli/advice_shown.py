@@ -19,6 +19,10 @@ RESTS_ON = (
     "All members shown keep the same counts exact. Their losses and shares follow from these counts, so that a choice "
     'by this table looks at nothing that is protected: settings_from = "invariants".'
 )
+STAGES = (
+    "Whom a second stage changes depends on protected counts: its share of records changed is that of areas spread "
+    "evenly, and its shares of single areas are bounds from above."
+)
 GIVING_UP = (
     "Giving up a margin is a decision by policy: what is shown for it rests on counts that would then be protected, "
     "and choosing by it would void the guarantee."
@@ -149,7 +153,7 @@ def _show(advice: Advice) -> None:
     from stirred.spec.explain import explain
 
     chosen = advice.chosen
-    heading("No member meets all wishes" if chosen is None else f"Proposed: {chosen.name}, {chosen.setting}")
+    heading("No member meets all wishes" if chosen is None else f"Proposed: {_in_words(chosen)}")
     facts([("wishes", _wishes_text(advice)), *(("why" if n == 0 else "", why) for n, why in enumerate(advice.why))])
     emit()
     words = explain(advice.plan.specification)
@@ -162,46 +166,51 @@ def _show(advice: Advice) -> None:
     _table(advice)
     paragraph(RESTS_ON)
     if any(each.bounded for each in advice.proposals):
-        paragraph(
-            "Of two stages only bounds from above are known: who changes in the second depends on protected counts."
-        )
+        paragraph(STAGES)
     if advice.concessions:
         emit()
         emit("All other wishes would be met if you accepted one of these:")
-        bullets([f"{c.gives_up}: {c.proposal.name}, {c.proposal.setting}" for c in advice.concessions])
+        bullets([f"{each.gives_up}: {_in_words(each.proposal)}" for each in advice.concessions])
         if any(concession.looks_inside for concession in advice.concessions):
             paragraph(GIVING_UP)
+
+
+def _in_words(each: Proposal) -> str:
+    loss = "" if each.mechanism.member == "mallows" else f", epsilon {each.epsilon.shown()}"
+    return f"{each.name}, {each.setting}{loss}"
 
 
 def _table(advice: Advice) -> None:
     from stirred.utility.advice import percent
 
-    areas = [str(area) for area in advice.wishes.undisturbed]
+    # The smallest area is the same for all: only the swaps differ.
+    smallest, records, _ = advice.proposals[0].smallest_area
+    areas = advice.wishes.undisturbed
     apart = advice.wishes.fine_match
+    alone = smallest in [area.value for area in areas] and len(advice.wishes.swap) == 1
     header = [
         "swap",
         "setting",
         "ε",
         "records changed",
         *(f"in {area}" for area in areas),
-        "in the smallest area",
+        *([] if alone else [f"in {smallest}, the smallest ({records:,})"]),
         *([f"mixed by {' x '.join(apart)}"] if apart else []),
         "wishes",
     ]
     rows = []
     for each in advice.proposals:
-        name, records, share = each.smallest_area
-        most = "at most " if each.bounded else ""
+        about, most = ("about ", "at most ") if each.bounded else ("", "")
         rows.append(
             [
                 each.name,
                 each.setting,
                 each.epsilon.shown(),
-                most + percent(each.changed),
-                *(most + percent(s) for _, s in each.undisturbed),
-                f"{most}{percent(share)} of {records:,} ({name})",
+                about + percent(each.changed),
+                *(most + percent(share) for _, share in each.undisturbed),
+                *([] if alone else [most + percent(each.smallest_area[2])]),
                 *([percent(each.mixed or 0.0)] if apart else []),
-                "; ".join(s.text for s in each.shortfalls) or "all met",
+                "; ".join(short.short for short in each.shortfalls) or "all met",
             ]
         )
     table(header, rows)

@@ -33,14 +33,16 @@ class Shortfall:
 
     wish: str
     text: str
+    short: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Proposal:
     """One member at the gentlest setting that comes up to the wishes, and what it falls short of.
 
-    ``bounded`` says that shares are bounds from above: of two stages no more can be told. ``mixed`` is the share of
-    records that get values from a record that differs on the variables of nearly exact margins.
+    ``bounded`` says that shares of areas are bounds from above, and ``changed`` that of areas spread evenly: of two
+    stages no more can be told. ``mixed`` is the share of records that get values from a record that differs on
+    the variables of nearly exact margins.
     """
 
     name: str
@@ -65,8 +67,7 @@ class Proposal:
             return f"epsilon {self.epsilon.shown()}"
         rate = f"rate {100 * float(self.mechanism.rules()[1]):.4g}%"
         if isinstance(self.mechanism, TwoStageSwap):
-            fine = 100 * float(self.mechanism.fine_rate)
-            return f"{rate}, then {fine:.4g}% within {' x '.join(self.mechanism.matched)}"
+            return f"{rate}, then {100 * float(self.mechanism.fine_rate):.4g}%"
         return rate
 
     @property
@@ -227,13 +228,13 @@ class _Search:
         """Return two stages: the first reaches the loss, the second moves what is wanted beyond."""
         first = Dial(name="permutation", roles=self.roles, plan=self.plan)
         step = self._for_loss(first)
-        fine = next((f for f in range(100, 10_000, 100) if stages.moved(step, f) >= self.wishes.moved), 9_900)
+        fine = next((f for f in range(100, 10_000, 100) if stages.changed(step, f) >= self.wishes.moved), 9_900)
         return self._proposal(
             "two-stage",
             stages.at(step, fine),
             epsilon=first.loss(step),
             areas=stages.areas(step, fine),
-            changed=stages.moved(step, fine),
+            changed=stages.changed(step, fine),
             mixed=stages.mixed_at(step),
             bounded=True,
         )
@@ -289,14 +290,18 @@ def _shortfalls(
     wishes: Wishes, epsilon: Exact, changed: float, shares: Sequence[tuple[Area, float]]
 ) -> Iterator[Shortfall]:
     if wishes.epsilon is not None and epsilon > wishes.epsilon:
-        yield Shortfall(wish="epsilon", text=f"epsilon {epsilon.shown()} instead of {wishes.epsilon.shown()}")
+        reached, wanted = epsilon.shown(), wishes.epsilon.shown()
+        text = f"epsilon {reached} instead of {wanted}"
+        yield Shortfall(wish="epsilon", text=text, short=f"epsilon: {reached} > {wanted}")
     if changed < wishes.moved:
-        text = f"{percent(changed)} of all records change instead of {percent(float(wishes.moved))}"
-        yield Shortfall(wish="moved", text=text)
+        reached, wanted = percent(changed), percent(float(wishes.moved))
+        text = f"{reached} of all records change instead of {wanted}"
+        yield Shortfall(wish="moved", text=text, short=f"moved: {reached} < {wanted}")
     for area, share in shares:
         if share > wishes.at_most:
-            text = f"{percent(share)} of {area} change instead of {percent(float(wishes.at_most))}"
-            yield Shortfall(wish="undisturbed", text=text)
+            reached, wanted = percent(share), percent(float(wishes.at_most))
+            text = f"{reached} of {area} change instead of {wanted}"
+            yield Shortfall(wish="undisturbed", text=text, short=f"{area}: {reached} > {wanted}")
 
 
 def _ranked(found: Sequence[Proposal], wishes: Wishes) -> list[Proposal]:

@@ -23,8 +23,8 @@ _TRAITS: Final = {
     "a group.",
     "mallows": "Its loss is the number you choose in every group of records; it changes large groups most and small "
     "ones hardly.",
-    "two-stage": "Its first stage exchanges among all who agree on the exact margins and sets the loss; its second "
-    "stays among those who also agree on the nearly exact ones, which it does not disturb.",
+    "two-stage": "Its first stage exchanges among all who may exchange at all and sets the loss; its second, at the "
+    "other rate, only among those with equal {fine}, whose counts by area it leaves as they are.",
 }
 
 
@@ -41,7 +41,7 @@ def reasons(ranked: Sequence[Proposal], wishes: Wishes, plan: SwapPlan) -> Itera
         yield f"Of the members of the swapping family only {what} meets your wishes."
     else:
         yield f"Of the {len(meeting)} members that meet your wishes {what} {_better(best, meeting[1], wishes)}."
-    yield _TRAITS[best.name]
+    yield _TRAITS[best.name].format(fine=" x ".join(wishes.fine_match))
 
 
 def _matching(wishes: Wishes, plan: SwapPlan) -> str:

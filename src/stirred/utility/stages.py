@@ -1,7 +1,8 @@
 """Two stages of matching on one file, as far as the invariants of the first stage tell whom they move (R13).
 
-Who changes a value in the second stage depends on counts that the first one protects. The sizes of the fine strata
-do not: shares of areas are therefore bounds from above.
+Who changes a value in the second stage depends on counts that the first one protects; whom it moves follows from the
+sizes of the fine strata, which are published. The share changed is therefore that of areas spread evenly over the
+fine strata, and shares of single areas are bounds from above.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import polars as pl
 from stirred.data.codes import count
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.permutation import PermutationSwap
-from stirred.mechanisms.swapping.shares import Positions, Shares, permutation_share, staged_moves
+from stirred.mechanisms.swapping.shares import Positions, Shares, class_law_changes, permutation_share, staged_moves
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.mechanisms.swapping.two_stage import TwoStagePlan, TwoStageSwap
@@ -79,9 +80,12 @@ class Stages:
         moved = staged_moves(strata.sizes, coarse=coarse, fine=fine, within=self.within)
         return np.where(_live(strata)[self.within], moved, 0.0)
 
-    def moved(self, step: int, fine_step: int) -> float:
-        """Return the share of all records that get another record's values."""
-        return float(self.sizes @ self._moved(step, fine_step) / self.sizes.sum())
+    def changed(self, step: int, fine_step: int) -> float:
+        """Return the share of all records that change their swap values, if these are spread evenly inside strata."""
+        strata, margins = self.plan.strata, self.plan.strata.margins
+        moved = np.bincount(self.within, weights=self.sizes * self._moved(step, fine_step), minlength=strata.sizes.size)
+        share = class_law_changes(margins, moved / strata.sizes)
+        return float(share @ margins.count / margins.count.sum())
 
     def areas(self, step: int, fine_step: int) -> pl.DataFrame:
         """Return the records of each area and the largest share of them that may move: as if all lay in the worst."""

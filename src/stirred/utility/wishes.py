@@ -42,7 +42,7 @@ class Area:
         return float((own["records"] * own["share_changed"]).sum()) / float(own["records"].sum())
 
     def __str__(self) -> str:
-        return self.value
+        return f"{self.variable} {self.value}" if self.value.isdigit() else self.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
