@@ -109,10 +109,10 @@ def propose(
     data: Any,
     *,
     swap: str | Sequence[str],
-    exact: Sequence[str | Sequence[str]] = (),
-    nearly: Sequence[str | Sequence[str]] = (),
+    exact: str | Sequence[str | Sequence[str]] = (),
+    nearly: str | Sequence[str | Sequence[str]] = (),
     epsilon: Number | None = None,
-    undisturbed: Sequence[str] = (),
+    undisturbed: str | Sequence[str] = (),
     at_most: Number = "10%",
     moved: Number = "5%",
     hold: Sequence[str] | None = None,
@@ -128,7 +128,7 @@ def propose(
     >>> advice = propose(homes, swap="county", epsilon=2)
     >>> advice.chosen.name, advice.chosen.setting
     ('conditioned, uniform', 'rate 23.85%')
-    >>> propose(homes, swap="county", epsilon=2, undisturbed=["B"]).chosen is None
+    >>> propose(homes, swap="county", epsilon=2, undisturbed="B").chosen is None
     True
     """
     microdata = as_microdata(data)
@@ -137,10 +137,10 @@ def propose(
     wishes = wishes_for(
         microdata,
         swap=names,
-        exact=exact,
-        nearly=nearly,
+        exact=(exact,) if isinstance(exact, str) else exact,
+        nearly=(nearly,) if isinstance(nearly, str) else nearly,
         epsilon=epsilon,
-        undisturbed=undisturbed,
+        undisturbed=(undisturbed,) if isinstance(undisturbed, str) else undisturbed,
         at_most=at_most,
         moved=moved,
         hold=hold,

@@ -6,8 +6,11 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import polars as pl
 import pytest
 
+from stirred.mechanisms.swapping.conditioned import ConditionedSwap
+from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.member_moments import exact_moves, expected_moves
 from stirred.mechanisms.swapping.selected_shares import expected_changes
 from stirred.mechanisms.swapping.shares import mallows_share
@@ -69,3 +72,19 @@ def test_nothing_changes_at_rate_zero_and_almost_nothing_close_to_it() -> None:
     # Two redraws are needed: g = (1, 1) has weight 2 (5x)^2, and half of these exchange.
     assert little.tolist() == pytest.approx([5 * 1e-18] * 2, rel=1e-6)
     assert all(math.isfinite(share) for share in little)
+
+
+def test_the_margins_of_a_plan_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, count = [], SwapMargins.of
+
+    def counting(*codes: np.ndarray, strata: int, values: int) -> SwapMargins:  # type: ignore[type-arg]
+        calls.append(strata)
+        return count(*codes, strata=strata, values=values)
+
+    monkeypatch.setattr(SwapMargins, "of", counting)
+    homes = pl.DataFrame({"county": list("ABAB"), "size": [1, 1, 2, 2], "row": range(4)})
+    swap = ConditionedSwap(match=["size"], swap=["county"], rate="1/2", hold=["row"])
+    plan = swap.plan(homes)
+    swap.changes(plan)
+    swap.losses(plan, RATES)
+    assert calls == [2]
