@@ -77,7 +77,7 @@ def test_nothing_changes_at_rate_zero_and_almost_nothing_close_to_it() -> None:
 def test_the_margins_of_a_plan_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, count = [], SwapMargins.of
 
-    def counting(*codes: np.ndarray, strata: int, values: int) -> SwapMargins:  # type: ignore[type-arg]
+    def counting(*codes: np.ndarray, strata: int, values: int) -> SwapMargins:
         calls.append(strata)
         return count(*codes, strata=strata, values=values)
 
