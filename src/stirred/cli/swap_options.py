@@ -45,6 +45,13 @@ Epsilon = Annotated[
     str | None,
     typer.Option("--epsilon", help="Show which rates would reach this loss; for the Mallows swap, the loss itself."),
 ]
+Exact = Annotated[list[str] | None, typer.Option("--exact", help="Wish: counts that must stay exact, such as 'county x size'; repeat.")]  # fmt: skip  # noqa: E501
+Nearly = Annotated[list[str] | None, typer.Option("--nearly", help="Wish: counts that should stay nearly exact, without being published; repeat.")]  # fmt: skip  # noqa: E501
+Undisturbed = Annotated[list[str] | None, typer.Option("--undisturbed", help="Wish: an area, a value of a swap variable, that should be left alone; repeat.")]  # fmt: skip  # noqa: E501
+AtMost = Annotated[str | None, typer.Option("--at-most", help="Of the records of such an area so many may change (default 10%).")]  # fmt: skip  # noqa: E501
+Moved = Annotated[str | None, typer.Option("--moved", help="Wish: at least this share of all records should change (default 5%).")]  # fmt: skip  # noqa: E501
+Advise = Annotated[bool, typer.Option("--advise", help="Propose the member of the swapping family that fits the wishes; implied by any but --epsilon.")]  # fmt: skip  # noqa: E501
+Write = Annotated[Path | None, typer.Option("--write", metavar="PLAN.toml", help="With wishes: write the proposal as a plan; must not exist.")]  # fmt: skip  # noqa: E501
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
 SettingsFrom = Annotated[str | None, typer.Option("--settings-from", help="On what the settings were based: policy, invariants, other-data or this-data.")]  # fmt: skip  # noqa: E501
 LedgerPlace = Annotated[
