@@ -19,17 +19,20 @@ if TYPE_CHECKING:
 
 def numbers(prepared: Prepared) -> dict[str, Any]:
     """Return the numbers of a plan for JSON."""
+    from stirred.mechanisms.swapping.response_plan import ResponsePlan
     from stirred.mechanisms.swapping.two_stage import TwoStagePlan
     from stirred.spec.document import number_out
 
     plan = prepared.plan
     fine = plan.fine_specification.budget.realised if isinstance(plan, TwoStagePlan) else None
+    both = plan.swap_specification.budget.realised if isinstance(plan, ResponsePlan) else None
     strata, epsilon = plan.strata, plan.epsilon
     paper, exact = prepared.plan.paper_epsilon, prepared.plan.exact_loss
     return {
         "epsilon": number_out(epsilon),
         "epsilon_exact": str(epsilon),
         **({} if fine is None else {"fine_epsilon": number_out(fine), "fine_epsilon_exact": str(fine)}),
+        **({} if both is None else {"swap_flavor_epsilon": number_out(both), "swap_flavor_epsilon_exact": str(both)}),
         "paper_epsilon": number_out(paper),
         "paper_epsilon_exact": str(paper),
         "exact_loss": None if exact is None else number_out(exact),
@@ -207,7 +210,10 @@ def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:
     if not strata.exact_records:
         return []
     share = 100 * strata.exact_records / total
-    text = f"{strata.exact_records:,} records ({share:.1f}%) lie in strata with nothing to swap: published as they are"
+    perturbed = prepared.plan.perturbed
+    but = "" if perturbed is None else f", but for the response on {perturbed}"
+    records = f"{strata.exact_records:,} records ({share:.1f}%)"
+    text = f"{records} lie in strata with nothing to swap: published as they are{but}"
     return [("unchanged", text)]
 
 
@@ -223,7 +229,9 @@ def _bounds_line(prepared: Prepared) -> list[tuple[str, str]]:
 
 def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:
     """Say which stratum sets the loss, where rates differ."""
-    strata = prepared.plan.strata
+    from stirred.mechanisms.swapping.response_plan import ResponsePlan
+
+    strata = prepared.plan.exposed if isinstance(prepared.plan, ResponsePlan) else prepared.plan.strata
     if len({stratum.rate for stratum in strata.live}) < 2 or (stratum := strata.decisive) is None:
         return []
     values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True))

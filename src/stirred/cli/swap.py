@@ -21,7 +21,9 @@ from stirred.cli.plan_shown import (
 from stirred.cli.progress import shown_progress
 from stirred.cli.swap_options import (
     NOWHERE,
+    Change,
     CodebookFile,
+    DeclaredValues,
     Epsilon,
     File,
     FineMatch,
@@ -40,6 +42,7 @@ from stirred.cli.swap_options import (
     Purpose,
     Quiet,
     Rate,
+    Respond,
     Seed,
     SettingsFrom,
     Swap,
@@ -60,6 +63,9 @@ def swap(
     kernel: Kernel = None,
     fine_match: FineMatch = None,
     fine_rate: FineRate = None,
+    respond: Respond = None,
+    values: DeclaredValues = None,
+    change: Change = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -102,6 +108,9 @@ def swap(
         kernel=kernel,
         fine_match=fine_match,
         fine_rate=fine_rate,
+        respond=respond,
+        values=values,
+        change=change,
         epsilon=epsilon if mechanism == "mallows" else None,
     )
     prepared = prepare(options.planned())
@@ -120,6 +129,9 @@ def plan(
     kernel: Kernel = None,
     fine_match: FineMatch = None,
     fine_rate: FineRate = None,
+    respond: Respond = None,
+    values: DeclaredValues = None,
+    change: Change = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -192,6 +204,9 @@ def plan(
             kernel=kernel,
             fine_match=fine_match,
             fine_rate=fine_rate,
+            respond=respond,
+            values=values,
+            change=change,
             epsilon=epsilon if mechanism == "mallows" else None,
             command="plan",
         )

@@ -30,6 +30,7 @@ from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, check_place, checksum, mark_seeded, write_manifest
+from stirred.release.declared_values import with_declared_values
 from stirred.release.expectation import Expectation, expectations, within_reach
 from stirred.release.invariants import invariant_tables
 from stirred.release.ledger import Ledger, Request, Total
@@ -65,6 +66,7 @@ class Prepared:
 
 def prepare(planned: Planned) -> Prepared:
     """Read and check everything, and return what would happen."""
+    planned = with_declared_values(planned)
     mechanism, data, inputs, codebook = _both(planned)
     ledger = None if planned.ledger is None else Ledger.open(planned.ledger)
     called = planned.plan.data.name or ("" if ledger is None else ledger.dataset)
@@ -199,6 +201,9 @@ def mechanism_of(planned: Planned) -> Swap:
                 "redraw_law": section.redraw_law,
                 "fine_match": section.fine_match,
                 "fine_rate": section.fine_rate,
+                "respond": section.respond,
+                "values": section.values,
+                "change": section.change,
                 "imputed": section.imputed,
             },
             match=section.match,
@@ -341,7 +346,7 @@ def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
     for table in prepared.tables:
         write_frame(released_table(release, table), public / "tables" / f"{table.name}.csv")
     write_parts(invariant_tables(prepared.data, prepared.plan), public / "invariants.parquet", note=notes)
-    write_frame(prepared.plan.strata.frame(prepared.mechanism.member), public / "strata.parquet", note=notes)
+    write_frame(prepared.mechanism.strata_table(prepared.plan.strata), public / "strata.parquet", note=notes)
     (public / "specification.json").write_text(to_json(release.specification), encoding="utf-8")
     page = to_markdown(release.specification, title=_title(prepared), method=prepared.mechanism.in_words)
     (public / "specification.md").write_text(page, encoding="utf-8")
@@ -404,7 +409,7 @@ def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
     if not prepared.tables or not within_reach(prepared.mechanism, prepared.data):
         return {}
     match, persons = tuple(prepared.mechanism.match), prepared.data.persons is not None
-    strata = prepared.plan.strata.frame(prepared.mechanism.member)
+    strata = prepared.mechanism.strata_table(prepared.plan.strata)
     public = SwappedRelease(
         records=release.public["data"].lazy(),
         match=match,

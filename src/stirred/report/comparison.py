@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from stirred.mechanisms.swapping.response_swap import ResponseSwap
 from stirred.report.charts import areas_changed
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.spec.compare import compare
@@ -46,7 +47,12 @@ def setting(each: Compared) -> str:
     if each.mechanism.member == "mallows":
         return f"epsilon {each.epsilon.shown()}"
     rules, rate = each.mechanism.rules()
-    return f"rate {100 * float(rate):.4g}%" + (", others by match value" if rules else "")
+    own = (
+        f", {each.mechanism.respond} changed at {each.mechanism.change}"
+        if isinstance(each.mechanism, ResponseSwap)
+        else ""
+    )
+    return f"rate {100 * float(rate):.4g}%" + (", others by match value" if rules else "") + own
 
 
 def block_by_block(found: Sequence[Compared]) -> list[str]:

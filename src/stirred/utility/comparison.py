@@ -104,6 +104,12 @@ def family_at(data: Any, swap: Swap, *, equal: str) -> list[tuple[str, Swap]]:
             where="imputed",
             remedy="compare plans without it, or two plans with different rates",
         )
+    if plan.perturbed is not None:
+        raise bad_plan(
+            f"the other members publish the counts of {plan.perturbed} that the response protects",
+            where="respond",
+            remedy="compare plans one by one: the specifications differ in what is published exactly",
+        )
     margins = SwapMargins.of(
         plan.strata.coded.codes, plan.swap.codes, strata=plan.strata.coded.count, values=plan.swap.count
     )

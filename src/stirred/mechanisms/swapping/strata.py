@@ -132,20 +132,22 @@ def find_strata(
     households: pl.DataFrame,
     *,
     match: Sequence[str],
-    swap: Coded,
-    held: Sequence[Part],
+    swap: Coded | None,
+    held: Sequence[Part] | None,
     rates: Sequence[tuple[dict[str, object], Fraction]],
     rate: Fraction,
 ) -> Strata:
     """Return the strata by the match variables.
 
     ``held`` gives the parts of the hold value one after the other, each as a column: a stratum has two
-    hold values as soon as any part differs, so most of them are never looked at.
+    hold values as soon as any part differs, so most of them are never looked at. A side that is None
+    may not be looked at: any two records could differ on it.
     """
     coded = encode(households, list(match))
     sizes = count(coded.codes, groups=coded.count)
-    live = differing(coded.codes, swap.codes, count=coded.count)
-    live &= _two_values(coded, held, wanted=live)
+    live = sizes > 1 if swap is None else differing(coded.codes, swap.codes, count=coded.count)
+    if held is not None:
+        live &= _two_values(coded, held, wanted=live)
     values = coded.levels.rows() if match else [()]
     default = rate if not rates else None
     table = [
