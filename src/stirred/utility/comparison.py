@@ -39,7 +39,7 @@ class Compared:
     name: str
     mechanism: Swap
     plan: SwapPlan
-    areas: pl.DataFrame
+    areas: pl.DataFrame | None
     errors: tuple[tuple[str, ExpectedError], ...] = ()
 
     @property
@@ -53,14 +53,18 @@ class Compared:
         return self.plan.strata.moved
 
     @property
-    def changed(self) -> float:
-        """Return the share of all records whose swap value changes: what a table can notice."""
+    def changed(self) -> float | None:
+        """Return the share of all records whose swap value changes: what a table can notice; None if protected."""
+        if self.areas is None:
+            return None
         records, share = self.areas["records"], self.areas["share_changed"]
         return float((records * share).sum()) / float(records.sum())
 
     @property
-    def smallest_area(self) -> tuple[str, int, float]:
+    def smallest_area(self) -> tuple[str, int, float] | None:
         """Return the area with the fewest records, how many it has, and which share of them changes."""
+        if self.areas is None:
+            return None
         row = self.areas.sort("records").row(0)
         return " ".join(str(value) for value in row[:-2]), int(row[-2]), float(row[-1])
 
@@ -85,7 +89,8 @@ def compare_swaps(
                 (" x ".join(variables), expected_error(households, swap, variables=list(variables), source=source))
                 for variables in tables
             ]
-        areas = swap.changes(plan)
+        # Counts of a swap variable that gets a response are protected: settings must not be chosen by them.
+        areas = None if plan.perturbed in plan.universe.swap else swap.changes(plan)
         found.append(Compared(name=name, mechanism=swap, plan=plan, areas=areas, errors=tuple(errors)))
     return found
 
