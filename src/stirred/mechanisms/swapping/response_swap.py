@@ -315,7 +315,9 @@ class ResponseSwap(Swap):
 
     def audit_universes(self) -> list[list[Hashable]]:
         """Return all tables with the invariants of small strata; the rest of the perturbed side differs, or not."""
-        shapes = (("ab", "11"), ("ab", "12"), ("aab", "111"), ("abc", "112"))
+        shapes = [("ab", "11"), ("ab", "12")]
+        if len(self.values) == 2:  # three records with three values each make too many tables to compare them all
+            shapes += [("aab", "111"), ("abc", "112")]
         return [self._law.universe(other, rest) for other, rest in shapes]
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
