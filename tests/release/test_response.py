@@ -330,3 +330,19 @@ def test_plans_compare_and_what_is_protected_is_not_shown(folder: Path, capsys: 
     assert first["share_changed"] is None
     assert second["smallest_area"]["records"] > 0
     assert "tenure changed at 1/5" in second["setting"]
+
+
+@ROLES
+def test_without_match_variables_and_with_nothing_else_held(folder: Path, role: str) -> None:
+    """The smallest file: two columns and one stratum; one table is left of the two, or none of the swap's."""
+    households(300).select("county", "tenure").write_parquet(folder / "homes.parquet")
+    wanted = content(role, "out")
+    wanted["data"], wanted["tables"] = {"households": "homes.parquet"}, []
+    wanted["mechanism"]["match"] = []
+    prepared = prepare(planned(wanted, source="plan", folder=folder))
+    assert prepared.plan.epsilon == (ln(16) if role == "swap" else ln(8))
+    bundle = run(prepared, entropy=Entropy.from_os())
+    publish(bundle, folder / "published")
+    assert audit_bundle(folder / "published").passed
+    tables = pl.read_parquet(bundle / "public" / "invariants.parquet")["table"].unique().to_list()
+    assert tables == (["hold"] if role == "swap" else ["match x swap"])
