@@ -14,6 +14,7 @@ from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
 from stirred.mechanisms.swapping.noisy import NoisySwap
+from stirred.mechanisms.swapping.response_swap import ResponseSwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
@@ -34,6 +35,17 @@ EXAMPLES: dict[type, list[Any]] = {
     TwoStageSwap: [
         TwoStageSwap(**ROLES, fine_match=["tenure"], rate=coarse, fine_rate=fine)
         for coarse, fine in (("1/10", "1/2"), ("3/10", "3/10"), ("1/2", "0"), ("9/10", "1"), ("0", "1/2"))
+    ],
+    ResponseSwap: [
+        ResponseSwap(**ROLES, respond=respond, values=values, rate=rate, change=change)
+        for respond in ("county", "tenure")
+        for values, rate, change in (
+            ("xy", "1/4", "1/10"),
+            ("xyz", "1/10", "1/2"),
+            ("xy", "9/10", "9/10"),
+            ("xy", "1/2", "0"),
+            ("xy", "1", "1/3"),
+        )
     ],
     MallowsSwap: [MallowsSwap(**ROLES, epsilon=epsilon) for epsilon in ("0", "1/2", "ln(3)", "4", "inf")],
     NoisySwap: [

@@ -84,7 +84,7 @@ def audit_promise(
     if again.strata.largest_live is None:
         found.warnings.append("nothing can be swapped: the file is published as it is, and epsilon 0 is not protection")
     _audit_specification(specification, again, making, found)
-    _audit_strata(strata, again.strata.frame(making.mechanism.member), again.strata.match, found)
+    _audit_strata(strata, making.mechanism.strata_table(again.strata), again.strata.match, found)
 
 
 def _audit_specification(published: Specification, again: SwapPlan, making: Making, found: Findings) -> None:

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 def numbers(prepared: Prepared) -> dict[str, Any]:
     """Return the numbers of a plan for JSON."""
     from stirred.mechanisms.swapping.noisy_plan import NoisyPlan
+    from stirred.mechanisms.swapping.response_plan import ResponsePlan
     from stirred.mechanisms.swapping.two_stage import TwoStagePlan
     from stirred.spec.document import number_out
 
     plan = prepared.plan
     fine = plan.fine_specification.budget.realised if isinstance(plan, TwoStagePlan) else None
     closer = plan.losses if isinstance(plan, NoisyPlan) else None
+    both = plan.swap_specification.budget.realised if isinstance(plan, ResponsePlan) else None
     strata, epsilon = plan.strata, plan.epsilon
     paper, exact = prepared.plan.paper_epsilon, prepared.plan.exact_loss
     return {
@@ -34,6 +36,7 @@ def numbers(prepared: Prepared) -> dict[str, Any]:
         "epsilon_exact": str(epsilon),
         **({} if fine is None else {"fine_epsilon": number_out(fine), "fine_epsilon_exact": str(fine)}),
         **({} if closer is None else _noise_numbers(closer)),
+        **({} if both is None else {"swap_flavor_epsilon": number_out(both), "swap_flavor_epsilon_exact": str(both)}),
         "paper_epsilon": number_out(paper),
         "paper_epsilon_exact": str(paper),
         "exact_loss": None if exact is None else number_out(exact),
@@ -223,7 +226,10 @@ def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:
     if not strata.exact_records or prepared.mechanism.member == "noisy":
         return []
     share = 100 * strata.exact_records / total
-    text = f"{strata.exact_records:,} records ({share:.1f}%) lie in strata with nothing to swap: published as they are"
+    perturbed = prepared.plan.perturbed
+    but = "" if perturbed is None else f", but for the response on {perturbed}"
+    records = f"{strata.exact_records:,} records ({share:.1f}%)"
+    text = f"{records} lie in strata with nothing to swap: published as they are{but}"
     return [("unchanged", text)]
 
 
@@ -239,7 +245,9 @@ def _bounds_line(prepared: Prepared) -> list[tuple[str, str]]:
 
 def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:
     """Say which stratum sets the loss, where rates differ."""
-    strata = prepared.plan.strata
+    from stirred.mechanisms.swapping.response_plan import ResponsePlan
+
+    strata = prepared.plan.exposed if isinstance(prepared.plan, ResponsePlan) else prepared.plan.strata
     same = len({stratum.rate for stratum in strata.live}) < 2
     if prepared.mechanism.member == "noisy" or same or (stratum := strata.decisive) is None:
         return []

@@ -54,7 +54,7 @@ NOTHING_SWAPPED = "Nothing was swapped: every count is exact, and the file is pu
 
 def nothing_swapped(plan: SwapPlan) -> bool:
     """Say whether a plan leaves every record as it is, by its rate or because there is nothing to exchange."""
-    return plan.strata.largest_live is None or plan.strata.moved == 0
+    return plan.perturbed is None and (plan.strata.largest_live is None or plan.strata.moved == 0)
 
 
 def correction_in_words(mechanism: Swap) -> str:
@@ -101,6 +101,8 @@ def _rate(report: SwapReport) -> str:
     strata = report.plan.strata
     if isinstance(report.mechanism, NoisySwap):
         return noise_section(report.mechanism, report.plan)
+    if report.plan.perturbed is not None:
+        return _losses(report, strata.largest_live.records if strata.largest_live else 0)
     if strata.largest_live is None:
         return section(
             "Rate and loss",
@@ -142,7 +144,8 @@ def _losses(report: SwapReport, size: int) -> str:
     )
     rows = [[f"{100 * float(rate):g}%", e.shown()] for rate, e in report.mechanism.losses(report.plan, _RATES)]
     by_rate = [table(["rate", "ε (relative to the invariants)"], rows)] if rows else []
-    return section("Rate and loss", paragraph(text), *by_rate)
+    also = [paragraph(report.plan.also_promised)] if report.plan.also_promised else []
+    return section("Rate and loss", paragraph(text), *also, *by_rate)
 
 
 def _strata(report: SwapReport) -> str:

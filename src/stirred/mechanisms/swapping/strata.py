@@ -44,11 +44,12 @@ class Strata:
     coded: Coded
     table: tuple[Stratum, ...]
     shares: Shares
-    count_margins: Callable[[], SwapMargins] = field(repr=False)
+    count_margins: Callable[[], SwapMargins] | None = field(repr=False)
 
     @property
     def margins(self) -> SwapMargins:
         """Return how often each swap value occurs in each stratum."""
+        assert self.count_margins is not None, "the counts of the swap values are protected: nothing may look at them"
         return self.count_margins()
 
     @property
@@ -141,20 +142,22 @@ def find_strata(
     households: pl.DataFrame,
     *,
     match: Sequence[str],
-    swap: Coded,
-    held: Sequence[Part],
+    swap: Coded | None,
+    held: Sequence[Part] | None,
     rates: Sequence[tuple[dict[str, object], Fraction]],
     rate: Fraction,
 ) -> Strata:
     """Return the strata by the match variables.
 
     ``held`` gives the parts of the hold value one after the other, each as a column: a stratum has two
-    hold values as soon as any part differs, so most of them are never looked at.
+    hold values as soon as any part differs, so most of them are never looked at. A side that is None
+    may not be looked at: any two records could differ on it.
     """
     coded = encode(households, list(match))
     sizes = count(coded.codes, groups=coded.count)
-    live = differing(coded.codes, swap.codes, count=coded.count)
-    live &= _two_values(coded, held, wanted=live)
+    live = sizes > 1 if swap is None else differing(coded.codes, swap.codes, count=coded.count)
+    if held is not None:
+        live &= _two_values(coded, held, wanted=live)
     values = coded.levels.rows() if match else [()]
     default = rate if not rates else None
     table = [
@@ -166,7 +169,9 @@ def find_strata(
         )
         for row, records, alive in zip(values, sizes.tolist(), live.tolist(), strict=True)
     ]
-    margins = cache(partial(SwapMargins.of, coded.codes, swap.codes, strata=coded.count, values=swap.count))
+    margins = None
+    if swap is not None:
+        margins = cache(partial(SwapMargins.of, coded.codes, swap.codes, strata=coded.count, values=swap.count))
     return Strata(
         match=tuple(match), coded=coded, table=tuple(table), shares=np.zeros(len(table)), count_margins=margins
     )

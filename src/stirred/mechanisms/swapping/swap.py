@@ -212,25 +212,31 @@ class Swap(ABC):
 
         microdata = self._narrowed(as_microdata(data))
         plan = plan or self._prepare(microdata)
-        swapped = plan.swap.codes.copy()
+        microdata, swap = self._before(microdata, plan, entropy)
+        swapped = swap.codes.copy()
         self._exchange(plan, swapped, entropy, progress)
         # Grouped by the released swap values and uniformly random inside: the input order is gone.
-        order = release_order(
-            swapped, entropy=entropy.child("release order"), groups=plan.swap.count, threads=self.threads
-        )
+        order = release_order(swapped, entropy=entropy.child("release order"), groups=swap.count, threads=self.threads)
         people = Persons.of(microdata) if microdata.persons is not None else None
         held = Packed.of(
             (microdata.households[name] for name in plan.hold if name not in plan.strata.match), coded=plan.strata.coded
         )
-        swapped_file = SwappedFile(
-            data=microdata, held=held, swap=plan.swap, swapped=swapped, order=order, people=people
-        )
+        swapped_file = SwappedFile(data=microdata, held=held, swap=swap, swapped=swapped, order=order, people=people)
         parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {"data": swapped_file.households}
         if people is not None:
             parts["persons"] = swapped_file.persons
         specification = replace(plan.specification, seeded=entropy.seeded)
         internal = {"plan": plan, "file": swapped_file}
         return Release(public=Frames(parts, convert=like(data)), specification=specification, internal=internal)
+
+    def _before(self, data: Microdata, plan: SwapPlan, entropy: Entropy) -> tuple[Microdata, Coded]:
+        """Return the file that is swapped, with its swap values as codes: the input itself for most swaps."""
+        del entropy
+        return data, plan.swap
+
+    def strata_table(self, strata: Strata) -> pl.DataFrame:
+        """Return the strata as they are published, with the settings a reader needs to know the law."""
+        return strata.frame(self.member)
 
     def audit_universes(self) -> list[list[Hashable]]:
         """Return all tables with the margins of a few small strata, as multisets of (hold, swap) pairs."""
@@ -255,7 +261,7 @@ class Swap(ABC):
         # Match variables are equal inside a stratum and can tell no records apart.
         held = held_parts(data, [name for name in hold if name not in self.match])
         strata = find_strata(data.households, match=self.match, swap=swap, held=held, rates=rules, rate=rate)
-        _every_rule_fits(self._declared_rules(), strata)
+        every_rule_fits(self._declared_rules(), strata)
         strata = self._left_out(strata)
         strata = strata.with_shares(self.moved_shares(strata, swap))
         universe = SwapUniverse(
@@ -308,7 +314,7 @@ def _empty(strata: Strata, budget: Budget) -> Iterator[str]:
         yield "at a rate of 0 or 1 nothing is promised: epsilon is infinite"
 
 
-def _every_rule_fits(rules: Sequence[tuple[dict[str, object], Fraction]], strata: Strata) -> None:
+def every_rule_fits(rules: Sequence[tuple[dict[str, object], Fraction]], strata: Strata) -> None:
     """Refuse a rule that fits no stratum: a mistyped value would silently leave the default rate."""
     if not rules:
         return
