@@ -79,13 +79,14 @@ def public_readme(
 def _conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
     if nothing_swapped(plan):
         return [f"- {NOTHING_SWAPPED}"]
-    swapped, share = ", ".join(mechanism.swap), 100 * plan.strata.moved
+    swapped, share = ", ".join(mechanism.swap), plan.strata.moved
+    many = "records" if share is None else f"about {100 * share:.1f}% of records"
     held = [name for name in plan.hold if name not in mechanism.match]
     undo = correction_in_words(mechanism)
     return [
         f"- Counts of {' x '.join([*mechanism.match, *mechanism.swap])}, and any sums of them, are exact.",
         f"- Counts of anything held ({', '.join(held) or 'nothing else'}), without {swapped}, are exact.",
-        f"- Counts that cross {swapped} with held variables are disturbed: about {share:.1f}% of records carry another "
+        f"- Counts that cross {swapped} with held variables are disturbed: {many} carry another "
         f"record's {swapped}. Associations between {swapped} and held variables are weakened.",
         *([f"- {undo}"] if undo else []),
     ]

@@ -341,7 +341,7 @@ def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
     for table in prepared.tables:
         write_frame(released_table(release, table), public / "tables" / f"{table.name}.csv")
     write_parts(invariant_tables(prepared.data, prepared.plan), public / "invariants.parquet", note=notes)
-    write_frame(prepared.plan.strata.frame(prepared.mechanism.member), public / "strata.parquet", note=notes)
+    write_frame(prepared.plan.strata.frame(prepared.mechanism.stratum_law), public / "strata.parquet", note=notes)
     (public / "specification.json").write_text(to_json(release.specification), encoding="utf-8")
     page = to_markdown(release.specification, title=_title(prepared), method=prepared.mechanism.in_words)
     (public / "specification.md").write_text(page, encoding="utf-8")
@@ -404,7 +404,7 @@ def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
     if not prepared.tables or not within_reach(prepared.mechanism, prepared.data):
         return {}
     match, persons = tuple(prepared.mechanism.match), prepared.data.persons is not None
-    strata = prepared.plan.strata.frame(prepared.mechanism.member)
+    strata = prepared.plan.strata.frame(prepared.mechanism.stratum_law)
     public = SwappedRelease(
         records=release.public["data"].lazy(),
         match=match,
@@ -412,7 +412,7 @@ def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
         strata=strata.select(*(pl.col(name).cast(pl.String) for name in match), "stratum_rate"),
         persons=release.public["persons"].lazy() if persons else None,
         key=prepared.data.hid if persons else None,
-        member=prepared.mechanism.member,
+        member=prepared.mechanism.stratum_law,
     )
     found = {}
     for table in prepared.tables:

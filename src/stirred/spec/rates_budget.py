@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -81,7 +82,12 @@ def _both(low: Fraction, high: Fraction, n: int) -> Exact:
         ]  # fmt: skip
     else:
         moves = [a, b + (_half_log(n) if n > 3 else ZERO)]
-    return largest(moves) - ln(exact(1 - exactly_one_at_most(low, high, records=n))) / 2
+    return largest(moves) - ln(exact(1 - _short(exactly_one_at_most(low, high, records=n)))) / 2
+
+
+def _short(chance: Fraction) -> Fraction:
+    """Return a chance of at most 20 digits, rounded up where it had more: the loss is published in full."""
+    return chance if chance.denominator <= 10**20 else Fraction(math.ceil(chance * 10**20), 10**20)
 
 
 def _half_log(n: int) -> Exact:

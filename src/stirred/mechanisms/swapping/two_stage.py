@@ -11,7 +11,7 @@ import numpy as np
 
 from stirred.data.codes import Coded, count, encode
 from stirred.data.microdata import Microdata
-from stirred.data.problems import bad_plan
+from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.swapping.chains import StratumLaw, chained, stage
 from stirred.mechanisms.swapping.law import psa_law, tables_with_margins
@@ -22,7 +22,7 @@ from stirred.mechanisms.swapping.rates import StratumRates
 from stirred.mechanisms.swapping.shares import Shares, permutation_share, staged_share
 from stirred.mechanisms.swapping.small_strata import OwnLoss
 from stirred.mechanisms.swapping.strata import Strata
-from stirred.mechanisms.swapping.swap import RateLike, Swap, Values
+from stirred.mechanisms.swapping.swap import RateLike, Values
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived
@@ -99,6 +99,17 @@ class TwoStageSwap(PermutationSwap):
             )
         PermutationSwap.__post_init__(self)
 
+    def _may_follow(self, name: str) -> bool:
+        # The fine flavor needs a coarse law that looks at no hold value (R13).
+        return name in self.match
+
+    def _follows_other(self, names: Sequence[str], place: str) -> PlanError:
+        return bad_plan(
+            f"rates of the first stage may depend on match variables only, not on {listed(names)}",
+            where=place,
+            remedy="name values of match variables; permutation-swap takes hold and swap variables too",
+        )
+
     @property
     def matched(self) -> tuple[str, ...]:
         """Return the variables of the fine strata, which are all held."""
@@ -148,7 +159,7 @@ class TwoStageSwap(PermutationSwap):
         }
         return self._one_stratum().plan(pl.DataFrame(columns)).specification
 
-    def _one_stratum(self) -> Swap:
+    def _one_stratum(self) -> TwoStageSwap:
         return replace(self, match=(), fine_match=("fine",), swap=self.swap[:1], hold=("held",), rates=())
 
     def changed_shares(self, strata: Strata, swap: Coded, margins: SwapMargins) -> Shares:
