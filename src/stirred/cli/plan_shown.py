@@ -230,9 +230,10 @@ def _bounds_line(prepared: Prepared) -> list[tuple[str, str]]:
 def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:
     """Say which stratum sets the loss, where rates differ."""
     strata = prepared.plan.strata
-    if len({stratum.rate_shown for stratum in strata.live}) < 2 or (stratum := strata.decisive) is None:
+    one = strata.by_record is None and len({stratum.rate for stratum in strata.live}) < 2
+    if one or (stratum := strata.decisive) is None:
         return []
-    values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True))
+    values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True)) or "all records"
     return [("loss set by", f"{values}: {stratum.records:,} records at rate {stratum.rate_shown}")]
 
 

@@ -18,6 +18,7 @@ from stirred.report.charts import epsilon_curve
 from stirred.report.five import first_screen
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.report.safes import SafesSheet, safes_section
+from stirred.spec.budget import Derived
 from stirred.spec.swap_budget import psa_sharp_epsilon, smallest_psa_epsilon, smallest_psa_rate
 from stirred.utility.expected import ExpectedError
 from stirred.utility.measures import CELL_CLASSES, Accuracy, by_area_size, by_cell_size
@@ -147,8 +148,9 @@ def _losses(report: SwapReport, size: int) -> str:
         f"{moved_in_words(report.plan, values='another value')}"
     )
     rows = [[f"{100 * float(rate):g}%", e.shown()] for rate, e in report.mechanism.losses(report.plan, _RATES)]
-    if report.plan.strata.by_record is not None:
-        text += f" The loss is {report.plan.specification.budget.policy}. If one rate applied everywhere:"
+    policy = report.plan.specification.budget.policy
+    if report.plan.strata.by_record is not None and isinstance(policy, Derived):
+        text += f" The loss is {policy.formula}. For comparison, the loss if one rate applied everywhere:"
     by_rate = [table(["rate", "ε (relative to the invariants)"], rows)] if rows else []
     return section("Rate and loss", paragraph(text), *by_rate)
 

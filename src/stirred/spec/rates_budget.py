@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln, probability
@@ -72,6 +73,7 @@ def _one_side(low: Fraction, high: Fraction, n: int) -> Exact:
     return largest([a, _half_log(n) + b])
 
 
+@lru_cache(maxsize=1 << 14)  # a plan asks for the loss of every size of its strata, more than once
 def _both(low: Fraction, high: Fraction, n: int) -> Exact:
     """R8 d: the rate is a function of the record; the normaliser may change by 1/(1 - P1)."""
     a, b, m, two = ln(high / (1 - high)), -ln(low / (1 - low)), ln(high / low), ln(2)

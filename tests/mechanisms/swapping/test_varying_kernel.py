@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import permutations
@@ -140,7 +141,7 @@ def outcomes(rates: tuple[Fraction, ...], *, seed: str) -> list[tuple[int, ...]]
 
 
 def law_of(rates: tuple[Fraction, ...]) -> Law:
-    return varying_rate_law([(i, i) for i in range(len(rates))], lambda record: rates[record[0]])  # type: ignore[index]
+    return varying_rate_law([(i, i) for i in range(len(rates))], lambda record: rates[int(str(record[0]))])
 
 
 def fit(drawn: list[tuple[int, ...]], chances: list[Fraction], p_value: PValue) -> float:
@@ -156,7 +157,8 @@ def in_order(law: Law, size: int) -> list[Fraction]:
 def without_redraw(rates: tuple[Fraction, ...]) -> list[Fraction]:
     """The near miss: exactly one selected counts as nobody, and is not drawn again."""
     law = in_order(law_of(rates), len(rates))
-    alone = sum((p * np.prod([1 - q for j, q in enumerate(rates) if j != i]) for i, p in enumerate(rates)), Fraction(0))
+    none = math.prod(1 - rate for rate in rates)
+    alone = sum((none * rate / (1 - rate) for rate in rates), Fraction(0))
     return [(1 - alone) * chance + (alone if number == 0 else 0) for number, chance in enumerate(law)]
 
 

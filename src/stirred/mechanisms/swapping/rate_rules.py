@@ -31,8 +31,10 @@ from stirred.spec.rates_budget import exactly_one_at_most
 MOST_EXACTLY_ONE: Final = Fraction(999, 1000)
 _MOST_LISTED: Final = 12
 _MOST_PROBLEMS: Final = 5
+_MOST_CELLS: Final = 1 << 28
 
 Flags = npt.NDArray[np.bool_]
+Kinds = npt.NDArray[np.uint16]
 Numbers = npt.NDArray[np.intp]
 
 
@@ -96,25 +98,19 @@ def with_record_rates(
     codes = strata.coded.codes
     match, by_hold, by_swap = (_Side.of(coded.levels, rules.rules) for coded in (strata.coded, held, swap))
     values, table = _rate_table(rules, match, by_hold, by_swap)
-    kinds = np.empty(codes.size, dtype=np.uint16)
-
-    def assign(rows: slice) -> None:
-        own = match.pattern[codes[rows]], by_hold.pattern[held.codes[rows]], by_swap.pattern[swap.codes[rows]]
-        kinds[rows] = table[own]
-
-    by_pieces(assign, codes.size)
-    present = [_present(codes, held, by_hold, len(strata.table)), _present(codes, swap, by_swap, len(strata.table))]
-    cases, case = np.unique(np.hstack([match.pattern[:, None], *present]), axis=0, return_inverse=True)
+    kinds = _kinds(table, [(match, codes), (by_hold, held.codes), (by_swap, swap.codes)])
+    holds, swaps = (_present(codes, side, coded.codes) for side, coded in ((by_hold, held), (by_swap, swap)))
+    first, case = _cases(match.pattern, holds, swaps)
     found = []
     fitting = np.zeros(len(rules.rules), dtype=np.bool_)
-    for row in cases:
-        holds, swaps = np.split(row[1:].astype(np.bool_), [by_hold.patterns])
-        fitting |= match.fits[row[0]] & by_hold.fits[holds].any(axis=0) & by_swap.fits[swaps].any(axis=0)
-        found.append(_what_varies(table[row[0]][np.ix_(holds, swaps)], values))
+    for stratum in first.tolist():
+        one, hold_there, swap_there = match.pattern[stratum], holds[stratum], swaps[stratum]
+        fitting |= match.fits[one] & by_hold.fits[hold_there].any(axis=0) & by_swap.fits[swap_there].any(axis=0)
+        found.append(_what_varies(table[one][np.ix_(hold_there, swap_there)], values))
     for (wanted, _), fits in zip(rules.rules[:declared], fitting, strict=False):
         if not fits:
             raise fits_nothing(wanted)
-    both = zip(strata.table, case.reshape(-1).tolist(), strict=True)
+    both = zip(strata.table, case.tolist(), strict=True)
     whole = replace(
         strata,
         table=tuple(replace(stratum, rate=found[number][0], varying=found[number][1]) for stratum, number in both),
@@ -151,9 +147,7 @@ class _Side:
         return cls(pattern=pattern.reshape(-1), fits=rows[:, [distinct.index(part) for part in parts]])
 
 
-def _rate_table(
-    rules: RateRules, match: _Side, hold: _Side, swap: _Side
-) -> tuple[tuple[Fraction, ...], npt.NDArray[np.uint16]]:
+def _rate_table(rules: RateRules, match: _Side, hold: _Side, swap: _Side) -> tuple[tuple[Fraction, ...], Kinds]:
     """Return the distinct rates, and which of them each combination of patterns has."""
     values = tuple(dict.fromkeys([rules.rate, *(rate for _, rate in rules.rules)]))
     place = {rate: number for number, rate in enumerate(values)}
@@ -165,20 +159,50 @@ def _rate_table(
     return values, table
 
 
-def _present(stratum: Codes, coded: Coded, side: _Side, strata: int) -> Numbers:
-    """Say of each stratum which patterns its records have, as 0 and 1."""
+def _kinds(table: Kinds, sides: Sequence[tuple[_Side, Codes]]) -> Kinds:
+    """Return the kind of every record: the entry of ``table`` for the patterns of its codes."""
+    steps = [stride // table.itemsize for stride in table.strides]
+    places = [(side.pattern * step, codes) for (side, codes), step in zip(sides, steps, strict=True)]
+    kinds = np.empty(sides[0][1].size, dtype=np.uint16)
+
+    def assign(rows: slice) -> None:
+        cells = sum(place.take(codes[rows]) for place, codes in places if place.size > 1)
+        kinds[rows] = table.reshape(-1).take(cells)
+
+    by_pieces(assign, kinds.size)
+    return kinds
+
+
+def _present(stratum: Codes, side: _Side, codes: Codes) -> Flags:
+    """Say of each stratum which patterns its records have."""
+    strata = int(stratum.max(initial=0)) + 1
     if side.patterns == 1:
-        return np.ones((strata, 1), dtype=np.intp)
+        return np.ones((strata, 1), dtype=np.bool_)
+    if strata * side.patterns > _MOST_CELLS:
+        raise bad_plan(
+            f"rules that tell {side.patterns:,} kinds of values apart in {strata:,} strata are too many to count",
+            where="rates",
+            remedy="give values that share a rate one code, or match on fewer variables",
+        )
     cells = np.empty(stratum.size, dtype=np.uint32)
 
     def combine(rows: slice) -> None:
-        cells[rows] = stratum[rows] * np.uint32(side.patterns) + side.pattern[coded.codes[rows]].astype(np.uint32)
+        np.multiply(stratum[rows], np.uint32(side.patterns), out=cells[rows])
+        cells[rows] += side.pattern.astype(np.uint32).take(codes[rows])
 
     by_pieces(combine, stratum.size)
-    return (count(cells, groups=strata * side.patterns) > 0).reshape(strata, side.patterns).astype(np.intp)
+    return (count(cells, groups=strata * side.patterns) > 0).reshape(strata, side.patterns)
 
 
-def _what_varies(kinds: npt.NDArray[np.uint16], values: Sequence[Fraction]) -> tuple[Fraction, VaryingRates | None]:
+def _cases(pattern: Numbers, holds: Flags, swaps: Flags) -> tuple[Numbers, Numbers]:
+    """Return one stratum of each case that differs in pattern or in what is present, and the case of each stratum."""
+    parts = [pattern.astype(np.uint32)[:, None].view(np.uint8), np.packbits(holds, axis=1), np.packbits(swaps, axis=1)]
+    rows = np.ascontiguousarray(np.hstack(parts))
+    _, first, case = np.unique(rows.view(f"V{rows.shape[1]}").reshape(-1), return_index=True, return_inverse=True)
+    return first, case
+
+
+def _what_varies(kinds: Kinds, values: Sequence[Fraction]) -> tuple[Fraction, VaryingRates | None]:
     """Return the lowest of the rates that hold values (rows) and swap values (columns) can meet, and how they vary."""
     rates = sorted({values[kind] for kind in np.unique(kinds).tolist()})
     if len(rates) == 1:
@@ -213,9 +237,16 @@ def _certainties(varying: VaryingRates, records: int) -> Iterator[tuple[str, str
             "promised (R8f)",
             "choose rates between 0 and 1; to publish some records as they are, match on the variable, or use imputed",
         )
-    elif exactly_one_at_most(varying.lowest, varying.highest, records=records) > MOST_EXACTLY_ONE:
+    elif _may_be_alone(varying, records):
         yield (
             f"rates of {varying} among {records:,} records may select exactly one nearly always, and then it is drawn "
             "again and again",
             "bring the lowest and the highest rate closer together",
         )
+
+
+def _may_be_alone(varying: VaryingRates, records: int) -> bool:
+    # With a record at rate p exactly one is selected with at most max(p, 1-p), and at one rate with at most 1/2.
+    if min(max(rate, 1 - rate) for rate in (varying.lowest, varying.highest)) <= MOST_EXACTLY_ONE:
+        return False
+    return exactly_one_at_most(varying.lowest, varying.highest, records=records) > MOST_EXACTLY_ONE
