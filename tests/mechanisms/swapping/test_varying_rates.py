@@ -486,6 +486,20 @@ def test_a_plan_makes_a_bundle_that_is_audited_and_published(
     assert "nan" not in (tmp_path / "dest" / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("name", ["flag", "size"])
+def test_a_rule_on_true_and_false_is_found_again_in_a_csv_file(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a hold variable and as a match variable (there called size)."""
+    monkeypatch.chdir(tmp_path)
+    flags = pl.int_range(600) % 2 == 0
+    homes(600).with_columns(flags.alias(name)).write_parquet("homes.parquet")
+    text = PLAN.format(rule=f"{name} = true", format="csv").replace('hold = ["tenure"]', f'hold = ["tenure", "{name}"]')
+    (tmp_path / "plan.toml").write_text(text, encoding="utf-8")
+    assert command(["release", "plan.toml", "--quiet"]) == 0
+    assert audit_bundle(tmp_path / "out").passed
+
+
 def test_a_budget_below_that_of_the_rules_is_seen_by_the_audit_of_the_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

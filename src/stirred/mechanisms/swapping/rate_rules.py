@@ -22,7 +22,7 @@ from stirred.data.codes import Coded, Codes, count, encode
 from stirred.data.columns import Columns
 from stirred.data.pieces import by_pieces
 from stirred.data.problems import PlanError, bad_plan
-from stirred.mechanisms.swapping.rates import RecordRates, Rule, VaryingRates, rate_for
+from stirred.mechanisms.swapping.rates import RecordRates, Rule, VaryingRates, rate_for, text_of
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.spec.problems import Problem
 from stirred.spec.rates_budget import exactly_one_at_most
@@ -133,13 +133,13 @@ class _Side:
 
     @classmethod
     def of(cls, levels: pl.DataFrame, rules: Sequence[Rule]) -> _Side:
-        parts = [{name: str(wanted[name]) for name in levels.columns if name in wanted} for wanted, _ in rules]
+        parts = [{name: text_of(wanted[name]) for name in levels.columns if name in wanted} for wanted, _ in rules]
         distinct = [dict(part) for part in dict.fromkeys(tuple(part.items()) for part in parts)]
         meets = np.ones((max(levels.height, 1), len(distinct)), dtype=np.bool_)
         for name in {name for part in distinct for name in part}:
             column = encode(levels, [name])
             # As text, like every rule; a missing value fits none.
-            texts = np.array([None if v is None else str(v) for v in column.levels[name].to_list()], dtype=object)
+            texts = np.array([None if v is None else text_of(v) for v in column.levels[name].to_list()], dtype=object)
             for number, part in enumerate(distinct):
                 if name in part:
                     meets[:, number] &= (texts == part[name])[column.codes]

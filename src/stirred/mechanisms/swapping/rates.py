@@ -151,6 +151,15 @@ class VaryingRates:
         return f"{self.lowest} to {self.highest} by {follows}"
 
 
+def text_of(value: object) -> str:
+    """Return a value as rules compare it: as text, and truth as a CSV file writes it.
+
+    >>> text_of(1), text_of(True)
+    ('1', 'true')
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def rate_for(values: Mapping[str, object], rules: Sequence[Rule], default: Fraction) -> Fraction:
     """Return the rate of the last rule that fits the values, or the default; values are compared as text.
 
@@ -159,6 +168,6 @@ def rate_for(values: Mapping[str, object], rules: Sequence[Rule], default: Fract
     """
     chosen = default
     for wanted, rate in rules:
-        if all(str(values[name]) == str(value) for name, value in wanted.items()):
+        if all(text_of(values[name]) == text_of(value) for name, value in wanted.items()):
             chosen = rate
     return chosen

@@ -23,7 +23,7 @@ from stirred.mechanisms.swapping.law import tables_with_margins
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.persons import Part, Persons, held_parts
 from stirred.mechanisms.swapping.rate_rules import fits_nothing
-from stirred.mechanisms.swapping.rates import Rule
+from stirred.mechanisms.swapping.rates import Rule, text_of
 from stirred.mechanisms.swapping.roles import Roles, check_names, identifying, roles_in
 from stirred.mechanisms.swapping.shares import Shares, class_law_changes
 from stirred.mechanisms.swapping.small_strata import OwnLoss
@@ -325,5 +325,5 @@ def _every_rule_fits(rules: Sequence[Rule], strata: Strata) -> None:
         return
     present = [dict(zip(strata.match, stratum.values, strict=True)) for stratum in strata.table]
     for wanted, _ in rules:
-        if not any(all(str(values[k]) == str(v) for k, v in wanted.items()) for values in present):
+        if not any(all(text_of(values[k]) == text_of(v) for k, v in wanted.items()) for values in present):
             raise fits_nothing(wanted)

@@ -10,6 +10,7 @@ import numpy as np
 from stirred.data.codes import count
 from stirred.data.microdata import Microdata, missing_column
 from stirred.mechanisms.swapping.rate_rules import RateRules
+from stirred.mechanisms.swapping.rates import text_of
 from stirred.mechanisms.swapping.shares import Shares, permutation_share, varying_share
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.spec.budget import Derived
@@ -116,12 +117,12 @@ def as_named_values(letters: str, names: Sequence[str], rules: RateRules) -> dic
     {'a': 'rented', 'b': 'b'}
     """
     wanted = [rule for rule, _ in rules.rules if {*rule} & {*names}]
-    values = [*dict.fromkeys(tuple(str(rule.get(name, "any")) for name in names) for rule in wanted)]
+    values = [*dict.fromkeys(tuple(text_of(rule.get(name, "any")) for name in names) for rule in wanted)]
     values += [(letter,) * len(names) for letter in letters[len(values) :]]
     return {letter: each if len(names) > 1 else each[0] for letter, each in zip(letters, values, strict=False)}
 
 
 def fitting(rules: Sequence[Mapping[str, Any]], records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the rules whose values all occur among records, in whatever combination."""
-    present = {(name, str(value)) for record in records for name, value in record.items()}
-    return [rule for rule in rules if all((k, str(v)) in present for k, v in rule.items() if k != "rate")]
+    present = {(name, text_of(value)) for record in records for name, value in record.items()}
+    return [rule for rule in rules if all((k, text_of(v)) in present for k, v in rule.items() if k != "rate")]
