@@ -25,8 +25,21 @@ DECLARED = {"x": "1/10", "y": "3/10", "z": "3/5"}
 # Not mechanisms themselves: the protocol, and what the members of a family share. Nothing else is excused.
 BASES: tuple[type, ...] = (Mechanism, Swap)
 
+# Rates that differ inside a stratum (R8): by hold value, by swap value, by both, and by several variables.
+RULES: list[list[dict[str, str]]] = [
+    [{"tenure": "rented", "rate": "1/2"}],
+    [{"tenure": "rented", "rate": "9/10"}, {"tenure": "owned", "rate": "1/3"}],
+    [{"county": "North", "rate": "4/5"}],
+    [{"tenure": "rented", "county": "North", "rate": "2/3"}],
+    [{"tenure": "rented", "rate": "1/2"}, {"county": "North", "rate": "9/10"}, {"size": "1", "rate": "0"}],
+    [{"tenure": "rented", "rooms": "2", "rate": "1/2"}, {"county": "South", "rate": "1/4"}],
+]
+
 EXAMPLES: dict[type, list[Any]] = {
-    PermutationSwap: [PermutationSwap(**ROLES, rate=rate) for rate in ("0", "1/100", "1/10", "1/2", "9/10", "1")],
+    PermutationSwap: [
+        *(PermutationSwap(**ROLES, rate=rate) for rate in ("0", "1/100", "1/10", "1/2", "9/10", "1")),
+        *(PermutationSwap(**ROLES, rate="1/10", rates=rules) for rules in RULES),
+    ],
     ConditionedSwap: [
         ConditionedSwap(**ROLES, rate=rate, redraw_law=law)
         for rate in ("0", "1/10", "1/2", "9/10", "1")

@@ -180,7 +180,7 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
                 **numbers(prepared),
                 "largest_strata": [
                     {"match": dict(zip(strata.match, map(str, s.values), strict=True)), "records": s.records,
-                     "live": s.live, "rate": str(s.rate), "expected_share_moved": share}
+                     "live": s.live, "rate": s.rate_shown, "expected_share_moved": share}
                     for s, share in strata.largest_first[:50]
                 ],
                 "epsilon_by_rate": [
@@ -202,7 +202,7 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
         [
             ("strata", f"{len(strata.table):,}, of which {len(strata.live):,} {_live_in_words(prepared)}"),
             ("largest", f"{largest.records:,} records{f' ({where})' if where else ''}" if largest else "none is live"),
-            ("moved", f"{100 * strata.moved:.2f}% of records are expected to get another record's values"),
+            ("moved", _moved_text(strata.moved)),
             *_exact_line(prepared),
             *_decisive_line(prepared),
             *_bounds_line(prepared),
@@ -219,6 +219,12 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
 
 def _live_in_words(prepared: Prepared) -> str:
     return "have two records or more" if prepared.mechanism.member == "noisy" else "have something to swap"
+
+
+def _moved_text(share: float | None) -> str:
+    if share is None:
+        return "not said: with rates by hold and swap values together it depends on counts that are protected"
+    return f"{100 * share:.2f}% of records are expected to get another record's values"
 
 
 def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:
@@ -248,11 +254,11 @@ def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:
     from stirred.mechanisms.swapping.response_plan import ResponsePlan
 
     strata = prepared.plan.exposed if isinstance(prepared.plan, ResponsePlan) else prepared.plan.strata
-    same = len({stratum.rate for stratum in strata.live}) < 2
-    if prepared.mechanism.member == "noisy" or same or (stratum := strata.decisive) is None:
+    one = strata.by_record is None and len({stratum.rate for stratum in strata.live}) < 2
+    if prepared.mechanism.member == "noisy" or one or (stratum := strata.decisive) is None:
         return []
-    values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True))
-    return [("loss set by", f"{values}: {stratum.records:,} records at rate {stratum.rate}")]
+    values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True)) or "all records"
+    return [("loss set by", f"{values}: {stratum.records:,} records at rate {stratum.rate_shown}")]
 
 
 def _target(prepared: Prepared, epsilon: str | None) -> dict[str, Any]:

@@ -100,7 +100,8 @@ class MechanismSection(_Strict):
     )
     rates: list[dict[str, Any]] = Field(
         default=[],
-        description="Other rates, each with the values of match variables it applies to; the last that fits wins.",
+        description="Other rates, each with the values it applies to, of match variables or, in one stage, of hold and "
+        "swap variables too; the last that fits wins.",
     )
     imputed: str | None = Field(
         default=None, description="Of permutation swapping: a column that flags imputed records, which are not swapped."

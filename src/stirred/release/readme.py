@@ -89,7 +89,8 @@ def public_readme(
 def _conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
     if nothing_swapped(plan):
         return [f"- {NOTHING_SWAPPED}"]
-    swapped, share = ", ".join(mechanism.swap), 100 * plan.strata.moved
+    swapped, share = ", ".join(mechanism.swap), plan.strata.moved
+    many = "records" if share is None else f"about {100 * share:.1f}% of records"
     held = [name for name in plan.exact_hold if name not in mechanism.match]
     undo = correction_in_words(mechanism)
     crossed = " x ".join([*mechanism.match, *plan.exact_swap])
@@ -97,7 +98,7 @@ def _conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
         *([f"- Counts of {crossed}, and any sums of them, are exact."] if crossed else []),
         f"- Counts of anything held ({', '.join(held) or 'nothing else'}), without {swapped}, are exact.",
         *_of_the_response(mechanism, plan),
-        f"- Counts that cross {swapped} with held variables are disturbed: about {share:.1f}% of records carry another "
+        f"- Counts that cross {swapped} with held variables are disturbed: {many} carry another "
         f"record's {swapped}. Associations between {swapped} and held variables are weakened.",
         *([f"- {undo}"] if undo else []),
     ]

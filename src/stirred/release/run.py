@@ -443,7 +443,7 @@ def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
         strata=strata.select(*(pl.col(name).cast(pl.String) for name in match), "stratum_rate"),
         persons=release.public["persons"].lazy() if persons else None,
         key=prepared.data.hid if persons else None,
-        member=prepared.mechanism.member,
+        member=prepared.mechanism.stratum_law,
     )
     found = {}
     for table in prepared.tables:

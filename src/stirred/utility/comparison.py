@@ -40,7 +40,7 @@ class Compared:
         return self.plan.epsilon
 
     @property
-    def moved(self) -> float:
+    def moved(self) -> float | None:
         """Return the share of all records that get another value."""
         return self.plan.strata.moved
 
@@ -73,7 +73,7 @@ def compare_swaps(
     for name, swap in swaps:
         plan = swap.plan(data)
         errors = []
-        if swap.member in CLASS_LAWS:
+        if swap.stratum_law in CLASS_LAWS:
             households = getattr(data, "households", data)
             errors = [
                 (" x ".join(variables), expected_error(households, swap, variables=list(variables), source=source))

@@ -15,7 +15,7 @@ import numpy as np
 from stirred.mechanisms.swapping import addressing
 from stirred.mechanisms.swapping.addressing import CHUNK_ROWS
 from stirred.mechanisms.swapping.counted import Counting
-from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.rates import Rates, StratumRates
 from stirred.mechanisms.swapping.tally import SwapTally
 from stirred.randomness.bernoulli import bernoulli
 from stirred.randomness.derangements import derangement
@@ -24,7 +24,7 @@ from stirred.randomness.integers import below, permutation
 
 
 def swap_reference(
-    stratum: Sequence[int], swap: Sequence[int], *, rates: StratumRates, entropy: Entropy
+    stratum: Sequence[int], swap: Sequence[int], *, rates: Rates, entropy: Entropy
 ) -> tuple[list[int], SwapTally]:
     """Return the swapped column and the tally, as ``swap_in_place`` makes them.
 
@@ -44,7 +44,7 @@ def swap_reference(
         purpose = addressing.DERANGE
         while len(selected) == 1:  # lines 11-13
             redraw = words.of(addressing.REDRAW, code)
-            selected = [row for row in records if bernoulli(rates.of(code), redraw)]
+            selected = [row for row in records if bernoulli(rates.of_record(row, code), redraw)]
             purpose = addressing.DERANGE_REDRAWN
         if selected:
             sigma = derangement(len(selected), words.of(purpose, code))  # line 15
@@ -144,7 +144,7 @@ def release_order_reference(codes: Sequence[int], *, groups: int, entropy: Entro
     return order
 
 
-def _select_rows(stratum: Sequence[int], *, rates: StratumRates, entropy: Entropy) -> list[bool]:
+def _select_rows(stratum: Sequence[int], *, rates: Rates, entropy: Entropy) -> list[bool]:
     """Lines 6-8 for all strata at once, in row order."""
     keystream = entropy.keystream(addressing.SELECT)
     ties = entropy.keystream(addressing.SELECT_TIES)
@@ -153,7 +153,7 @@ def _select_rows(stratum: Sequence[int], *, rates: StratumRates, entropy: Entrop
     for row, code in enumerate(stratum):
         if row % CHUNK_ROWS == 0:
             words = keystream.reader(row // CHUNK_ROWS)
-        selected.append(bernoulli(rates.of(code), _with_further(next(words), ties, row)))
+        selected.append(bernoulli(rates.of_record(row, code), _with_further(next(words), ties, row)))
     return selected
 
 

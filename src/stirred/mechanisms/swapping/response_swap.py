@@ -13,11 +13,12 @@ import polars as pl
 
 from stirred.data.codes import Coded, encode
 from stirred.data.microdata import Microdata
-from stirred.data.problems import DataError, bad_plan
+from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.swapping.declared import Value, declared_codes, declared_column, declared_texts, undeclared
 from stirred.mechanisms.swapping.permutation import SHARP, PermutationSwap
 from stirred.mechanisms.swapping.persons import held_parts
+from stirred.mechanisms.swapping.rates import Rule
 from stirred.mechanisms.swapping.response_law import ResponseLaw
 from stirred.mechanisms.swapping.response_plan import ResponsePlan
 from stirred.mechanisms.swapping.roles import Roles, identifying
@@ -81,6 +82,13 @@ class ResponseSwap(Swap):
         object.__setattr__(self, "values", declared_texts(self.values, where="values"))
         Swap.__post_init__(self)
         object.__setattr__(self, "rates", self._plain.rates)  # checked by the swap that comes after the response
+        if others := self._plain.followed:
+            # Response and swap commute only where the swap looks at nothing but match values (R14).
+            raise bad_plan(
+                f"rates of the response swap may depend on match variables only, not on {listed(others)}",
+                where="rates",
+                remedy="name values of match variables; permutation-swap takes hold and swap variables too",
+            )
         if self.respond in self.match:
             raise bad_plan(
                 f"records are matched on {self.respond}, which the response changes: who exchanges with whom would "
@@ -126,7 +134,7 @@ class ResponseSwap(Swap):
         """Return the loss of the response alone, per record."""
         return response_epsilon(Fraction(self.change), values=len(self.values))
 
-    def rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
+    def rules(self) -> tuple[list[Rule], Fraction]:
         """Return the rates of strata with given match values, and the rate of all others."""
         return self._plain.rules()
 
