@@ -13,6 +13,9 @@ for word. Nothing here depends on the number of threads.
 - ``CANDIDATES``: the word at position ``row % CHUNK_ROWS // 2`` of chunk ``row // CHUNK_ROWS`` decides whether the row
   is a candidate there: by its lower half for even rows and its upper half for odd ones.
 - ``SHUFFLE_SELECTED``: likewise, for the permutations of the selected in the shuffle swap.
+- ``RESPOND``: word ``row`` decides whether the row changes in the randomised response before a swap;
+  ``RESPOND_OTHER``: to which other value, one draw after the other for the rows that change. Both by chunks of
+  ``BUFFER_WORDS`` words or draws.
 - ``SHUFFLE``: chunk ``b`` serves the groups of block ``b`` in the release order.
 
 A block is a run of ``2**shift`` neighbouring codes, which one thread serves. Blocks are large enough
@@ -42,6 +45,8 @@ CANDIDATES: Final = "swapping/candidates"
 CHOOSE: Final = "swapping/choose"
 ARRANGE: Final = "swapping/arrange"
 SHUFFLE_SELECTED: Final = "swapping/shuffle selected"
+RESPOND: Final = "swapping/respond"
+RESPOND_OTHER: Final = "swapping/respond other"
 SHUFFLE: Final = "release order/shuffle"
 
 
