@@ -25,7 +25,17 @@ _MOST_RULES: Final = 1_000
 _Setting = str | int | float | None
 
 
-_SETTINGS: Final = {"rate", "epsilon", "redraw_law", "rates", "fine_match", "fine_rate", "imputed"}
+_SETTINGS: Final = {
+    "rate",
+    "epsilon",
+    "redraw_law",
+    "rates",
+    "fine_match",
+    "fine_rate",
+    "imputed",
+    "distances",
+    "weights",
+}
 
 
 class _Section(BaseModel):
@@ -49,6 +59,8 @@ class _Mechanism(_Section):
     fine_match: list[str] = []
     fine_rate: _Setting = None
     imputed: str | None = None
+    distances: list[str] | dict[str, dict[str, _Setting]] | None = None
+    weights: dict[str, dict[str, _Setting]] | None = None
     unit: str
     settings_from: str | None
 

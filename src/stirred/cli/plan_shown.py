@@ -19,17 +19,20 @@ if TYPE_CHECKING:
 
 def numbers(prepared: Prepared) -> dict[str, Any]:
     """Return the numbers of a plan for JSON."""
+    from stirred.mechanisms.swapping.metric import MetricPlan
     from stirred.mechanisms.swapping.two_stage import TwoStagePlan
     from stirred.spec.document import number_out
 
     plan = prepared.plan
     fine = plan.fine_specification.budget.realised if isinstance(plan, TwoStagePlan) else None
+    unit = plan.per_unit if isinstance(plan, MetricPlan) else None
     strata, epsilon = plan.strata, plan.epsilon
     paper, exact = prepared.plan.paper_epsilon, prepared.plan.exact_loss
     return {
         "epsilon": number_out(epsilon),
         "epsilon_exact": str(epsilon),
         **({} if fine is None else {"fine_epsilon": number_out(fine), "fine_epsilon_exact": str(fine)}),
+        **({} if unit is None else {"epsilon_per_unit": number_out(unit), "epsilon_per_unit_exact": str(unit)}),
         "paper_epsilon": number_out(paper),
         "paper_epsilon_exact": str(paper),
         "exact_loss": None if exact is None else number_out(exact),

@@ -22,6 +22,7 @@ from stirred.cli.progress import shown_progress
 from stirred.cli.swap_options import (
     NOWHERE,
     CodebookFile,
+    Distances,
     Epsilon,
     File,
     FineMatch,
@@ -45,6 +46,8 @@ from stirred.cli.swap_options import (
     Swap,
     Table,
     Unit,
+    Weights,
+    has_rate,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +63,8 @@ def swap(
     kernel: Kernel = None,
     fine_match: FineMatch = None,
     fine_rate: FineRate = None,
+    distances: Distances = None,
+    weights: Weights = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -102,11 +107,13 @@ def swap(
         kernel=kernel,
         fine_match=fine_match,
         fine_rate=fine_rate,
-        epsilon=epsilon if mechanism == "mallows" else None,
+        distances=distances,
+        weights=weights,
+        epsilon=None if has_rate(mechanism) else epsilon,
     )
     prepared = prepare(options.planned())
     if dry_run:
-        show_plan(prepared, epsilon=None if mechanism == "mallows" else epsilon, as_json=json)
+        show_plan(prepared, epsilon=epsilon if has_rate(mechanism) else None, as_json=json)
         return
     _run(prepared, seed=seed, quiet=quiet, as_json=json)
 
@@ -120,6 +127,8 @@ def plan(
     kernel: Kernel = None,
     fine_match: FineMatch = None,
     fine_rate: FineRate = None,
+    distances: Distances = None,
+    weights: Weights = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -192,7 +201,9 @@ def plan(
             kernel=kernel,
             fine_match=fine_match,
             fine_rate=fine_rate,
-            epsilon=epsilon if mechanism == "mallows" else None,
+            distances=distances,
+            weights=weights,
+            epsilon=None if has_rate(mechanism) else epsilon,
             command="plan",
         )
         planned = options.with_rate_for(epsilon).planned()
@@ -204,7 +215,7 @@ def plan(
         )
     prepared = prepare(planned)
     expected = [] if expect_from is None else expected_errors(prepared, expect_from, expect_persons)
-    target = None if prepared.planned.plan.mechanism.name == "mallows-swap" else epsilon
+    target = epsilon if has_rate(prepared.mechanism.member) else None
     show_plan(prepared, epsilon=target, expected=expected, as_json=json)
 
 

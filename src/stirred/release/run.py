@@ -200,6 +200,8 @@ def mechanism_of(planned: Planned) -> Swap:
                 "fine_match": section.fine_match,
                 "fine_rate": section.fine_rate,
                 "imputed": section.imputed,
+                "distances": planned.declared("distances", number="distance"),
+                "weights": planned.declared("weights", number="weight"),
             },
             match=section.match,
             swap=section.swap,
@@ -488,6 +490,8 @@ def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: S
 def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> dict[str, Any]:
     planned = prepared.planned
     parameters = _parameters(planned)
+    # A file of distances or weights may be gone when somebody audits the bundle.
+    parameters["mechanism"].update(prepared.mechanism.declared_pairs)
     return {
         "stirred": __version__,
         "python": platform.python_version(),

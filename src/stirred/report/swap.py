@@ -138,7 +138,8 @@ def _losses(report: SwapReport, size: int) -> str:
     )
     rows = [[f"{100 * float(rate):g}%", e.shown()] for rate, e in report.mechanism.losses(report.plan, _RATES)]
     by_rate = [table(["rate", "ε (relative to the invariants)"], rows)] if rows else []
-    return section("Rate and loss", paragraph(text), *by_rate)
+    also = [paragraph(report.plan.also_promised)] if report.plan.also_promised else []
+    return section("Rate and loss", paragraph(text), *also, *by_rate)
 
 
 def _strata(report: SwapReport) -> str:
