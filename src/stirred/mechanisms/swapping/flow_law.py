@@ -17,7 +17,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.randomness.entropy import WordReader
 from stirred.randomness.inversion import Weights, draw_weighted
 
@@ -27,12 +26,9 @@ Floats = npt.NDArray[np.float64]
 # The weight of one record of a value, by its place, that gets another.
 Pair = Callable[[int, int], Fraction]
 
-# A draw this close to a step, relative to the whole, is left to integers. The steps of the recursion, times the records
-# of a cell, stay far below 2**20 roundings of 2**-53.
+# A draw this close to a step, relative to the whole, is left to integers: 2**21 roundings of 2**-53 are less than half
+# of it. A number here has at most 4 for each record (powers and factorials) and a few for each term of the sums.
 _CLOSE: Final = 2.0**-30
-# What one stratum may cost: steps of the recursion (a quarter of a second or so), and numbers kept at once.
-MOST_STEPS: Final = 20_000_000
-MOST_NUMBERS: Final = 4_000_000
 
 
 class FlowLaw:
@@ -243,58 +239,3 @@ def _exchanges_expected(few: int, many: int, weight: float) -> float:
     logs = np.concatenate([[0.0], np.cumsum(steps)])
     chances = np.exp(logs - logs.max())
     return float(d @ chances / chances.sum())
-
-
-# ---- many strata ----------------------------------------------------------------------------------------
-
-
-class Flows:
-    """The flow tables of all strata of a file, by one table of weights on all swap codes.
-
-    ``pair`` weighs a record that gets another value, from code to code, and ``floats`` is the table of these weights
-    for some codes in double precision; ``kept`` gives the weights of 0, 1, ... records that keep a value, by its code
-    and count. All weigh 1 without it.
-    """
-
-    def __init__(
-        self,
-        pair: Pair,
-        floats: Callable[[Counts], Floats],
-        kept: Callable[[int, int], Sequence[Fraction]] | None = None,
-    ) -> None:
-        self._pair, self._floats, self._kept = pair, floats, kept
-
-    def of(self, values: Sequence[int], counts: Sequence[int]) -> FlowLaw:
-        """Return the law of a stratum with these swap codes and their counts."""
-        kept = self._kept
-        own = None if kept is None else [kept(value, count) for value, count in zip(values, counts, strict=True)]
-
-        def floats(order: list[int]) -> Floats:
-            return self._floats(np.array([values[place] for place in order]))
-
-        return FlowLaw(counts, lambda a, b: self._pair(values[a], values[b]), own, floats=floats)
-
-    def draw(self, values: npt.NDArray[np.uint32], counts: Counts, words: WordReader) -> Flow:
-        """Return the flow table of a stratum."""
-        return self.of(values.tolist(), counts.tolist()).draw(words)
-
-    @property
-    def two_at_any_size(self) -> bool:
-        """Say whether strata of two swap values have a closed law."""
-        return self._kept is None
-
-
-def cost(margins: SwapMargins) -> tuple[Floats, Floats]:
-    """Return for each stratum the steps that drawing its flow table takes, and the numbers kept meanwhile."""
-    order = np.lexsort((margins.count, margins.stratum))
-    stratum, count = margins.stratum[order], margins.count[order].astype(np.float64)
-    present = margins.values_present.astype(np.float64)
-    ends = np.cumsum(margins.values_present)[margins.values_present > 0] - 1
-    with np.errstate(over="ignore"):
-        largest, second = np.zeros(margins.strata), np.zeros(margins.strata)
-        largest[stratum[ends]] = count[ends]
-        several = ends[margins.values_present[stratum[ends]] > 1]
-        second[stratum[several]] = count[several - 1]
-        logs = np.bincount(stratum, weights=np.log1p(count), minlength=margins.strata) - np.log1p(largest)
-        numbers = np.exp(np.minimum(logs, 700.0)) * (second + 1) * np.maximum(present - 1, 1)
-        return numbers * np.maximum(present - 1, 1) * (second / 2 + 1), numbers

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from stirred.data.codes import Coded
 from stirred.data.problems import bad_plan, number
 from stirred.mechanisms.protocol import Progress
-from stirred.mechanisms.swapping.flow_law import MOST_NUMBERS, MOST_STEPS, Flows, cost
+from stirred.mechanisms.swapping.flows import Flows
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.shares import Shares
 from stirred.mechanisms.swapping.strata import Strata
@@ -27,8 +27,9 @@ from stirred.spec.exact import Exact
 class FlowSwap(Swap):
     """A swap that draws in each stratum how many records of each value get each value (R6, R11).
 
-    Exact for two swap values at any size, otherwise for strata that are small enough to sum over all flow tables.
-    Others are refused in the plan; there is no approximate sampler.
+    Exact for two swap values at any size, for distances by levels in strata of thousands of records, and otherwise
+    where a stratum is small enough to sum over all flow tables. Others are refused in the plan; there is no approximate
+    sampler.
     """
 
     @abstractmethod
@@ -41,7 +42,7 @@ class FlowSwap(Swap):
         margins = margins_of(strata, swap)
         _require_reach(strata, margins, flows)
         for stratum, codes, counts in live_values(strata, margins):
-            shares[stratum] = flows.of(codes, counts).expected_moves() / sum(counts)
+            shares[stratum] = flows.expected_total(codes, counts) / sum(counts)
         return shares
 
     def changed_shares(self, strata: Strata, swap: Coded, margins: SwapMargins) -> Shares:
@@ -49,8 +50,7 @@ class FlowSwap(Swap):
         flows, parts = self._flows(swap), np.zeros(margins.count.size)
         begins = np.searchsorted(margins.stratum, np.arange(margins.strata))
         for stratum, codes, counts in live_values(strata, margins):
-            law = flows.of(codes, counts)
-            moves = [law.expected_moves(place) / count for place, count in enumerate(counts)]
+            moves = np.array(flows.expected_moves(codes, counts)) / counts
             parts[begins[stratum] : begins[stratum] + len(counts)] = moves
         return parts
 
@@ -93,20 +93,20 @@ def live_values(strata: Strata, margins: SwapMargins) -> Iterator[tuple[int, lis
 
 def _require_reach(strata: Strata, margins: SwapMargins, flows: Flows) -> None:
     """Refuse live strata that are too large to be drawn exactly."""
-    steps, numbers = cost(margins)
-    beyond = ((steps > MOST_STEPS) | (numbers > MOST_NUMBERS)) & _flags(strata)
-    if flows.two_at_any_size:
-        beyond &= margins.values_present > 2
-    if not beyond.any():
+    beyond = [
+        (sum(counts), len(counts), stratum)
+        for stratum, codes, counts in live_values(strata, margins)
+        if not flows.within_reach(codes, counts)
+    ]
+    if not beyond:
         return
-    largest = int(np.argmax(np.where(beyond, margins.records, 0)))
-    values = ", ".join(
-        f"{name} = {value}" for name, value in zip(strata.match, strata.table[largest].values, strict=True)
-    )
+    records, present, largest = max(beyond)
+    which = zip(strata.match, strata.table[largest].values, strict=True)
+    named = ", ".join(f"{name} = {value}" for name, value in which)
     raise bad_plan(
-        f"{number(int(beyond.sum()), 'stratum is', 'strata are')} too large to be drawn exactly; the largest"
-        f"{f' ({values})' if values else ''} has {margins.records[largest]:,} records of "
-        f"{margins.values_present[largest]:,} swap values",
+        f"{number(len(beyond), 'stratum is', 'strata are')} too large to be drawn exactly; the largest"
+        f"{f' ({named})' if named else ''} has {records:,} records of {present:,} swap values",
         where="match",
-        remedy="match on more variables, swap among fewer areas, or use the conditioned-swap with a redraw_law",
+        remedy="match on more variables, swap among fewer areas, give distances by levels (which reach farther), or "
+        "use the conditioned-swap with a redraw_law",
     )

@@ -13,8 +13,9 @@ import numpy as np
 
 from stirred.data.codes import Coded
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.swapping.flow_law import Counts, Floats, Flows
+from stirred.mechanisms.swapping.flow_law import Counts, Floats
 from stirred.mechanisms.swapping.flow_swap import FlowSwap, live_values, margins_of
+from stirred.mechanisms.swapping.flows import Flows
 from stirred.mechanisms.swapping.law import permutation_law
 from stirred.mechanisms.swapping.pairs import Declared, Pairs
 from stirred.mechanisms.swapping.strata import Strata
@@ -116,7 +117,7 @@ class GibbsSwap(FlowSwap):
             return staying(own[code], count)
 
         every = None if all(weight == 1 for weight in own) else kept
-        return Flows(lambda a, b: pairs[names[a], names[b]], table, every)
+        return Flows(lambda a, b: pairs[names[a], names[b]], table, kept=every)
 
     def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
         formula = (

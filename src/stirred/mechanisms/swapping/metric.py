@@ -14,8 +14,9 @@ from stirred.data.codes import Coded, encode
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.distances import LevelDistances, TableDistances, distances_of
 from stirred.mechanisms.swapping.family_law import conditioned_law
-from stirred.mechanisms.swapping.flow_law import Counts, Floats, Flows
+from stirred.mechanisms.swapping.flow_law import Counts, Floats
 from stirred.mechanisms.swapping.flow_swap import FlowSwap, live_values, margins_of
+from stirred.mechanisms.swapping.flows import Flows
 from stirred.mechanisms.swapping.pairs import Declared
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.swap import PAPER, Swap
@@ -137,7 +138,7 @@ class MetricSwap(FlowSwap):
         def table(codes: Counts) -> Floats:
             return floats[between(codes)]
 
-        return Flows(pair, table)
+        return Flows(pair, table, steps=between, powers=powers)
 
     def _policy(self, strata: Strata, swap: Coded) -> PermutationSwapping | Derived:
         measured = self._measured
