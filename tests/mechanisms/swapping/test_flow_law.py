@@ -52,7 +52,8 @@ def enumerated(
     counts: Sequence[int], chance: Callable[[tuple[int, ...], list[int]], Fraction]
 ) -> dict[Table, Fraction]:
     """The law of the flow table over all permutations, weighed by ``chance`` of the permutation and the values."""
-    start, law = records(counts), {}
+    start = records(counts)
+    law: dict[Table, Fraction] = {}
     for sigma in permutations(range(len(start))):
         flow = flow_of(start, [start[j] for j in sigma], len(counts))
         law[flow] = law.get(flow, Fraction(0)) + chance(sigma, start)

@@ -178,7 +178,7 @@ def test_the_share_changed_by_area_is_what_releases_show() -> None:
 
 
 def test_the_gibbs_budget_is_that_of_the_weights_in_live_strata() -> None:
-    weights = {"x": {"y": "1/2", "z": 2}, "y": {"z": "1/4"}}
+    weights: dict[str, dict[str, Any]] = {"x": {"y": "1/2", "z": 2}, "y": {"z": "1/4"}}
     swap = GibbsSwap(**ROLES, weights=weights)
     assert swap.plan(HOMES).epsilon == gibbs_epsilon("1/4", 2) == ln(8)
     assert swap.plan(HOMES.filter(pl.col("size") > 1)).epsilon == gibbs_epsilon("1/2", 1) == ln(2)
@@ -187,7 +187,7 @@ def test_the_gibbs_budget_is_that_of_the_weights_in_live_strata() -> None:
 
 @pytest.mark.parametrize(("hold", "swap"), UNIVERSES)
 def test_a_weight_on_vacuous_moves_keeps_the_gibbs_budget(hold: str, swap: str) -> None:
-    weights = {"x": {"x": "1/3", "y": "1/2", "z": 2}, "y": {"z": "1/4", "y": 3}}
+    weights: dict[str, dict[str, Any]] = {"x": {"x": "1/3", "y": "1/2", "z": 2}, "y": {"z": "1/4", "y": 3}}
     mechanism = GibbsSwap(**ROLES, weights=weights)
     tables = tables_with_margins(hold, swap)
     laws = {table: mechanism.law(table) for table in tables}
