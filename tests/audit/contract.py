@@ -16,6 +16,7 @@ from stirred.mechanisms.swapping.flow_swap import FlowSwap
 from stirred.mechanisms.swapping.gibbs import GibbsSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
 from stirred.mechanisms.swapping.metric import MetricSwap
+from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
@@ -51,6 +52,15 @@ EXAMPLES: dict[type, list[Any]] = {
         for distances in (LINE, STAR, ["county"], [])
     ],
     GibbsSwap: [GibbsSwap(**ROLES, weights=weights) for weights in (LINE, STAR, UNEVEN)],
+    NoisySwap: [
+        NoisySwap(**ROLES, rate=rate, noise_epsilon=epsilon, tables=tables)
+        for rate, epsilon, tables in (
+            ("1/2", "1", [["county", "tenure"]]),
+            ("1", "4*ln(5)", [["county", "tenure"], ["county"]]),
+            ("1/10", "2*ln(2)", [["county", "size"]]),
+            ("0", "1", [["county", "tenure"]]),
+        )
+    ],
     ShuffleSwap: [ShuffleSwap(**ROLES, rate=rate) for rate in ("0", "1/10", "1/2", "9/10", "1")],
 }
 

@@ -35,6 +35,8 @@ _SETTINGS: Final = {
     "imputed",
     "distances",
     "weights",
+    "noise_epsilon",
+    "noise",
 }
 
 
@@ -61,13 +63,28 @@ class _Mechanism(_Section):
     imputed: str | None = None
     distances: list[str] | dict[str, dict[str, _Setting]] | None = None
     weights: dict[str, dict[str, _Setting]] | None = None
+    noise_epsilon: _Setting = None
+    noise: str | None = None
     unit: str
     settings_from: str | None
+
+
+class _Table(_Section):
+    variables: list[str]
+    level: str | None = None
 
 
 class _Plan(_Section):
     data: _Data
     mechanism: _Mechanism
+    tables: list[_Table] = []
+
+    @property
+    def noisy_tables(self) -> dict[str, Any]:
+        """Return the tables as a setting of the mechanism that makes nothing else."""
+        if self.mechanism.name != "noisy-swap":
+            return {}
+        return {"tables": [[*table.variables, *([table.level] if table.level else [])] for table in self.tables]}
 
 
 class _Manifest(_Section):
@@ -99,7 +116,7 @@ def stated_in(manifest: Mapping[str, Any]) -> Making | None:
         section = stated.plan.mechanism
         mechanism = swap_named(
             section.name,
-            section.model_dump(include=_SETTINGS),
+            section.model_dump(include=_SETTINGS) | stated.plan.noisy_tables,
             match=section.match,
             swap=section.swap,
             hold=section.hold,

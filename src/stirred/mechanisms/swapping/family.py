@@ -11,6 +11,7 @@ from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.gibbs import GibbsSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
 from stirred.mechanisms.swapping.metric import MetricSwap
+from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.mechanisms.swapping.swap import Swap
@@ -35,6 +36,7 @@ FAMILY: Final[dict[str, Member]] = {
     "two-stage-swap": Member(swap=TwoStageSwap, needs=("rate", "fine_match", "fine_rate"), knows=("rates",)),
     "metric-swap": Member(swap=MetricSwap, needs=("epsilon", "distances")),
     "gibbs-swap": Member(swap=GibbsSwap, needs=("weights",)),
+    "noisy-swap": Member(swap=NoisySwap, needs=("rate", "noise_epsilon", "tables"), knows=("rates", "noise")),
 }
 _EXAMPLES: Final = {
     "rate": "'1/20'",
@@ -43,6 +45,8 @@ _EXAMPLES: Final = {
     "fine_rate": "'1/2'",
     "distances": "'distances.csv'",
     "weights": "'weights.csv'",
+    "noise_epsilon": "1",
+    "tables": "[[tables]] variables = ['county', 'tenure']",
 }
 
 
