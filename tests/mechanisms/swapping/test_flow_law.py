@@ -286,6 +286,14 @@ def test_expected_moves_are_those_of_the_law(counts: tuple[int, ...]) -> None:
     assert law.expected_moves() == pytest.approx(sum(each), rel=1e-12)
 
 
+@pytest.mark.parametrize("counts", [(2, 1, 2), (1, 2, 1, 1), (6, 5, 4, 3)], ids=str)
+def test_expected_moves_by_a_tree_are_those_of_the_sum_over_all_flow_tables(counts: tuple[int, ...]) -> None:
+    law, by_tree = FlowLaw(counts, weighted(TREE)), tree_law(counts)
+    each = [law.expected_moves(v) for v in range(len(counts))]
+    assert [by_tree.expected_moves(v) for v in range(len(counts))] == pytest.approx(each, rel=1e-6)
+    assert by_tree.expected_moves() == pytest.approx(sum(each), rel=1e-6)
+
+
 def flows_by(steps: Any, weight: Fraction = THIRD) -> Flows:
     table = np.array(steps)
     floats = float(weight) ** table.astype(np.float64)
@@ -297,9 +305,11 @@ def flows_by(steps: Any, weight: Fraction = THIRD) -> Flows:
     return Flows(weighted(steps, weight), lambda c: floats[c[:, None], c], steps=of, powers=powers)
 
 
-def test_the_peak_is_near_the_expected_moves_of_larger_strata() -> None:
+@pytest.mark.parametrize("times", [1, 3])
+def test_expected_moves_of_larger_strata_are_what_draws_show(times: int) -> None:
+    """By the derivative up to a thousand records, by the peak above."""
     flows = flows_by(TREE)
-    values, counts = [0, 1, 2, 3], [120, 80, 100, 90]
+    values, counts = [0, 1, 2, 3], [120 * times, 80 * times, 100 * times, 90 * times]
     assert not summable(counts)
     words = words_of("peak")
     found = np.mean(

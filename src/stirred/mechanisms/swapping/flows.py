@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,11 @@ _MOST_RECORDS: Final = 400_000
 _MOST_STEPS_OF_TREE: Final = 300_000_000
 _MOST_NUMBERS_OF_TREE: Final = 16_000_000
 _MOST_LEVELS_OF_RECORDS: Final = 1 << 18
+# From here the peak of a law is where its mean is, to a percent or so.
+_LARGE: Final = 1_000
+# Below this the derivative that gives the mean is lost in rounding.
+_WEAK: Final = 1e-6
+_LIKELY_ALIKE: Final = 32
 
 
 class Flows:
@@ -42,6 +48,8 @@ class Flows:
         powers: Sequence[Fraction] = (),
     ) -> None:
         self._pair, self._floats, self._kept, self._steps, self._powers = pair, floats, kept, steps, powers
+        # Small strata are often alike.
+        self._trees = lru_cache(maxsize=20_000)(self._tree_of)
 
     def of(self, values: Sequence[int], counts: Sequence[int]) -> FlowLaw:
         """Return the law of a stratum with these swap codes and their counts."""
@@ -55,40 +63,60 @@ class Flows:
 
     def draw(self, values: npt.NDArray[np.uint32], counts: Counts, words: WordReader) -> Flow:
         """Return the flow table of a stratum."""
-        tree = self._tree(values.tolist()) if counts.size > 2 else None
-        if tree is not None:
-            return TreeLaw(counts.tolist(), tree, tree.weights(self._powers)).draw(words)
-        return self.of(values.tolist(), counts.tolist()).draw(words)
+        by_tree = self._by_tree(values.tolist(), counts.tolist()) if counts.size > 2 else None
+        return (by_tree or self.of(values.tolist(), counts.tolist())).draw(words)
 
-    def _tree(self, values: list[int]) -> Tree | None:
-        return None if self._steps is None else tree_of(self._steps(np.array(values)))
+    def _by_tree(self, values: list[int], counts: list[int]) -> TreeLaw | None:
+        found = self._tree(values)
+        return None if found is None else TreeLaw(counts, *found)
+
+    def _tree(self, values: list[int]) -> tuple[Tree, list[Fraction]] | None:
+        if self._steps is None:
+            return None
+        steps = self._steps(np.array(values))
+        return (self._tree_of if len(values) > _LIKELY_ALIKE else self._trees)(steps.tobytes(), len(values))
+
+    def _tree_of(self, steps: bytes, size: int) -> tuple[Tree, list[Fraction]] | None:
+        tree = tree_of(np.frombuffer(steps, dtype=np.int64).reshape(size, size))
+        return None if tree is None else (tree, tree.weights(self._powers))
 
     def within_reach(self, values: list[int], counts: list[int]) -> bool:
         """Say whether the flow table of a stratum can be drawn exactly in a second or two."""
         if (len(counts) <= 2 and self._kept is None) or summable(counts):
             return True
-        tree = self._tree(values)
-        if tree is None:
+        found = self._tree(values)
+        if found is None:
             return False
-        steps, numbers, levels = tree.cost(counts)
+        steps, numbers, levels = found[0].cost(counts)
         return steps <= _MOST_STEPS_OF_TREE and numbers <= _MOST_NUMBERS_OF_TREE and levels <= _MOST_LEVELS_OF_RECORDS
 
     def expected_moves(self, values: list[int], counts: list[int]) -> list[float]:
         """Return how many records of each value are expected to get another.
 
-        Exact where all flow tables can be summed over; otherwise the number where the law has its peak, which is that
-        of large strata.
+        In strata of more than a thousand records that can only be drawn by a tree, the number at the peak of the law.
         """
-        if (len(counts) <= 2 and self._kept is None) or summable(counts):
-            law = self.of(values, counts)
+        law = self._expecting(values, counts)
+        if law is not None:
             return [law.expected_moves(place) for place in range(len(counts))]
         return _moves_at_peak(np.array(counts, dtype=np.float64), self._floats(np.array(values)))
 
     def expected_total(self, values: list[int], counts: list[int]) -> float:
         """Return how many records of a stratum are expected to get another value."""
-        if (len(counts) <= 2 and self._kept is None) or summable(counts):
-            return self.of(values, counts).expected_moves()
-        return sum(self.expected_moves(values, counts))
+        law = self._expecting(values, counts)
+        return sum(self.expected_moves(values, counts)) if law is None else law.expected_moves()
+
+    def _expecting(self, values: list[int], counts: list[int]) -> FlowLaw | TreeLaw | None:
+        """Return the law that tells the expected moves, or None where its peak must do."""
+        if len(counts) > 2 and sum(counts) <= _LARGE and _WEAK < self._powers_apart < 1:
+            by_tree = self._by_tree(values, counts)
+            if by_tree is not None:
+                return by_tree
+        return self.of(values, counts) if (len(counts) <= 2 and self._kept is None) or summable(counts) else None
+
+    @property
+    def _powers_apart(self) -> float:
+        """Return 1 - theta, the smallest weight of a leaf that a tree may have."""
+        return float(1 - self._powers[1]) if len(self._powers) > 1 else 0.0
 
 
 def summable(counts: Sequence[int]) -> bool:

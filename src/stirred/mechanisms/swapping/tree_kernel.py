@@ -116,6 +116,28 @@ def draw_tree(
     Leaves come first, with their ``counts``; a parent has a higher number than its children, and the root the highest.
     One point decides the pool of each inner node, and one the share of each of its children but the first.
     """
+    return _draw_down(_summed(counts, parent, weights), counts.size, weights, points, close, taken, pool)
+
+
+@compiled
+def log_total(counts: Counts, parent: Counts, weights: Floats) -> float:
+    """Return the logarithm of the sum of all weights."""
+    sums, root = _summed(counts, parent, weights), parent.size - 1
+    last = sums.joined[sums.youngest[root]]
+    pm, pe = np.ones(sums.size[root] + 1), np.zeros(sums.size[root] + 1, dtype=np.int64)
+    _powers(weights[root], sums.size[root], pm, pe)
+    m, e = 0.0, 0
+    for n in range(sums.size[root] + 1):
+        m1, e1 = _times(sums.m[last + n], sums.e[last + n], pm[n], pe[n])
+        for _ in range(2):
+            m1, e1 = _times(m1, e1, sums.factorial_m[n], sums.factorial_e[n])
+        m, e = _plus(m, e, m1, e1)
+    return float(np.log(m) + 512 * np.log(2.0) * e)
+
+
+@compiled
+def _summed(counts: Counts, parent: Counts, weights: Floats) -> Sums:
+    """Return all messages."""
     leaves, nodes = counts.size, parent.size
     size = np.zeros(nodes, dtype=np.int64)
     size[:leaves] = counts
@@ -144,7 +166,7 @@ def draw_tree(
     sums = Sums(size, together, elder, youngest, message, joined, m, e, fm, fe)
     for u in range(nodes - 1):
         _send(sums, u, u < leaves, weights[u])
-    return _draw_down(sums, leaves, weights, points, close, taken, pool)
+    return sums
 
 
 @compiled

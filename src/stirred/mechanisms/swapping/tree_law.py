@@ -134,6 +134,24 @@ class TreeLaw:
         """Return the same from the same words by decimals of as many digits as it takes: the oracle of the above."""
         return self._by_digits(words.take(2 * (len(self._weights) - 1)), words)
 
+    def expected_moves(self, place: int | None = None) -> float:
+        """Return how many records, of the value at a place or of all, are expected to get another value.
+
+        Adding to w of a leaf adds to R(s,s) alone, so that the expected number of records that keep s is the
+        derivative of the logarithm of the sum of all weights; here by a central difference.
+        """
+        from stirred.mechanisms.swapping.tree_kernel import log_total
+
+        size = len(self._counts)
+        which = slice(0, size) if place is None else slice(place, place + 1)
+        weights = np.array([float(weight) for weight in self._weights])
+        step, logs = 1e-4 * weights[:size].min(), []
+        for side in (1, -1):
+            moved = weights.copy()
+            moved[which] += side * step
+            logs.append(log_total(np.array(self._counts), self._tree.parent, moved))
+        return float(sum(self._counts[which]) - (logs[0] - logs[1]) / (2 * step))
+
     def _exchanged(self, taken: list[int], pool: list[int], words: WordReader) -> Counts:
         """Return the flow table: in every pool values are shuffled, and those taken up take theirs with them."""
         from stirred.randomness.kernel import shuffle_slices
