@@ -46,6 +46,21 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     "metric": {"name": "metric-swap", "epsilon": 3, "distances": ["county"]},
     "metric table": {"name": "metric-swap", "epsilon": 3, "distances": "distances.csv"},
     "gibbs": {"name": "gibbs-swap", "weights": {a: {b: "1/2" for b in COUNTIES if b != a} for a in COUNTIES}},
+    "response on swap": {
+        "name": "response-swap",
+        "rate": "1/2",
+        "respond": "county",
+        "values": ["East", "North", "South", "West", "Isles"],
+        "change": "1/5",
+    },
+    "response on hold": {
+        "name": "response-swap",
+        "rate": "1/2",
+        "respond": "tenure",
+        "values": ["owned", "rented", "free"],
+        "change": "1/5",
+        "rates": [{"size": 1, "rate": "1/4"}],
+    },
     "nothing promised": {"rate": "0"},
 }
 

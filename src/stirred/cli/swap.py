@@ -24,7 +24,9 @@ from stirred.cli.swap_options import (
     NOWHERE,
     Advise,
     AtMost,
+    Change,
     CodebookFile,
+    DeclaredValues,
     Distances,
     Epsilon,
     Exact,
@@ -48,6 +50,7 @@ from stirred.cli.swap_options import (
     Purpose,
     Quiet,
     Rate,
+    Respond,
     Seed,
     SettingsFrom,
     Swap,
@@ -75,6 +78,9 @@ def swap(
     distances: Distances = None,
     weights: Weights = None,
     noise_epsilon: NoiseEpsilon = None,
+    respond: Respond = None,
+    values: DeclaredValues = None,
+    change: Change = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -121,6 +127,9 @@ def swap(
         weights=weights,
         epsilon=None if has_rate(mechanism) else epsilon,
         noise_epsilon=noise_epsilon,
+        respond=respond,
+        values=values,
+        change=change,
     )
     prepared = prepare(options.planned())
     if dry_run:
@@ -141,6 +150,9 @@ def plan(
     distances: Distances = None,
     weights: Weights = None,
     noise_epsilon: NoiseEpsilon = None,
+    respond: Respond = None,
+    values: DeclaredValues = None,
+    change: Change = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -241,6 +253,9 @@ def plan(
             weights=weights,
             epsilon=None if has_rate(mechanism) else epsilon,
             noise_epsilon=noise_epsilon,
+            respond=respond,
+            values=values,
+            change=change,
             command="plan",
         )
         planned = options.with_rate_for(epsilon).planned()

@@ -48,9 +48,9 @@ def expectations(
     ``source`` is ``margins`` (from the invariants of this file alone), ``this-data`` or ``other-data``; the
     last needs the file ``records``, with ``persons`` for tables of persons.
     """
-    if mechanism.member not in CLASS_LAWS:
+    if mechanism.stratum_law not in CLASS_LAWS:
         raise bad_plan(
-            f"the error of the {mechanism.member} swap has no closed form",
+            f"the error of the {mechanism.stratum_law} swap has no closed form",
             where="--expect-from",
             remedy="leave it out, or plan another member of the family",
         )
@@ -82,7 +82,7 @@ def expectations(
 
 def within_reach(mechanism: Swap, data: Microdata) -> bool:
     """Say whether there is a closed form, and whether it is worth its time beside a release of this size."""
-    return mechanism.member in CLASS_LAWS and data.households.height <= ROWS_IN_ONE_FILE
+    return mechanism.stratum_law in CLASS_LAWS and data.households.height <= ROWS_IN_ONE_FILE
 
 
 def _lazy(data: Microdata) -> pl.LazyFrame | None:

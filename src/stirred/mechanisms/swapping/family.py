@@ -13,6 +13,7 @@ from stirred.mechanisms.swapping.mallows import MallowsSwap
 from stirred.mechanisms.swapping.metric import MetricSwap
 from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.permutation import PermutationSwap
+from stirred.mechanisms.swapping.response_swap import ResponseSwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
@@ -37,6 +38,7 @@ FAMILY: Final[dict[str, Member]] = {
     "metric-swap": Member(swap=MetricSwap, needs=("epsilon", "distances")),
     "gibbs-swap": Member(swap=GibbsSwap, needs=("weights",)),
     "noisy-swap": Member(swap=NoisySwap, needs=("rate", "noise_epsilon", "tables"), knows=("rates", "noise")),
+    "response-swap": Member(swap=ResponseSwap, needs=("rate", "respond", "values", "change"), knows=("rates",)),
 }
 _EXAMPLES: Final = {
     "rate": "'1/20'",
@@ -47,6 +49,9 @@ _EXAMPLES: Final = {
     "weights": "'weights.csv'",
     "noise_epsilon": "1",
     "tables": "[[tables]] variables = ['county', 'tenure']",
+    "respond": "'tenure'",
+    "values": "['owned', 'rented']",
+    "change": "'1/10'",
 }
 
 

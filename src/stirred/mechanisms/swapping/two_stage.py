@@ -22,7 +22,7 @@ from stirred.mechanisms.swapping.rates import StratumRates
 from stirred.mechanisms.swapping.shares import Shares, permutation_share, staged_share
 from stirred.mechanisms.swapping.small_strata import OwnLoss
 from stirred.mechanisms.swapping.strata import Strata
-from stirred.mechanisms.swapping.swap import RateLike, Swap, Values
+from stirred.mechanisms.swapping.swap import RateLike, Values
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived
@@ -77,6 +77,8 @@ class TwoStageSwap(PermutationSwap):
     """
 
     member: ClassVar[str] = "two-stage"
+    # The fine flavor needs a coarse law that looks at no hold value (R13).
+    rates_inside: ClassVar[bool] = False
 
     fine_match: Sequence[str]
     fine_rate: RateLike
@@ -148,7 +150,7 @@ class TwoStageSwap(PermutationSwap):
         }
         return self._one_stratum().plan(pl.DataFrame(columns)).specification
 
-    def _one_stratum(self) -> Swap:
+    def _one_stratum(self) -> TwoStageSwap:
         return replace(self, match=(), fine_match=("fine",), swap=self.swap[:1], hold=("held",), rates=())
 
     def changed_shares(self, strata: Strata, swap: Coded, margins: SwapMargins) -> Shares:
