@@ -70,15 +70,18 @@ class Flows:
         found = self._tree(values)
         return None if found is None else TreeLaw(counts, *found)
 
-    def _tree(self, values: list[int]) -> tuple[Tree, list[Fraction]] | None:
+    def _tree(self, values: list[int]) -> tuple[Tree, list[Fraction], Floats] | None:
         if self._steps is None:
             return None
         steps = self._steps(np.array(values))
         return (self._tree_of if len(values) > _LIKELY_ALIKE else self._trees)(steps.tobytes(), len(values))
 
-    def _tree_of(self, steps: bytes, size: int) -> tuple[Tree, list[Fraction]] | None:
+    def _tree_of(self, steps: bytes, size: int) -> tuple[Tree, list[Fraction], Floats] | None:
         tree = tree_of(np.frombuffer(steps, dtype=np.int64).reshape(size, size))
-        return None if tree is None else (tree, tree.weights(self._powers))
+        if tree is None:
+            return None
+        weights = tree.weights(self._powers)
+        return tree, weights, np.array([float(weight) for weight in weights])
 
     def within_reach(self, values: list[int], counts: list[int]) -> bool:
         """Say whether the flow table of a stratum can be drawn exactly in a second or two."""

@@ -21,13 +21,17 @@ import numpy as np
 import numpy.typing as npt
 
 from stirred.randomness.entropy import WORD_BITS, WordReader
+from stirred.randomness.integers import permutation
 
 Counts = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 # A draw this close to a step, relative to the whole, is left to longer numbers: 2**21 roundings of 2**-53 are less than
 # half of it. A number here has at most 8 for each record and level (``flows`` allows 2**18 of these).
 _CLOSE: Final = 2.0**-30
 _DIGITS: Final = 40
+# So many are shuffled faster than compiled code is called.
+_FEW: Final = 32
 
 
 class Tree(NamedTuple):
@@ -101,7 +105,7 @@ class _Family(NamedTuple):
 
 
 class TreeLaw:
-    """The law of the flow table of one stratum by a tree; ``weights`` are the w of its nodes.
+    """The law of the flow table of one stratum by a tree; ``weights`` are the w of its nodes, ``floats`` in doubles.
 
     >>> from stirred.randomness.entropy import Entropy
     >>> tree = tree_of(np.array([[0, 1, 2], [1, 0, 2], [2, 2, 0]]))
@@ -110,8 +114,11 @@ class TreeLaw:
     [4, 2, 3]
     """
 
-    def __init__(self, counts: Sequence[int], tree: Tree, weights: Sequence[Fraction]) -> None:
+    def __init__(
+        self, counts: Sequence[int], tree: Tree, weights: Sequence[Fraction], floats: Floats | None = None
+    ) -> None:
         self._counts, self._tree, self._weights = [int(count) for count in counts], tree, weights
+        self._floats = np.array([float(weight) for weight in weights]) if floats is None else floats
 
     def draw(self, words: WordReader) -> Counts:
         """Return how many records of each value (rows) get each value (columns)."""
@@ -124,9 +131,9 @@ class TreeLaw:
         nodes = len(self._weights)
         heads = words.take(2 * (nodes - 1)).astype(np.uint64)
         taken, pool = np.zeros(nodes, dtype=np.int64), np.zeros(nodes, dtype=np.int64)
-        counts, weights = np.array(self._counts), np.array([float(weight) for weight in self._weights])
+        counts = np.array(self._counts)
         points = heads[0::2] << np.uint64(32) | heads[1::2]
-        if not draw_tree(counts, self._tree.parent, weights, points, _CLOSE, taken, pool):
+        if not draw_tree(counts, self._tree.parent, self._floats, points, _CLOSE, taken, pool):
             return self._by_digits(heads, words)
         return taken.tolist(), pool.tolist()
 
@@ -144,7 +151,7 @@ class TreeLaw:
 
         size = len(self._counts)
         which = slice(0, size) if place is None else slice(place, place + 1)
-        weights = np.array([float(weight) for weight in self._weights])
+        weights = self._floats
         step, logs = 1e-4 * weights[:size].min(), []
         for side in (1, -1):
             moved = weights.copy()
@@ -154,20 +161,19 @@ class TreeLaw:
 
     def _exchanged(self, taken: list[int], pool: list[int], words: WordReader) -> Counts:
         """Return the flow table: in every pool values are shuffled, and those taken up take theirs with them."""
-        from stirred.randomness.kernel import shuffle_slices
-
         size, parent = len(self._counts), self._tree.parent.tolist()
         flow: Counts = np.diag([count - up for count, up in zip(self._counts, taken, strict=False)]).astype(np.int64)
-        waiting: dict[int, list[list[npt.NDArray[np.uint32]]]] = {}
-        for u in range(len(parent)):
-            if u < size:
-                both = [np.full(taken[u], u, dtype=np.uint32)] * 2
-            else:
-                both = [np.concatenate(parts) for parts in zip(*waiting.pop(u), strict=True)]
-                for part in both:  # records and values, each in a new order
-                    shuffle_slices(part, np.array([0, pool[u]]), words)
-                np.add.at(flow, (both[0][taken[u] :], both[1][taken[u] :]), 1)
-            waiting.setdefault(parent[u], []).append([part[: taken[u]] for part in both])
+        # Records by their old value, and the values they hold.
+        waiting: dict[int, tuple[list[int], list[int]]] = {}
+        for u, above in enumerate(parent):
+            olds, news = ([u] * taken[u], [u] * taken[u]) if u < size else waiting.pop(u, ([], []))
+            if u >= size:  # records and values, each in a new order
+                olds, news = _shuffled(olds, words), _shuffled(news, words)
+                for old, new in zip(olds[taken[u] :], news[taken[u] :], strict=True):
+                    flow[old, new] += 1
+            held = waiting.setdefault(above, ([], []))
+            held[0].extend(olds[: taken[u]])
+            held[1].extend(news[: taken[u]])
         return flow
 
     # ---- decimals ---------------------------------------------------------------------------------------
@@ -185,6 +191,17 @@ class TreeLaw:
                 point = point << WORD_BITS | word
             points[found] = point, 2 * bits
             digits *= 2
+
+
+def _shuffled(values: list[int], words: WordReader) -> list[int]:
+    """Return the values in uniformly random order; the same order either way."""
+    if len(values) <= _FEW:
+        return [values[place] for place in permutation(len(values), words)]
+    from stirred.randomness.kernel import shuffle_slices
+
+    order = np.array(values, dtype=np.uint32)
+    shuffle_slices(order, np.array([0, order.size]), words)
+    return list(order.tolist())
 
 
 class _Digits:
