@@ -146,6 +146,12 @@ def unswap(
     given = as_text(table, where=where) if isinstance(table, pl.DataFrame) else None
     variables = [name for name in given.columns if name != COUNT] if given is not None else list(_names(table))
     release.check(variables, where=where)
+    if release.member == "response":
+        raise bad_plan(
+            "the correction of a swap needs counts that are published exactly, and the response leaves some inexact",
+            where=where,
+            remedy="use the table as published; strata.parquet has the law of the response",
+        )
     if release.member not in CLASS_LAWS:
         raise bad_plan(
             f"tables of the {release.member} swap have no closed form for their standard errors",

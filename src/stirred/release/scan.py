@@ -22,6 +22,7 @@ from stirred.audit.bundle_files import MANIFEST
 from stirred.data.codes import tells_records_apart
 from stirred.data.frames import read_frame
 from stirred.data.problems import bad_file, listed
+from stirred.mechanisms.swapping.response_swap import RESPONSE_COLUMNS
 from stirred.release.bundle import SEEDED_MARK, checksum
 from stirred.report.swap import INTERNAL_STAMP, PUBLIC_STAMP
 from stirred.spec.document import from_json
@@ -50,9 +51,11 @@ class _Released(_Lenient):
 
 
 class _Mechanism(_Lenient):
+    name: str = "permutation-swap"
     match: list[str]
     swap: list[str]
     imputed: str | None = None
+    respond: str | None = None
 
 
 class _Release(_Lenient):
@@ -240,15 +243,23 @@ def _columns(public: Path, manifest: Manifest, specification: Specification) -> 
     """Hold the columns of every table against the specification, the plan's released columns and its identifiers."""
     released, mechanism = manifest.released, manifest.plan.mechanism
     promised = {v for m in specification.multiverse.invariants if isinstance(m, Margin) for v in m.variables}
-    homes = promised & set(released.households)
+    exact = promised & set(released.households)
+    # The variable of a response is released and in no invariant: never in a table that is published exactly.
+    homes = exact if mechanism.respond is None else exact | ({mechanism.respond} & set(released.households))
+    of_strata = _OF_STRATA if mechanism.respond is None else {*_OF_STRATA, *RESPONSE_COLUMNS.values()}
     link = set() if released.link is None else {released.link}
     allowed: dict[str, set[str]] = {
         "data": homes | link,
         "persons": {*(homes & {*mechanism.swap}), *released.persons} | link,
-        "invariants": homes | {"table", "count"},
-        "strata": (homes & {*mechanism.match, mechanism.imputed}) | _OF_STRATA,
+        "invariants": exact | {"table", "count"},
+        "strata": (exact & {*mechanism.match, mechanism.imputed}) | of_strata,
         "tables": homes | {*released.persons, "count"},
     }
+    if mechanism.name == "noisy-swap":
+        # No records, and of the strata their sizes; which have anything to swap is protected.
+        fixed = {*mechanism.match, "table", "count"}
+        strata = {*mechanism.match} | _OF_STRATA - {"stratum_live"}
+        allowed = {"invariants": fixed, "strata": strata, "tables": {*released.households, "count"}}
     for path in _tables(public):
         place = path.relative_to(public)
         rules = allowed.get(place.parts[0].split(".")[0], set())

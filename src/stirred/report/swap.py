@@ -11,11 +11,13 @@ import polars as pl
 
 from stirred.data.problems import number
 from stirred.mechanisms.swapping.moments import CLASS_LAWS
+from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.report.charts import epsilon_curve
 from stirred.report.five import first_screen
+from stirred.report.noisy import noise_section, reading_noise, sizes_section
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.report.safes import SafesSheet, safes_section
 from stirred.spec.budget import Derived
@@ -53,7 +55,7 @@ NOTHING_SWAPPED = "Nothing was swapped: every count is exact, and the file is pu
 
 def nothing_swapped(plan: SwapPlan) -> bool:
     """Say whether a plan leaves every record as it is, by its rate or because there is nothing to exchange."""
-    return plan.strata.largest_live is None or plan.strata.moved == 0
+    return plan.perturbed is None and (plan.strata.largest_live is None or plan.strata.moved == 0)
 
 
 def moved_in_words(plan: SwapPlan, *, values: str) -> str:
@@ -109,6 +111,10 @@ def _head(report: SwapReport, *, internal: bool) -> str:
 
 def _rate(report: SwapReport) -> str:
     strata = report.plan.strata
+    if isinstance(report.mechanism, NoisySwap):
+        return noise_section(report.mechanism, report.plan)
+    if report.plan.perturbed is not None:
+        return _losses(report, strata.largest_live.records if strata.largest_live else 0)
     if strata.largest_live is None:
         return section(
             "Rate and loss",
@@ -152,11 +158,14 @@ def _losses(report: SwapReport, size: int) -> str:
     if report.plan.strata.by_record is not None and isinstance(policy, Derived):
         text += f" The loss is {policy.formula}. For comparison, the loss if one rate applied everywhere:"
     by_rate = [table(["rate", "ε (relative to the invariants)"], rows)] if rows else []
-    return section("Rate and loss", paragraph(text), *by_rate)
+    also = [paragraph(report.plan.also_promised)] if report.plan.also_promised else []
+    return section("Rate and loss", paragraph(text), *also, *by_rate)
 
 
 def _strata(report: SwapReport) -> str:
     strata = report.plan.strata
+    if isinstance(report.mechanism, NoisySwap):
+        return sizes_section(report.plan, shown=_ROWS_SHOWN)
     largest = strata.largest_first[:_ROWS_SHOWN]
     header = [*strata.match, "records", "something to swap", "rate", "expected share moved"]
     rows = [
@@ -183,6 +192,8 @@ def _tables(report: SwapReport) -> str:
         more = paragraph(f"{frame.height:,} rows; the first {_ROWS_SHOWN} are shown.", note=True)
         parts.append(f"<h3>{escape(name)}</h3>{shown}{more if frame.height > _ROWS_SHOWN else ''}")
     text = "Counted from the released records; each costs nothing beyond the release itself (post-processing)."
+    if isinstance(report.mechanism, NoisySwap):
+        return section("Tables", *map(paragraph, reading_noise(report.mechanism, report.plan)), *parts)
     undo = "" if nothing_swapped(report.plan) else correction_in_words(report.mechanism)
     return section("Tables", paragraph(text), *([paragraph(undo.replace("`", ""))] if undo else []), *parts)
 

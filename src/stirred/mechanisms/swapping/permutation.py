@@ -71,6 +71,7 @@ class PermutationSwap(Swap):
     """
 
     member: ClassVar[str] = "permutation"
+    rates_inside: ClassVar[bool] = True
 
     rate: RateLike
     rates: Sequence[Mapping[str, Any]] = ()
@@ -98,9 +99,17 @@ class PermutationSwap(Swap):
 
     def _may_follow(self, name: str) -> bool:
         """Say whether rates may depend on a variable: on one that is released, of the record itself (R8)."""
+        if not self.rates_inside:
+            return name in self.match
         return self.hold is None or name in (*self.match, *self.swap, *self.hold)
 
     def _follows_other(self, names: Sequence[str], place: str) -> PlanError:
+        if not self.rates_inside:
+            return bad_plan(
+                f"rates of the {self.member} swap may depend on match variables only, not on {listed(names)}",
+                where=place,
+                remedy="name values of match variables; permutation-swap takes hold and swap variables too",
+            )
         return bad_plan(
             f"rates may depend on match, hold and swap variables only, not on {listed(names)}",
             where=place,

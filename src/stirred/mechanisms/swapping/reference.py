@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from stirred.mechanisms.swapping.rates import Rates, StratumRates
 from stirred.mechanisms.swapping.tally import SwapTally
 from stirred.randomness.bernoulli import bernoulli
 from stirred.randomness.derangements import derangement
-from stirred.randomness.entropy import Entropy, Keystream, WordReader
+from stirred.randomness.entropy import BUFFER_WORDS, Entropy, Keystream, WordReader
 from stirred.randomness.integers import below, permutation
 
 
@@ -103,6 +104,30 @@ def shuffle_reference(
         for place, row in enumerate(selected):
             swapped[row] = swap[selected[sigma[place]]]
     return swapped, SwapTally(records=len(swap), strata=rates.strata, selected=sum(choice))
+
+
+def response_reference(codes: Sequence[int], *, values: int, change: Fraction, entropy: Entropy) -> list[int]:
+    """Return the codes after the randomised response, as ``respond`` makes them.
+
+    >>> response_reference([0, 1], values=2, change=Fraction(1), entropy=Entropy.from_os())
+    [1, 0]
+    """
+    flips, ties = entropy.keystream(addressing.RESPOND), entropy.keystream(f"{addressing.RESPOND}/ties")
+    others = entropy.keystream(addressing.RESPOND_OTHER)
+    answered = list(codes)
+    words: Iterator[int] = iter(())
+    draws: Iterator[int] = iter(())
+    changed = 0
+    for row, code in enumerate(codes):
+        if row % BUFFER_WORDS == 0:
+            words = flips.reader(row // BUFFER_WORDS)
+        if not bernoulli(change, _with_further(next(words), ties, row)):
+            continue
+        if changed % BUFFER_WORDS == 0:
+            draws = others.reader(changed // BUFFER_WORDS)
+        changed += 1
+        answered[row] = [value for value in range(values) if value != code][below(values - 1, draws)]
+    return answered
 
 
 def release_order_reference(codes: Sequence[int], *, groups: int, entropy: Entropy) -> list[int]:

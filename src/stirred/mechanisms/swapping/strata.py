@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import Coded, count, differing, encode
+from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.persons import Part
 from stirred.mechanisms.swapping.rates import Rates, RecordRates, Rule, StratumRates, VaryingRates, rate_for
 from stirred.mechanisms.swapping.shares import Shares
@@ -53,14 +55,21 @@ class Strata:
     ``shares`` is the expected share of each stratum's records that get another record's swap values: a
     matter of the swap, which fills it in; 0 where there is nothing to swap, and not a number where it is no
     function of the invariants. ``by_record`` are the rates of single records, where rules name more than match
-    values.
+    values. ``count_margins`` counts the swap values of each stratum when first called, and only then.
     """
 
     match: tuple[str, ...]
     coded: Coded
     table: tuple[Stratum, ...]
     shares: Shares
+    count_margins: Callable[[], SwapMargins] | None = field(repr=False)
     by_record: RecordRates | None = None
+
+    @property
+    def margins(self) -> SwapMargins:
+        """Return how often each swap value occurs in each stratum."""
+        assert self.count_margins is not None, "the counts of the swap values are protected: nothing may look at them"
+        return self.count_margins()
 
     @property
     def live(self) -> tuple[Stratum, ...]:
@@ -174,20 +183,22 @@ def find_strata(
     households: pl.DataFrame,
     *,
     match: Sequence[str],
-    swap: Coded,
-    held: Sequence[Part],
+    swap: Coded | None,
+    held: Sequence[Part] | None,
     rates: Sequence[Rule],
     rate: Fraction,
 ) -> Strata:
     """Return the strata by the match variables.
 
     ``held`` gives the parts of the hold value one after the other, each as a column: a stratum has two
-    hold values as soon as any part differs, so most of them are never looked at.
+    hold values as soon as any part differs, so most of them are never looked at. A side that is None
+    may not be looked at: any two records could differ on it.
     """
     coded = encode(households, list(match))
     sizes = count(coded.codes, groups=coded.count)
-    live = differing(coded.codes, swap.codes, count=coded.count)
-    live &= _two_values(coded, held, wanted=live)
+    live = sizes > 1 if swap is None else differing(coded.codes, swap.codes, count=coded.count)
+    if held is not None:
+        live &= _two_values(coded, held, wanted=live)
     values = coded.levels.rows() if match else [()]
     default = rate if not rates else None
     table = [
@@ -199,7 +210,12 @@ def find_strata(
         )
         for row, records, alive in zip(values, sizes.tolist(), live.tolist(), strict=True)
     ]
-    return Strata(match=tuple(match), coded=coded, table=tuple(table), shares=np.zeros(len(table)))
+    margins = None
+    if swap is not None:
+        margins = cache(partial(SwapMargins.of, coded.codes, swap.codes, strata=coded.count, values=swap.count))
+    return Strata(
+        match=tuple(match), coded=coded, table=tuple(table), shares=np.zeros(len(table)), count_margins=margins
+    )
 
 
 def _two_values(coded: Coded, held: Sequence[Part], *, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

@@ -136,7 +136,7 @@ class Swap(ABC):
         A function of the invariants. Small areas are where swaps of the family differ most.
         """
         strata, swap = plan.strata, plan.swap
-        margins = SwapMargins.of(strata.coded.codes, swap.codes, strata=strata.coded.count, values=swap.count)
+        margins = strata.margins
         live = np.fromiter((stratum.live for stratum in strata.table), dtype=np.bool_, count=len(strata.table))
         share = np.where(live[margins.stratum], self.changed_shares(strata, swap, margins), 0.0)
         records = np.bincount(margins.value, weights=margins.count, minlength=swap.count)
@@ -219,25 +219,31 @@ class Swap(ABC):
 
         microdata = self._narrowed(as_microdata(data))
         plan = plan or self._prepare(microdata)
-        swapped = plan.swap.codes.copy()
+        microdata, swap = self._before(microdata, plan, entropy)
+        swapped = swap.codes.copy()
         self._exchange(plan, swapped, entropy, progress)
         # Grouped by the released swap values and uniformly random inside: the input order is gone.
-        order = release_order(
-            swapped, entropy=entropy.child("release order"), groups=plan.swap.count, threads=self.threads
-        )
+        order = release_order(swapped, entropy=entropy.child("release order"), groups=swap.count, threads=self.threads)
         people = Persons.of(microdata) if microdata.persons is not None else None
         held = Packed.of(
             (microdata.households[name] for name in plan.hold if name not in plan.strata.match), coded=plan.strata.coded
         )
-        swapped_file = SwappedFile(
-            data=microdata, held=held, swap=plan.swap, swapped=swapped, order=order, people=people
-        )
+        swapped_file = SwappedFile(data=microdata, held=held, swap=swap, swapped=swapped, order=order, people=people)
         parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {"data": swapped_file.households}
         if people is not None:
             parts["persons"] = swapped_file.persons
         specification = replace(plan.specification, seeded=entropy.seeded)
         internal = {"plan": plan, "file": swapped_file}
         return Release(public=Frames(parts, convert=like(data)), specification=specification, internal=internal)
+
+    def _before(self, data: Microdata, plan: SwapPlan, entropy: Entropy) -> tuple[Microdata, Coded]:
+        """Return the file that is swapped, with its swap values as codes: the input itself for most swaps."""
+        del entropy
+        return data, plan.swap
+
+    def strata_table(self, strata: Strata) -> pl.DataFrame:
+        """Return the strata as they are published, with the settings a reader needs to know the law."""
+        return strata.frame(self.stratum_law)
 
     def audit_universes(self) -> list[list[Hashable]]:
         """Return all tables with the margins of a few small strata, as multisets of (hold, swap) pairs."""
@@ -287,7 +293,7 @@ class Swap(ABC):
         """Return the strata of a file with their rates."""
         rules, rate = self.rules()
         strata = find_strata(data.households, match=self.match, swap=swap, held=held, rates=rules, rate=rate)
-        _every_rule_fits(self._declared_rules(), strata)
+        every_rule_fits(self._declared_rules(), strata)
         return strata
 
     def check(self, data: Any) -> None:
@@ -319,7 +325,7 @@ def _empty(strata: Strata, budget: Budget) -> Iterator[str]:
         yield "at a rate of 0 or 1 nothing is promised: epsilon is infinite"
 
 
-def _every_rule_fits(rules: Sequence[Rule], strata: Strata) -> None:
+def every_rule_fits(rules: Sequence[Rule], strata: Strata) -> None:
     """Refuse a rule that fits no stratum: a mistyped value would silently leave the default rate."""
     if not rules:
         return

@@ -11,7 +11,7 @@ import numpy as np
 
 from stirred.data.codes import Coded, count, encode
 from stirred.data.microdata import Microdata
-from stirred.data.problems import PlanError, bad_plan, listed
+from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.swapping.chains import StratumLaw, chained, stage
 from stirred.mechanisms.swapping.law import psa_law, tables_with_margins
@@ -77,6 +77,8 @@ class TwoStageSwap(PermutationSwap):
     """
 
     member: ClassVar[str] = "two-stage"
+    # The fine flavor needs a coarse law that looks at no hold value (R13).
+    rates_inside: ClassVar[bool] = False
 
     fine_match: Sequence[str]
     fine_rate: RateLike
@@ -98,17 +100,6 @@ class TwoStageSwap(PermutationSwap):
                 remedy="use permutation-swap, or leave it out",
             )
         PermutationSwap.__post_init__(self)
-
-    def _may_follow(self, name: str) -> bool:
-        # The fine flavor needs a coarse law that looks at no hold value (R13).
-        return name in self.match
-
-    def _follows_other(self, names: Sequence[str], place: str) -> PlanError:
-        return bad_plan(
-            f"rates of the first stage may depend on match variables only, not on {listed(names)}",
-            where=place,
-            remedy="name values of match variables; permutation-swap takes hold and swap variables too",
-        )
 
     @property
     def matched(self) -> tuple[str, ...]:
