@@ -29,7 +29,7 @@ _Setting = str | int | float | None
 
 _SETTINGS: Final = {
     *("rate", "epsilon", "redraw_law", "rates", "fine_match", "fine_rate", "imputed", "respond", "values", "change"),
-    *("noise_epsilon", "noise"),
+    *("noise_epsilon", "noise", "distances", "weights"),
 }
 
 
@@ -54,6 +54,8 @@ class _Mechanism(_Section):
     fine_match: list[str] = []
     fine_rate: _Setting = None
     imputed: str | None = None
+    distances: list[str] | dict[str, dict[str, _Setting]] | None = None
+    weights: dict[str, dict[str, _Setting]] | None = None
     noise_epsilon: _Setting = None
     noise: str | None = None
     respond: str | None = None

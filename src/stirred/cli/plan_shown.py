@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def numbers(prepared: Prepared) -> dict[str, Any]:
     """Return the numbers of a plan for JSON."""
+    from stirred.mechanisms.swapping.metric import MetricPlan
     from stirred.mechanisms.swapping.noisy_plan import NoisyPlan
     from stirred.mechanisms.swapping.response_plan import ResponsePlan
     from stirred.mechanisms.swapping.two_stage import TwoStagePlan
@@ -27,6 +28,7 @@ def numbers(prepared: Prepared) -> dict[str, Any]:
 
     plan = prepared.plan
     fine = plan.fine_specification.budget.realised if isinstance(plan, TwoStagePlan) else None
+    unit = plan.per_unit if isinstance(plan, MetricPlan) else None
     closer = plan.losses if isinstance(plan, NoisyPlan) else None
     both = plan.swap_specification.budget.realised if isinstance(plan, ResponsePlan) else None
     strata, epsilon = plan.strata, plan.epsilon
@@ -35,6 +37,7 @@ def numbers(prepared: Prepared) -> dict[str, Any]:
         "epsilon": number_out(epsilon),
         "epsilon_exact": str(epsilon),
         **({} if fine is None else {"fine_epsilon": number_out(fine), "fine_epsilon_exact": str(fine)}),
+        **({} if unit is None else {"epsilon_per_unit": number_out(unit), "epsilon_per_unit_exact": str(unit)}),
         **({} if closer is None else _noise_numbers(closer)),
         **({} if both is None else {"swap_flavor_epsilon": number_out(both), "swap_flavor_epsilon_exact": str(both)}),
         "paper_epsilon": number_out(paper),

@@ -27,6 +27,7 @@ from stirred.cli.swap_options import (
     Change,
     CodebookFile,
     DeclaredValues,
+    Distances,
     Epsilon,
     Exact,
     File,
@@ -56,7 +57,9 @@ from stirred.cli.swap_options import (
     Table,
     Undisturbed,
     Unit,
+    Weights,
     Write,
+    has_rate,
 )
 
 if TYPE_CHECKING:
@@ -72,6 +75,8 @@ def swap(
     kernel: Kernel = None,
     fine_match: FineMatch = None,
     fine_rate: FineRate = None,
+    distances: Distances = None,
+    weights: Weights = None,
     noise_epsilon: NoiseEpsilon = None,
     respond: Respond = None,
     values: DeclaredValues = None,
@@ -118,15 +123,17 @@ def swap(
         kernel=kernel,
         fine_match=fine_match,
         fine_rate=fine_rate,
+        distances=distances,
+        weights=weights,
+        epsilon=None if has_rate(mechanism) else epsilon,
         noise_epsilon=noise_epsilon,
         respond=respond,
         values=values,
         change=change,
-        epsilon=epsilon if mechanism == "mallows" else None,
     )
     prepared = prepare(options.planned())
     if dry_run:
-        show_plan(prepared, epsilon=None if mechanism == "mallows" else epsilon, as_json=json)
+        show_plan(prepared, epsilon=epsilon if has_rate(mechanism) else None, as_json=json)
         return
     _run(prepared, seed=seed, quiet=quiet, as_json=json)
 
@@ -140,6 +147,8 @@ def plan(
     kernel: Kernel = None,
     fine_match: FineMatch = None,
     fine_rate: FineRate = None,
+    distances: Distances = None,
+    weights: Weights = None,
     noise_epsilon: NoiseEpsilon = None,
     respond: Respond = None,
     values: DeclaredValues = None,
@@ -240,11 +249,13 @@ def plan(
             kernel=kernel,
             fine_match=fine_match,
             fine_rate=fine_rate,
+            distances=distances,
+            weights=weights,
+            epsilon=None if has_rate(mechanism) else epsilon,
             noise_epsilon=noise_epsilon,
             respond=respond,
             values=values,
             change=change,
-            epsilon=epsilon if mechanism == "mallows" else None,
             command="plan",
         )
         planned = options.with_rate_for(epsilon).planned()
@@ -256,7 +267,7 @@ def plan(
         )
     prepared = prepare(planned)
     expected = [] if expect_from is None else expected_errors(prepared, expect_from, expect_persons)
-    target = None if prepared.planned.plan.mechanism.name == "mallows-swap" else epsilon
+    target = epsilon if has_rate(prepared.mechanism.member) else None
     show_plan(prepared, epsilon=target, expected=expected, as_json=json)
 
 

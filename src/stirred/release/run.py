@@ -209,6 +209,8 @@ def mechanism_of(planned: Planned) -> Swap:
                 "values": section.values,
                 "change": section.change,
                 "imputed": section.imputed,
+                "distances": planned.declared("distances", number="distance"),
+                "weights": planned.declared("weights", number="weight"),
                 "noise_epsilon": section.noise_epsilon,
                 "noise": section.noise,
                 # Of the other members tables are counted from what they release.
@@ -519,6 +521,8 @@ def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: S
 def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> dict[str, Any]:
     planned = prepared.planned
     parameters = _parameters(planned)
+    # A file of distances or weights may be gone when somebody audits the bundle.
+    parameters["mechanism"].update(prepared.mechanism.declared_pairs)
     return {
         "stirred": __version__,
         "python": platform.python_version(),

@@ -45,7 +45,9 @@ def _row(each: Compared, tables: Sequence[str]) -> list[str]:
 
 def setting(each: Compared) -> str:
     """Return the one number of a swap in words."""
-    if each.mechanism.member == "mallows":
+    if each.mechanism.member == "gibbs":
+        return "declared weights"
+    if each.mechanism.member in ("mallows", "metric"):
         return f"epsilon {each.epsilon.shown()}"
     rules, rate = each.mechanism.rules()
     own = (

@@ -107,7 +107,9 @@ def family_at(data: Any, swap: Swap, *, equal: str) -> list[tuple[str, Swap]]:
         )
     roles: dict[str, Any] = {name: getattr(swap, name) for name in ("match", "swap", "hold", "unit", "settings_from")}
     wanted = share_changed(areas_changed(swap, plan))
-    found: list[tuple[str, Swap]] = []
+    # Members with settings beside their one number, such as distances, are shown as they were given.
+    alone = swap.member in ("metric", "gibbs")
+    found: list[tuple[str, Swap]] = [(swap.member, swap)] if alone else []
     for name, made in MEMBERS.items():
         if swap.member == name or (swap.member != "mallows" != name and swap == made(roles, Fraction(_rate(swap)))):
             found.append((name, swap))

@@ -19,7 +19,7 @@ from stirred.mechanisms.swapping import addressing
 from stirred.mechanisms.swapping.cells import Cells
 from stirred.mechanisms.swapping.exchange import Exchange
 from stirred.mechanisms.swapping.parallel import Progress, Workers
-from stirred.mechanisms.swapping.partition import Codes, Values, require_column
+from stirred.mechanisms.swapping.partition import Codes, Values, require_columns
 from stirred.mechanisms.swapping.tally import SwapTally
 from stirred.randomness.entropy import Entropy, WordReader
 
@@ -63,9 +63,7 @@ def swap_counted_in_place(
     Codes of ``stratum`` lie below ``strata`` and those of ``swap`` below ``values``. As with ``swap_in_place`` the
     result does not depend on the threads, and the rows stay in input order.
     """
-    require_column(stratum, name="stratum")
-    if swap.dtype != np.uint32 or swap.shape != stratum.shape or not swap.flags.writeable:
-        raise TypeError("swap: pass one writable column of uint32 codes beside the strata; copy if need be")
+    require_columns(stratum, swap)
     workers = Workers(threads=threads, progress=progress)
     shift = addressing.block_shift(strata, rows=stratum.size)
     if counting.by_value:

@@ -156,6 +156,13 @@ def require_column(codes: Codes, *, name: str) -> None:
         raise ValueError(f"{name}: {codes.size} rows exceed 32-bit row numbers. Split the file by stratum")
 
 
+def require_columns(stratum: Codes, swap: Values) -> None:
+    """Refuse columns that cannot be swapped in place."""
+    require_column(stratum, name="stratum")
+    if swap.dtype != np.uint32 or swap.shape != stratum.shape or not swap.flags.writeable:
+        raise TypeError("swap: pass one writable column of uint32 codes beside the strata; copy if need be")
+
+
 def require_below(codes: Codes, *, groups: int) -> None:
     """Refuse codes that are not below ``groups``."""
     largest = int(codes.max())

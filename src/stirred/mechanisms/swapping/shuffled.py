@@ -7,8 +7,6 @@ permuted uniformly inside each stratum: no derangement, and nothing is drawn aga
 
 from __future__ import annotations
 
-import numpy as np
-
 from stirred.mechanisms.swapping import addressing
 from stirred.mechanisms.swapping.parallel import Progress, Scratch, Workers
 from stirred.mechanisms.swapping.partition import (
@@ -16,7 +14,7 @@ from stirred.mechanisms.swapping.partition import (
     Values,
     group_block,
     partition_rows,
-    require_column,
+    require_columns,
     ungroup_block,
 )
 from stirred.mechanisms.swapping.rates import Rates
@@ -40,15 +38,14 @@ def shuffle_in_place(
     The arguments, and what they promise, are those of ``swap_in_place``.
 
     >>> from fractions import Fraction
+    >>> import numpy as np
     >>> from stirred.mechanisms.swapping.rates import StratumRates
     >>> stratum, swap = np.zeros(4, dtype=np.uint32), np.arange(4, dtype=np.uint32)
     >>> rates = StratumRates.constant(Fraction(1), strata=1)
     >>> shuffle_in_place(stratum, swap, rates=rates, entropy=Entropy.from_os()).selected, sorted(swap.tolist())
     (4, [0, 1, 2, 3])
     """
-    require_column(stratum, name="stratum")
-    if swap.dtype != np.uint32 or swap.shape != stratum.shape or not swap.flags.writeable:
-        raise TypeError("swap: pass one writable column of uint32 codes beside the strata; copy if need be")
+    require_columns(stratum, swap)
     workers = Workers(threads=threads, progress=progress)
     shift = addressing.block_shift(rates.strata, rows=stratum.size)
     mark = Selector(stratum, rates=rates, entropy=entropy).mark

@@ -166,6 +166,11 @@ class Swap(ABC):
         del strata, swap, held
         return None
 
+    @property
+    def declared_pairs(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Return what was declared for pairs of swap values, by the name of the setting; nothing for most swaps."""
+        return {}
+
     @abstractmethod
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
         """Exchange the swap codes of all records, in place."""
