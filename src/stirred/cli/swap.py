@@ -126,6 +126,7 @@ def plan(
     hid: Hid = None,
     codebook: CodebookFile = None,
     unit: Unit = "household",
+    ledger: LedgerPlace = None,
     epsilon: Epsilon = None,
     table: Table = None,
     expect_from: Annotated[
@@ -162,6 +163,8 @@ def plan(
         for name, value in (("match", match), ("swap", swap), ("rate", rate), ("hold", hold), ("codebook", codebook)):
             if value:
                 raise bad_plan("--geography tries all choices", where=f"--{name}", remedy="leave one of them out")
+        if ledger:
+            raise bad_plan("--geography only lists choices", where="--ledger", remedy="plan the one you choose with it")
         if file.suffix == ".toml":
             raise bad_plan("a plan has made its choice", where=str(file), remedy="give the household file instead")
         show_choices(file, geography, cross, id, persons, hid, unit=unit, epsilon=epsilon, as_json=json)
@@ -171,7 +174,7 @@ def plan(
         raise bad_plan("--cross goes with --geography", where="--cross", remedy=remedy)
     if file.suffix == ".toml":
         _no_options_beside_plan(
-            match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid, table=table
+            match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid, table=table, ledger=ledger
         )
         planned = read_plan(file)
     else:
@@ -188,6 +191,7 @@ def plan(
             table=table,
             unit=unit,
             out=NOWHERE,
+            ledger=ledger,
             mechanism=mechanism,
             kernel=kernel,
             fine_match=fine_match,
