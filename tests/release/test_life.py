@@ -193,8 +193,9 @@ def test_the_loss_of_a_swap_without_a_rate_is_fitted_itself(folder: Path) -> Non
 def test_a_ledger_is_named_once(folder: Path) -> None:
     done = stirred("plan", "plan.toml", "--ledger", "a.ledger", cwd=folder)
     assert (done.returncode, "--ledger: a plan says this already" in done.stderr) == (2, True)
-    done = stirred("plan", "homes.parquet", "--geography", "county", "--ledger", "a.ledger", cwd=folder)
-    assert (done.returncode, "--geography only lists choices" in done.stderr) == (2, True)
+    for choices in (["--geography", "county"], ["--swap", "county", "--advise"]):
+        done = stirred("plan", "homes.parquet", *choices, "--ledger", "a.ledger", cwd=folder)
+        assert (done.returncode, "and here are many" in done.stderr) == (2, True)
     done = stirred(
         "plan", "homes.parquet", "--match", "size", "--swap", "county", "--rate", "1/2", "--ledger", "no", cwd=folder
     )

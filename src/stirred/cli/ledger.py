@@ -30,8 +30,9 @@ from stirred.cli.ledger_shown import (
     show_verification,
 )
 from stirred.cli.output import emit, emit_json, facts, say
-from stirred.cli.spec import Because, Json, Kappa, write_new
-from stirred.cli.spec import read as read_specification
+from stirred.cli.spec import Because, Json, Kappa
+from stirred.cli.spec_given import read as read_specification
+from stirred.cli.spec_given import write_new
 
 if TYPE_CHECKING:
     from stirred.release.ledger import Entry, Ledger

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stirred.cli.spec import factors, output_premetric
+from stirred.cli.spec_given import factors, output_premetric
 
 if TYPE_CHECKING:
     from stirred.release.ledger import Total

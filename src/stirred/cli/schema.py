@@ -13,7 +13,7 @@ SCHEMAS: Final = {
     "plan": "stirred.release.plan_file",
     "codebook": "stirred.data.codebook_file",
     "policy": "stirred.release.ledger.policy_file",
-    "specification": "stirred.spec.document",
+    "specification": "stirred.spec.document_schema",
 }
 
 

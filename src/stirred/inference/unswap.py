@@ -23,7 +23,7 @@ from stirred.inference.released import SwappedRelease
 from stirred.mechanisms.swapping.moments import CLASS_LAWS, Laws, cell_bounds, crossed_strata
 
 TOLERANCE: Final = 0.05
-"""Strata with |lambda| below this keep their published counts: the noise would grow more than twentyfold."""
+"""Strata with ``|lambda|`` below this keep their published counts: the noise would grow more than twentyfold."""
 
 # Below this the variance cannot be estimated without bias; the estimated table is put into the formula instead.
 _SQUARES_TOLERANCE: Final = TOLERANCE**2

@@ -19,7 +19,7 @@ _GRID = 10_000  # rates are told to a hundredth of a percent, where that is fine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A setting that the policy would allow: a rate, or the loss of a swap that has no rate."""
+    """A setting that the policy would allow: a rate, the epsilon of the Mallows swap, or for others the loss alone."""
 
     setting: str
     value: Fraction
@@ -61,7 +61,8 @@ def _reaching(prepared: Prepared, epsilon: Exact) -> Fit | None:
     mechanism, plan = prepared.mechanism, prepared.plan
     if not mechanism.losses(plan, [Fraction(1, 2)]):
         value = Fraction(math.floor(Fraction(epsilon.enclose().low) * 1000), 1000)
-        return Fit(setting="epsilon", value=value, epsilon=exact(value)) if value else None
+        setting = "epsilon" if mechanism.member == "mallows" else "loss"
+        return Fit(setting=setting, value=value, epsilon=exact(value)) if value else None
     with suppress(StirredError):  # no rate reaches it
         rate = mechanism.rate_reaching(plan, epsilon)
         for candidate in (Fraction(math.ceil(rate * _GRID), _GRID), rate):

@@ -44,7 +44,7 @@ class ExpectedError:
 
     @property
     def mean_absolute_percentage_error(self) -> float:
-        """Return the expected mean of |error| / true over cells not empty in truth (normal approximation)."""
+        """Return the expected mean of ``|error| / true`` over cells not empty in truth (normal approximation)."""
         full = self.table.filter(pl.col("true") > 0)
         return float((full["absolute_error"] / full["true"]).mean() or 0.0)  # type: ignore[arg-type]
 

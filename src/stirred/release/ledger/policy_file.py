@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, WithJsonSchema
 
 from stirred.release.ledger.problems import LedgerError
-from stirred.spec.document import HierarchyDocument, InequalityDocument, MarginDocument, NamedDocument
+from stirred.spec.document_schema import HierarchyDocument, InequalityDocument, MarginDocument, NamedDocument
 from stirred.spec.problems import Problem
 
 # Decimals of a file arrive as the text they are, so that 15.29 stays the number it shows.
