@@ -231,7 +231,7 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
     out = prepared.planned.out
     check_place(out)
     with (
-        reserved(prepared.ledger, _request(prepared, seeded=entropy.seeded)) as reservation,
+        reserved(prepared.ledger, release_request(prepared, seeded=entropy.seeded)) as reservation,
         bundle_at(out) as folder,
     ):
         log = Log(folder)
@@ -271,7 +271,7 @@ def _parameters(planned: Planned) -> dict[str, Any]:
     return parameters
 
 
-def _request(prepared: Prepared, *, seeded: bool) -> Request:
+def release_request(prepared: Prepared, *, seeded: bool) -> Request:
     """Return what the ledger is asked for: the promise of this run, and enough to explain it years later."""
     planned = prepared.planned
     return Request(
@@ -286,7 +286,7 @@ def _request(prepared: Prepared, *, seeded: bool) -> Request:
 
 def remaining(prepared: Prepared) -> Total | None:
     """Return the total the ledger would have after this run, refusing what its policy forbids; nothing is written."""
-    return None if prepared.ledger is None else prepared.ledger.would(_request(prepared, seeded=False))
+    return None if prepared.ledger is None else prepared.ledger.would(release_request(prepared, seeded=False))
 
 
 def _check_promise(prepared: Prepared) -> None:
