@@ -2,7 +2,8 @@
 
 A released row has mean x Phi, and Phi follows from the margins and the law, which are public: Z Phi^-1 is unbiased.
 Its variance is quadratic in x. In small strata of few values it is estimated without bias, from how pairs of
-records move; otherwise the estimates are put into it, less what their own variance adds there.
+records move; otherwise the estimates are put into it, less what their own variance adds there. What is left of that
+is of the order of one over the number of records left unselected, and makes the variance larger.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from stirred.mechanisms.swapping.moments import Array
 
 Groups = npt.NDArray[np.int64]
 
-# Strata of so many swap values and records at most have their pairs of records undone too.
+# Strata of at most so many swap values have their pairs of records undone too, unless so many records are left
+# unselected (records times the square of the share) that it makes less than about a percent of the variance.
 _MOST_PAIRED: Final = 16
-_MOST_RECORDS: Final = 2_000
+_MANY: Final = 50
 # Below this, undoing pairs, or what the variance of the estimate adds to itself, would only multiply noise.
 _LEAST: Final = 0.05**2
 # Where less than this share stays, rounding alone would spoil the inverse.
@@ -57,7 +59,7 @@ class Redrawn:
     @cached_property
     def weights(self) -> Array:
         """Return the weights of a released row in the estimate of each cell, beyond what independence gives."""
-        return np.linalg.solve(self.moments.moves, self._centred)
+        return np.asarray(np.linalg.solve(self.moments.moves, self._centred), dtype=np.float64)
 
     def estimates(self, released: Array) -> Array:
         """Return the unbiased estimate of each row, Z Phi^-1."""
@@ -111,7 +113,8 @@ class Redrawn:
         """Return the kinds of pairs of records, and the chances that a pair of one kind becomes one of another."""
         counts = self.moments.counts
         size = counts.size
-        if size > _MOST_PAIRED or counts.sum() > _MOST_RECORDS:
+        left = float(counts @ self.moments.stay) / float(counts.sum())
+        if size > _MOST_PAIRED or counts.sum() * left**2 > _MANY:
             return None
         first, second = np.triu_indices(size)
         there = (first != second) | (counts[first] > 1)

@@ -36,6 +36,7 @@ _MAY_BE_THERE = re.compile(
 )
 _NOTES = {"ARROW:schema", "stirred.specification", "stirred.seeded"}
 _OF_STRATA = {"stratum_records", "stratum_live", "stratum_law", "stratum_rate", "stratum_expected_share_moved"}
+_OF_FINE_STRATA = {"stratum_fine_match", "stratum_fine_rate"}
 _AGAIN = "do not publish it; make the release again"
 
 
@@ -246,7 +247,7 @@ def _columns(public: Path, manifest: Manifest, specification: Specification) -> 
         "data": homes | link,
         "persons": {*(homes & {*mechanism.swap}), *released.persons} | link,
         "invariants": homes | {"table", "count"},
-        "strata": (homes & {*mechanism.match, mechanism.imputed}) | _OF_STRATA,
+        "strata": (homes & {*mechanism.match, mechanism.imputed}) | _OF_STRATA | _OF_FINE_STRATA,
         "tables": homes | {*released.persons, "count"},
     }
     for path in _tables(public):

@@ -10,7 +10,7 @@ from html import escape
 import polars as pl
 
 from stirred.data.problems import number
-from stirred.mechanisms.swapping.moments import CLASS_LAWS
+from stirred.mechanisms.swapping.moments import WITH_MOMENTS
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
@@ -57,7 +57,7 @@ def nothing_swapped(plan: SwapPlan) -> bool:
 
 def correction_in_words(mechanism: Swap) -> str:
     """Return how a reader undoes the bias of tables, or nothing where there is no closed form for it."""
-    if mechanism.member not in CLASS_LAWS:
+    if mechanism.member not in WITH_MOMENTS:
         return ""
     return (
         f"Tables that cross {', '.join(mechanism.swap)} with held variables are drawn towards independence. "

@@ -18,7 +18,7 @@ from stirred.data.problems import bad_plan
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
 from stirred.mechanisms.swapping.margins import SwapMargins
-from stirred.mechanisms.swapping.moments import CLASS_LAWS
+from stirred.mechanisms.swapping.moments import WITH_MOMENTS
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.mechanisms.swapping.swap import Swap
@@ -79,7 +79,7 @@ def compare_swaps(
     for name, swap in swaps:
         plan = swap.plan(data)
         errors = []
-        if swap.member in CLASS_LAWS:
+        if swap.member in WITH_MOMENTS:
             households = getattr(data, "households", data)
             errors = [
                 (" x ".join(variables), expected_error(households, swap, variables=list(variables), source=source))

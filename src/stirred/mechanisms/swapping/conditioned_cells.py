@@ -18,7 +18,8 @@ import polars as pl
 
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.swapping.conditioned_moments import ConditionedMoments
-from stirred.mechanisms.swapping.moments import Array
+from stirred.mechanisms.swapping.moments import Array, TooLargeError
+from stirred.spec.problems import Problem
 
 Places = npt.NDArray[np.int64]
 
@@ -27,7 +28,7 @@ RedrawLaw = str | Mapping[str, Fraction]
 
 # Multiplications of the moments for one row, and in all: minutes.
 _EACH: Final = 300
-_MOST: Final = 3e12
+_MOST: Final = 1e12
 # Laws of strata with few values are remembered: small strata are often alike.
 _REMEMBERED: Final = 32
 
@@ -74,7 +75,7 @@ def conditioned_cells(
     [[1.0, 0.0], [1.0, 1.0]]
     """
     shared = [name for name in cells.columns if name in whole.columns and not name.startswith(("__", "stratum_"))]
-    held = [name for name in shared if name not in swap]
+    held = [name for name in shared if name not in swap and name not in match]
     placed = cells.select(*shared).with_row_index("__place")
     if shared:
         joined = whole.join(placed, on=shared, how="left", nulls_equal=True, maintain_order="left")
@@ -115,11 +116,15 @@ def _check_work(joined: pl.DataFrame) -> None:
     rows, values = (sizes["rows"].cast(pl.Float64), sizes["cells"] / sizes["rows"])
     work = float((_EACH * rows * values**2 + values**3).sum())
     if work > _MOST:
-        raise bad_plan(
-            f"the moments of the conditioned swap would need {work:.0e} multiplications for this table; "
-            f"{_MOST:.0e} take minutes",
-            where="variables",
-            remedy="ask for fewer held variables, or coarser ones",
+        raise TooLargeError(
+            [
+                Problem(
+                    what=f"the moments of the conditioned swap need {work:.0e} multiplications for this table; "
+                    f"{_MOST:.0e} take minutes",
+                    where="variables",
+                    remedy="ask for fewer held variables, or coarser ones",
+                )
+            ]
         )
 
 

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from stirred.data.problems import bad_plan
 from stirred.mechanisms.swapping.moments import Array
 
 Counts = npt.NDArray[np.int64]
@@ -25,6 +26,7 @@ _SMALL: Final = 60
 # Nodes of the rules tried for larger strata, until one keeps the margins; then all points of the grid.
 _NODES: Final = (12, 24, 48)
 _KEEPS_MARGINS: Final = 1e-11
+_ACCURATE: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,7 +64,14 @@ class ConditionedMoments:
             found = cls._at(sizes, odds, *_gauss(*grid, number))
             if found.away_from_margins < _KEEPS_MARGINS:
                 return found
-        return cls._at(sizes, odds, *grid)
+        found = cls._at(sizes, odds, *grid)
+        if not found.away_from_margins < _ACCURATE:
+            raise bad_plan(
+                f"the moments of a stratum of {int(sizes.sum()):,} records are off by {found.away_from_margins:.1g}",
+                where="rate",
+                remedy="use a rate farther from 0 and 1, or leave the moments out",
+            )
+        return found
 
     @classmethod
     def _certain(cls, sizes: Counts, *, selected: Counts) -> ConditionedMoments:
@@ -83,9 +92,7 @@ class ConditionedMoments:
         return cls._gathered(sizes, shares, shares / nodes, shares / nodes**2, found)
 
     @classmethod
-    def _gathered(
-        cls, sizes: Counts, shares: Array, once: Array, twice: Array, cumulants: Array
-    ) -> ConditionedMoments:
+    def _gathered(cls, sizes: Counts, shares: Array, once: Array, twice: Array, cumulants: Array) -> ConditionedMoments:
         counts, mean = sizes.astype(np.float64), cumulants[0]
         stay = 1 - shares @ mean / counts
         exchanged = mean.T @ (once[:, None] * mean) + np.diag(once @ cumulants[1])
@@ -101,7 +108,7 @@ class ConditionedMoments:
 
     @property
     def away_from_margins(self) -> float:
-        """Return how far from truth the sums are where it is known: every record gets a value, every value its count."""
+        """Return how far the sums are from what holds exactly: every record gets a value, every value its count."""
         some = np.abs(self.moves.sum(axis=1) - 1).max()
         return float(max(some, np.abs(self.counts @ self.moves / self.counts - 1).max()))
 

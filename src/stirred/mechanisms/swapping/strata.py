@@ -34,13 +34,15 @@ class Strata:
     """All strata of a file; ``coded`` gives each record its stratum, its place in ``table``.
 
     ``shares`` is the expected share of each stratum's records that get another record's swap values: a
-    matter of the swap, which fills it in; 0 where there is nothing to swap.
+    matter of the swap, which fills it in; 0 where there is nothing to swap. ``settings`` are further settings that
+    who corrects a table must know, the same in all strata.
     """
 
     match: tuple[str, ...]
     coded: Coded
     table: tuple[Stratum, ...]
     shares: Shares
+    settings: tuple[tuple[str, str], ...] = ()
 
     @property
     def live(self) -> tuple[Stratum, ...]:
@@ -124,6 +126,7 @@ class Strata:
             "stratum_law": [member] * len(self.table),
             "stratum_rate": [str(s.rate) for s in self.table],
             "stratum_expected_share_moved": self.shares,
+            **{f"stratum_{name}": [value] * len(self.table) for name, value in self.settings},
         }
         return pl.concat([self.coded.levels.select(self.match), pl.DataFrame(own)], how="horizontal")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
@@ -182,7 +183,8 @@ class TwoStageSwap(PermutationSwap):
             within=coarse,
         )
         given = {each.name: getattr(plan, each.name) for each in fields(plan)}
-        given["strata"] = plan.strata.with_shares(shares)
+        settings = (("fine_match", json.dumps(list(self.fine_match))), ("fine_rate", str(self.fine_rate)))
+        given["strata"] = replace(plan.strata.with_shares(shares), settings=settings)
         return TwoStagePlan(
             **given, fine=fine, fine_specification=self._relative_to_fine(plan, int(sizes.max(initial=0)))
         )
