@@ -96,9 +96,8 @@ def test_margins_foretell_an_error_that_looks_at_no_fine_count() -> None:
     assert kinds.group_by("size", "kind", "county").len().sort("len").rows() != (
         other.group_by("size", "kind", "county").len().sort("len").rows()
     )
-    assert both[0].drop("true", "mean", "bias").equals(both[1].drop("true", "mean", "bias")) or np.allclose(
-        both[0]["variance"].to_numpy(), both[1]["variance"].to_numpy()
-    )
+    assert both[0].select("county", "tenure").equals(both[1].select("county", "tenure"))
+    assert np.allclose(*(table.select("true", "mean", "variance").to_numpy() for table in both))
 
 
 @pytest.mark.parametrize(("coarse", "fine"), [("1/10", "1/2"), ("1/2", "1/4")])
@@ -122,7 +121,7 @@ def test_intervals_cover_the_truth_within_two_points_of_95_percent(coarse: str, 
 
 def test_fine_strata_that_keep_nothing_widen_the_intervals() -> None:
     """Fine strata of two records at a rate of one half keep nothing: what their margins allow joins the interval."""
-    homes = town(40).with_columns((pl.int_range(pl.len()) // 2).alias("kind"))
+    homes = town(40).with_columns((pl.int_range(pl.len()) % 20).alias("kind"))
     roles = {"match": [], "swap": ["county"], "fine_match": ["kind"]}
     release = SwappedRelease.of(homes, **roles, rate="1/10", fine_rate=Fraction(1, 2), member="two-stage")  # type: ignore[arg-type]
     found = unswap(["county", "tenure"], release)
