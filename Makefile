@@ -17,7 +17,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(STAMP) ## create .venv from the locked, hashed requirements; instant when nothing changed
@@ -95,18 +95,27 @@ docs: $(STAMP) ## build the documentation into build/docs; a warning is an error
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
 	@echo "docs: build/docs/index.html"
 
+# Every section of benchmarks/RESULTS.md is written by one of these. The largest nation takes 12 GB and some minutes:
+# make bench NATION="1 10" leaves it out.
+NATION ?= 1 10 50 140
 .PHONY: bench
-bench: $(STAMP) ## run every benchmark in benchmarks/
-	@for f in benchmarks/bench_*.py; do [ -e "$$f" ] || { echo "bench: benchmarks/ holds none yet"; break; }; \
-		echo "bench: $$f"; $(BIN)/python "$$f"; done
+bench: bench-swap bench-family bench-ledger bench-growth ## measure everything anew, into benchmarks/RESULTS.md
 
 .PHONY: bench-swap
-bench-swap: $(STAMP) ## measure swapping beside its floors, up to national size, into benchmarks/RESULTS.md
-	@$(BIN)/python benchmarks/bench_swap.py --nation 1 10 50 140 --write
+bench-swap: $(STAMP) ## measure swapping beside its floors, up to national size
+	@$(BIN)/python benchmarks/bench_swap.py --nation $(NATION) --write
+
+.PHONY: bench-family
+bench-family: $(STAMP) ## measure the members of the family beside permutation swapping
+	@$(BIN)/python benchmarks/bench_family.py --write
 
 .PHONY: bench-ledger
-bench-ledger: $(STAMP) ## measure how the ledger grows, into benchmarks/RESULTS.md
+bench-ledger: $(STAMP) ## measure how the ledger grows
 	@$(BIN)/python benchmarks/bench_ledger.py --write
+
+.PHONY: bench-growth
+bench-growth: $(STAMP) ## measure and draw how time and memory grow for swapping and the audit
+	@$(BIN)/python benchmarks/bench_growth.py --write
 
 # Needs `uv` on the PATH (or UV=...). Resolves for every supported Python and platform at once.
 UV ?= uv

@@ -13,6 +13,7 @@ from stirred import PermutationSwap
 from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
+from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
@@ -35,6 +36,15 @@ EXAMPLES: dict[type, list[Any]] = {
         for coarse, fine in (("1/10", "1/2"), ("3/10", "3/10"), ("1/2", "0"), ("9/10", "1"), ("0", "1/2"))
     ],
     MallowsSwap: [MallowsSwap(**ROLES, epsilon=epsilon) for epsilon in ("0", "1/2", "ln(3)", "4", "inf")],
+    NoisySwap: [
+        NoisySwap(**ROLES, rate=rate, noise_epsilon=epsilon, tables=tables)
+        for rate, epsilon, tables in (
+            ("1/2", "1", [["county", "tenure"]]),
+            ("1", "4*ln(5)", [["county", "tenure"], ["county"]]),
+            ("1/10", "2*ln(2)", [["county", "size"]]),
+            ("0", "1", [["county", "tenure"]]),
+        )
+    ],
     ShuffleSwap: [ShuffleSwap(**ROLES, rate=rate) for rate in ("0", "1/10", "1/2", "9/10", "1")],
 }
 

@@ -40,6 +40,8 @@ DIRECTIVES = {
     "admonition",
     "math",
     "figure",
+    "commands",
+    "eval-rst",
     "mermaid",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -73,7 +74,8 @@ def test_persons_are_corrected_with_unbiased_variances_too() -> None:
     truth = np.bincount(values, weights=weights, minlength=3)
     mean, variance, estimated = np.zeros(3), np.zeros(3), np.zeros(3)
     for order, chance in outcomes:
-        z, zz = (np.bincount(order, weights=each, minlength=3)[None] for each in (weights, weights**2))
+        z = np.bincount(order, weights=weights, minlength=3)[None].astype(np.float64)
+        zz = np.bincount(order, weights=weights**2, minlength=3)[None].astype(np.float64)
         estimate = found.estimates(z)[0]
         mean += chance / total * estimate
         variance += chance / total * (estimate - truth) ** 2
@@ -192,15 +194,15 @@ def test_a_declared_law_needs_every_value() -> None:
     data = ConditionedSwap(match=["size"], swap=["county"], rate="1/3", redraw_law=law).release(
         homes, Entropy.from_seed("declared")
     )
-    roles = {"match": ["size"], "swap": ["county"], "rate": "1/3", "member": "conditioned"}
-    found = unswap(CELL, SwappedRelease.of(data.public["data"], **roles, redraw_law=law))  # type: ignore[arg-type]
-    uniform = unswap(CELL, SwappedRelease.of(data.public["data"], **roles, redraw_law="uniform"))  # type: ignore[arg-type]
+    roles: dict[str, Any] = {"match": ["size"], "swap": ["county"], "rate": "1/3", "member": "conditioned"}
+    found = unswap(CELL, SwappedRelease.of(data.public["data"], **roles, redraw_law=law))
+    uniform = unswap(CELL, SwappedRelease.of(data.public["data"], **roles, redraw_law="uniform"))
     assert not np.allclose(found.table["estimate"].to_numpy(), uniform.table["estimate"].to_numpy())
     short = {value: mass for value, mass in law.items() if value != "D"}
     with pytest.raises(PlanError, match='no probability for "D"'):
-        unswap(CELL, SwappedRelease.of(data.public["data"], **roles, redraw_law=short))  # type: ignore[arg-type]
+        unswap(CELL, SwappedRelease.of(data.public["data"], **roles, redraw_law=short))
     with pytest.raises(StirredError, match="which law the conditioned swap redraws from is not said"):
-        unswap(CELL, SwappedRelease.of(data.public["data"], **roles))  # type: ignore[arg-type]
+        unswap(CELL, SwappedRelease.of(data.public["data"], **roles))
 
 
 def test_values_that_keep_too_little_stay_as_published_and_are_named() -> None:

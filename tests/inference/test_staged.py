@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -97,7 +98,8 @@ def test_margins_foretell_an_error_that_looks_at_no_fine_count() -> None:
         other.group_by("size", "kind", "county").len().sort("len").rows()
     )
     assert both[0].select("county", "tenure").equals(both[1].select("county", "tenure"))
-    assert np.allclose(*(table.select("true", "mean", "variance").to_numpy() for table in both))
+    one, two = (table.select("true", "mean", "variance").to_numpy() for table in both)
+    assert np.allclose(one, two)
 
 
 @pytest.mark.parametrize(("coarse", "fine"), [("1/10", "1/2"), ("1/2", "1/4")])
@@ -106,10 +108,10 @@ def test_intervals_cover_the_truth_within_two_points_of_95_percent(coarse: str, 
     homes = town(1_500).with_columns((pl.int_range(pl.len()) * 31 % 7).cast(pl.String).alias("age"))
     cell = ["county", "tenure"]
     truth = homes.group_by(cell).len("true")
-    roles = {"match": ["copy", "size"], "swap": ["county"], "fine_match": ["tenure"]}
+    roles: dict[str, Any] = {"match": ["copy", "size"], "swap": ["county"], "fine_match": ["tenure"]}
     swap = TwoStageSwap(**roles, rate=coarse, fine_rate=fine)
     data = swap.release(replicated(homes, 600), Entropy.from_seed(f"stages {coarse}")).public["data"]
-    release = SwappedRelease.of(data, **roles, rate=coarse, fine_rate=fine, member="two-stage")  # type: ignore[arg-type]
+    release = SwappedRelease.of(data, **roles, rate=coarse, fine_rate=fine, member="two-stage")
     both = unswap(["copy", *cell], release).table.join(truth, on=cell)
     shares = both.group_by(cell).agg(pl.col("true").is_between("low", "high").mean().alias("covered"))["covered"]
     assert abs(float(shares.mean()) - 0.95) < 0.02  # type: ignore[arg-type]
@@ -122,8 +124,8 @@ def test_intervals_cover_the_truth_within_two_points_of_95_percent(coarse: str, 
 def test_fine_strata_that_keep_nothing_widen_the_intervals() -> None:
     """Fine strata of two records at a rate of one half keep nothing: what their margins allow joins the interval."""
     homes = town(40).with_columns((pl.int_range(pl.len()) % 20).alias("kind"))
-    roles = {"match": [], "swap": ["county"], "fine_match": ["kind"]}
-    release = SwappedRelease.of(homes, **roles, rate="1/10", fine_rate=Fraction(1, 2), member="two-stage")  # type: ignore[arg-type]
+    roles: dict[str, Any] = {"match": [], "swap": ["county"], "fine_match": ["kind"]}
+    release = SwappedRelease.of(homes, **roles, rate="1/10", fine_rate=Fraction(1, 2), member="two-stage")
     found = unswap(["county", "tenure"], release)
     assert found.strata_kept == 1
     assert (found.table["kept"] > 0).any()

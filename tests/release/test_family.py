@@ -239,6 +239,8 @@ def test_the_family_is_compared_at_an_equal_share_changed_or_an_equal_loss(
         elif name != "mallows":  # whose loss is chosen in steps of a hundredth
             assert swap["share_changed"] == pytest.approx(given["share_changed"], abs=0.002), name
         assert sum(area["records"] for area in swap["areas"]) == 600
+        assert [error["table"] for error in swap["expected_error"]] == ["county x tenure"], name
+        assert swap["expected_error"][0]["mean_absolute_error"] > 0
     page = (folder / "c.html").read_text(encoding="utf-8")
     assert "<svg " in page
     assert "conditioned, uniform" in page
@@ -361,22 +363,28 @@ def test_two_stages_from_the_command_line_are_those_of_the_plan(
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (["plan", "plan.toml", "--expect-from", "margins"], "no closed form"),
         (["compare", "plan.toml", "--family"], "depends on counts that it protects"),
         (["compare", "plan.toml", "--family", "--equal", "epsilon"], "depends on counts that it protects"),
-        (["unswap", "out/public/tables/county-x-tenure.csv", "--bundle", "out", "--out", "c.csv"], "no closed form"),
     ],
 )
 def test_what_two_stages_have_no_formula_for_is_refused(
     folder: Path, three_columns_held: pl.DataFrame, arguments: list[str], what: str
 ) -> None:
     del three_columns_held
-    if arguments[0] == "unswap":
-        assert command(["release", "plan.toml", "--quiet"]) == 0
     done = stirred(*arguments, cwd=folder)
     assert done.returncode == 2, done.stdout
     assert what in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("source", ["margins", "this-data"])
+def test_the_error_of_two_stages_is_foretold(
+    folder: Path, three_columns_held: pl.DataFrame, source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del folder, three_columns_held
+    (found,) = facts(["plan", "plan.toml", "--expect-from", source, "--json"], capsys)["expected_error"]
+    assert found["root_mean_square_error"] > 0
+    assert (found["cells"] is None) == (source == "this-data")
 
 
 def test_a_second_stage_without_its_settings_is_refused_with_all_that_is_missing(folder: Path) -> None:

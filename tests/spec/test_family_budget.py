@@ -300,4 +300,7 @@ def test_perturbation_before_and_after() -> None:
     after = perturbed_after(swap, noise)
     assert (after.both, after.one, after.neither) == (noise, noise, 2 * noise)
     assert perturbed_after(ln(2), INFINITE).both == ln(2)
+    # Tables that the swap does not change are charged once: a third of the loss crosses here.
+    assert perturbed_after(swap, noise, crossed=Fraction(1, 3)).neither == noise * Fraction(4, 3)
+    assert perturbed_after(swap, noise, crossed=Fraction(0)).neither == noise
     assert perturbed_after(swap, noise, class_law=False).one.is_infinite

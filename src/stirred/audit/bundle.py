@@ -16,6 +16,7 @@ import polars as pl
 from stirred.audit.bundle_counts import audit_invariants, audit_tables
 from stirred.audit.bundle_files import MANIFEST, audit_manifest, audit_published
 from stirred.audit.bundle_making import Making, shown_by, stated_in
+from stirred.audit.bundle_noisy import audit_noisy, publishes_tables_only
 from stirred.audit.bundle_pages import audit_pages
 from stirred.audit.bundle_persons import audit_persons
 from stirred.audit.bundle_promise import ReleasedFiles, audit_promise
@@ -65,9 +66,12 @@ def audit_bundle(folder: Path | str) -> BundleAudit:
     making = None if manifest is None else stated_in(manifest)
     if manifest is not None and making is None:
         found.bad("it does not say how the release was made", where=MANIFEST)
-    data = _readable(public, "data", found)
+    tables_only = publishes_tables_only(public, making)
+    data = None if tables_only else _readable(public, "data", found)
     try:
-        if specification is not None and data is not None:
+        if tables_only and specification is not None:
+            audit_noisy(public, specification, making, found)
+        elif specification is not None and data is not None:
             _audit_files(public, specification, data, making, found)
     except pl.exceptions.PolarsError as error:
         found.bad(f"its columns are not of a kind that is released ({type(error).__name__})", where="public/data")

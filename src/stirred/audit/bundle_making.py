@@ -25,7 +25,10 @@ _MOST_RULES: Final = 1_000
 _Setting = str | int | float | None
 
 
-_SETTINGS: Final = {"rate", "epsilon", "redraw_law", "rates", "fine_match", "fine_rate", "imputed"}
+_SETTINGS: Final = {"rate", "epsilon", "redraw_law", "rates", "fine_match", "fine_rate", "imputed"} | {
+    "noise_epsilon",
+    "noise",
+}
 
 
 class _Section(BaseModel):
@@ -49,13 +52,28 @@ class _Mechanism(_Section):
     fine_match: list[str] = []
     fine_rate: _Setting = None
     imputed: str | None = None
+    noise_epsilon: _Setting = None
+    noise: str | None = None
     unit: str
     settings_from: str | None
+
+
+class _Table(_Section):
+    variables: list[str]
+    level: str | None = None
 
 
 class _Plan(_Section):
     data: _Data
     mechanism: _Mechanism
+    tables: list[_Table] = []
+
+    @property
+    def noisy_tables(self) -> dict[str, Any]:
+        """Return the tables as a setting of the mechanism that makes nothing else."""
+        if self.mechanism.name != "noisy-swap":
+            return {}
+        return {"tables": [[*table.variables, *([table.level] if table.level else [])] for table in self.tables]}
 
 
 class _Manifest(_Section):
@@ -87,7 +105,7 @@ def stated_in(manifest: Mapping[str, Any]) -> Making | None:
         section = stated.plan.mechanism
         mechanism = swap_named(
             section.name,
-            section.model_dump(include=_SETTINGS),
+            section.model_dump(include=_SETTINGS) | stated.plan.noisy_tables,
             match=section.match,
             swap=section.swap,
             hold=section.hold,

@@ -88,10 +88,7 @@ def audit_promise(
 
 
 def _audit_specification(published: Specification, again: SwapPlan, making: Making, found: Findings) -> None:
-    differences = [*_differences(published, _about_columns(published, again), making)]
-    for block, said, computed in differences:
-        found.bad(f"it says {said}, and the released file gives {computed}", where=f"{_SPECIFICATION} {block}")
-    if differences:
+    if not same_promise(published, _about_columns(published, again), making, found, gives="the released file gives"):
         return
     largest = again.strata.largest_live
     size = "no stratum has anything to swap" if largest is None else f"largest live stratum {largest.records:,} records"
@@ -102,6 +99,16 @@ def _audit_specification(published: Specification, again: SwapPlan, making: Maki
         found.unchecked.append("the settings of the mechanism: without manifest.json, strata.parquet is believed")
     elif not making.same_version:
         found.unchecked.append("assumptions and theorems in the specification: another version of stirred wrote them")
+
+
+def same_promise(
+    published: Specification, computed: Specification, making: Making, found: Findings, *, gives: str
+) -> bool:
+    """Say whether the published promise is the one computed anew; every fact that differs is a finding."""
+    differences = [*_differences(published, computed, making)]
+    for block, said, other in differences:
+        found.bad(f"it says {said}, and {gives} {other}", where=f"{_SPECIFICATION} {block}")
+    return not differences
 
 
 def _about_columns(published: Specification, again: SwapPlan) -> Specification:

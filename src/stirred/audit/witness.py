@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import permutations
 from typing import Any
 
-from stirred.spec.exact import INFINITE, Exact, exact
+from stirred.spec.exact import INFINITE, Exact, brief, exact
 from stirred.spec.law import Law
 from stirred.spec.shift_law import DiscreteGaussian, OutputLaw, ShiftLaw, same_noise
 
@@ -37,12 +37,12 @@ class Witness:
     def __str__(self) -> str:
         p, q = self.probabilities
         if q:
-            ratio = f"a factor of {p / q}"
+            ratio = f"a factor of {brief(p / q)}"
         else:
             ratio = "possible from one and impossible from the other, so the two are told apart with certainty"
         return (
-            f"the output {shown(self.output)} has probability {p} from the dataset {shown(self.dataset)} and "
-            f"probability {q} from {shown(self.other)}{_apart(self.distance)}: {ratio}"
+            f"the output {shown(self.output)} has probability {brief(p)} from the dataset {shown(self.dataset)} and "
+            f"probability {brief(q)} from {shown(self.other)}{_apart(self.distance)}: {ratio}"
         )
 
 

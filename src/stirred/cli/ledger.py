@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, say, table
-from stirred.cli.spec import Because, Json, Kappa, factors, output_premetric, write_new
-from stirred.cli.spec import read as read_specification
+from stirred.cli.spec import Because, Json, Kappa
+from stirred.cli.spec_given import factors, output_premetric, write_new
+from stirred.cli.spec_given import read as read_specification
 
 if TYPE_CHECKING:
     from stirred.release.ledger import Entry, Ledger, Total

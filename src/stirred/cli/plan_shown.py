@@ -15,21 +15,25 @@ if TYPE_CHECKING:
     from stirred.release.ledger import Total
     from stirred.release.run import Prepared
     from stirred.spec.exact import Exact
+    from stirred.spec.layered_budget import PerturbedBudget
 
 
 def numbers(prepared: Prepared) -> dict[str, Any]:
     """Return the numbers of a plan for JSON."""
+    from stirred.mechanisms.swapping.noisy_plan import NoisyPlan
     from stirred.mechanisms.swapping.two_stage import TwoStagePlan
     from stirred.spec.document import number_out
 
     plan = prepared.plan
     fine = plan.fine_specification.budget.realised if isinstance(plan, TwoStagePlan) else None
+    closer = plan.losses if isinstance(plan, NoisyPlan) else None
     strata, epsilon = plan.strata, plan.epsilon
     paper, exact = prepared.plan.paper_epsilon, prepared.plan.exact_loss
     return {
         "epsilon": number_out(epsilon),
         "epsilon_exact": str(epsilon),
         **({} if fine is None else {"fine_epsilon": number_out(fine), "fine_epsilon_exact": str(fine)}),
+        **({} if closer is None else _noise_numbers(closer)),
         "paper_epsilon": number_out(paper),
         "paper_epsilon_exact": str(paper),
         "exact_loss": None if exact is None else number_out(exact),
@@ -40,6 +44,14 @@ def numbers(prepared: Prepared) -> dict[str, Any]:
         "largest_live_stratum": strata.largest_live.records if strata.largest_live else 0,
         "expected_share_moved": strata.moved,
     }
+
+
+def _noise_numbers(losses: PerturbedBudget) -> dict[str, Any]:
+    """Return the losses of noise after a swap between files that agree on one margin, or on both."""
+    from stirred.spec.document import number_out
+
+    both = {"noise_epsilon": losses.one, "one_margin_epsilon": losses.one, "both_margins_epsilon": losses.both}
+    return {f"{name}{end}": out(e) for name, e in both.items() for end, out in (("", number_out), ("_exact", str))}
 
 
 def five_answers(prepared: Prepared) -> None:
@@ -185,7 +197,7 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
     where = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, largest.values, strict=True)) if largest else ""
     facts(
         [
-            ("strata", f"{len(strata.table):,}, of which {len(strata.live):,} have something to swap"),
+            ("strata", f"{len(strata.table):,}, of which {len(strata.live):,} {_live_in_words(prepared)}"),
             ("largest", f"{largest.records:,} records{f' ({where})' if where else ''}" if largest else "none is live"),
             ("moved", f"{100 * strata.moved:.2f}% of records are expected to get another record's values"),
             *_exact_line(prepared),
@@ -202,9 +214,13 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
     paragraph("Nothing random has happened and nothing was written.")
 
 
+def _live_in_words(prepared: Prepared) -> str:
+    return "have two records or more" if prepared.mechanism.member == "noisy" else "have something to swap"
+
+
 def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:
     strata, total = prepared.plan.strata, prepared.data.households.height
-    if not strata.exact_records:
+    if not strata.exact_records or prepared.mechanism.member == "noisy":
         return []
     share = 100 * strata.exact_records / total
     text = f"{strata.exact_records:,} records ({share:.1f}%) lie in strata with nothing to swap: published as they are"
@@ -224,7 +240,8 @@ def _bounds_line(prepared: Prepared) -> list[tuple[str, str]]:
 def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:
     """Say which stratum sets the loss, where rates differ."""
     strata = prepared.plan.strata
-    if len({stratum.rate for stratum in strata.live}) < 2 or (stratum := strata.decisive) is None:
+    same = len({stratum.rate for stratum in strata.live}) < 2
+    if prepared.mechanism.member == "noisy" or same or (stratum := strata.decisive) is None:
         return []
     values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True))
     return [("loss set by", f"{values}: {stratum.records:,} records at rate {stratum.rate}")]
@@ -243,7 +260,7 @@ def _target(prepared: Prepared, epsilon: str | None) -> dict[str, Any]:
     size = largest.records if largest else 0
     with placed("--epsilon"):
         wanted = loss(epsilon, where="")
-        if not isinstance(prepared.mechanism, PermutationSwap):
+        if not isinstance(prepared.mechanism, PermutationSwap) or prepared.mechanism.member == "noisy":
             rate = prepared.mechanism.rate_reaching(prepared.plan, wanted)
             return {"target_epsilon": epsilon, "target_rates": [float(rate)], "usable_rates": [str(rate)]}
         rates = psa_rates_for(wanted, largest_stratum=size, bound="sharp")

@@ -12,7 +12,7 @@ from stirred.cli.output import emit_json
 SCHEMAS: Final = {
     "plan": "stirred.release.plan_file",
     "codebook": "stirred.data.codebook_file",
-    "specification": "stirred.spec.document",
+    "specification": "stirred.spec.document_schema",
 }
 
 

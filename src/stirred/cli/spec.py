@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, say, wrapped
+from stirred.cli.spec_given import factors, invariant, output_premetric, read, write_new
 
 if TYPE_CHECKING:
-    from stirred.spec import Comparison, Derivation, OutputPremetric, Specification, UnitFactor
+    from stirred.spec import Comparison, Derivation
     from stirred.spec.catalogue import Entry
 
 app = typer.Typer(
@@ -237,7 +238,7 @@ def convert(
                      at_distance=at_distance, factor=factor, because=because, people=people)  # fmt: skip
     derivation = Derivation(specification=read(name, budget=budget).specification)
     if refine:
-        invariants = [_invariant(text, derivation.specification) for text in refine]
+        invariants = [invariant(text, derivation.specification) for text in refine]
         derivation = derivation.then(refine_specification(derivation.specification, invariants=invariants))
     if unit:
         if factor is None:
@@ -359,102 +360,6 @@ def export(
         emit(text.rstrip("\n"))
 
 
-def read(name: str, *, budget: str | None = None) -> Entry:
-    """Return a catalogue entry, or a file as one; a letter gets the value of ``--budget``."""
-    from dataclasses import replace
-
-    from stirred.spec import catalogue
-    from stirred.spec.document import from_json
-    from stirred.spec.problems import placed, wrong
-
-    path = Path(name)
-    if path.is_dir():  # a bundle, or its public folder
-        inside = [path / "specification.json", path / "public" / "specification.json"]
-        path = next((place for place in inside if place.is_file()), path)
-        name = str(path)
-    if path.suffix == ".json" or "/" in name or path.is_file():
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError:
-            raise wrong("this is not text in UTF-8", where=name, remedy="save the file as UTF-8") from None
-        except OSError as error:
-            reason = error.strerror
-            raise wrong(
-                f"cannot read the file: {reason}", where=name, remedy="check the path and its permissions"
-            ) from None
-        specification = from_json(text, source=name)
-        entry = catalogue.Entry(name=name, title=path.stem, source="", notes=(), specification=specification)
-    else:
-        entry = catalogue.load(name)
-    if budget is not None:
-        if not entry.specification.budget.is_free:
-            raise wrong(
-                f"{name} has a budget already: {entry.specification.budget_text}",
-                where="--budget",
-                remedy="leave --budget out; it is for definitions whose budget is a letter",
-            )
-        with placed("--budget"):
-            entry = replace(entry, specification=entry.specification.with_budget(budget))
-    return entry
-
-
-def write_new(path: Path, text: str) -> None:
-    """Write a file that does not exist yet."""
-    from stirred.spec.problems import wrong
-
-    if path.exists():
-        raise wrong("this file exists already", where=str(path), remedy="choose another name, or remove it")
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise wrong(f"cannot write: {error.strerror}", where=str(path), remedy="choose another place") from None
-
-
-def factors(texts: list[str] | None, because: str) -> list[UnitFactor]:
-    """Return the factors between units that ``--kappa`` states."""
-    from stirred.spec import UnitFactor
-    from stirred.spec.exact import fraction
-    from stirred.spec.problems import wrong
-
-    stated = []
-    for text in texts or ():
-        units, equals, value = text.partition("=")
-        old, colon, new = units.partition(":")
-        if not (equals and colon and old.strip() and new.strip()):
-            raise wrong(f"{text!r} is not OLD:NEW=K", where="--kappa", remedy="write such as household:person=1")
-        stated.append(
-            UnitFactor(old=old.strip(), new=new.strip(), factor=fraction(value, where="--kappa"), because=because)
-        )
-    return stated
-
-
-def output_premetric(text: str, *, delta: str | None, order: str | None) -> OutputPremetric:
-    """Return the output premetric a word names."""
-    from stirred.spec import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
-    from stirred.spec.exact import fraction
-    from stirred.spec.problems import placed, wrong
-
-    simple = {"pure": PURE, "zcdp": ZCDP, "gdp": GDP, "tv": TOTAL_VARIATION}
-    simple |= {premetric.name.lower(): premetric for premetric in simple.values()}
-    key = text.lower()
-    if key in simple:
-        return simple[key]
-    if key in ("approximate", "d_mult^delta"):
-        if delta is None:
-            raise wrong("approximate DP needs a delta", where="--delta", remedy="write such as --delta 1e-10")
-        return approximate(delta)
-    if key in ("renyi", "d_renyi"):
-        if order is None:
-            raise wrong("Rényi DP needs an order", where="--order", remedy="write such as --order 2")
-        with placed("--order"):
-            return OutputPremetric(name="D_Renyi", order=fraction(order, where="order"))
-    raise wrong(
-        f"{text!r} is not an output premetric",
-        where="--output",
-        remedy="one of pure, zcdp, approximate, gdp, renyi, tv",
-    )
-
-
 def _no_idle_options(**options: Any) -> None:
     """Refuse options that would have no effect: whoever gave them expects one."""
     from stirred.spec.problems import wrong
@@ -474,34 +379,3 @@ def _no_idle_options(**options: Any) -> None:
         if options[name] and not has_effect:
             option = "--" + name.replace("_", "-")
             raise wrong("this option has no effect here", where=option, remedy="leave it out, or see --help")
-
-
-def _invariant(text: str, specification: Specification) -> Any:
-    """Read 'household: size x tenure @ county', checking names against those the specification knows."""
-    from difflib import get_close_matches
-
-    from stirred.spec import Margin
-    from stirred.spec.problems import placed, wrong
-
-    counted, _, level = (part.strip() for part in text.partition("@"))
-    of, _, names = (part.strip() for part in counted.partition(":"))
-    variables = [name.strip() for name in names.split(" x ")] if names else []
-    if "@" in level or not all(variables) or any(v.endswith(" x") or v == "x" for v in variables):
-        raise wrong(
-            f"{text!r} cannot be read", where="--refine", remedy="write such as 'household: size x tenure @ county'"
-        )
-    multiverse = specification.multiverse
-    margins = [i for i in multiverse.invariants if isinstance(i, Margin)]
-    records = {*specification.domain.record_types, specification.input_premetric.unit, *(m.of for m in margins)}
-    levels = {level for hierarchy in multiverse.hierarchies for level in hierarchy.levels}
-    for given, known, what in ((of, records, "kind of record"), (level, levels, "level")):
-        if given and known and given not in known:
-            near = get_close_matches(given, known, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise wrong(
-                f"there is no {what} called {given!r} here",
-                where="--refine",
-                remedy=f"{hint}There are: {', '.join(sorted(known))}",
-            )
-    with placed("--refine"):
-        return Margin(of=of, variables=tuple(variables), level=level or None)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stirred.cli.advice_shown import Wished, show_advice
 from stirred.cli.choices_shown import show_choices
 from stirred.cli.output import emit, emit_json, facts, say
 from stirred.cli.plan_shown import (
@@ -21,8 +22,11 @@ from stirred.cli.plan_shown import (
 from stirred.cli.progress import shown_progress
 from stirred.cli.swap_options import (
     NOWHERE,
+    Advise,
+    AtMost,
     CodebookFile,
     Epsilon,
+    Exact,
     File,
     FineMatch,
     FineRate,
@@ -35,6 +39,9 @@ from stirred.cli.swap_options import (
     LedgerPlace,
     Match,
     Mechanism,
+    Moved,
+    Nearly,
+    NoiseEpsilon,
     Options,
     Persons,
     Purpose,
@@ -44,7 +51,9 @@ from stirred.cli.swap_options import (
     SettingsFrom,
     Swap,
     Table,
+    Undisturbed,
     Unit,
+    Write,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +69,7 @@ def swap(
     kernel: Kernel = None,
     fine_match: FineMatch = None,
     fine_rate: FineRate = None,
+    noise_epsilon: NoiseEpsilon = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -102,6 +112,7 @@ def swap(
         kernel=kernel,
         fine_match=fine_match,
         fine_rate=fine_rate,
+        noise_epsilon=noise_epsilon,
         epsilon=epsilon if mechanism == "mallows" else None,
     )
     prepared = prepare(options.planned())
@@ -120,6 +131,7 @@ def plan(
     kernel: Kernel = None,
     fine_match: FineMatch = None,
     fine_rate: FineRate = None,
+    noise_epsilon: NoiseEpsilon = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -151,14 +163,27 @@ def plan(
         list[str] | None,
         typer.Option("--cross", help="With --geography: further match variables to try, such as the household size."),
     ] = None,
+    advise: Advise = False,
+    exact: Exact = None,
+    nearly: Nearly = None,
+    undisturbed: Undisturbed = None,
+    at_most: AtMost = None,
+    moved: Moved = None,
+    write: Write = None,
     json: Json = False,
 ) -> None:
-    """Show what a release would promise, or with --geography which choices there are. Nothing random happens."""
+    """Show what a release would promise, the choices a geography has, or what fits your wishes. Nothing is released."""
     from stirred.data.problems import bad_plan
     from stirred.release.plan_file import read_plan
     from stirred.release.run import prepare
 
+    wished = Wished(
+        exact=exact, nearly=nearly, undisturbed=undisturbed, epsilon=epsilon, at_most=at_most, moved=moved, write=write
+    )
+    advising = advise or wished.given
     if geography:
+        if advising:
+            raise bad_plan("--geography has no wishes", where="--geography", remedy="name what is swapped with --swap")
         for name, value in (("match", match), ("swap", swap), ("rate", rate), ("hold", hold), ("codebook", codebook)):
             if value:
                 raise bad_plan("--geography tries all choices", where=f"--{name}", remedy="leave one of them out")
@@ -169,6 +194,17 @@ def plan(
     if cross:
         remedy = "name the levels with --geography, or leave it out; match variables are named with --match"
         raise bad_plan("--cross goes with --geography", where="--cross", remedy=remedy)
+    if advising:
+        _no_settings_beside_wishes(
+            file, match=match, rate=rate, kernel=kernel, fine_match=fine_match, fine_rate=fine_rate,
+            mechanism=None if mechanism == "permutation" else mechanism, expect_from=expect_from,
+        )  # fmt: skip
+        options = Options(
+            file=file, match=None, swap=swap, rate=None, hold=hold, id=id, persons=persons, hid=hid, codebook=codebook,
+            table=table, unit=unit, out=NOWHERE, command="plan",
+        )  # fmt: skip
+        show_advice(options, wished, as_json=json)
+        return
     if file.suffix == ".toml":
         _no_options_beside_plan(
             match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid, table=table
@@ -192,6 +228,7 @@ def plan(
             kernel=kernel,
             fine_match=fine_match,
             fine_rate=fine_rate,
+            noise_epsilon=noise_epsilon,
             epsilon=epsilon if mechanism == "mallows" else None,
             command="plan",
         )
@@ -227,6 +264,27 @@ def _no_options_beside_plan(**options: Any) -> None:
     for name, value in options.items():
         if value:
             raise bad_plan("a plan says this already", where=f"--{name}", remedy="change it in the plan")
+
+
+def _no_settings_beside_wishes(file: Path, **settings: Any) -> None:
+    """Refuse settings that the advice is asked for."""
+    from stirred.data.problems import PlanError, bad_plan
+    from stirred.spec.problems import Problem
+
+    if file.suffix == ".toml":
+        raise bad_plan("a plan has made its choice", where=str(file), remedy="give the household file instead")
+    how = {"match": "name the counts that must stay exact with --exact instead; what to match on follows from them"}
+    problems = [
+        Problem(
+            what="with wishes this is what is proposed",
+            where=f"--{name.replace('_', '-')}",
+            remedy=how.get(name, "leave it out, or leave the wishes out"),
+        )
+        for name, value in settings.items()
+        if value
+    ]
+    if problems:
+        raise PlanError(problems)
 
 
 def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) -> None:

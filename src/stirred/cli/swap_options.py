@@ -21,9 +21,13 @@ Match = Annotated[list[str] | None, typer.Option("--match", help="Swap only betw
 Swap = Annotated[list[str] | None, typer.Option("--swap", help="Variable that is exchanged, such as the geography; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
 Hold = Annotated[list[str] | None, typer.Option("--hold", help="Other variables to release (default: all); unnamed ones are dropped.")]  # fmt: skip  # noqa: E501
 Rate = Annotated[str | None, typer.Option("--rate", help="Swap rate, exactly: 1/20, 0.05 or 5%.")]
-Mechanism = Annotated[str, typer.Option("--mechanism", help="Member of the swapping family: permutation, conditioned, mallows, shuffle or two-stage.")]  # fmt: skip  # noqa: E501
+Mechanism = Annotated[str, typer.Option("--mechanism", help="Member of the swapping family: permutation, conditioned, mallows, shuffle, two-stage or noisy.")]  # fmt: skip  # noqa: E501
 FineMatch = Annotated[list[str] | None, typer.Option("--fine-match", help="For the two-stage swap: further variables that the second stage matches on.")]  # fmt: skip  # noqa: E501
 FineRate = Annotated[str | None, typer.Option("--fine-rate", help="For the two-stage swap: rate of the second stage.")]
+NoiseEpsilon = Annotated[
+    str | None,
+    typer.Option("--noise-epsilon", help="For the noisy swap: loss of the noise alone, for all tables together."),
+]
 Kernel = Annotated[
     str | None,
     typer.Option("--kernel", help="For the conditioned swap: redraw from a uniform or a proportional law."),
@@ -41,6 +45,13 @@ Epsilon = Annotated[
     str | None,
     typer.Option("--epsilon", help="Show which rates would reach this loss; for the Mallows swap, the loss itself."),
 ]
+Exact = Annotated[list[str] | None, typer.Option("--exact", help="Wish: counts that must stay exact, such as 'county x size'; repeat.")]  # fmt: skip  # noqa: E501
+Nearly = Annotated[list[str] | None, typer.Option("--nearly", help="Wish: counts that should stay nearly exact, without being published; repeat.")]  # fmt: skip  # noqa: E501
+Undisturbed = Annotated[list[str] | None, typer.Option("--undisturbed", help="Wish: an area, a value of a swap variable, that should be left alone; repeat.")]  # fmt: skip  # noqa: E501
+AtMost = Annotated[str | None, typer.Option("--at-most", help="Of the records of such an area so many may change (default 10%).")]  # fmt: skip  # noqa: E501
+Moved = Annotated[str | None, typer.Option("--moved", help="Wish: at least this share of all records should change (default 5%).")]  # fmt: skip  # noqa: E501
+Advise = Annotated[bool, typer.Option("--advise", help="Propose the member of the swapping family that fits the wishes; implied by any but --epsilon.")]  # fmt: skip  # noqa: E501
+Write = Annotated[Path | None, typer.Option("--write", metavar="PLAN.toml", help="With wishes: write the proposal as a plan; must not exist.")]  # fmt: skip  # noqa: E501
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
 SettingsFrom = Annotated[str | None, typer.Option("--settings-from", help="On what the settings were based: policy, invariants, other-data or this-data.")]  # fmt: skip  # noqa: E501
 LedgerPlace = Annotated[
@@ -87,6 +98,7 @@ class Options:
     kernel: str | None = None
     fine_match: list[str] | None = None
     fine_rate: str | None = None
+    noise_epsilon: str | None = None
     epsilon: str | None = None
     command: str = "swap"
 
@@ -127,6 +139,7 @@ class Options:
                 "redraw_law": self.kernel,
                 "fine_match": names(self.fine_match),
                 "fine_rate": self.fine_rate,
+                "noise_epsilon": self.noise_epsilon,
                 "unit": self.unit,
             },
             "tables": [{"variables": parse_table(text)[1]} for text in self.table or ()],

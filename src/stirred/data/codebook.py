@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -354,7 +355,7 @@ def hierarchy_toml(hierarchy: Hierarchy, *, remarks: Sequence[str] = ()) -> str:
 
 def link_toml(hid: str | None, id: Sequence[str]) -> str:
     """Return the ``[link]`` section."""
-    lines = ([f"hid = {quoted(hid)}"] if hid is not None else []) + ([f"id = {_value(id)}"] if id else [])
+    lines = ([f"hid = {quoted(hid)}"] if hid is not None else []) + ([f"id = {toml_value(id)}"] if id else [])
     return "\n".join(["[link]", *lines, ""])
 
 
@@ -362,25 +363,30 @@ def _entry(section: str, *, remarks: Sequence[str] = (), **facts: Any) -> str:
     lines = [f"[[{section}]]", *(f"# {remark}" for remark in remarks)]
     tables = []
     for key, value in facts.items():
-        line = f"{key} = {_value(value)}"
+        line = f"{key} = {toml_value(value)}"
         if isinstance(value, Mapping) and len(line) > _WIDE:
             # An inline table may not be broken over lines; a long one becomes a table of its own, at the end.
-            tables += [f"[{section}.{key}]", *(f"{_key(k)} = {_value(v)}" for k, v in value.items())]
+            tables += [f"[{section}.{key}]", *(f"{_key(k)} = {toml_value(v)}" for k, v in value.items())]
         else:
             lines.append(line)
     return "\n".join([*lines, *tables, ""])
 
 
-def _value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """Return a value as TOML writes it on one line.
+
+    >>> toml_value({"a b": [1, True]})
+    '{ "a b" = [1, true] }'
+    """
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(key)} = {toml_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
+    if isinstance(value, (int, Decimal)):
         return str(value)
     if isinstance(value, str):
         return quoted(value)
-    return "[" + ", ".join(_value(item) for item in value) + "]"
+    return "[" + ", ".join(toml_value(item) for item in value) + "]"
 
 
 def _key(key: str) -> str:

@@ -26,7 +26,7 @@ from stirred.inference.staged_cells import estimated_staged
 from stirred.mechanisms.swapping.moments import CLASS_LAWS, crossed_strata
 
 TOLERANCE: Final = 0.05
-"""Strata with |lambda| below this keep their published counts: the noise would grow more than twentyfold."""
+"""Strata with ``|lambda|`` below this keep their published counts: the noise would grow more than twentyfold."""
 
 # What is beyond is noise of floating point.
 _DECIMALS: Final = 9

@@ -7,6 +7,7 @@ are fetched when first used.
 from stirred.randomness.bernoulli import bernoulli, bernoulli_array
 from stirred.randomness.derangements import derangement, derangement_number, random_derangement
 from stirred.randomness.entropy import Entropy, Keystream, WordReader
+from stirred.randomness.geometric import two_sided_geometric
 from stirred.randomness.integers import below, integers_below, permutation, random_permutation
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "permutation",
     "random_derangement",
     "random_permutation",
+    "two_sided_geometric",
 ]

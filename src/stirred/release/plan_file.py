@@ -52,11 +52,12 @@ class MechanismSection(_Strict):
 
     ``rate`` is for all but the Mallows swap, which takes ``epsilon``; ``rates`` is for permutation swapping, in one
     stage or two, ``redraw_law`` for the conditioned swap, and ``fine_match`` and ``fine_rate`` for two stages.
+    ``noise_epsilon`` and ``noise`` are for the noisy swap, which publishes the plan's tables and no records.
     """
 
-    name: Literal["permutation-swap", "conditioned-swap", "mallows-swap", "shuffle-swap", "two-stage-swap"] = Field(
-        default="permutation-swap", description="The mechanism, one of the swapping family."
-    )
+    name: Literal[
+        "permutation-swap", "conditioned-swap", "mallows-swap", "shuffle-swap", "two-stage-swap", "noisy-swap"
+    ] = Field(default="permutation-swap", description="The mechanism, one of the swapping family.")
     match: Names = Field(default=[], description="Variables that exchanging records must share; may be empty.")
     swap: Names = Field(description="Variables that are exchanged, all together, such as the geography.")
     hold: Names | None = Field(
@@ -74,6 +75,12 @@ class MechanismSection(_Strict):
         default=[], description="Of the two-stage swap: variables that the second stage matches on besides match."
     )
     fine_rate: Rate | None = Field(default=None, description="Of the two-stage swap: the rate of the second stage.")
+    noise_epsilon: Rate | None = Field(
+        default=None, description="Of the noisy swap: the loss of the noise alone, for all tables together."
+    )
+    noise: str | None = Field(
+        default=None, description="Of the noisy swap: the law of the noise, geometric; bounded noise is refused."
+    )
     rates: list[dict[str, Any]] = Field(
         default=[],
         description="Other rates, each with the values of match variables it applies to; the last that fits wins.",
@@ -93,6 +100,11 @@ class TableSection(_Strict):
     variables: Names = Field(description="Columns of the table, of households or persons.")
     name: str | None = Field(default=None, description="Name of its file; default from the variables.")
     level: str | None = Field(default=None, description="A further column, the geographic level.")
+
+    @property
+    def columns(self) -> list[str]:
+        """Return all variables of the table."""
+        return [*self.variables, *([self.level] if self.level else [])]
 
 
 class ReleaseSection(_Strict):

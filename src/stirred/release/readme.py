@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.release.tables import Table
@@ -18,6 +19,8 @@ def exactness(table: Table, mechanism: Swap, plan: SwapPlan, *, persons: Sequenc
     """
     variables = set(table.variables)
     held = {*plan.hold, *persons}
+    if isinstance(mechanism, NoisySwap):
+        return "with noise, after swapping" if mechanism.crosses(table.variables) and mechanism.swaps else "with noise"
     if (
         nothing_swapped(plan)
         or variables <= held

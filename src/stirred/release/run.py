@@ -28,6 +28,7 @@ from stirred.mechanisms.protocol import Progress, Release
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.family import swap_named
 from stirred.mechanisms.swapping.moments import TooLargeError
+from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.revealing import revealing_columns
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
@@ -38,6 +39,7 @@ from stirred.release.expectation import Expectation, expectations, within_reach
 from stirred.release.invariants import invariant_tables
 from stirred.release.ledger import Ledger, Request, Total
 from stirred.release.ledger.store import store_at
+from stirred.release.noisy import declared_values, noisy_readme, strata_sizes, verify_noisy, write_drawn
 from stirred.release.plan_file import Planned
 from stirred.release.readme import exactness, public_readme
 from stirred.release.reservation import reserved
@@ -71,6 +73,8 @@ def prepare(planned: Planned) -> Prepared:
     """Read and check everything, and return what would happen."""
     mechanism, data, inputs, codebook = _both(planned)
     ledger = None if planned.ledger is None else Ledger.open(planned.ledger)
+    if isinstance(mechanism, NoisySwap) and codebook is not None:
+        mechanism = replace(mechanism, values=declared_values(codebook, mechanism))
     called = planned.plan.data.name or ("" if ledger is None else ledger.dataset)
     data = replace(data, called=called)
     if codebook is not None:
@@ -78,12 +82,12 @@ def prepare(planned: Planned) -> Prepared:
     plan = mechanism.plan(data)
     if codebook is not None:
         plan = _with_geography(plan, codebook)
-    requests = [
-        (table.name, [*table.variables, *([table.level] if table.level else [])]) for table in planned.plan.tables
-    ]
+    requests = [(table.name, table.columns) for table in planned.plan.tables]
     released = [name for name in data.households.columns if name in (*plan.hold, *mechanism.swap)]
     tables = wanted_tables(requests, households=released, persons=data.person_variables)
-    warnings = (*plan.warnings, *revealing_columns(data, plan), *_other_inputs(ledger, inputs))
+    # Where no record is published, no held column can undo the swap.
+    revealing = () if isinstance(mechanism, NoisySwap) else revealing_columns(data, plan)
+    warnings = (*plan.warnings, *revealing, *_other_inputs(ledger, inputs))
     _check_names([*released, *data.person_variables])
     return Prepared(
         planned=planned,
@@ -204,6 +208,10 @@ def mechanism_of(planned: Planned) -> Swap:
                 "fine_match": section.fine_match,
                 "fine_rate": section.fine_rate,
                 "imputed": section.imputed,
+                "noise_epsilon": section.noise_epsilon,
+                "noise": section.noise,
+                # Of the other members tables are counted from what they release.
+                "tables": [table.columns for table in planned.plan.tables] if section.name == "noisy-swap" else None,
             },
             match=section.match,
             swap=section.swap,
@@ -234,8 +242,12 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
         log.add("written")
         advance("verify", 0, 1)
         public, ending = folder / "public", prepared.planned.plan.release.format
-        checks = verify_swap(prepared.data, prepared.plan, release, public, format_=ending)
-        checks += verify_tables(release, prepared.tables, public, format_=ending)
+        if isinstance(prepared.mechanism, NoisySwap):
+            write_drawn(release, folder / "internal", note=_notes(release.specification))
+            checks = verify_noisy(prepared.plan, release, prepared.tables, folder)
+        else:
+            checks = verify_swap(prepared.data, prepared.plan, release, public, format_=ending)
+            checks += verify_tables(release, prepared.tables, public, format_=ending)
         log.add("verified", checks=[f"{check.what}: {check.result}" for check in checks])
         advance("report", 0, 1)
         _write_reports(folder, prepared, release, checks)
@@ -340,30 +352,44 @@ def _notes(specification: Specification) -> dict[str, str]:
 def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
     public, ending = folder / "public", prepared.planned.plan.release.format
     notes = _notes(release.specification)
-    for name in release.public:
-        write_parts(release.public.parts(name), public / f"{name}.{ending}", note=notes)
     for table in prepared.tables:
         write_frame(released_table(release, table), public / "tables" / f"{table.name}.csv")
-    write_parts(invariant_tables(prepared.data, prepared.plan), public / "invariants.parquet", note=notes)
-    write_frame(prepared.plan.strata.frame(prepared.mechanism.member), public / "strata.parquet", note=notes)
+    strata = prepared.plan.strata.frame(prepared.mechanism.member)
+    if isinstance(prepared.mechanism, NoisySwap):
+        # Sizes of strata are all that is fixed: no other margin, and no word on what there is to swap.
+        write_frame(strata_sizes(prepared.plan), public / "invariants.parquet", note=notes)
+        strata = strata.drop("stratum_live")
+    else:
+        for name in release.public:
+            write_parts(release.public.parts(name), public / f"{name}.{ending}", note=notes)
+        write_parts(invariant_tables(prepared.data, prepared.plan), public / "invariants.parquet", note=notes)
+    write_frame(strata, public / "strata.parquet", note=notes)
     (public / "specification.json").write_text(to_json(release.specification), encoding="utf-8")
     page = to_markdown(release.specification, title=_title(prepared), method=prepared.mechanism.in_words)
     (public / "specification.md").write_text(page, encoding="utf-8")
-    readme = public_readme(
+    (public / "README.md").write_text(_readme(prepared, public), encoding="utf-8")
+
+
+def _readme(prepared: Prepared, public: Path) -> str:
+    purpose = prepared.planned.plan.release.purpose
+    if isinstance(prepared.mechanism, NoisySwap):
+        return noisy_readme(_title(prepared), prepared.mechanism, prepared.plan, prepared.tables, purpose=purpose)
+    return public_readme(
         _title(prepared),
         prepared.mechanism,
         prepared.plan,
         prepared.tables,
         persons=prepared.data.person_variables,
-        format_=ending,
-        purpose=prepared.planned.plan.release.purpose,
+        format_=prepared.planned.plan.release.format,
+        purpose=purpose,
         in_parts=[path.name for path in sorted(public.iterdir()) if path.is_dir() and path.suffix],
     )
-    (public / "README.md").write_text(readme, encoding="utf-8")
 
 
 def released_table(release: Release, table: Table) -> pl.DataFrame:
-    """Count a table from the released data, part by part."""
+    """Count a table from the released data, part by part; or take it where it was released itself."""
+    if "drawn" in release.internal:
+        return release.public.frame(table.title)
     variables = list(table.variables)
     if not table.of_persons:
         counts = [part.group_by(variables).len("count") for part in release.public.parts("data")]
@@ -521,6 +547,8 @@ def _released(prepared: Prepared) -> dict[str, Any]:
     """Return the columns that may be in public files, and the one that is issued anew to link them."""
     data, mechanism = prepared.data, prepared.mechanism
     homes = {*prepared.plan.hold, *mechanism.swap}
+    if isinstance(mechanism, NoisySwap):
+        homes = {*mechanism.match, *(name for variables in mechanism.tables for name in variables)}
     return {
         "households": [name for name in data.households.columns if name in homes],
         "persons": [name for name in data.person_variables if mechanism.hold is None or name in mechanism.hold],

@@ -51,6 +51,7 @@ class _Released(_Lenient):
 
 
 class _Mechanism(_Lenient):
+    name: str = "permutation-swap"
     match: list[str]
     swap: list[str]
     imputed: str | None = None
@@ -250,6 +251,11 @@ def _columns(public: Path, manifest: Manifest, specification: Specification) -> 
         "strata": (homes & {*mechanism.match, mechanism.imputed}) | _OF_STRATA | _OF_FINE_STRATA,
         "tables": homes | {*released.persons, "count"},
     }
+    if mechanism.name == "noisy-swap":
+        # No records, and of the strata their sizes; which have anything to swap is protected.
+        fixed = {*mechanism.match, "table", "count"}
+        strata = {*mechanism.match} | _OF_STRATA - {"stratum_live"}
+        allowed = {"invariants": fixed, "strata": strata, "tables": {*released.households, "count"}}
     for path in _tables(public):
         place = path.relative_to(public)
         rules = allowed.get(place.parts[0].split(".")[0], set())

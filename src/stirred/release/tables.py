@@ -11,6 +11,7 @@ import polars as pl
 from stirred.data.codebook import Codebook
 from stirred.data.problems import PlanError, listed
 from stirred.spec.problems import Problem
+from stirred.utility.wishes import crossed
 
 _MOST_CELLS = 1_000_000
 
@@ -91,7 +92,7 @@ def completed(counts: pl.DataFrame, variables: Sequence[str]) -> pl.DataFrame:
 
 def parse_table(text: str) -> tuple[None, list[str]]:
     """Read a table as custodians write it: ``county x tenure``."""
-    return None, [part.strip() for part in re.split(r"\s+[x*×]\s+", text) if part.strip()]
+    return None, crossed(text)
 
 
 def labelled(frame: pl.DataFrame, codebook: Codebook) -> pl.DataFrame:

@@ -59,22 +59,22 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, folder: Path,
     swapped: SwappedFile = release.internal["file"]
     order = swapped.order
     if order.size != data.households.height or not _is_permutation(order):
-        raise _failed("the released households are not those of the input, one for one")
+        raise failed("the released households are not those of the input, one for one")
     begin = 0
     for found, expected in _both(release, folder, "data", format_):
         if found.schema != expected.schema or not found.equals(expected, null_equal=True):
-            raise _failed("the household file, as written, is not what was swapped")
+            raise failed("the household file, as written, is not what was swapped")
         if swapped.people is not None and not _counts_up(found[str(data.hid)], begin + 1):
-            raise _failed("the household ids are not 1, 2, 3, ... in the released order")
+            raise failed("the household ids are not 1, 2, 3, ... in the released order")
         rows = order[begin : begin + found.height]
         for name in plan.hold:
             column = as_read(gather(data.households[name], rows).to_frame(), format_, folder)
             if not column.equals(found.select(name), null_equal=True):
-                raise _failed(f'hold variable "{name}" differs from the input')
+                raise failed(f'hold variable "{name}" differs from the input')
         begin += found.height
     released = swapped.swapped[order]
     if not bool((released[1:] >= released[:-1]).all()):
-        raise _failed("the released order is not by released values")
+        raise failed("the released order is not by released values")
     del released
     checks = [_margin_check(plan, swapped), *_imputed_check(plan, swapped)]
     if order.size <= ROWS_IN_ONE_FILE:
@@ -83,7 +83,7 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, folder: Path,
         checks.append(_not_done(RECOUNTED, limit=ROWS_IN_ONE_FILE, of="records"))
     checks.append(Check(what="all hold variables, record by record", cells=begin * len(plan.hold)))
     if begin != order.size:
-        raise _failed(f"{order.size:,} households went in and {begin:,} came out")
+        raise failed(f"{order.size:,} households went in and {begin:,} came out")
     if swapped.people is not None:
         checks.append(_persons_check(swapped.people, swapped, release, folder, format_))
         if checks[-1].cells <= PERSONS_RELINKED:
@@ -107,7 +107,7 @@ def _recount(data: Microdata, plan: SwapPlan, written: pl.DataFrame, format_: st
         for frame in (as_read(data.households.select(names), format_, folder), written.select(names))
     ]
     if not tables[0].equals(tables[1], null_equal=True):
-        raise _failed("the match x swap table of the written file differs from the input")
+        raise failed("the match x swap table of the written file differs from the input")
     return Check(what=RECOUNTED, cells=tables[0].height)
 
 
@@ -121,7 +121,7 @@ def _relink(data: Microdata, order: Rows, written: pl.DataFrame, format_: str, f
     found = pl.DataFrame([as_read(old.to_frame(), format_, folder)[data.hid], *own])
     wanted = as_read(select(data.persons, names), format_, folder)
     if not found.sort(names).equals(wanted.sort(names), null_equal=True):
-        raise _failed("persons, as written, are not in the households they came from")
+        raise failed("persons, as written, are not in the households they came from")
     return Check(what=RELINKED, cells=written.height)
 
 
@@ -136,10 +136,10 @@ def _both(release: Release, folder: Path, name: str, format_: str) -> Iterator[t
     number = 0
     for number, part in enumerate(expected, start=1):
         if number > len(written):
-            raise _failed(f"a part of {name} is missing")
+            raise failed(f"a part of {name} is missing")
         yield read_frame(written[number - 1]), as_read(part, format_, folder)
     if number != len(written):
-        raise _failed(f"there are more parts of {name} than were written")
+        raise failed(f"there are more parts of {name} than were written")
 
 
 def _counts_up(ids: pl.Series, first: int) -> bool:
@@ -160,7 +160,7 @@ def verify_tables(release: Release, tables: Sequence[Table], folder: Path, *, fo
         parts = [_columns(table, homes, people)]
         counted = as_read(tabulate(pl.concat(parts), table.variables), "csv", folder)
         if not counted.sort(counted.columns).equals(_sorted(read_frame(folder / "tables" / f"{table.name}.csv"))):
-            raise _failed(f"the table {table.title}, as written, is not that of the released file")
+            raise failed(f"the table {table.title}, as written, is not that of the released file")
         checks.append(Check(what=what, cells=counted.height, result="identical to the published table"))
     return checks
 
@@ -203,7 +203,7 @@ def _margin_check(plan: SwapPlan, swapped: SwappedFile) -> Check:
     before = sorted_cells(plan.strata.coded.codes, plan.swap.codes)
     after = sorted_cells(plan.strata.coded.codes, swapped.swapped)
     if not np.array_equal(before, after):
-        raise _failed("the match x swap table differs from the input")
+        raise failed("the match x swap table differs from the input")
     cells = int(np.count_nonzero(before[1:] != before[:-1])) + 1
     return Check(what="match x swap table, counted anew by the codes of the values that were written", cells=cells)
 
@@ -214,7 +214,7 @@ def _imputed_check(plan: SwapPlan, swapped: SwappedFile) -> list[Check]:
         return []
     left = imputed_strata(plan.strata, plan.universe.imputed)[plan.strata.coded.codes]
     if not np.array_equal(plan.swap.codes[left], swapped.swapped[left]):
-        raise _failed("an imputed record was swapped")
+        raise failed("an imputed record was swapped")
     return [Check(what="imputed records, each with its own swap values", cells=int(np.count_nonzero(left)))]
 
 
@@ -223,19 +223,20 @@ def _persons_check(people: Persons, swapped: SwappedFile, release: Release, fold
     rows, hid = 0, swapped.data.hid
     for found, expected in _both(release, folder, "persons", format_):
         if found.schema != expected.schema or not found.equals(expected, null_equal=True):
-            raise _failed("persons and households, as written, do not belong together as in the input")
+            raise failed("persons and households, as written, do not belong together as in the input")
         rows += found.height
         # The place of a person is that of its household, looked up anew by the written id.
         house = swapped.order[found[str(hid)].cast(pl.Int64).to_numpy() - 1]
         places = as_read(swapped.swap.decoded(swapped.swapped[house]), format_, folder)
         if not places.equals(found.select(places.columns), null_equal=True):
-            raise _failed("persons do not carry the swap values of their household, as written")
+            raise failed("persons do not carry the swap values of their household, as written")
     if rows != people.coded.codes.size:
-        raise _failed(f"{people.coded.codes.size:,} persons went in and {rows:,} came out")
+        raise failed(f"{people.coded.codes.size:,} persons went in and {rows:,} came out")
     return Check(what="persons of every household, record by record", cells=rows)
 
 
-def _failed(what: str) -> VerificationError:
+def failed(what: str) -> VerificationError:
+    """Return the error of a release that is not what it must be."""
     return VerificationError(
         [
             Problem(

@@ -190,7 +190,15 @@ def areas_changed(points: Sequence[Mapping[str, Any]]) -> str:
             "axis": {"title": "records in the area", "values": [10**power for power in range(10)], "format": "~s"},
         },
         "y": {"field": "share", "type": "quantitative", "axis": {"format": "~%", "title": "share changed"}},
-        "color": {"field": "swap", "type": "nominal", "title": None, "scale": {"range": _RANGE}, "sort": None},
+        "color": {
+            "field": "swap",
+            "type": "nominal",
+            "title": None,
+            "scale": {"range": _RANGE},
+            "sort": None,
+            # Above the plot and with room between: a reader's font may be wider than the one that was measured.
+            "legend": {"orient": "top", "columns": 3, "columnPadding": 40},
+        },
         "shape": {"field": "swap", "type": "nominal", "title": None, "sort": None},
     }
     mark = {"type": "point", "filled": True, "size": 50, "opacity": 0.8}

@@ -35,7 +35,7 @@ def _row(each: Compared, tables: Sequence[str]) -> list[str]:
         f"{100 * each.changed:.2f}%",
         f"{100 * share:.1f}% of {records:,} ({area})",
         *(
-            f"{100 * errors[name].mean_absolute_percentage_error:.2f}%" if name in errors else "no closed form"
+            f"{100 * errors[name].mean_absolute_percentage_error:.2f}%" if name in errors else "not computed"
             for name in tables
         ),
     ]

@@ -11,11 +11,13 @@ import polars as pl
 
 from stirred.data.problems import number
 from stirred.mechanisms.swapping.moments import WITH_MOMENTS
+from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.report.charts import epsilon_curve
 from stirred.report.five import first_screen
+from stirred.report.noisy import noise_section, reading_noise, sizes_section
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.report.safes import SafesSheet, safes_section
 from stirred.spec.swap_budget import psa_sharp_epsilon, smallest_psa_epsilon, smallest_psa_rate
@@ -97,6 +99,8 @@ def _head(report: SwapReport, *, internal: bool) -> str:
 
 def _rate(report: SwapReport) -> str:
     strata = report.plan.strata
+    if isinstance(report.mechanism, NoisySwap):
+        return noise_section(report.mechanism, report.plan)
     if strata.largest_live is None:
         return section(
             "Rate and loss",
@@ -143,6 +147,8 @@ def _losses(report: SwapReport, size: int) -> str:
 
 def _strata(report: SwapReport) -> str:
     strata = report.plan.strata
+    if isinstance(report.mechanism, NoisySwap):
+        return sizes_section(report.plan, shown=_ROWS_SHOWN)
     largest = strata.largest_first[:_ROWS_SHOWN]
     header = [*strata.match, "records", "something to swap", "rate", "expected share moved"]
     rows = [[*map(str, s.values), s.records, s.live, str(s.rate), f"{100 * share:.2f}%"] for s, share in largest]
@@ -166,6 +172,8 @@ def _tables(report: SwapReport) -> str:
         more = paragraph(f"{frame.height:,} rows; the first {_ROWS_SHOWN} are shown.", note=True)
         parts.append(f"<h3>{escape(name)}</h3>{shown}{more if frame.height > _ROWS_SHOWN else ''}")
     text = "Counted from the released records; each costs nothing beyond the release itself (post-processing)."
+    if isinstance(report.mechanism, NoisySwap):
+        return section("Tables", *map(paragraph, reading_noise(report.mechanism, report.plan)), *parts)
     undo = "" if nothing_swapped(report.plan) else correction_in_words(report.mechanism)
     return section("Tables", paragraph(text), *([paragraph(undo.replace("`", ""))] if undo else []), *parts)
 

@@ -688,3 +688,13 @@ def _product_text(value: Exact) -> str:
 
 def _factor_text(value: Exact) -> str:
     return f"({_text(value)})" if value.kind in ("sum", "reciprocal") else _text(value)
+
+
+def brief(value: Fraction) -> str:
+    """Write a fraction for a reader: in full while it is short, and otherwise its first digits.
+
+    >>> brief(Fraction(19, 108)), brief(Fraction(10**40 + 1, 3 * 10**40))
+    ('19/108', 'about 0.333333')
+    """
+    text = str(value)
+    return text if len(text) <= 40 else f"about {Decimal(value.numerator) / value.denominator:.6g}"

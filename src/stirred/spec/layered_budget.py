@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import reduce
 
 from stirred.spec.exact import INFINITE, Exact
@@ -82,19 +83,23 @@ def perturbed_before(swap: Exact, response: Exact, *, class_law: bool = True) ->
     return PerturbedBudget(both=both, one=response, neither=INFINITE)
 
 
-def perturbed_after(swap: Exact, noise: Exact, *, class_law: bool = True) -> PerturbedBudget:
+def perturbed_after(
+    swap: Exact, noise: Exact, *, crossed: Fraction = Fraction(1), class_law: bool = True
+) -> PerturbedBudget:
     """Return the losses of a swap and then noise on the table, of loss ``noise`` per changed record (R15).
 
     With both margins as invariants either protects. With only one of them the noise keeps its own loss. With
     neither it may need *twice* its own: a record that changes both its hold and its swap value becomes two
     changed records after the swap. Noise of bounded support, such as cell keys, has an infinite loss of its own.
+    ``crossed`` is the share of the loss that belongs to tables which cross swap with hold values: the others are the
+    same before and after the swap, and are charged once.
 
     >>> perturbed_after(INFINITE, Exact.parse("ln(5)")).neither
     Exact('2*ln(5)')
     """
     if not class_law:
         return PerturbedBudget(both=_least([swap, noise]), one=INFINITE, neither=INFINITE)
-    return PerturbedBudget(both=_least([swap, noise]), one=noise, neither=2 * noise)
+    return PerturbedBudget(both=_least([swap, noise]), one=noise, neither=noise * (1 + crossed))
 
 
 def _least(budgets: Sequence[Exact]) -> Exact:

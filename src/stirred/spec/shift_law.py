@@ -22,7 +22,7 @@ _GRID = 10**60
 
 @dataclass(frozen=True, slots=True)
 class DiscreteLaplace:
-    """Integer noise with probability proportional to exp(-loss |z|): two-sided geometric noise.
+    """Integer noise with probability proportional to ``exp(-loss |z|)``: two-sided geometric noise.
 
     >>> DiscreteLaplace("1/2")
     DiscreteLaplace(loss=Exact('1/2'))

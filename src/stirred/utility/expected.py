@@ -19,7 +19,7 @@ import polars as pl
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.conditioned_cells import conditioned_cells
-from stirred.mechanisms.swapping.moments import Laws, cell_bounds, crossed_strata
+from stirred.mechanisms.swapping.moments import WITH_MOMENTS, Laws, cell_bounds, crossed_strata
 from stirred.mechanisms.swapping.staged_moments import after_fine_stage, staged_moments
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
@@ -48,7 +48,7 @@ class ExpectedError:
 
     @property
     def mean_absolute_percentage_error(self) -> float:
-        """Return the expected mean of |error| / true over cells not empty in truth (normal approximation)."""
+        """Return the expected mean of ``|error| / true`` over cells not empty in truth (normal approximation)."""
         full = self.table.filter(pl.col("true") > 0)
         return float((full["absolute_error"] / full["true"]).mean() or 0.0)  # type: ignore[arg-type]
 
@@ -96,6 +96,12 @@ def expected_error(
             f"'{source}' does not say where the records come from",
             where="source",
             remedy=f"write one of {listed(SOURCES)}; from this data the result is confidential",
+        )
+    if swap.member not in WITH_MOMENTS:
+        raise bad_plan(
+            f"the error of the {swap.member} swap has no closed form",
+            where="mechanism",
+            remedy="leave the expected error out, or plan another member of the family",
         )
     frame, people = records.lazy(), None if persons is None else persons.lazy()
     there = frame.collect_schema().names()

@@ -156,8 +156,7 @@ class ConditionedSwap(Swap):
             return ZERO
         if rate == 0:
             return INFINITE
-        codes = strata.coded.codes
-        margins = SwapMargins.of(codes, swap.codes, strata=strata.coded.count, values=swap.count)
+        margins = strata.margins
         sizes, present = margins.records, margins.values_present
         masses = self._float_masses(swap, margins)
         first, second = margins.smallest(masses)
@@ -179,7 +178,7 @@ class ConditionedSwap(Swap):
 
     def moved_shares(self, strata: Strata, swap: Coded) -> Shares:
         """Return the expected share of records that move, for each stratum."""
-        margins = SwapMargins.of(strata.coded.codes, swap.codes, strata=strata.coded.count, values=swap.count)
+        margins = strata.margins
         changed = self.changed_shares(strata, swap, margins) * margins.count
         return np.bincount(margins.stratum, weights=changed, minlength=margins.strata) / margins.records
 

@@ -27,7 +27,7 @@ from typing import Protocol
 import numpy as np
 
 from stirred.mechanisms.swapping.law import psa_weights
-from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln, probability
+from stirred.spec.exact import INFINITE, ZERO, Exact, brief, exact, largest, ln, probability
 from stirred.spec.law import Law
 from stirred.spec.problems import refused, wrong
 
@@ -54,10 +54,10 @@ class LossWitness:
 
     def __str__(self) -> str:
         p, q = self.probabilities
-        ratio = f"a factor of {p / q}" if q else "possible from one and impossible from the other"
+        ratio = f"a factor of {brief(p / q)}" if q else "possible from one and impossible from the other"
         return (
-            f"the released table {_shown(self.output)} has probability {p} if the file is {_shown(self.table)} and "
-            f"{q} if it is {_shown(self.other)}, {self.distance} records away: {ratio}"
+            f"the released table {_shown(self.output)} has probability {brief(p)} if the file is {_shown(self.table)} "
+            f"and {brief(q)} if it is {_shown(self.other)}, {self.distance} records away: {ratio}"
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
+from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.mechanisms.swapping.swap import Swap
@@ -31,8 +32,16 @@ FAMILY: Final[dict[str, Member]] = {
     "mallows-swap": Member(swap=MallowsSwap, needs=("epsilon",)),
     "shuffle-swap": Member(swap=ShuffleSwap, needs=("rate",)),
     "two-stage-swap": Member(swap=TwoStageSwap, needs=("rate", "fine_match", "fine_rate"), knows=("rates",)),
+    "noisy-swap": Member(swap=NoisySwap, needs=("rate", "noise_epsilon", "tables"), knows=("rates", "noise")),
 }
-_EXAMPLES: Final = {"rate": "'1/20'", "epsilon": "2", "fine_match": "['tenure']", "fine_rate": "'1/2'"}
+_EXAMPLES: Final = {
+    "rate": "'1/20'",
+    "epsilon": "2",
+    "fine_match": "['tenure']",
+    "fine_rate": "'1/2'",
+    "noise_epsilon": "1",
+    "tables": "[[tables]] variables = ['county', 'tenure']",
+}
 
 
 def swap_named(name: str, settings: Mapping[str, Any], **roles: Any) -> Swap:

@@ -52,20 +52,24 @@ def mallows_share(records: int, weight: Fraction) -> float:
     return float(moved @ chance / records)
 
 
-def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records: Shares, within: Positions) -> Shares:
-    """Return the same for a swap within strata and then within parts of them; ``within`` says whose part it is.
+def staged_moves(records: Shares, *, coarse: Shares, fine: Shares, within: Positions) -> Shares:
+    """Return the same for each part of strata that a second swap exchanges within; ``within`` says whose part it is.
 
     A record keeps its values if neither stage moves it, or if the second undoes the first: it gets the place
     of another record of its part, which the first stage gave this record's values, one of n - 1 equally likely.
 
     >>> two = np.array([2.0])
-    >>> moved = staged_share(two, coarse=two / 4, fine=two / 4, fine_records=two, within=np.array([0]))
-    >>> moved.tolist()  # two exchanges, each with probability 1/2
+    >>> staged_moves(two, coarse=two / 4, fine=two / 4, within=np.array([0])).tolist()  # two exchanges, each with 1/2
     [0.5]
     """
     first = coarse[within]
     back = first / np.maximum(records[within] - 1, 1)
-    moved = 1 - (1 - fine) * (1 - first) - fine * back
+    return np.asarray(1 - (1 - fine) * (1 - first) - fine * back)
+
+
+def staged_share(records: Shares, *, coarse: Shares, fine: Shares, fine_records: Shares, within: Positions) -> Shares:
+    """Return the same for whole strata, swapped within and then within their parts."""
+    moved = staged_moves(records, coarse=coarse, fine=fine, within=within)
     return np.bincount(within, weights=fine_records * moved, minlength=records.size) / np.maximum(records, 1)
 
 
@@ -76,29 +80,17 @@ def class_law_changes(margins: SwapMargins, moved: Shares) -> Shares:
 
 
 def conditioned_changes(margins: SwapMargins, *, odds: float, masses: Shares) -> Shares:
-    """Return the same for the conditioned swap: where its law of selected counts has its peak (large strata).
-
-    Of c records with a value k are redrawn, K in all. The weight of the counts is largest where
-    k^2 = (c - k) o pi K for every value; a redrawn record then keeps its value with probability k/K.
+    """Return the same for the conditioned swap, from its law of selected counts.
 
     >>> homes = np.zeros(200, dtype=np.uint32)
     >>> places = np.repeat(np.arange(2, dtype=np.uint32), 100)
     >>> margins = SwapMargins.of(homes, places, strata=1, values=2)
     >>> conditioned_changes(margins, odds=1.0, masses=np.full(2, 0.5)).round(3).tolist()
-    [0.25, 0.25]
+    [0.249, 0.249]
     """
+    from stirred.mechanisms.swapping.selected_shares import expected_changes
+
     if math.isinf(odds):
         total = margins.records[margins.stratum].astype(np.float64)
         return 1 - margins.count / total
-    count = margins.count.astype(np.float64)
-    total = margins.records.astype(np.float64) * odds / (1 + odds)
-    selected = np.zeros_like(count)
-    for _ in range(500):
-        push = odds * masses * total[margins.stratum]
-        selected = (np.sqrt(push * push + 4 * push * count) - push) / 2
-        fresh = np.bincount(margins.stratum, weights=selected, minlength=margins.strata).astype(np.float64)
-        if np.allclose(fresh, total, rtol=1e-10, atol=0):
-            break
-        total = fresh
-    whole = np.maximum(total[margins.stratum], 1e-300)
-    return selected / count * (1 - selected / whole)
+    return expected_changes(margins.stratum, margins.count, odds * masses)

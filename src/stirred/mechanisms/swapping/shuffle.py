@@ -70,15 +70,13 @@ class ShuffleSwap(Swap):
         return Derived(formula=formula, value=self._loss(strata, swap), varies=True)
 
     def _loss(self, strata: Strata, swap: Coded) -> Exact:
-        from stirred.mechanisms.swapping.margins import SwapMargins
-
+        del swap
         rate = Fraction(self.rate)
         if not strata.live or rate == 1:
             return ZERO
         if rate == 0:
             return INFINITE
-        codes = strata.coded.codes
-        margins = SwapMargins.of(codes, swap.codes, strata=strata.coded.count, values=swap.count)
+        margins = strata.margins
         rarest = np.full(strata.coded.count, np.iinfo(np.int64).max)
         np.minimum.at(rarest, margins.stratum, margins.count)
         # p* falls with the other records and rises with the value's own: only the extremes can decide.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import Coded, count, differing, encode
+from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.persons import Part
 from stirred.mechanisms.swapping.rates import StratumRates
 from stirred.mechanisms.swapping.shares import Shares
@@ -34,15 +36,22 @@ class Strata:
     """All strata of a file; ``coded`` gives each record its stratum, its place in ``table``.
 
     ``shares`` is the expected share of each stratum's records that get another record's swap values: a
-    matter of the swap, which fills it in; 0 where there is nothing to swap. ``settings`` are further settings that
-    who corrects a table must know, the same in all strata.
+    matter of the swap, which fills it in; 0 where there is nothing to swap. ``count_margins`` counts the swap
+    values of each stratum when first called, and only then. ``settings`` are further settings that who corrects a
+    table must know, the same in all strata.
     """
 
     match: tuple[str, ...]
     coded: Coded
     table: tuple[Stratum, ...]
     shares: Shares
+    count_margins: Callable[[], SwapMargins] = field(repr=False)
     settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def margins(self) -> SwapMargins:
+        """Return how often each swap value occurs in each stratum."""
+        return self.count_margins()
 
     @property
     def live(self) -> tuple[Stratum, ...]:
@@ -160,7 +169,10 @@ def find_strata(
         )
         for row, records, alive in zip(values, sizes.tolist(), live.tolist(), strict=True)
     ]
-    return Strata(match=tuple(match), coded=coded, table=tuple(table), shares=np.zeros(len(table)))
+    margins = cache(partial(SwapMargins.of, coded.codes, swap.codes, strata=coded.count, values=swap.count))
+    return Strata(
+        match=tuple(match), coded=coded, table=tuple(table), shares=np.zeros(len(table)), count_margins=margins
+    )
 
 
 def _two_values(coded: Coded, held: Sequence[Part], *, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

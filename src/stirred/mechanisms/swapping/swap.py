@@ -129,7 +129,7 @@ class Swap(ABC):
         A function of the invariants. Small areas are where swaps of the family differ most.
         """
         strata, swap = plan.strata, plan.swap
-        margins = SwapMargins.of(strata.coded.codes, swap.codes, strata=strata.coded.count, values=swap.count)
+        margins = strata.margins
         live = np.fromiter((stratum.live for stratum in strata.table), dtype=np.bool_, count=len(strata.table))
         share = np.where(live[margins.stratum], self.changed_shares(strata, swap, margins), 0.0)
         records = np.bincount(margins.value, weights=margins.count, minlength=swap.count)

@@ -13,6 +13,7 @@ from stirred.mechanisms.swapping.moved_count import MallowsCounting
 from stirred.mechanisms.swapping.order import release_order
 from stirred.mechanisms.swapping.rates import StratumRates
 from stirred.mechanisms.swapping.redraw_law import ConditionedCounting
+from stirred.mechanisms.swapping.selected_shares import expected_changes
 from stirred.randomness.entropy import Entropy
 
 
@@ -30,6 +31,7 @@ def compile_kernels() -> None:
     codes = np.arange(stratum.size, dtype=np.uint32) % 7
     for counting in (MallowsCounting(Fraction(1, 3)), ConditionedCounting(rate=Fraction(1, 3))):
         swap_counted_in_place(stratum, codes, strata=500, values=7, counting=counting, entropy=entropy.child("counted"))
+    expected_changes(np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.int64), np.ones(2))
     _compile_code_kernels()
 
 

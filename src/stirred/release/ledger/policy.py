@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from stirred.release.ledger.problems import LedgerError, OverLimitError
 from stirred.release.ledger.total import Copies, Currency, Total
 from stirred.spec.compose import UnitFactor
-from stirred.spec.document import MultiverseDocument, multiverse_of
+from stirred.spec.document import multiverse_of
+from stirred.spec.document_schema import MultiverseDocument
 from stirred.spec.exact import Exact, loss, small
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse

@@ -1,0 +1,333 @@
+"""A release of noisy tables alone: plan, command, bundle, report, audit, publishing and ledger."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from stirred.audit import audit_bundle
+from stirred.cli.main import run as command
+from stirred.release import noisy
+from stirred.release.ledger import Ledger
+from stirred.release.publish import PublishError, publish
+from stirred.release.verify import VerificationError
+from stirred.spec.document import from_json
+from stirred.spec.exact import Exact
+from tests.release.bundles import files_in, households, listing, manifest, sha256, stirred
+
+CODEBOOK = """
+[codebook]
+title = "Homes"
+[[variables]]
+name = "hid"
+file = "households"
+type = "id"
+[[variables]]
+name = "county"
+file = "households"
+type = "code"
+codes = { East = "", North = "", South = "", West = "", Nowhere = "" }
+[[variables]]
+name = "size"
+file = "households"
+type = "integer"
+min = 1
+max = 3
+[[variables]]
+name = "tenure"
+file = "households"
+type = "code"
+codes = { owned = "owned", rented = "rented" }
+"""
+PLAN = """
+[data]
+households = "homes.parquet"
+codebook = "codebook.toml"
+[mechanism]
+name = "noisy-swap"
+match = ["size"]
+swap = ["county"]
+rate = "1/10"
+noise_epsilon = 1
+[[tables]]
+variables = ["county", "tenure"]
+[[tables]]
+name = "places"
+variables = ["county"]
+level = "size"
+[release]
+out = "out"
+purpose = "tests"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    households(600).write_parquet(tmp_path / "homes.parquet")
+    (tmp_path / "codebook.toml").write_text(CODEBOOK, encoding="utf-8")
+    (tmp_path / "plan.toml").write_text(PLAN, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def bundle(folder: Path) -> Path:
+    assert command(["release", "plan.toml", "--quiet"]) == 0
+    return folder / "out"
+
+
+def facts(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
+    assert command(arguments) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_bundle_has_tables_and_no_records_and_its_plan_said_so(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = facts(["plan", "plan.toml", "--json"], capsys)
+    done = facts(["release", "plan.toml", "--json"], capsys)
+    for name in ("epsilon_exact", "noise_epsilon_exact", "one_margin_epsilon_exact", "both_margins_epsilon_exact"):
+        assert planned[name] == done[name]
+    assert Exact.parse(done["epsilon_exact"]) > Exact.parse(done["noise_epsilon_exact"])
+    assert done["noise_epsilon"] <= 1 < done["epsilon"] <= 1.5
+    public = {name for name in files_in(folder / "out") if name.startswith("public/")}
+    assert public == {
+        *(f"public/{name}" for name in ("README.md", "report.html", "specification.json", "specification.md")),
+        *(f"public/{name}.parquet" for name in ("invariants", "strata")),
+        *(f"public/tables/{name}.csv" for name in ("county-x-tenure", "places")),
+    }
+    specification = from_json((folder / "out/public/specification.json").read_text(encoding="utf-8"))
+    assert str(specification.budget.realised) == done["epsilon_exact"]
+
+
+def test_the_public_folder_is_a_function_of_sizes_of_strata_and_noise(folder: Path, bundle: Path) -> None:
+    """Another file with strata of the same sizes and nothing else in common gives the same folder, but for counts."""
+    other = households(600).with_columns(county=pl.lit("Nowhere"), tenure=pl.lit("owned"))
+    other.write_parquet(folder / "homes.parquet")
+    text = (folder / "plan.toml").read_text(encoding="utf-8").replace('out = "out"', 'out = "other"')
+    (folder / "plan.toml").write_text(text, encoding="utf-8")
+    assert command(["release", "plan.toml", "--quiet"]) == 0
+    changed = [
+        name
+        for name in sorted(files_in(bundle))
+        if name.startswith("public/") and sha256(bundle / name) != sha256(folder / "other" / name)
+    ]
+    assert changed == ["public/report.html", "public/tables/county-x-tenure.csv", "public/tables/places.csv"]
+    reports = [(place / "public/report.html").read_text(encoding="utf-8") for place in (bundle, folder / "other")]
+    before, after = (text.partition("<h3>")[0] for text in reports)
+    assert before == after, "the report differs in the tables alone"
+    for table in ("county-x-tenure", "places"):
+        cells = [
+            pl.read_csv(place / f"public/tables/{table}.csv").drop("count") for place in (bundle, folder / "other")
+        ]
+        assert cells[0].equals(cells[1])
+
+
+def test_the_pages_state_every_flavor_and_that_swapping_weakens_the_noise(bundle: Path) -> None:
+    for page in ("report.html", "README.md"):
+        text = (bundle / "public" / page).read_text(encoding="utf-8")
+        assert "can weaken the noise" in text
+        assert "neither keeps nor publishes these counts" in text
+        assert "Counts may be negative" in text
+    report = (bundle / "public/report.html").read_text(encoding="utf-8")
+    assert "noise without the swap" in report
+    assert "something to swap" not in report
+
+
+def test_the_drawn_noise_is_kept_inside_and_makes_the_published_counts(bundle: Path) -> None:
+    kept = [pl.read_parquet(path) for path in sorted((bundle / "internal/noise").iterdir())]
+    assert [frame["table"][0] for frame in kept] == ["county x tenure", "county x size"]
+    for frame, name in zip(kept, ("county-x-tenure", "places"), strict=True):
+        published = pl.read_csv(bundle / f"public/tables/{name}.csv")
+        assert published["count"].to_list() == (frame["swapped"] + frame["noise"]).to_list()
+        assert frame["swapped"].sum() == 600
+    # What swapping does not change is counted as in the input.
+    truth = households(600).group_by("county", "size").len()
+    found = kept[1].join(truth, on=["county", "size"], how="left")
+    assert found["swapped"].to_list() == found["len"].fill_null(0).to_list()
+    accuracy = pl.read_parquet(bundle / "internal/accuracy.parquet")
+    assert accuracy.height == 10 + 15
+
+
+def test_the_audit_asks_for_no_records_and_says_what_it_cannot_check(bundle: Path, folder: Path) -> None:
+    result = audit_bundle(bundle)
+    assert result.passed, result.problems
+    assert any("computed anew from the plan" in check for check in result.checks)
+    assert any("noise is of the stated law" in line for line in result.unchecked)
+    publish(bundle, folder / "published")
+    alone = audit_bundle(folder / "published")
+    assert alone.passed, alone.problems
+    assert any("the budget, computed anew" in line for line in alone.unchecked)
+
+
+def redone(bundle: Path) -> None:
+    """Write the manifest anew, as somebody who changes files on purpose would."""
+    content = manifest(bundle)
+    content["files"] = {name: sha256(bundle / name) for name in sorted(files_in(bundle) - {"manifest.json"})}
+    (bundle / "manifest.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def with_records(bundle: Path) -> None:
+    households(600).drop("hid").write_parquet(bundle / "public/data.parquet")
+
+
+def with_live_strata(bundle: Path) -> None:
+    strata = pl.read_parquet(bundle / "public/strata.parquet")
+    strata.with_columns(stratum_live=True).write_parquet(bundle / "public/strata.parquet")
+
+
+def with_another_margin(bundle: Path) -> None:
+    margin = (
+        households(600).group_by("size", "county").len("count").select(pl.lit("match x swap").alias("table"), pl.all())
+    )
+    margin.write_parquet(bundle / "public/invariants.parquet")
+
+
+def with_other_sizes(bundle: Path) -> None:
+    strata = pl.read_parquet(bundle / "public/strata.parquet")
+    strata.with_columns(pl.col("stratum_records") + 1).write_parquet(bundle / "public/strata.parquet")
+
+
+def without_empty_cells(bundle: Path) -> None:
+    table = bundle / "public/tables/county-x-tenure.csv"
+    pl.read_csv(table).filter(pl.col("county") != "Nowhere").head(7).write_csv(table)
+
+
+def with_broken_counts(bundle: Path) -> None:
+    table = bundle / "public/tables/county-x-tenure.csv"
+    pl.read_csv(table).with_columns(pl.col("count") / 3).write_csv(table)
+
+
+def without_a_table(bundle: Path) -> None:
+    (bundle / "public/tables/places.csv").unlink()
+
+
+def with_a_smaller_loss(bundle: Path) -> None:
+    content = manifest(bundle)
+    content["plan"]["mechanism"]["noise_epsilon"] = "2"
+    (bundle / "manifest.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("tamper", "what"),
+    [
+        (with_records, "records are published"),
+        (with_live_strata, "stratum_live tells"),
+        (with_another_margin, "not the one table that the specification fixes"),
+        (with_other_sizes, "stratum_records is not"),
+        (without_empty_cells, "cells are missing"),
+        (with_broken_counts, "not whole numbers"),
+        (without_a_table, "not those of the plan"),
+        (with_a_smaller_loss, "the plan of the bundle gives"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_would_leak_or_contradict_is_found_by_audit_and_publishing(
+    bundle: Path, folder: Path, tamper: Any, what: str
+) -> None:
+    tamper(bundle)
+    redone(bundle)
+    result = audit_bundle(bundle)
+    assert any(what in problem.what for problem in result.problems), result.problems
+    with pytest.raises(PublishError):
+        publish(bundle, folder / "published")
+    assert not (folder / "published").exists()
+
+
+@pytest.mark.parametrize("what", ["noise", "records"])
+def test_a_table_that_is_not_what_was_drawn_never_appears(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    before = listing(folder)
+    write = noisy.write_drawn
+
+    def other(release: Any, internal: Path, **notes: Any) -> None:
+        drawn = release.internal["drawn"]
+        if what == "noise":
+            drawn = {title: frame.with_columns(pl.col("noise") + 1) for title, frame in drawn.items()}
+        else:
+            (internal.parent / "public/data.parquet").write_bytes(b"")
+        write(type(release)(public=release.public, specification=release.specification, internal={"drawn": drawn}), internal, **notes)  # fmt: skip  # noqa: E501
+
+    monkeypatch.setattr("stirred.release.run.write_drawn", other)
+    from stirred.randomness.entropy import Entropy
+    from stirred.release.plan_file import read_plan
+    from stirred.release.run import prepare, run
+
+    with pytest.raises(VerificationError):
+        run(prepare(read_plan(Path("plan.toml"))), entropy=Entropy.from_os())
+    assert listing(folder) == before
+
+
+def test_the_command_line_is_the_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = ["--mechanism", "noisy", "--rate", "1/10", "--noise-epsilon", "1", "--codebook", "codebook.toml"]
+    tables = ["--table", "county x tenure", "--table", "county x size"]
+    roles = ["homes.parquet", "--match", "size", "--swap", "county"]
+    by_options = facts(["plan", *roles, *told, *tables, "--json"], capsys)
+    assert by_options["specification"] == facts(["plan", "plan.toml", "--json"], capsys)["specification"]
+    assert command(["swap", *roles, *told, *tables, "--out", "other", "--quiet"]) == 0
+    assert audit_bundle(folder / "other").passed
+
+
+def test_the_ledger_keeps_the_promise_with_the_fewest_invariants(folder: Path) -> None:
+    Ledger.create(str(folder / "ledger.db"), dataset="homes")
+    plan = PLAN.replace('out = "out"', 'out = "out"\nledger = "ledger.db"')
+    (folder / "plan.toml").write_text(plan, encoding="utf-8")
+    assert command(["release", "plan.toml", "--quiet"]) == 0
+    (entry,) = Ledger.open(str(folder / "ledger.db")).entries()
+    assert entry.mechanism == "noisy-swap"
+    assert entry.specification == from_json((folder / "out/public/specification.json").read_text(encoding="utf-8"))
+    assert audit_bundle(folder / "out").passed
+    publish(folder / "out", folder / "published")
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (('codebook = "codebook.toml"', 'id = ["hid"]'), "which values it can take was not declared"),
+        (("noise_epsilon = 1", ""), "noise_epsilon"),
+        (("noise_epsilon = 1", 'noise_epsilon = 1\nnoise = "cell-key"'), "its own loss is infinite"),
+        (('variables = ["county", "tenure"]', 'variables = ["size"]'), "published exactly"),
+        (('name = "noisy-swap"', 'name = "permutation-swap"'), "has no noise_epsilon"),
+        (('variables = ["county", "tenure"]', 'variables = ["age"]'), "no swapped or held column"),
+    ],
+)
+def test_plans_that_would_break_the_promise_are_refused(folder: Path, change: tuple[str, str], what: str) -> None:
+    (folder / "plan.toml").write_text(PLAN.replace(*change), encoding="utf-8")
+    before = listing(folder)
+    done = stirred("release", "plan.toml", cwd=folder)
+    assert done.returncode == 2, done.stdout
+    assert what in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert listing(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["plan", "plan.toml", "--expect-from", "margins"], "no closed form"),
+        (["plan", "plan.toml", "--epsilon", "1"], "whatever the rate"),
+        (["compare", "plan.toml", "--family"], "publishes tables and no records"),
+        (["unswap", "out/public/tables/places.csv", "--bundle", "out", "--out", "c.csv"], "are missing"),
+    ],
+)
+def test_what_needs_the_records_or_a_rate_is_refused(folder: Path, arguments: list[str], what: str) -> None:
+    if arguments[0] == "unswap":
+        assert command(["release", "plan.toml", "--quiet"]) == 0
+    done = stirred(*arguments, cwd=folder)
+    assert done.returncode == 2, done.stdout
+    assert what in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+def test_a_test_run_is_marked_everywhere(folder: Path) -> None:
+    assert command(["release", "plan.toml", "--seed", "1", "--quiet"]) == 0
+    result = audit_bundle(folder / "out")
+    assert result.passed, result.problems
+    assert "a test run with a seed, marked everywhere" in result.checks
+    with pytest.raises(PublishError, match="test run"):
+        publish(folder / "out", folder / "published")
