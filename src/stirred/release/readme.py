@@ -66,7 +66,8 @@ def public_readme(
         )
     lines += [
         "- `invariants.parquet`: the two tables published exactly; column `table` says which",
-        "- `strata.parquet`: match values, records, whether there is anything to swap, rate, expected share moved",
+        "- `strata.parquet`: match values, records, whether there is anything to swap, rate, expected share moved"
+        + (", and what the second stage matched on and at which rate" if plan.strata.settings else ""),
         "- `specification.json`, `specification.md`: the promise; `report.html`: the same with figures",
     ]
     if in_parts:
