@@ -42,6 +42,21 @@ MECHANISMS: dict[str, dict[str, Any]] = {
     },
     "mallows": {"name": "mallows-swap", "epsilon": 2},
     "shuffle": {"name": "shuffle-swap", "rate": "9/10"},
+    "response on swap": {
+        "name": "response-swap",
+        "rate": "1/2",
+        "respond": "county",
+        "values": ["East", "North", "South", "West", "Isles"],
+        "change": "1/5",
+    },
+    "response on hold": {
+        "name": "response-swap",
+        "rate": "1/2",
+        "respond": "tenure",
+        "values": ["owned", "rented", "free"],
+        "change": "1/5",
+        "rates": [{"size": 1, "rate": "1/4"}],
+    },
     "nothing promised": {"rate": "0"},
 }
 

@@ -21,13 +21,16 @@ Match = Annotated[list[str] | None, typer.Option("--match", help="Swap only betw
 Swap = Annotated[list[str] | None, typer.Option("--swap", help="Variable that is exchanged, such as the geography; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
 Hold = Annotated[list[str] | None, typer.Option("--hold", help="Other variables to release (default: all); unnamed ones are dropped.")]  # fmt: skip  # noqa: E501
 Rate = Annotated[str | None, typer.Option("--rate", help="Swap rate, exactly: 1/20, 0.05 or 5%.")]
-Mechanism = Annotated[str, typer.Option("--mechanism", help="Member of the swapping family: permutation, conditioned, mallows, shuffle, two-stage or noisy.")]  # fmt: skip  # noqa: E501
+Mechanism = Annotated[str, typer.Option("--mechanism", help="Member of the swapping family: permutation, conditioned, mallows, shuffle, two-stage, response or noisy.")]  # fmt: skip  # noqa: E501
 FineMatch = Annotated[list[str] | None, typer.Option("--fine-match", help="For the two-stage swap: further variables that the second stage matches on.")]  # fmt: skip  # noqa: E501
 FineRate = Annotated[str | None, typer.Option("--fine-rate", help="For the two-stage swap: rate of the second stage.")]
 NoiseEpsilon = Annotated[
     str | None,
     typer.Option("--noise-epsilon", help="For the noisy swap: loss of the noise alone, for all tables together."),
 ]
+Respond = Annotated[str | None, typer.Option("--respond", help="For the response swap: the variable that gets a randomised response before the swap.")]  # fmt: skip  # noqa: E501
+DeclaredValues = Annotated[list[str] | None, typer.Option("--values", help="For the response swap: every value that this variable may have; default the codebook's.")]  # fmt: skip  # noqa: E501
+Change = Annotated[str | None, typer.Option("--change", help="For the response swap: how likely another value is, exactly: 1/10.")]  # fmt: skip  # noqa: E501
 Kernel = Annotated[
     str | None,
     typer.Option("--kernel", help="For the conditioned swap: redraw from a uniform or a proportional law."),
@@ -99,6 +102,9 @@ class Options:
     fine_match: list[str] | None = None
     fine_rate: str | None = None
     noise_epsilon: str | None = None
+    respond: str | None = None
+    values: list[str] | None = None
+    change: str | None = None
     epsilon: str | None = None
     command: str = "swap"
 
@@ -140,6 +146,9 @@ class Options:
                 "fine_match": names(self.fine_match),
                 "fine_rate": self.fine_rate,
                 "noise_epsilon": self.noise_epsilon,
+                "respond": self.respond,
+                "values": names(self.values),
+                "change": self.change,
                 "unit": self.unit,
             },
             "tables": [{"variables": parse_table(text)[1]} for text in self.table or ()],

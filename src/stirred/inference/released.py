@@ -15,6 +15,7 @@ from stirred.data.frames import read_frame, scan_frame
 from stirred.data.problems import bad_file, listed
 from stirred.inference.stated_law import stated_law
 from stirred.mechanisms.swapping.conditioned_cells import RedrawLaw
+from stirred.mechanisms.swapping.two_stage import FINE_COLUMNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -103,7 +104,7 @@ class SwappedRelease:
         persons = _file(public, "persons")
         swap = _swapped(specification, match, records.collect_schema().names())
         member = rates["stratum_law"][0] if "stratum_law" in rates.columns and rates.height else "permutation"
-        staged = {"stratum_fine_match", "stratum_fine_rate"} <= {*rates.columns} and rates.height > 0
+        staged = {*FINE_COLUMNS.values()} <= {*rates.columns} and rates.height > 0
         return cls(
             records=records,
             match=match,
@@ -114,8 +115,8 @@ class SwappedRelease:
             source=str(public),
             member=member,
             redraw_law=stated_law(specification, given=redraw_law, swap=swap) if member == "conditioned" else None,
-            fine_match=tuple(json.loads(rates["stratum_fine_match"][0])) if staged else (),
-            fine_rate=rates["stratum_fine_rate"][0] if staged else None,
+            fine_match=tuple(json.loads(rates[FINE_COLUMNS["fine_match"]][0])) if staged else (),
+            fine_rate=rates[FINE_COLUMNS["fine_rate"]][0] if staged else None,
         )
 
     def known_redraw_law(self) -> RedrawLaw:

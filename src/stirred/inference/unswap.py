@@ -23,7 +23,7 @@ from stirred.inference.redrawn_cells import estimated_redrawn
 from stirred.inference.released import SwappedRelease
 from stirred.inference.shrunken_cells import estimated_shrunken
 from stirred.inference.staged_cells import estimated_staged
-from stirred.mechanisms.swapping.moments import CLASS_LAWS, crossed_strata
+from stirred.mechanisms.swapping.moments import CLASS_LAWS, WITH_MOMENTS, crossed_strata
 
 TOLERANCE: Final = 0.05
 """Strata with ``|lambda|`` below this keep their published counts: the noise would grow more than twentyfold."""
@@ -141,6 +141,12 @@ def unswap(
     given = as_text(table, where=where) if isinstance(table, pl.DataFrame) else None
     variables = [name for name in given.columns if name != COUNT] if given is not None else list(_names(table))
     release.check(variables, where=where)
+    if release.member == "response":
+        raise bad_plan(
+            "the correction of a swap needs counts that are published exactly, and the response leaves some inexact",
+            where=where,
+            remedy="use the table as published; strata.parquet has the law of the response",
+        )
     cells = _corrected_cells(variables, release, tolerance, where=where)
     found = _summed(cells, variables, level=level)
     if project:
@@ -185,6 +191,15 @@ def _corrected_cells(
     variables: Sequence[str], release: SwappedRelease, tolerance: float, *, where: str
 ) -> pl.DataFrame:
     """Return the table's cells in every stratum, corrected by what the release's swap does on average."""
+    staged = release.member == "two-stage"
+    if release.member not in WITH_MOMENTS or (staged and release.fine_rate is None):
+        raise bad_plan(
+            "the release does not say what its second stage does"
+            if staged
+            else f"tables of the {release.member} swap have no closed form for their standard errors",
+            where=where,
+            remedy="use it as published",
+        )
     cells, swap = _strata_cells(variables, release), [name for name in variables if name in release.swap]
     if release.member in CLASS_LAWS:
         return estimated_shrunken(cells, tolerance=tolerance, member=release.member)
@@ -197,14 +212,8 @@ def _corrected_cells(
             law=release.known_redraw_law(),
             tolerance=tolerance,
         )
-    if release.member == "two-stage" and release.fine_rate is not None:
-        fine = _crossed(variables, release, swap=swap, match=(*release.match, *release.fine_match))
-        return estimated_staged(cells, fine, fine_rate=release.fine_rate, tolerance=tolerance)
-    raise bad_plan(
-        f"tables of the {release.member} swap cannot be corrected: the release does not say all that its law needs",
-        where=where,
-        remedy="use it as published",
-    )
+    fine = _crossed(variables, release, swap=swap, match=(*release.match, *release.fine_match))
+    return estimated_staged(cells, fine, fine_rate=str(release.fine_rate), tolerance=tolerance)
 
 
 def _crossed(

@@ -51,9 +51,9 @@ def expectations(
     ``source`` is ``margins`` (from the invariants of this file alone), ``this-data`` or ``other-data``; the
     last needs the file ``records``, with ``persons`` for tables of persons.
     """
-    if mechanism.member not in WITH_MOMENTS:
+    if mechanism.stratum_law not in WITH_MOMENTS:
         raise bad_plan(
-            f"the error of the {mechanism.member} swap has no closed form",
+            f"the error of the {mechanism.stratum_law} swap has no closed form",
             where="--expect-from",
             remedy="leave it out, or plan another member of the family",
         )
@@ -85,11 +85,13 @@ def expectations(
 
 def within_reach(mechanism: Swap, data: Microdata) -> bool:
     """Say whether there is a closed form, and whether it is worth its time beside a release of this size."""
-    if mechanism.member not in WITH_MOMENTS or data.households.height > ROWS_IN_ONE_FILE:
+    if mechanism.stratum_law not in WITH_MOMENTS or data.households.height > ROWS_IN_ONE_FILE:
         return False
     # Every stratum of the conditioned swap has moments of its own.
     match = list(mechanism.match)
-    return mechanism.member != "conditioned" or not match or data.households.select(match).n_unique() <= _MOST_STRATA
+    return (
+        mechanism.stratum_law != "conditioned" or not match or data.households.select(match).n_unique() <= _MOST_STRATA
+    )
 
 
 def _lazy(data: Microdata) -> pl.LazyFrame | None:

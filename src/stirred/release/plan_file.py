@@ -52,11 +52,18 @@ class MechanismSection(_Strict):
 
     ``rate`` is for all but the Mallows swap, which takes ``epsilon``; ``rates`` is for permutation swapping, in one
     stage or two, ``redraw_law`` for the conditioned swap, and ``fine_match`` and ``fine_rate`` for two stages.
-    ``noise_epsilon`` and ``noise`` are for the noisy swap, which publishes the plan's tables and no records.
+    ``respond``, ``values`` and ``change`` are for the response swap. ``noise_epsilon`` and ``noise`` are for the noisy
+    swap, which publishes the plan's tables and no records.
     """
 
     name: Literal[
-        "permutation-swap", "conditioned-swap", "mallows-swap", "shuffle-swap", "two-stage-swap", "noisy-swap"
+        "permutation-swap",
+        "conditioned-swap",
+        "mallows-swap",
+        "shuffle-swap",
+        "two-stage-swap",
+        "response-swap",
+        "noisy-swap",
     ] = Field(default="permutation-swap", description="The mechanism, one of the swapping family.")
     match: Names = Field(default=[], description="Variables that exchanging records must share; may be empty.")
     swap: Names = Field(description="Variables that are exchanged, all together, such as the geography.")
@@ -81,9 +88,20 @@ class MechanismSection(_Strict):
     noise: str | None = Field(
         default=None, description="Of the noisy swap: the law of the noise, geometric; bounded noise is refused."
     )
+    respond: str | None = Field(
+        default=None, description="Of the response swap: the variable that gets a randomised response before the swap."
+    )
+    values: list[str | int | bool] = Field(
+        default=[],
+        description="Of the response swap: every value that the variable may have; default the codes of the codebook.",
+    )
+    change: Rate | None = Field(
+        default=None, description="Of the response swap: the probability that a value is replaced by another one."
+    )
     rates: list[dict[str, Any]] = Field(
         default=[],
-        description="Other rates, each with the values of match variables it applies to; the last that fits wins.",
+        description="Other rates, each with the values it applies to, of match variables or, in one stage, of hold and "
+        "swap variables too; the last that fits wins.",
     )
     imputed: str | None = Field(
         default=None, description="Of permutation swapping: a column that flags imputed records, which are not swapped."

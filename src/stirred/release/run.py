@@ -35,6 +35,7 @@ from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, check_place, checksum, mark_seeded, write_manifest
+from stirred.release.declared_values import with_declared_values
 from stirred.release.expectation import Expectation, expectations, within_reach
 from stirred.release.invariants import invariant_tables
 from stirred.release.ledger import Ledger, Request, Total
@@ -71,6 +72,7 @@ class Prepared:
 
 def prepare(planned: Planned) -> Prepared:
     """Read and check everything, and return what would happen."""
+    planned = with_declared_values(planned)
     mechanism, data, inputs, codebook = _both(planned)
     ledger = None if planned.ledger is None else Ledger.open(planned.ledger)
     if isinstance(mechanism, NoisySwap) and codebook is not None:
@@ -207,6 +209,9 @@ def mechanism_of(planned: Planned) -> Swap:
                 "redraw_law": section.redraw_law,
                 "fine_match": section.fine_match,
                 "fine_rate": section.fine_rate,
+                "respond": section.respond,
+                "values": section.values,
+                "change": section.change,
                 "imputed": section.imputed,
                 "noise_epsilon": section.noise_epsilon,
                 "noise": section.noise,
@@ -354,7 +359,7 @@ def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
     notes = _notes(release.specification)
     for table in prepared.tables:
         write_frame(released_table(release, table), public / "tables" / f"{table.name}.csv")
-    strata = prepared.plan.strata.frame(prepared.mechanism.member)
+    strata = prepared.mechanism.strata_table(prepared.plan.strata)
     if isinstance(prepared.mechanism, NoisySwap):
         # Sizes of strata are all that is fixed: no other margin, and no word on what there is to swap.
         write_frame(strata_sizes(prepared.plan), public / "invariants.parquet", note=notes)
@@ -438,7 +443,7 @@ def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
     if not prepared.tables or not within_reach(prepared.mechanism, prepared.data):
         return {}
     match, persons = tuple(prepared.mechanism.match), prepared.data.persons is not None
-    strata = prepared.plan.strata.frame(prepared.mechanism.member)
+    strata = prepared.mechanism.strata_table(prepared.plan.strata)
     stages = prepared.mechanism if isinstance(prepared.mechanism, TwoStageSwap) else None
     public = SwappedRelease(
         records=release.public["data"].lazy(),
@@ -447,7 +452,7 @@ def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
         strata=strata.select(*(pl.col(name).cast(pl.String) for name in match), "stratum_rate"),
         persons=release.public["persons"].lazy() if persons else None,
         key=prepared.data.hid if persons else None,
-        member=prepared.mechanism.member,
+        member=prepared.mechanism.stratum_law,
         redraw_law=prepared.mechanism.known_law if isinstance(prepared.mechanism, ConditionedSwap) else None,
         fine_match=() if stages is None else tuple(stages.fine_match),
         fine_rate=None if stages is None else str(stages.fine_rate),

@@ -32,7 +32,7 @@ class Compared:
     name: str
     mechanism: Swap
     plan: SwapPlan
-    areas: pl.DataFrame
+    areas: pl.DataFrame | None
     errors: tuple[tuple[str, ExpectedError], ...] = ()
 
     @property
@@ -41,18 +41,20 @@ class Compared:
         return self.plan.epsilon
 
     @property
-    def moved(self) -> float:
+    def moved(self) -> float | None:
         """Return the share of all records that get another value."""
         return self.plan.strata.moved
 
     @property
-    def changed(self) -> float:
-        """Return the share of all records whose swap value changes: what a table can notice."""
-        return share_changed(self.areas)
+    def changed(self) -> float | None:
+        """Return the share of all records whose swap value changes: what a table can notice; None if protected."""
+        return None if self.areas is None else share_changed(self.areas)
 
     @property
-    def smallest_area(self) -> tuple[str, int, float]:
+    def smallest_area(self) -> tuple[str, int, float] | None:
         """Return the area with the fewest records, how many it has, and which share of them changes."""
+        if self.areas is None:
+            return None
         row = self.areas.sort("records").row(0)
         return " ".join(str(value) for value in row[:-2]), int(row[-2]), float(row[-1])
 
@@ -73,11 +75,12 @@ def compare_swaps(
         plan = swap.plan(data)
         errors = []
         households = getattr(data, "households", data)
-        for variables in tables if swap.member in WITH_MOMENTS else ():
+        for variables in tables if swap.stratum_law in WITH_MOMENTS else ():
             with suppress(TooLargeError):
                 error = expected_error(households, swap, variables=list(variables), source=source)
                 errors.append((" x ".join(variables), error))
-        areas = swap.changes(plan)
+        # Counts of a swap variable that gets a response are protected: settings must not be chosen by them.
+        areas = None if plan.perturbed in plan.universe.swap else swap.changes(plan)
         found.append(Compared(name=name, mechanism=swap, plan=plan, areas=areas, errors=tuple(errors)))
     return found
 
@@ -95,6 +98,12 @@ def family_at(data: Any, swap: Swap, *, equal: str) -> list[tuple[str, Swap]]:
             "the other members do not leave imputed records out",
             where="imputed",
             remedy="compare plans without it, or two plans with different rates",
+        )
+    if plan.perturbed is not None:
+        raise bad_plan(
+            f"the other members publish the counts of {plan.perturbed} that the response protects",
+            where="respond",
+            remedy="compare plans one by one: the specifications differ in what is published exactly",
         )
     roles: dict[str, Any] = {name: getattr(swap, name) for name in ("match", "swap", "hold", "unit", "settings_from")}
     wanted = share_changed(areas_changed(swap, plan))

@@ -8,10 +8,10 @@ which swapping publishes anyway, they are free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,7 @@ from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.conditioned_cells import conditioned_cells
 from stirred.mechanisms.swapping.moments import WITH_MOMENTS, Laws, cell_bounds, crossed_strata
+from stirred.mechanisms.swapping.rates import rate_for
 from stirred.mechanisms.swapping.staged_moments import after_fine_stage, staged_moments
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
@@ -97,9 +98,9 @@ def expected_error(
             where="source",
             remedy=f"write one of {listed(SOURCES)}; from this data the result is confidential",
         )
-    if swap.member not in WITH_MOMENTS:
+    if swap.stratum_law not in WITH_MOMENTS:
         raise bad_plan(
-            f"the error of the {swap.member} swap has no closed form",
+            f"the error of the {swap.stratum_law} swap has no closed form",
             where="mechanism",
             remedy="leave the expected error out, or plan another member of the family",
         )
@@ -188,7 +189,7 @@ def _with_moments(cells: pl.DataFrame, swap: Swap) -> pl.DataFrame:
         cells[f"__{name}"].to_numpy().astype(np.float64)
         for name in ("hold", "swap", "cell", "hold_squares", "cell_squares")
     )
-    laws = Laws.of(cells["__stratum"].to_numpy(), _rates(cells, swap), member=swap.member)
+    laws = Laws.of(cells["__stratum"].to_numpy(), _rates(cells, swap), member=swap.stratum_law)
     mean, variance = laws.moments(cell=x, cell_squares=xx, hold=r, hold_squares=rr, swap=c)
     return _known_exactly(cells, mean, variance)
 
@@ -208,18 +209,8 @@ def _rates(cells: pl.DataFrame, swap: Swap) -> list[Fraction]:
     if not rules:
         return [default] * cells.height
     rows = cells.select(swap.match).rows()
-    found = {values: _rate(dict(zip(swap.match, values, strict=True)), rules, default) for values in set(rows)}
+    found = {values: rate_for(dict(zip(swap.match, values, strict=True)), rules, default) for values in set(rows)}
     return [found[values] for values in rows]
-
-
-def _rate(
-    values: Mapping[str, Any], rules: Sequence[tuple[Mapping[str, Any], Fraction]], default: Fraction
-) -> Fraction:
-    chosen = default
-    for wanted, rate in rules:
-        if all(str(values[name]) == str(value) for name, value in wanted.items()):
-            chosen = rate
-    return chosen
 
 
 def _errors(cells: pl.DataFrame, variables: Sequence[str]) -> pl.DataFrame:

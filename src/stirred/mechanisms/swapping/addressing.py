@@ -11,6 +11,9 @@ for word. Nothing here depends on the number of threads.
 - ``COUNT``, ``CHOOSE``, ``ARRANGE``: chunk ``b`` serves the strata of block ``b`` in turn, in swaps that draw first
   how many records to select (``counted``): for these numbers, for which records, and for their exchange.
 - ``SHUFFLE_SELECTED``: likewise, for the permutations of the selected in the shuffle swap.
+- ``RESPOND``: word ``row`` decides whether the row changes in the randomised response before a swap;
+  ``RESPOND_OTHER``: to which other value, one draw after the other for the rows that change. Both by chunks of
+  ``BUFFER_WORDS`` words or draws.
 - ``SHUFFLE``: chunk ``b`` serves the groups of block ``b`` in the release order.
 
 A block is a run of ``2**shift`` neighbouring codes, which one thread serves. Blocks are large enough
@@ -39,6 +42,8 @@ COUNT: Final = "swapping/count"
 CHOOSE: Final = "swapping/choose"
 ARRANGE: Final = "swapping/arrange"
 SHUFFLE_SELECTED: Final = "swapping/shuffle selected"
+RESPOND: Final = "swapping/respond"
+RESPOND_OTHER: Final = "swapping/respond other"
 SHUFFLE: Final = "release order/shuffle"
 
 

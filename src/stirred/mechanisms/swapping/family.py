@@ -11,6 +11,7 @@ from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
 from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.permutation import PermutationSwap
+from stirred.mechanisms.swapping.response_swap import ResponseSwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
@@ -33,6 +34,7 @@ FAMILY: Final[dict[str, Member]] = {
     "shuffle-swap": Member(swap=ShuffleSwap, needs=("rate",)),
     "two-stage-swap": Member(swap=TwoStageSwap, needs=("rate", "fine_match", "fine_rate"), knows=("rates",)),
     "noisy-swap": Member(swap=NoisySwap, needs=("rate", "noise_epsilon", "tables"), knows=("rates", "noise")),
+    "response-swap": Member(swap=ResponseSwap, needs=("rate", "respond", "values", "change"), knows=("rates",)),
 }
 _EXAMPLES: Final = {
     "rate": "'1/20'",
@@ -41,6 +43,9 @@ _EXAMPLES: Final = {
     "fine_rate": "'1/2'",
     "noise_epsilon": "1",
     "tables": "[[tables]] variables = ['county', 'tenure']",
+    "respond": "'tenure'",
+    "values": "['owned', 'rented']",
+    "change": "'1/10'",
 }
 
 

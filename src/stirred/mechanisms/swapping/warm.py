@@ -11,7 +11,7 @@ from stirred.mechanisms.swapping.counted import swap_counted_in_place
 from stirred.mechanisms.swapping.kernel import swap_in_place
 from stirred.mechanisms.swapping.moved_count import MallowsCounting
 from stirred.mechanisms.swapping.order import release_order
-from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.rates import RecordRates, StratumRates
 from stirred.mechanisms.swapping.redraw_law import ConditionedCounting
 from stirred.mechanisms.swapping.selected_shares import expected_changes
 from stirred.randomness.entropy import Entropy
@@ -24,6 +24,7 @@ def compile_kernels() -> None:
     for rates in (
         StratumRates.constant(Fraction(1, 3), strata=500),
         StratumRates.by_stratum([Fraction(1, 2 + n % 2) for n in range(500)]),
+        RecordRates(values=(Fraction(1, 3), Fraction(1, 2)), kinds=np.arange(1500, dtype=np.uint16) % 2, strata=500),
     ):
         codes = np.arange(stratum.size, dtype=np.uint32)
         swap_in_place(stratum, codes, rates=rates, entropy=entropy.child("swap"))
