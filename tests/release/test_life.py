@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -142,6 +146,62 @@ def test_a_release_the_policy_forbids_is_refused_before_anything_random(
     assert not partials(folder)
 
 
+@pytest.mark.parametrize("way", ["plan file", "options"])
+def test_a_refused_plan_shows_its_promise_and_what_would_fit(folder: Path, way: str) -> None:
+    Ledger.open(folder / "a.ledger").set_policy(Policy.from_toml(LIMIT.format(budget="7")), reason="a test")
+    (folder / "plan.toml").write_text(plan_text(rate="1/1000"), encoding="utf-8")
+    options = ["homes.parquet", "--match", "size", "--swap", "county", "--id", "hid", "--ledger", "a.ledger"]
+    plan = ["plan.toml"] if way == "plan file" else [*options, "--rate", "1/1000"]
+    done = stirred("plan", *plan, cwd=folder)
+    assert done.returncode == 2
+    for words in ("how much", "ε=", "REFUSED", "would fit", "nothing was written"):
+        assert words in done.stdout
+    assert re.search(r"the total would be ε=\S+ with .*, \d\S* above the limit ε ≤ 7", done.stderr)
+    facts = json.loads(stirred("plan", *plan, "--json", cwd=folder).stdout)
+    assert facts["epsilon"] > 7
+    assert facts["errors"][0].keys() == {"what", "where", "remedy"}
+    fit = facts["would_fit"]
+    assert fit["setting"] == "rate"
+    assert 6.5 < fit["epsilon"] <= 7
+    again = stirred("plan", *options, "--rate", fit["value"], "--json", cwd=folder)
+    assert again.returncode == 0
+    assert json.loads(again.stdout)["epsilon"] == fit["epsilon"]
+    rougher = stirred("plan", *options, "--rate", str(Fraction(fit["value"]) * Fraction(9, 10)), cwd=folder)
+    assert rougher.returncode == 2, "a rate far below the one that fits is allowed, so another one would have done"
+    assert not list(Ledger.open(folder / "a.ledger").entries())
+
+
+def test_where_nothing_is_left_nothing_would_fit(folder: Path) -> None:
+    ledger = Ledger.open(folder / "a.ledger")
+    released(folder)
+    ledger.set_policy(Policy.from_toml(LIMIT.format(budget="1")), reason="passed already")
+    done = stirred("plan", "plan.toml", "--json", cwd=folder)
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["would_fit"] is None
+    assert "no setting of this mechanism" in stirred("plan", "plan.toml", cwd=folder).stdout
+
+
+def test_the_loss_of_a_swap_without_a_rate_is_fitted_itself(folder: Path) -> None:
+    Ledger.open(folder / "a.ledger").set_policy(Policy.from_toml(LIMIT.format(budget="2")), reason="a test")
+    options = ["homes.parquet", "--match", "size", "--swap", "county", "--id", "hid", "--ledger", "a.ledger"]
+    mallows = [*options, "--mechanism", "mallows", "--json", "--epsilon"]
+    fit = json.loads(stirred("plan", *mallows, "9", cwd=folder).stdout)["would_fit"]
+    assert (fit["setting"], 1.95 < fit["epsilon"] <= 2) == ("epsilon", True)
+    assert stirred("plan", *mallows, fit["value"], cwd=folder).returncode == 0
+
+
+def test_a_ledger_is_named_once(folder: Path) -> None:
+    done = stirred("plan", "plan.toml", "--ledger", "a.ledger", cwd=folder)
+    assert (done.returncode, "--ledger: a plan says this already" in done.stderr) == (2, True)
+    for choices in (["--geography", "county"], ["--swap", "county", "--advise"]):
+        done = stirred("plan", "homes.parquet", *choices, "--ledger", "a.ledger", cwd=folder)
+        assert (done.returncode, "and here are many" in done.stderr) == (2, True)
+    done = stirred(
+        "plan", "homes.parquet", "--match", "size", "--swap", "county", "--rate", "1/2", "--ledger", "no", cwd=folder
+    )
+    assert (done.returncode, "there is no ledger here" in done.stderr) == (2, True)
+
+
 def test_the_command_refuses_with_exit_2_and_says_what_is_left(folder: Path) -> None:
     Ledger.open(folder / "a.ledger").set_policy(Policy.from_toml(LIMIT.format(budget="1")), reason="a test")
     for verb in ("plan", "release"):
@@ -254,9 +314,9 @@ def kill_at_random_moments(folder: Path, *, runs: int, seed: int) -> set[str | N
     """Start real releases and kill each after a random time; after every one the books must be right."""
     generator = random.Random(seed)
     began = time.monotonic()
-    released(folder, out="whole")
-    whole = 3.0 + (time.monotonic() - began)
-    (folder / "plan.toml").write_text(plan_text(), encoding="utf-8")
+    assert stirred("release", "plan.toml", "--quiet", cwd=folder).returncode == 0
+    whole = time.monotonic() - began  # of a process like those that are killed, on this machine as it is now
+    shutil.rmtree(folder / "out")
     seen: set[str | None] = set()
     entries = 1
     for _ in range(runs):
@@ -374,6 +434,69 @@ def test_a_committed_release_is_published_and_a_withdrawn_or_changed_one_is_not(
     with pytest.raises(PublishError, match="entry 1 in the ledger is withdrawn"):
         publish(out, folder / "other")
     assert not (folder / "other").exists()
+
+
+def test_every_publication_is_recorded_and_changes_no_total(folder: Path) -> None:
+    out = released(folder)
+    ledger = Ledger.open(folder / "a.ledger")
+    before, head = ledger.total(), ledger.head.number
+    publish(out, folder / "dry", dry_run=True)
+    assert ledger.head.number == head
+    publish(out, folder / "site")
+    assert stirred("publish", "out", "again", "--as", "data portal", "--who", "bo", cwd=folder).returncode == 0
+    found = ledger.entry(1).publications
+    assert [event.to for event in found] == ["site", "data portal"]
+    assert found[1].who == "bo"
+    assert ledger.total() == before
+    assert ledger.verify().is_sound
+    assert stirred("publish", "out", "third", "--as", " ", cwd=folder).returncode == 2
+    assert not (folder / "third").exists()
+    assert len(ledger.entry(1).publications) == 2
+
+
+def test_a_ledger_that_cannot_be_written_keeps_a_release_from_being_published(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = released(folder)
+    ledger = Ledger.open(folder / "a.ledger")
+    monkeypatch.setattr("stirred.release.ledger.sqlite._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("stirred.release.publish._copy", _never)
+    other = sqlite3.connect(folder / "a.ledger", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    for dry_run in (True, False):
+        with pytest.raises(PublishError, match=r"a publication is recorded, and .*a\.ledger refuses: another process"):
+            publish(out, folder / "site", dry_run=dry_run)
+    other.execute("ROLLBACK")
+    other.close()
+    assert not (folder / "site").exists()
+    assert not ledger.entry(1).publications
+
+
+def _never(*_: object, **__: object) -> None:
+    raise AssertionError("something was copied")
+
+
+def test_a_ledger_that_refuses_at_the_last_moment_lets_nothing_appear(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = released(folder)
+    monkeypatch.setattr("stirred.release.ledger.ledger.Ledger.publish", _fails_with("the database is gone"))
+    with pytest.raises(StorageError, match="the database is gone"):
+        publish(out, folder / "site")
+    assert not (folder / "site").exists()
+    assert not partials(folder)
+
+
+def test_a_copy_that_fails_is_no_publication(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = released(folder)
+
+    def full(*_: object) -> str:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr("stirred.release.publish._copied", full)
+    with pytest.raises(OSError, match="no space"):
+        publish(out, folder / "site")
+    assert not Ledger.open(folder / "a.ledger").entry(1).publications
 
 
 def test_a_ledger_that_moved_is_named_and_another_one_is_refused(folder: Path) -> None:

@@ -1,10 +1,11 @@
-"""The JSON Schemas of plans, codebooks and specifications: published as made, with help for every key."""
+"""The JSON Schemas of plans, codebooks, policies and specifications: published as made, with help for every key."""
 
 from __future__ import annotations
 
 import json
 import tomllib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from stirred.cli.main import run as command
 from stirred.cli.schema import SCHEMAS
 from stirred.data.codebook_file import parse_codebook
+from stirred.release.ledger import LedgerError, Policy
 from stirred.release.plan_file import PlanFile, planned
 from tests.docs.code_blocks import read_blocks
 
@@ -41,7 +43,9 @@ def test_the_published_schema_is_the_one_that_is_made(name: str, capsys: Out) ->
 
 def test_another_name_is_refused(capsys: Out) -> None:
     assert command(["schema", "plans"]) == 2
-    assert "there is no schema of 'plans'. Mend: one of plan, codebook, specification." in capsys.readouterr().err
+    assert (
+        "there is no schema of 'plans'. Mend: one of plan, codebook, policy, specification." in capsys.readouterr().err
+    )
 
 
 def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -50,7 +54,7 @@ def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{title}.{name}", entry
 
 
-@pytest.mark.parametrize("name", ["plan", "codebook"])
+@pytest.mark.parametrize("name", ["plan", "codebook", "policy"])
 def test_an_editor_can_show_help_for_every_key(name: str) -> None:
     found = dict(properties(made(name)))
     assert len(found) > 20
@@ -68,12 +72,13 @@ def examples(*keys: str) -> list[Any]:
     return found
 
 
-PLANS, CODEBOOKS = examples("data", "mechanism", "release"), examples("variables")
+PLANS, CODEBOOKS, POLICIES = examples("data", "mechanism", "release"), examples("variables"), examples("limits")
 
 
 def test_there_are_examples_to_check() -> None:
     assert len(PLANS) >= 2
     assert CODEBOOKS
+    assert len(POLICIES) >= 2
 
 
 @pytest.mark.parametrize("text", PLANS)
@@ -85,6 +90,47 @@ def test_every_plan_of_the_documentation_validates(text: str) -> None:
 def test_every_codebook_of_the_documentation_validates(text: str, tmp_path: Path) -> None:
     jsonschema.validate(tomllib.loads(text), made("codebook"))
     parse_codebook(text, source="codebook", folder=tmp_path)
+
+
+@pytest.mark.parametrize("text", POLICIES)
+def test_every_policy_of_the_documentation_validates(text: str) -> None:
+    jsonschema.validate(tomllib.loads(text), made("policy"))
+    Policy.from_toml(text)
+
+
+LIMIT = {"budget": 1, "output": "zcdp", "unit": "person"}
+COUNTIES = {"kind": "margin", "of": "household", "level": "county"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "accepted"),
+    [
+        ({"limits": [{**LIMIT, "budget": "15.29"}], "invariants": {"acceptable": []}}, True),
+        ({"limits": [LIMIT], "invariants": {"acceptable": "any"}}, True),
+        ({"who": ["ana"], "invariants": {"acceptable": [COUNTIES], "hierarchies": []}}, True),
+        ({"limits": [{**LIMIT, "budget": True}], "invariants": {"acceptable": []}}, False),
+        ({"limits": [{**LIMIT, "output": "best"}], "invariants": {"acceptable": []}}, False),
+        ({"limits": [{**LIMIT, "colour": "red"}], "invariants": {"acceptable": []}}, False),
+        ({"invariants": {"acceptable": "all"}}, False),
+        ({"invariants": {"acceptable": [{"kind": "margin"}]}}, False),
+        ({"invariants": {"acceptable": [{**COUNTIES, "kind": "edge"}]}}, False),
+        ({"who": "ana"}, False),
+    ],
+)
+def test_schema_and_reader_agree_on_a_policy(policy: dict[str, Any], accepted: bool) -> None:
+    with nullcontext() if accepted else pytest.raises(LedgerError):
+        Policy.from_document(policy)
+    with nullcontext() if accepted else pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(policy, made("policy"))
+
+
+def test_every_key_of_a_policy_is_in_the_documentation() -> None:
+    text = (ROOT / "docs" / "ledger.md").read_text(encoding="utf-8")
+    rows = "".join(line for line in text.splitlines() if line.startswith("| `"))
+    own = ("PolicyDocument", "LimitDocument", "UnitDocument", "CopiesDocument", "InvariantsDocument")
+    keys = {key.rpartition(".")[2] for key, _ in properties(made("policy")) if key.startswith((".", *own))}
+    assert len(keys) > 12
+    assert [key for key in sorted(keys) if f"`{key}`" not in rows] == []
 
 
 def good() -> dict[str, Any]:

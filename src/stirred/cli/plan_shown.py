@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, say
 
 if TYPE_CHECKING:
@@ -12,7 +14,8 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from stirred.release.expectation import Expectation
-    from stirred.release.ledger import Total
+    from stirred.release.fitting import Fit
+    from stirred.release.ledger import OverLimitError, Total
     from stirred.release.run import Prepared
     from stirred.spec.exact import Exact
     from stirred.spec.layered_budget import PerturbedBudget
@@ -101,7 +104,7 @@ def ledger_facts(account: Total) -> dict[str, Any]:
     return {
         "total": None if one is None else to_document(one),
         "parts": [part.specification.notation for part in account.parts],
-        "apart": list(account.apart),
+        "apart": [str(problem) for problem in account.apart],
     }
 
 
@@ -168,9 +171,11 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
     """Print a plan, or its JSON."""
     from fractions import Fraction
 
-    from stirred.release.run import remaining
+    from stirred.release.fitting import fitting
 
-    strata, account = prepared.plan.strata, remaining(prepared)
+    strata = prepared.plan.strata
+    account, refusal = _outlook(prepared)
+    fit = None if refusal is None else fitting(prepared)
     rates = [Fraction(n, 100) for n in (1, 5, 10, 20, 50)]
     curve = prepared.mechanism.losses(prepared.plan, rates)
     target = _target(prepared, epsilon)
@@ -194,8 +199,11 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
                 "ledger": None if account is None else ledger_facts(account),
                 "expected_error": [_expected_out(each) for each in expected],
                 **target,
+                **({} if refusal is None else {"would_fit": _fit_out(fit), "errors": _errors(refusal)}),
             }
         )  # fmt: skip
+        if refusal is not None:
+            raise typer.Exit(refusal.exit_code)
         return
     five_answers(prepared)
     emit()
@@ -214,10 +222,42 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
             *([("dropped", ", ".join(prepared.plan.dropped))] if prepared.plan.dropped else []),
             *(_expected_line(each) for each in expected),
             *([("ledger", ledger_text(account))] if account is not None else []),
+            *(_refusal_lines(fit) if refusal is not None else []),
         ]
     )
     emit()
     paragraph("Nothing random has happened and nothing was written.")
+    if refusal is not None:
+        raise refusal
+
+
+def _outlook(prepared: Prepared) -> tuple[Total | None, OverLimitError | None]:
+    """Return what everything together would promise, or the refusal of the policy: the plan is shown before it."""
+    from stirred.release.ledger import OverLimitError
+    from stirred.release.run import remaining
+
+    try:
+        return remaining(prepared), None
+    except OverLimitError as refusal:
+        return None, refusal
+
+
+def _refusal_lines(fit: Fit | None) -> list[tuple[str, str]]:
+    allowed = "no setting of this mechanism, all else equal" if fit is None else str(fit)
+    return [("ledger", "REFUSED: its policy does not allow this release"), ("would fit", allowed)]
+
+
+def _fit_out(fit: Fit | None) -> dict[str, Any] | None:
+    from stirred.spec.document import number_out
+
+    if fit is None:
+        return None
+    loss = {"epsilon": number_out(fit.epsilon), "epsilon_exact": str(fit.epsilon)}
+    return {"setting": fit.setting, "value": str(fit.value), **loss}
+
+
+def _errors(refusal: OverLimitError) -> list[dict[str, str]]:
+    return [{"what": p.what, "where": p.where, "remedy": p.remedy} for p in refusal.problems]
 
 
 def _live_in_words(prepared: Prepared) -> str:

@@ -20,6 +20,10 @@ def publish(
     ledger: Annotated[
         str | None, typer.Option("--ledger", help="Where the ledger is now, if not where it was at the release.")
     ] = None,
+    called: Annotated[
+        str | None, typer.Option("--as", help="What the ledger calls the place (default: the name of the folder).")
+    ] = None,
+    who: Annotated[str | None, typer.Option("--who", help="Who publishes (default: the user at work).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and scan; copy nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
 ) -> None:
@@ -27,12 +31,15 @@ def publish(
     from stirred.release.publish import CHECKSUMS
     from stirred.release.publish import publish as publish_bundle
 
-    done = publish_bundle(bundle, place, harmless=harmless or (), ledger=ledger, dry_run=dry_run)
+    done = publish_bundle(
+        bundle, place, harmless=harmless or (), ledger=ledger, called=called, who=who, dry_run=dry_run
+    )
     if json:
         emit_json(
             {
                 "bundle": str(bundle),
                 "published": None if dry_run else str(place),
+                "as": done.called,
                 "dry_run": dry_run,
                 "files": dict(done.files),
                 "checksums": None if dry_run else str(place / CHECKSUMS),

@@ -12,6 +12,7 @@ from stirred.cli.output import emit_json
 SCHEMAS: Final = {
     "plan": "stirred.release.plan_file",
     "codebook": "stirred.data.codebook_file",
+    "policy": "stirred.release.ledger.policy_file",
     "specification": "stirred.spec.document_schema",
 }
 
@@ -19,7 +20,7 @@ SCHEMAS: Final = {
 def schema(
     name: Annotated[str, typer.Argument(metavar="|".join(SCHEMAS), help="The kind of file.")],
 ) -> None:
-    """Print the JSON Schema of plan.toml, codebook.toml or specification.json, for editors and programs."""
+    """Print the JSON Schema of a plan, codebook, policy or specification, for editors and programs."""
     from importlib import import_module
 
     from stirred.spec.problems import wrong

@@ -118,7 +118,7 @@ def explain(name: Name, budget: Budget = None, json: Json = False) -> None:
     emit()
     paragraph(words.how_to_read)
     emit()
-    paragraph(words.why_not_compare)
+    paragraph(f"{words.why_not_compare} `stirred spec compare A B` says which of them differ.")
     if words.assumptions:
         emit()
         emit("This holds if:")

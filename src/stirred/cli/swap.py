@@ -159,6 +159,7 @@ def plan(
     hid: Hid = None,
     codebook: CodebookFile = None,
     unit: Unit = "household",
+    ledger: LedgerPlace = None,
     epsilon: Epsilon = None,
     table: Table = None,
     expect_from: Annotated[
@@ -202,6 +203,9 @@ def plan(
         exact=exact, nearly=nearly, undisturbed=undisturbed, epsilon=epsilon, at_most=at_most, moved=moved, write=write
     )
     advising = advise or wished.given
+    if ledger and (geography or advising):
+        remedy = "leave it out, and plan the choice you make with it"
+        raise bad_plan("one plan is checked against a ledger, and here are many", where="--ledger", remedy=remedy)
     if geography:
         if advising:
             raise bad_plan("--geography has no wishes", where="--geography", remedy="name what is swapped with --swap")
@@ -228,7 +232,7 @@ def plan(
         return
     if file.suffix == ".toml":
         _no_options_beside_plan(
-            match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid, table=table
+            match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid, table=table, ledger=ledger
         )
         planned = read_plan(file)
     else:
@@ -245,6 +249,7 @@ def plan(
             table=table,
             unit=unit,
             out=NOWHERE,
+            ledger=ledger,
             mechanism=mechanism,
             kernel=kernel,
             fine_match=fine_match,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stirred.release.bundle import check_place, folder_at
-from stirred.release.reservation import standing
+from stirred.release.reservation import accounted
 from stirred.release.scan import scan_bundle
 from stirred.spec.problems import Problem, StirredError
 
@@ -23,31 +23,49 @@ class PublishError(StirredError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """Where the public files are (or would be), their checksums, and what was checked before."""
+    """Where the public files are (or would be), what that is called, their checksums, and what was checked before."""
 
     place: Path
+    called: str
     files: Mapping[str, str]
     checks: tuple[str, ...]
 
 
 def publish(
-    bundle: Path, place: Path, *, harmless: Sequence[str] = (), ledger: str | None = None, dry_run: bool = False
+    bundle: Path,
+    place: Path,
+    *,
+    harmless: Sequence[str] = (),
+    ledger: str | None = None,
+    called: str | None = None,
+    who: str | None = None,
+    dry_run: bool = False,
 ) -> Published:
     """Copy `public/` of a finished bundle to the new folder ``place``, with a file of checksums for its readers.
 
     All doubts are raised at once, and then nothing is written. ``harmless`` names columns that differ for every
     record and still identify nobody. A release that was accounted for must stand committed in its ledger, with
-    this manifest; ``ledger`` says where the ledger is, if it has moved. A dry run does everything but the copying.
+    this manifest; ``ledger`` says where the ledger is, if it has moved. The ledger records who published and where
+    to: ``called`` is the name of the place, by default that of the folder. The row is written when everything is
+    copied and just before it appears, so that nothing is out that the ledger does not know. A dry run does everything
+    but the copying.
     """
     scan = scan_bundle(bundle, harmless=harmless)
-    account, doubts = standing(scan.ledger, bundle, ledger=ledger)
-    if problems := [*scan.doubts, *doubts, *_wrong_place(bundle, place)]:
+    account = accounted(scan.ledger, bundle, ledger=ledger)
+    name = (place.absolute().name if called is None else called).strip()
+    if problems := [*scan.doubts, *account.doubts, *_wrong_place(bundle, place), *_wrong_name(name)]:
         raise PublishError(problems)
-    found = Published(place=place, files=dict(sorted(scan.files.items())), checks=(*scan.checks, account))
+    files = dict(sorted(scan.files.items()))
     if not dry_run:
         with folder_at(place) as folder:
-            _copy(bundle / "public", folder, found.files)
-    return found
+            _copy(bundle / "public", folder, files)
+            account.publish(to=name, who=who)
+    return Published(place=place, called=name, files=files, checks=(*scan.checks, account.words))
+
+
+def _wrong_name(name: str) -> Iterator[Problem]:
+    if not name:
+        yield Problem(what="the place has no name", where="--as", remedy="say what readers call it, such as website")
 
 
 def _wrong_place(bundle: Path, place: Path) -> Iterator[Problem]:

@@ -71,9 +71,8 @@ def public_readme(
     lines += [
         "- `invariants.parquet`: the tables published exactly; column `table` says which",
         "- `strata.parquet`: match values, records, whether there is anything to swap, rate, expected share moved"
-        + (
-            "" if plan.perturbed is None else f"; the response on {plan.perturbed}, its values and how often it changes"
-        ),
+        + ("" if plan.perturbed is None else f"; the response on {plan.perturbed}, its values and how often it changes")
+        + ("; what the second stage matches on, and its rate" if mechanism.member == "two-stage" else ""),
         "- `specification.json`, `specification.md`: the promise; `report.html`: the same with figures",
     ]
     if in_parts:

@@ -62,35 +62,54 @@ class Reservation:
             ) from None
 
 
-def standing(
-    facts: Mapping[str, str | int] | None, bundle: Path, *, ledger: str | None = None
-) -> tuple[str, list[Problem]]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Accounted:
+    """How a finished bundle stands in its ledger, and what speaks against publishing it."""
+
+    words: str = ""
+    doubts: tuple[Problem, ...] = ()
+    ledger: Ledger | None = None
+    entry: Entry | None = None
+
+    def publish(self, *, to: str, who: str | None) -> None:
+        """Say that the public files are about to appear; without a ledger nobody is told."""
+        if self.ledger is not None and self.entry is not None:
+            self.ledger.publish(self.entry.id, to=to, who=who)
+
+
+def accounted(facts: Mapping[str, str | int] | None, bundle: Path, *, ledger: str | None = None) -> Accounted:
     """Return how a finished bundle stands in its ledger, and what speaks against publishing it.
 
     ``facts`` are those of its manifest; ``ledger`` says where the ledger is now, if it has moved since.
     """
     if facts is None:
         if ledger is None:
-            return "the release was made without a ledger: nobody keeps account of it", []
-        return "", [_doubt("the bundle was made without a ledger", "leave --ledger out")]
+            return Accounted(words="the release was made without a ledger: nobody keeps account of it")
+        return _doubtful("the bundle was made without a ledger", "leave --ledger out")
     place = ledger or str(facts.get("name"))
     try:
         opened = Ledger.open(place)
         if opened.id != facts.get("id"):
-            return "", [_doubt(f"{place} is another ledger than the bundle's", "name the right one with --ledger")]
+            return _doubtful(f"{place} is another ledger than the bundle's", "name the right one with --ledger")
         entry = opened.entry(str(facts.get("entry")))
     except BrokenLedgerError as error:
-        return "", [*error.problems]
+        return Accounted(doubts=error.problems)
     except LedgerError as error:
         found = error.problems[0].what
-        return "", [_doubt(f"its entry cannot be looked up in {place}: {found}", "name the ledger with --ledger")]
+        return _doubtful(f"its entry cannot be looked up in {place}: {found}", "name the ledger with --ledger")
     if entry.status != COMMITTED:
-        return "", [_doubt(f"its entry {entry.number} in the ledger is {entry.state}", "publish a committed release")]
+        return _doubtful(f"its entry {entry.number} in the ledger is {entry.state}", "publish a committed release")
     if published_specification(bundle) != entry.specification:
-        return "", [_doubt("it promises something else than its entry in the ledger", "find out who changed which")]
+        return _doubtful("it promises something else than its entry in the ledger", "find out who changed which")
     if entry.bundle != bundle_checksum(bundle):
-        return "", [_doubt("its manifest is not the one that was committed", "find out who changed the bundle")]
-    return f"committed as entry {entry.number} of the ledger of {opened.dataset}, with this manifest", []
+        return _doubtful("its manifest is not the one that was committed", "find out who changed the bundle")
+    try:
+        opened.check_writable()
+    except LedgerError as error:
+        problem = error.problems[0]
+        return _doubtful(f"a publication is recorded, and {place} refuses: {problem.what}", problem.remedy)
+    words = f"committed as entry {entry.number} of the ledger of {opened.dataset}, with this manifest"
+    return Accounted(words=words, ledger=opened, entry=entry)
 
 
 def published_specification(bundle: Path) -> Specification | None:
@@ -101,8 +120,8 @@ def published_specification(bundle: Path) -> Specification | None:
         return None
 
 
-def _doubt(what: str, remedy: str) -> Problem:
-    return Problem(what=what, where="ledger", remedy=remedy)
+def _doubtful(what: str, remedy: str) -> Accounted:
+    return Accounted(doubts=(Problem(what=what, where="ledger", remedy=remedy),))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -24,11 +25,14 @@ from stirred.data.validate import validate
 from stirred.inference.released import SwappedRelease
 from stirred.inference.unswap import unswap
 from stirred.mechanisms.protocol import Progress, Release
+from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.family import swap_named
+from stirred.mechanisms.swapping.moments import TooLargeError
 from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.revealing import revealing_columns
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
+from stirred.mechanisms.swapping.two_stage import TwoStageSwap
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, check_place, checksum, mark_seeded, write_manifest
 from stirred.release.declared_values import with_declared_values
@@ -231,7 +235,7 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
     out = prepared.planned.out
     check_place(out)
     with (
-        reserved(prepared.ledger, _request(prepared, seeded=entropy.seeded)) as reservation,
+        reserved(prepared.ledger, release_request(prepared, seeded=entropy.seeded)) as reservation,
         bundle_at(out) as folder,
     ):
         log = Log(folder)
@@ -271,7 +275,7 @@ def _parameters(planned: Planned) -> dict[str, Any]:
     return parameters
 
 
-def _request(prepared: Prepared, *, seeded: bool) -> Request:
+def release_request(prepared: Prepared, *, seeded: bool) -> Request:
     """Return what the ledger is asked for: the promise of this run, and enough to explain it years later."""
     planned = prepared.planned
     return Request(
@@ -286,7 +290,7 @@ def _request(prepared: Prepared, *, seeded: bool) -> Request:
 
 def remaining(prepared: Prepared) -> Total | None:
     """Return the total the ledger would have after this run, refusing what its policy forbids; nothing is written."""
-    return None if prepared.ledger is None else prepared.ledger.would(_request(prepared, seeded=False))
+    return None if prepared.ledger is None else prepared.ledger.would(release_request(prepared, seeded=False))
 
 
 def _check_promise(prepared: Prepared) -> None:
@@ -429,7 +433,11 @@ def _expected(prepared: Prepared) -> list[Expectation]:
     """Return what the closed form expected of each table, for the internal report."""
     if not within_reach(prepared.mechanism, prepared.data):
         return []
-    return expectations(prepared.mechanism, prepared.tables, prepared.data, source="this-data")
+    found: list[Expectation] = []
+    for table in prepared.tables:
+        with suppress(TooLargeError):
+            found += expectations(prepared.mechanism, [table], prepared.data, source="this-data")
+    return found
 
 
 def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
@@ -438,6 +446,7 @@ def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
         return {}
     match, persons = tuple(prepared.mechanism.match), prepared.data.persons is not None
     strata = prepared.mechanism.strata_table(prepared.plan.strata)
+    stages = prepared.mechanism if isinstance(prepared.mechanism, TwoStageSwap) else None
     public = SwappedRelease(
         records=release.public["data"].lazy(),
         match=match,
@@ -446,12 +455,16 @@ def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
         persons=release.public["persons"].lazy() if persons else None,
         key=prepared.data.hid if persons else None,
         member=prepared.mechanism.stratum_law,
+        redraw_law=prepared.mechanism.known_law if isinstance(prepared.mechanism, ConditionedSwap) else None,
+        fine_match=() if stages is None else tuple(stages.fine_match),
+        fine_rate=None if stages is None else str(stages.fine_rate),
     )
     found = {}
     for table in prepared.tables:
         truth = tabulate(_truth(prepared, table), table.variables).with_columns(pl.col(table.variables).cast(pl.String))
-        estimate = unswap(table.variables, public).table.select(*table.variables, count="estimate")
-        found[table.title] = measure(truth, estimate, variables=table.variables)
+        with suppress(TooLargeError):
+            estimate = unswap(table.variables, public).table.select(*table.variables, count="estimate")
+            found[table.title] = measure(truth, estimate, variables=table.variables)
     return found
 
 

@@ -23,6 +23,7 @@ from stirred.data.codes import tells_records_apart
 from stirred.data.frames import read_frame
 from stirred.data.problems import bad_file, listed
 from stirred.mechanisms.swapping.response_swap import RESPONSE_COLUMNS
+from stirred.mechanisms.swapping.two_stage import FINE_COLUMNS
 from stirred.release.bundle import SEEDED_MARK, checksum
 from stirred.report.swap import INTERNAL_STAMP, PUBLIC_STAMP
 from stirred.spec.document import from_json
@@ -247,6 +248,8 @@ def _columns(public: Path, manifest: Manifest, specification: Specification) -> 
     # The variable of a response is released and in no invariant: never in a table that is published exactly.
     homes = exact if mechanism.respond is None else exact | ({mechanism.respond} & set(released.households))
     of_strata = _OF_STRATA if mechanism.respond is None else {*_OF_STRATA, *RESPONSE_COLUMNS.values()}
+    if mechanism.name == "two-stage-swap":
+        of_strata = {*of_strata, *FINE_COLUMNS.values()}
     link = set() if released.link is None else {released.link}
     allowed: dict[str, set[str]] = {
         "data": homes | link,

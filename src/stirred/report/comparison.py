@@ -37,7 +37,7 @@ def _row(each: Compared, tables: Sequence[str]) -> list[str]:
         _PROTECTED if changed is None else f"{100 * changed:.2f}%",
         _PROTECTED if smallest is None else f"{100 * smallest[2]:.1f}% of {smallest[1]:,} ({smallest[0]})",
         *(
-            f"{100 * errors[name].mean_absolute_percentage_error:.2f}%" if name in errors else "no closed form"
+            f"{100 * errors[name].mean_absolute_percentage_error:.2f}%" if name in errors else "not computed"
             for name in tables
         ),
     ]

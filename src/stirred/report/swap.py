@@ -10,7 +10,7 @@ from html import escape
 import polars as pl
 
 from stirred.data.problems import number
-from stirred.mechanisms.swapping.moments import CLASS_LAWS
+from stirred.mechanisms.swapping.moments import WITH_MOMENTS
 from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.swap import Swap
@@ -71,7 +71,7 @@ def moved_in_words(plan: SwapPlan, *, values: str) -> str:
 
 def correction_in_words(mechanism: Swap) -> str:
     """Return how a reader undoes the bias of tables, or nothing where there is no closed form for it."""
-    if mechanism.stratum_law not in CLASS_LAWS:
+    if mechanism.stratum_law not in WITH_MOMENTS:
         return ""
     return (
         f"Tables that cross {', '.join(mechanism.swap)} with held variables are drawn towards independence. "

@@ -32,39 +32,39 @@ class DomainDocument(_Strict):
 class MarginDocument(_Strict):
     """Counts that are published exactly."""
 
-    kind: Literal["margin"]
-    of: str
-    variables: list[str] = []
-    level: str | None = None
-    includes: list[str] = []
+    kind: Literal["margin"] = Field(description="counts of records")
+    of: str = Field(description="what is counted, such as person or household")
+    variables: list[str] = Field(default=[], description="variables the counts are broken down by")
+    level: str | None = Field(default=None, description="the geographic level of the counts")
+    includes: list[str] = Field(default=[], description="records that are counted with these, such as person")
     words: str | None = Field(default=None, description="the invariant in words; computed, and checked when read")
 
 
 class NamedDocument(_Strict):
     """A function of the data that is published exactly, known by name."""
 
-    kind: Literal["named"]
-    name: str
-    description: str = ""
-    words: str | None = None
+    kind: Literal["named"] = Field(description="a function of the data, known by name")
+    name: str = Field(description="what the function is called")
+    description: str = Field(default="", description="what it computes")
+    words: str | None = Field(default=None, description="the invariant in words; computed, and checked when read")
 
 
 class InequalityDocument(_Strict):
     """A condition whose truth is published exactly."""
 
-    kind: Literal["inequality"]
-    name: str
-    condition: str
-    on: MarginDocument | None = None
-    words: str | None = None
+    kind: Literal["inequality"] = Field(description="a condition on the data")
+    name: str = Field(description="what the condition is called")
+    condition: str = Field(description="the condition itself, in words")
+    on: MarginDocument | None = Field(default=None, description="the counts that the condition is about")
+    words: str | None = Field(default=None, description="the invariant in words; computed, and checked when read")
 
 
 class HierarchyDocument(_Strict):
     """Levels that nest, the finest first."""
 
-    name: str
-    levels: list[str]
-    geographic: bool = True
+    name: str = Field(description="what the hierarchy is called")
+    levels: list[str] = Field(description="the levels, the finest first")
+    geographic: bool = Field(default=True, description="whether the levels are areas")
 
 
 class MultiverseDocument(_Strict):

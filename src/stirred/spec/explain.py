@@ -47,7 +47,7 @@ WHY_NOT_COMPARE: Final = (
     "Why this number cannot be set beside another one: like a price, it means nothing without its currency. "
     "The currency is the other four answers. Publish more figures exactly, call a smaller thing a unit, or measure "
     "change more gently, and the number falls although nobody is better protected. Two numbers compare only if "
-    "the other four answers are the same; `stirred spec compare A B` says which of them differ."
+    "the other four answers are the same."
 )
 
 

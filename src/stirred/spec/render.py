@@ -91,6 +91,7 @@ def to_registry(
     name: str = "Untitled release",
     curator: str = "",
     intended_use: str = "",
+    description: str = "",
     publication_date: str = "",
 ) -> str:
     """Return the specification as YAML for OpenDP's deployments registry.
@@ -126,7 +127,12 @@ def to_registry(
         "post_processing": "Any function of the released output has the same specification.",
         "composition": "; ".join(specification.theorem) or "none stated",
     }
-    about = {"data_curator": curator, "intended_use": intended_use, "publication_date": publication_date}
+    about = {
+        "data_curator": curator,
+        "intended_use": intended_use,
+        "description": description,
+        "publication_date": publication_date,
+    }
     deployment = {"name": name, **{key: text for key, text in about.items() if text}, "dp_flavor": flavor}
     tree = {"status": "Draft", "deployment": {**deployment, "privacy_loss": loss, "accounting": accounting}}
     return _yaml(tree)

@@ -89,6 +89,17 @@ def test_the_page_lists_releases_and_says_what_it_does_not_know(tmp_path: Path) 
     assert "The ledger knows the releases it was told about, and no others." in text
 
 
+def test_the_public_is_not_told_how_to_use_the_command(tmp_path: Path) -> None:
+    ledger = filled(str(tmp_path / "a.ledger"))
+    ledger.add(request("1", sample="s", amplified=True))
+    ledger.add(request("2", sample="s", amplified=True))
+    for format_ in ("markdown", "opendp"):
+        text = exported(ledger, format_)
+        for words in ("Mend", "--", "`stirred"):
+            assert words not in text.replace("|---", "").replace("---\nstatus", "")
+    assert "the releases protect different units" in exported(ledger, "markdown")
+
+
 # ---- broken and fuzzed imports ------------------------------------------------------------------
 
 

@@ -9,7 +9,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -116,20 +115,39 @@ def test_a_writer_that_never_ends_is_waited_for_and_then_named(path: Path, monke
     assert Ledger.open(path).reserve(request()).number == 4
 
 
-def test_a_writer_that_ends_is_waited_for(path: Path) -> None:
-    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    other.execute("BEGIN IMMEDIATE")
+def test_a_writer_that_ends_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, asked = threading.Event(), threading.Event()
 
-    def end() -> None:
-        other.execute("ROLLBACK")
-        other.close()
+    class Asking(sqlite3.Connection):
+        def execute(self, *words: Any) -> sqlite3.Cursor:
+            if words[0] == "BEGIN IMMEDIATE" and inside.is_set():
+                asked.set()
+            return super().execute(*words)
 
-    timer = threading.Timer(0.5, end)
-    timer.start()
-    began = time.monotonic()
-    assert Ledger.open(path).reserve(request()).number == 4
-    assert time.monotonic() - began > 0.3
-    timer.join()
+    def connect(*place: Any, **settings: Any) -> sqlite3.Connection:
+        return real(*place, factory=Asking, **settings)
+
+    real = sqlite3.connect
+    monkeypatch.setattr("sqlite3.connect", connect)
+    first, second = Ledger.open(path), Ledger.open(path)
+    held = first.store.append
+
+    def holding(prepare: Any, **known: Any) -> Any:
+        def prepared(news: Any) -> Any:
+            inside.set()  # the lock is ours, and stays so until the other one asks for it
+            assert asked.wait(60)
+            return prepare(news)
+
+        return held(prepared, **known)
+
+    monkeypatch.setattr(first.store, "append", holding)
+    numbers: dict[str, int] = {}
+    writer = threading.Thread(target=lambda: numbers.update(first=first.reserve(request()).number))
+    writer.start()
+    assert inside.wait(60)
+    numbers["second"] = second.reserve(request()).number
+    writer.join()
+    assert numbers == {"first": 4, "second": 5}
 
 
 HALF_WRITTEN = """

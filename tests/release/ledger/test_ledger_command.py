@@ -71,10 +71,28 @@ def test_everything_has_a_json_of_the_same_facts(command: Command, tmp_path: Pat
     assert told(command, "verify", "a.ledger")["sound"] is True
     assert told(command, "verify", "a.ledger", "--head", made["head"])["sound"] is True
     assert told(command, "recover", "a.ledger") == []
-    assert told(command, "policy", "a.ledger") == {"policy": None, "left": []}
+    policy = told(command, "policy", "a.ledger")
+    assert (policy["policy"], policy["left"], policy["problems"], len(policy["changes"])) == (None, [], [], 1)
     text = told(command, "export", "a.ledger")["text"]
     (tmp_path / "x.json").write_text(text, encoding="utf-8")
     assert told(command, "import", "x.json", "b.ledger")["id"] == made["id"]
+
+
+def test_copies_of_nothing_that_was_imputed_are_refused(command: Command, tmp_path: Path) -> None:
+    command("init", "a.ledger", "--dataset", "d")
+    assert command("total", "a.ledger", "--copies", "2")[0] == 0  # nothing is there, and nothing is wrong
+    (tmp_path / "spec.json").write_text(to_json(specification("3")), encoding="utf-8")
+    command("add", "a.ledger", "spec.json")
+    for use in (["total"], ["export", "--format", "markdown"], ["export", "--format", "opendp"]):
+        code, out, err = command(use[0], "a.ledger", *use[1:], "--copies", "2")
+        assert code == 2
+        assert out == ""
+        assert "promise nothing about records after imputation" in err
+    command("add", "a.ledger", "das-2020")  # of imputed records: to this one it applies
+    code, out, _ = command("total", "a.ledger", "--copies", "2")
+    assert code == 0
+    assert "ρ²=221.484" in out
+    assert "promise nothing about records after imputation" in " ".join(out.split())
 
 
 def test_reservations_are_recovered_and_aborted(command: Command, tmp_path: Path) -> None:
@@ -138,6 +156,11 @@ def test_a_broken_ledger_exits_with_1_and_says_where(command: Command, tmp_path:
         (["import", "missing.json", "b.ledger"], "cannot read it"),
         (["total", "a.ledger", "--output", "approximate"], "needs a delta"),
         (["total", "a.ledger", "--kappa", "nonsense"], "is not OLD:NEW=K"),
+        (["total", "a.ledger", "--copies", "none"], "'none' is not a number"),
+        (["total", "a.ledger", "--copies", "0"], "0 is below 1"),
+        (["total", "a.ledger", "--copies", "2", "--because", " "], "no reason is given"),
+        (["export", "a.ledger", "--copies", "-1"], "-1 is below 1"),
+        (["add", "a.ledger", "das-2020", "--when", "soon"], "'soon' is not a date"),
         (["verify", "a.ledger", "--head", "ab"], "too short"),
         (["show", "oracle://x/y"], "is not a kind of ledger"),
     ],

@@ -27,7 +27,7 @@ def test_the_limit_is_kept_to_the_last_digit(ledger: Ledger) -> None:
     with pytest.raises(OverLimitError) as refusal:
         ledger.reserve(request("1.0000000001"))
     assert str(refusal.value) == (
-        "policy limit: the total would be ρ²=10.01 with nothing held fixed, above the limit ρ² ≤ 10 per "
+        "policy limit: the total would be ρ²=10.01 with nothing held fixed, 0.000000000100 above the limit ρ² ≤ 10 per "
         "person (zCDP, zero-concentrated "
         "differential privacy). Mend: ρ²=9 is spent and 1 is left; release with a smaller loss, or derive from what is "
         "released."

@@ -73,7 +73,7 @@ def test_units_are_never_brought_together_by_an_unstated_factor() -> None:
         ((0, 2), "ρ²=5"),
         ((1,), "ρ²=2"),
     ]
-    assert "protect different units" in found.apart[0]
+    assert "protect different units" in found.apart[0].what
     stated = total_of(both, Currency(unit="person", units=(HOUSEHOLDS,)))
     assert one(stated).budget.realised == 7
 
@@ -89,7 +89,7 @@ def test_releases_from_another_file_stand_apart() -> None:
     other = Domain(name="other", dataset="another file")
     found = total_of([specification("1"), specification("2", domain=other), specification("3", domain=other)])
     assert [part.entries for part in found.parts] == [(0,), (1, 2)]
-    assert "the domains differ" in found.apart[0]
+    assert "the domains differ" in found.apart[0].what
 
 
 def test_invariants_are_merged() -> None:

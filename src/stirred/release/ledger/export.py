@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from stirred.release.ledger.entry import ABORTED, COMMITTED, WITHDRAWN, Entry
+from stirred.release.ledger.entry import ABORTED, COMMITTED, WITHDRAWN, Entry, Event
 from stirred.release.ledger.ledger import Ledger
 from stirred.release.ledger.problems import LedgerError, bad_request
-from stirred.release.ledger.row import SCHEMA_VERSION, Row, canonical
+from stirred.release.ledger.row import SCHEMA_VERSION, WITHDRAW, Row, canonical
 from stirred.release.ledger.store import store_at
 from stirred.release.ledger.total import Aside, Currency, Total, numbers
 from stirred.release.ledger.verify import verify_rows
@@ -148,7 +148,8 @@ def to_registries(ledger: Ledger, found: Total, entries: list[Entry], *, curator
             name=_line(f"{ledger.dataset}: {entry.mechanism}"),
             curator=curator,
             intended_use=_line(entry.purpose),
-            publication_date=entry.when[:10],
+            description=_line("; ".join(map(_told, _public_events(entry)))),
+            publication_date=entry.made or (entry.publications[0].when[:10] if entry.publications else entry.day),
         )
         for entry in _released(entries)
         if entry.specification is not None
@@ -168,7 +169,7 @@ def to_page(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str 
     """Return a Markdown page for a website: the releases, the total and what it does not know."""
     lines = [f"# Releases from {_line(ledger.dataset)}", ""]
     lines += [f"Published by {_line(curator)}.", ""] if curator else []
-    lines += ["| no. | date | release | purpose | loss | status |", "|---|---|---|---|---|---|"]
+    lines += ["| no. | date | release | purpose | loss | status | since then |", "|---|---|---|---|---|---|---|"]
     lines += [_table_row(entry) for entry in _released(entries)]
     hidden = [entry.number for entry in entries if entry.status == ABORTED and entry.drawn]
     if hidden:
@@ -176,7 +177,7 @@ def to_page(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str 
     lines += ["", "Losses of different kinds cannot be compared or added up by hand; the total below does it.", ""]
     if not found.is_one:
         lines += ["There is no one number for everything. The following stand side by side.", ""]
-        lines += [f"- {_line(reason)}" for reason in found.apart] + [""]
+        lines += [f"- {_line(problem.what)}" for problem in found.apart] + [""]
     for part in found.parts:
         title = f"Together: entries {numbers(part.entries)}"
         page = to_markdown(part.specification, title=title)
@@ -188,11 +189,24 @@ def to_page(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str 
         ]
         lines += [f"- {_line(str(step))}" for step in part.derivation.steps] + [""]
     lines += _asides("Alone, with a loss of its own", found.alone) + _asides("At no further cost", found.free)
+    lines += _policies(ledger)
     lines += [
         f"This page is row {ledger.head.number} of the ledger, hash `{ledger.head.hash}`.",
         "The ledger knows the releases it was told about, and no others.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _policies(ledger: Ledger) -> list[str]:
+    """Return what the policies allowed and from when on; who may release, and why a policy changed, stay inside."""
+    changes = ledger.policy_changes
+    if not any(change.policy for change in changes):
+        return []
+    rows = [
+        f"| {change.number} | {change.when[:10]} | {_cell('none' if change.policy is None else str(change.policy))} |"
+        for change in changes
+    ]
+    return ["## Limits", "", "| row | in force from | policy |", "|---|---|---|", *rows, ""]
 
 
 def _asides(title: str, asides: tuple[Aside, ...]) -> list[str]:
@@ -207,8 +221,21 @@ def _released(entries: list[Entry]) -> list[Entry]:
 
 def _table_row(entry: Entry) -> str:
     spent = "none: derived" if entry.derived_from or entry.specification is None else entry.specification.budget_text
-    cells = [str(entry.number), entry.when[:10], entry.mechanism, entry.purpose, spent, entry.status]
-    return "| " + " | ".join(_line(cell).replace("|", "\\|") for cell in cells) + " |"
+    since = "; ".join(map(_told, _public_events(entry)))
+    cells = [str(entry.number), entry.day, entry.mechanism, entry.purpose, spent, entry.status, since]
+    return "| " + " | ".join(map(_cell, cells)) + " |"
+
+
+def _public_events(entry: Entry) -> list[Event]:
+    return [event for event in entry.history if event in entry.publications or event.kind == WITHDRAW]
+
+
+def _told(event: Event) -> str:
+    return f"{event.what} on {event.when[:10]}"
+
+
+def _cell(text: str) -> str:
+    return _line(text).replace("|", "\\|")
 
 
 def _line(text: str) -> str:

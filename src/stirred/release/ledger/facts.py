@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from datetime import date
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from stirred.release.ledger.problems import BrokenLedgerError, broken
-from stirred.release.ledger.row import ABORT, ADD, COMMIT, DRAW, GENESIS, POLICY, RESERVE, WITHDRAW, Row
+from stirred.release.ledger.row import ABORT, ADD, COMMIT, DRAW, GENESIS, POLICY, PUBLISH, RESERVE, WITHDRAW, Row
 
 Model = TypeVar("Model", bound="Facts")
 
@@ -41,11 +42,18 @@ class PolicyFacts(Facts):
     reason: str = ""
 
 
+def _day(text: str) -> str:
+    if date.fromisoformat(text).isoformat() != text:
+        raise ValueError("a date is written as 2021-08-12")
+    return text
+
+
 class OpeningFacts(Facts):
-    """A reservation, or a release made elsewhere."""
+    """A reservation, or a release made elsewhere; ``made`` is the day of the latter, where it is known."""
 
     mechanism: str
     purpose: str = ""
+    made: Annotated[str, AfterValidator(_day)] | None = None
     parameters: dict[str, Any] = Field(default_factory=dict)
     sample: str | None = None
     amplified: bool = False
@@ -72,6 +80,12 @@ class ReasonFacts(Facts):
     reason: str
 
 
+class PublishFacts(Facts):
+    """The public files were copied to where readers find them; ``to`` is what that place is called."""
+
+    to: str
+
+
 FACTS: Final[dict[str, type[Facts]]] = {
     GENESIS: GenesisFacts,
     POLICY: PolicyFacts,
@@ -81,6 +95,7 @@ FACTS: Final[dict[str, type[Facts]]] = {
     COMMIT: CommitFacts,
     ABORT: ReasonFacts,
     WITHDRAW: ReasonFacts,
+    PUBLISH: PublishFacts,
 }
 
 

@@ -6,10 +6,9 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
+from stirred.release.ledger.policy_file import InvariantsDocument, LimitDocument, policy_document
 from stirred.release.ledger.problems import LedgerError, OverLimitError
 from stirred.release.ledger.total import Copies, Currency, Total
 from stirred.spec.compose import UnitFactor
@@ -22,59 +21,7 @@ from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, appr
 from stirred.spec.problems import Problem, placed, wrong
 from stirred.spec.specification import Specification
 
-Number = str | int
 Totals = Callable[[Currency], Total]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class UnitDocument(_Strict):
-    """A stated factor between two units, with its reason."""
-
-    old: str
-    new: str
-    factor: Number
-    because: str
-    keeps_total: str | None = None
-
-
-class CopiesDocument(_Strict):
-    """How many records one person's answers may have been copied into."""
-
-    factor: Number
-    because: str
-
-
-class LimitDocument(_Strict):
-    """A limit: the total of everything, in this unit and output premetric, stays at or below ``budget``."""
-
-    budget: Number
-    output: Literal["pure", "zcdp", "gdp", "approximate"]
-    delta: Number | None = None
-    unit: str
-    name: str = ""
-    units: list[UnitDocument] = []
-    copies: CopiesDocument | None = None
-
-
-class InvariantsDocument(_Strict):
-    """What may be held fixed: every invariant of a release must follow from these, or ``"any"`` may be."""
-
-    acceptable: list[dict[str, Any]] | Literal["any"]
-    hierarchies: list[dict[str, Any]] = []
-
-
-class PolicyDocument(_Strict):
-    """policy.toml.
-
-    A limit means nothing without a word on what may be held fixed: whoever fixes everything loses nothing.
-    """
-
-    limits: list[LimitDocument] = []
-    who: list[str] | None = None
-    invariants: InvariantsDocument | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +37,17 @@ class Limit:
         assert output is not None
         delta = f" at δ={small(output.delta)}" if output.delta else ""
         return f"{output.greek} ≤ {self.budget.shown()}{delta} per {self.currency.unit} ({output.classic})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChange:
+    """A policy that was put in force, or that none was: in which row, by whom, when and why."""
+
+    number: int
+    who: str
+    when: str
+    reason: str
+    policy: Policy | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,17 +68,18 @@ class Policy:
 
     @classmethod
     def from_document(cls, data: Any, *, source: str = "policy") -> Policy:
-        """Read a policy from plain data, strictly."""
-        try:
-            document = PolicyDocument.model_validate(data)
-        except ValidationError as error:
-            raise LedgerError([_problem(detail, source) for detail in error.errors(include_url=False)]) from None
-        if document.limits and document.invariants is None:
+        """Read a policy to put in force from plain data, strictly."""
+        policy = cls.stored(data, source=source)
+        if policy.is_unstated:
             raise LedgerError([_unstated(source)])
+        return policy
+
+    @classmethod
+    def stored(cls, data: Any, *, source: str = "policy") -> Policy:
+        """Read a policy that a ledger holds: one without a word on invariants can be shown, and allows nothing."""
+        document = policy_document(data, source=source)
         with placed(source):
-            acceptable = None
-            if document.invariants is not None and document.invariants.acceptable != "any":
-                acceptable = _multiverse(document.invariants)
+            acceptable = None if document.invariants is None else _multiverse(document.invariants)
             limits = tuple(_limit(limit) for limit in document.limits)
         who = None if document.who is None else tuple(document.who)
         kept = document.model_dump(exclude_defaults=True)
@@ -151,17 +110,41 @@ class Policy:
             ) from None
         return cls.from_toml(text, source=str(path))
 
-    def check(self, *, who: str, specification: Specification | None, now: Totals, then: Totals) -> None:
+    def __str__(self) -> str:
+        limits = "; ".join(str(limit) for limit in self.limits) or "no limit"
+        return f"{limits}; may be held fixed: {self.fixed}"
+
+    @property
+    def fixed(self) -> str:
+        """Return in words what may be held fixed."""
+        if self.acceptable is None:
+            return "not stated, so nothing may be released" if self.is_unstated else "anything"
+        return "; ".join(str(invariant) for invariant in self.acceptable.invariants) or "nothing"
+
+    @property
+    def is_unstated(self) -> bool:
+        """Say whether there are limits, but not a word on what may be held fixed."""
+        return bool(self.limits) and "invariants" not in self.document
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Return what keeps the policy from allowing any release that costs something."""
+        return (_unstated("policy"),) if self.is_unstated else ()
+
+    def check(
+        self, *, who: str, specification: Specification | None, now: Totals, then: Totals, can_fall: bool = True
+    ) -> None:
         """Refuse a release that would break the policy, saying all reasons and what is left.
 
-        ``now`` and ``then`` give the total without and with the release, in any currency. A derived
-        product has no specification: it costs nothing, so no limit can be in its way.
+        ``now`` and ``then`` give the total without and with the release, in any currency; ``can_fall`` is
+        False where it is known that the second is not below the first. A derived product has no
+        specification: it costs nothing, so no limit can be in its way.
         """
         problems = [*self._who_problems(who)]
         if specification is not None:
-            problems += self._invariant_problems(specification)
+            problems += [*self.problems, *self._invariant_problems(specification)]
             for limit in self.limits:
-                problems += _limit_problems(limit, now=now, then=then)
+                problems += _limit_problems(limit, now=now, then=then, can_fall=can_fall)
         if problems:
             raise OverLimitError(problems)
 
@@ -196,22 +179,23 @@ def _without_own_words(multiverse: Multiverse) -> Multiverse:
     return replace(multiverse, invariants=invariants, hierarchies=())
 
 
-def _limit_problems(limit: Limit, *, now: Totals, then: Totals) -> list[Problem]:
+def _limit_problems(limit: Limit, *, now: Totals, then: Totals, can_fall: bool) -> list[Problem]:
     after = then(limit.currency)
     if after.specification is None:
         if not after.parts and not after.alone:
             return []
-        reasons = [*after.apart, *(aside.reason for aside in after.alone)]
-        reason, _, _ = reasons[0].partition(". Mend:")
+        reasons = [*(problem.what for problem in after.apart), *(aside.reason for aside in after.alone)]
         return [
             Problem(
-                what=f"everything together cannot be compared with the limit {limit}: {reason}",
+                what=f"everything together cannot be compared with the limit {limit}: {reasons[0]}",
                 where=_place(limit),
                 remedy="state the missing factor in the policy, or specify the release in a flavor the limit can be in",
             )
         ]
-    before, would = now(limit.currency), _held(after.specification)
     value = after.specification.budget.realised
+    if value <= limit.budget and not can_fall:
+        return []  # the usual case, in which one total is enough
+    before, would = now(limit.currency), _held(after.specification)
     if before.specification is not None and value < before.specification.budget.realised:
         # Holding more fixed leaves fewer datasets to compare, and can make earlier losses look smaller.
         return [
@@ -226,7 +210,7 @@ def _limit_problems(limit: Limit, *, now: Totals, then: Totals) -> list[Problem]
         return []
     return [
         Problem(
-            what=f"the total would be {would}, above the limit {limit}",
+            what=f"the total would be {would}, {_over(value, limit)} above the limit {limit}",
             where=_place(limit),
             remedy=f"{left(limit, before)}; release with a smaller loss, or derive from what is released",
         )
@@ -237,6 +221,11 @@ def _held(specification: Specification) -> str:
     """Return a loss with what it holds fixed, without which it says nothing."""
     fixed = "; ".join(str(invariant) for invariant in specification.multiverse.invariants)
     return f"{specification.budget_text} with {f'this held fixed: {fixed}' if fixed else 'nothing held fixed'}"
+
+
+def _over(value: Exact, limit: Limit) -> str:
+    """Say by how much a value is above the limit, rounded up."""
+    return "infinitely far" if value.is_infinite else (value - limit.budget).shown()
 
 
 def _place(limit: Limit) -> str:
@@ -277,14 +266,10 @@ def _output(document: LimitDocument) -> OutputPremetric:
     return {"pure": PURE, "zcdp": ZCDP, "gdp": GDP}[document.output]
 
 
-def _multiverse(document: InvariantsDocument) -> Multiverse:
-    try:
-        whole = MultiverseDocument.model_validate(
-            {"invariants": document.acceptable, "hierarchies": document.hierarchies}
-        )
-    except ValidationError as error:
-        raise LedgerError([_problem(detail, "invariants") for detail in error.errors(include_url=False)]) from None
-    return multiverse_of(whole)
+def _multiverse(document: InvariantsDocument) -> Multiverse | None:
+    if document.acceptable == "any":
+        return None
+    return multiverse_of(MultiverseDocument(invariants=document.acceptable, hierarchies=document.hierarchies))
 
 
 def _unstated(source: str) -> Problem:
@@ -293,17 +278,3 @@ def _unstated(source: str) -> Problem:
         where=f"{source} invariants",
         remedy='add [invariants] with acceptable = [...] (see docs/ledger.md), or, knowing this, acceptable = "any"',
     )
-
-
-def _problem(detail: Any, source: str) -> Problem:
-    place = ".".join(
-        str(part) for part in detail["loc"] if not str(part).startswith(("str", "int", "list[", "literal["))
-    )
-    if detail["type"] == "extra_forbidden":
-        what, remedy = f"there is no setting called {detail['loc'][-1]}", "remove it, or check its spelling"
-    elif detail["type"] == "missing":
-        what, remedy = f"{detail['loc'][-1]} is missing", "add it"
-    else:
-        given = repr(detail.get("input"))
-        what, remedy = f"{given[:60]}: {detail['msg'][:1].lower()}{detail['msg'][1:]}", "see docs/ledger.md"
-    return Problem(what=what, where=f"{source} {place}".strip(), remedy=remedy)

@@ -20,8 +20,9 @@ NOTHING: Final = "0" * 64  # what the first row names as the hash before it
 # Every kind of row there is. A published meaning never changes: new meaning, new kind.
 GENESIS, POLICY = "genesis", "policy"
 RESERVE, DRAW, COMMIT, ABORT, WITHDRAW, ADD = "reserve", "draw", "commit", "abort", "withdraw", "add"
+PUBLISH = "publish"
 OPENING: Final = frozenset({RESERVE, ADD})
-KINDS: Final = frozenset({GENESIS, POLICY, RESERVE, DRAW, COMMIT, ABORT, WITHDRAW, ADD})
+KINDS: Final = frozenset({GENESIS, POLICY, RESERVE, DRAW, COMMIT, ABORT, WITHDRAW, ADD, PUBLISH})
 
 
 class Row(NamedTuple):
@@ -43,7 +44,7 @@ class Row(NamedTuple):
     @property
     def computed_hash(self) -> str:
         """Return the hash the row should have."""
-        return row_hash(self.number, self.id, self.kind, self.entry, self.specification, self.facts, self.previous)
+        return row_hash(*self[:7])
 
 
 def row_hash(number: int, id_: str, kind: str, entry: str, specification: str, facts: str, previous: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from stirred.release.ledger.problems import bad_request, broken
 from stirred.release.ledger.row import Row
@@ -56,6 +56,15 @@ class Store(Protocol):
 
     def documents(self) -> dict[str, str]:
         """Return all documents by digest."""
+        ...
+
+
+@runtime_checkable
+class Guarded(Protocol):
+    """Storage that can say whether its own guards against changes are as they were made."""
+
+    def guards(self) -> list[str]:
+        """Return what is wrong with them."""
         ...
 
 

@@ -11,8 +11,9 @@ from stirred.spec.compose import UnitFactor, compose
 from stirred.spec.convert import change_unit
 from stirred.spec.convert_output import change_output
 from stirred.spec.derivation import Derivation
+from stirred.spec.exact import fraction
 from stirred.spec.output_premetric import OutputPremetric
-from stirred.spec.problems import StirredError
+from stirred.spec.problems import Problem, StirredError, refused, wrong
 from stirred.spec.specification import Flavor, Specification
 
 _MOST_RUNS: Final = 12
@@ -43,6 +44,16 @@ class Copies:
     factor: int | Fraction | str
     because: str
 
+    def __post_init__(self) -> None:
+        if fraction(self.factor, where="copies") < 1:
+            raise wrong(
+                f"{self.factor} is below 1, but everybody's answers stand in at least one record",
+                where="copies",
+                remedy="write the largest number of records that hold one person's answers, 1 or more",
+            )
+        if not self.because.strip():
+            raise wrong("no reason is given", where="copies", remedy="say why there are no more copies")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Currency:
@@ -69,11 +80,20 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aside:
-    """Entries that are left out of every sum, and why: they cost nothing, or they cannot be added up."""
+    """Entries that are left out of every sum, and why: they cost nothing, or they cannot be added up.
+
+    ``problems`` are what stood in the way where the wanted currency could not be reached.
+    """
 
     entries: tuple[int, ...]
     reason: str
     specification: Specification | None = None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def remedy(self) -> str:
+        """Return what would help, if anything."""
+        return "; ".join(problem.remedy for problem in self.problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +106,7 @@ class Total:
     """
 
     parts: tuple[Part, ...] = ()
-    apart: tuple[str, ...] = ()
+    apart: tuple[Problem, ...] = ()
     alone: tuple[Aside, ...] = ()
     free: tuple[Aside, ...] = ()
 
@@ -128,24 +148,25 @@ def total(
         else:
             shares[charge.specification] = _Share(specification(charge.specification), [charge.number])
     parts: list[Part] = []
-    reasons: list[str] = []
-    for group, reason in _groups(list(shares.values()), currency):
-        reasons += [reason] if reason else []
+    apart: dict[Problem, None] = {}
+    for group, problems in _groups(list(shares.values()), currency):
+        apart |= dict.fromkeys(problems)
         try:
             parts.append(_claiming(_part(group, currency), claims))
         except StirredError as error:
-            alone += _apart(group, currency, _text(error))
-    return Total(parts=tuple(parts), apart=tuple(dict.fromkeys(reasons)), alone=tuple(alone), free=tuple(free))
+            alone += _apart(group, currency, error.problems)
+    return Total(parts=tuple(parts), apart=tuple(apart), alone=tuple(alone), free=tuple(free))
 
 
-def _apart(group: list[_Share], currency: Currency, reason: str) -> list[Aside]:
+def _apart(group: list[_Share], currency: Currency, problems: tuple[Problem, ...]) -> list[Aside]:
     """Say what a group promises that cannot be expressed as wanted: together in its own currency, or one by one."""
+    reason = "; ".join(problem.what for problem in problems)
     try:
         part = _part(group, Currency(unit=currency.unit, units=currency.units))
     except StirredError:
         each = sorted(((n, share.specification) for share in group for n in share.entries), key=lambda one: one[0])
-        return [Aside(entries=(number,), reason=reason, specification=alone) for number, alone in each]
-    return [Aside(entries=part.entries, reason=reason, specification=part.specification)]
+        return [Aside(entries=(n,), reason=reason, specification=alone, problems=problems) for n, alone in each]
+    return [Aside(entries=part.entries, reason=reason, specification=part.specification, problems=problems)]
 
 
 def _claiming(part: Part, claims: tuple[str, ...]) -> Part:
@@ -157,11 +178,12 @@ def _claiming(part: Part, claims: tuple[str, ...]) -> Part:
 
 def _counted(charges: list[Charge], reserved: bool) -> tuple[list[Charge], list[Aside], tuple[str, ...]]:
     """Separate what costs from what does not; say why not, and what was stated to make it so."""
-    number_of = {charge.id: charge.number for charge in charges}
+    sources_of = {source for charge in charges for source in charge.derived_from}
+    number_of = {charge.id: charge.number for charge in charges if charge.id in sources_of}
     charges = [charge for charge in charges if reserved or not charge.reserved]
     covered: dict[str, int] = {}
     for charge in charges:
-        if charge.drawn and charge.spent and not charge.derived_from:
+        if charge.includes and charge.drawn and charge.spent and not charge.derived_from:
             covered.update(dict.fromkeys(charge.includes, charge.number))
     counted: list[Charge] = []
     unspent: list[int] = []
@@ -220,41 +242,38 @@ def _by_sample(
     return alone, [charge for charge in charges if charge.sample not in shared]
 
 
-def _groups(shares: list[_Share], currency: Currency) -> list[tuple[list[_Share], str]]:
-    """Divide shares into groups that compose; each further group comes with the reason why it stands apart.
+def _groups(shares: list[_Share], currency: Currency) -> list[tuple[list[_Share], tuple[Problem, ...]]]:
+    """Divide shares into groups that compose; each further group comes with the reasons why it stands apart.
 
     Whether specifications compose depends on their flavors, so one of each flavor is tried.
     """
     flavors: dict[Flavor, list[_Share]] = {}
     for share in shares:
         flavors.setdefault(share.specification.flavor, []).append(share)
-    if not flavors or _refusal([of[0] for of in flavors.values()], currency) is None:
-        return [(shares, "")] if shares else []
-    groups: list[tuple[list[_Share], list[_Share], str]] = []
+    if not flavors or not _refusal([of[0] for of in flavors.values()], currency):
+        return [(shares, ())] if shares else []
+    groups: list[tuple[list[_Share], list[_Share], tuple[Problem, ...]]] = []
     for of in flavors.values():
-        reason = ""
+        reason: tuple[Problem, ...] = ()
         for tried, whole, _ in groups:
             refusal = _refusal([*tried, of[0]], currency)
-            if refusal is None:
+            if not refusal:
                 tried.append(of[0])
                 whole.extend(of)
                 break
             reason = reason or refusal
         else:
-            groups.append(([of[0]], list(of), reason or (_refusal([of[0]], currency) or "")))
+            groups.append(([of[0]], list(of), reason or _refusal([of[0]], currency)))
     return [(whole, reason) for _, whole, reason in groups]
 
 
-def _refusal(shares: Sequence[_Share], currency: Currency) -> str | None:
+def _refusal(shares: Sequence[_Share], currency: Currency) -> tuple[Problem, ...]:
+    """Return why shares do not compose; nothing if they do."""
     try:
         compose([share.specification for share in shares], unit=currency.unit, units=currency.units)
     except StirredError as error:
-        return _text(error)
-    return None
-
-
-def _text(error: StirredError) -> str:
-    return "; ".join(str(problem) for problem in error.problems)
+        return error.problems
+    return ()
 
 
 def numbers(entries: Sequence[int]) -> str:
@@ -290,6 +309,12 @@ def _part(group: list[_Share], currency: Currency) -> Part:
         names=[f"entry {numbers(share.entries)}" for share in group],
     )
     if currency.copies is not None:
+        if not derivation.specification.input_premetric.post_imputation:
+            raise refused(
+                "these releases promise nothing about records after imputation, of which a person may have several",
+                where="copies",
+                remedy="leave copies out",
+            )
         step = change_unit(
             derivation.specification,
             unit=derivation.specification.input_premetric.unit,

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 from stirred.release.ledger.account import Account, without_collecting
 from stirred.release.ledger.facts import FACTS, Facts, checked_facts
 from stirred.release.ledger.problems import BrokenLedgerError, StorageError, bad_request, broken
 from stirred.release.ledger.row import OPENING, Row
-from stirred.release.ledger.store import Store
+from stirred.release.ledger.store import Guarded, Store
 
 _MOST_NOTES: Final = 5
 
@@ -66,15 +66,6 @@ def _checked(rows: Sequence[Row], account: Account, clock: _Clock) -> Iterator[R
         clock.look(row.number, _facts(row).at)
         if row.kind in OPENING and row.specification:
             account.specification(row.specification)
-
-
-@runtime_checkable
-class Guarded(Protocol):
-    """Storage that can say whether its own guards against changes are as they were made."""
-
-    def guards(self) -> list[str]:
-        """Return what is wrong with them."""
-        ...
 
 
 def verify_store(store: Store, *, head: str | None = None) -> Verification:

@@ -1,0 +1,114 @@
+"""policy.toml: what a custodian binds themselves to, read strictly."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, WithJsonSchema
+
+from stirred.release.ledger.problems import LedgerError
+from stirred.spec.document_schema import HierarchyDocument, InequalityDocument, MarginDocument, NamedDocument
+from stirred.spec.problems import Problem
+
+# Decimals of a file arrive as the text they are, so that 15.29 stays the number it shows.
+Number = Annotated[str | int, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class UnitDocument(_Strict):
+    """A stated factor between two units, with its reason."""
+
+    old: str = Field(description="The unit of a release, such as household.")
+    new: str = Field(description="The unit of the limit, such as person.")
+    factor: Number = Field(description="How many old records one new unit changes at most; a number, or such as 3/2.")
+    because: str = Field(description="Why that is so; it stands with every step that uses it.")
+    keeps_total: str | None = Field(
+        default=None, description="Why the invariants already fix the number of old records, if they do."
+    )
+
+
+class CopiesDocument(_Strict):
+    """How many records one person's answers may have been copied into."""
+
+    factor: Number = Field(description="The largest number of records that hold one person's answers, 1 or more.")
+    because: str = Field(description="Why there are no more of them.")
+
+
+class LimitDocument(_Strict):
+    """A limit: the total of everything, in this unit and output premetric, stays at or below ``budget``."""
+
+    budget: Number = Field(
+        description='The largest total loss: "60", 15.29 or such as "ln(3)"; for zcdp it is rho squared.'
+    )
+    output: Literal["pure", "zcdp", "gdp", "approximate"] = Field(description="How change in the output is measured.")
+    delta: Number | None = Field(default=None, description='delta, for approximate alone: such as "1e-10".')
+    unit: str = Field(description="Whose change the limit is about, such as person or household.")
+    name: str = Field(default="", description="What messages call this limit.")
+    units: list[UnitDocument] = Field(default=[], description="Factors between units, where releases have other ones.")
+    copies: CopiesDocument | None = Field(
+        default=None, description="Protect people, whose answers may stand in several records after imputation."
+    )
+
+
+Acceptable = list[Annotated[MarginDocument | NamedDocument | InequalityDocument, Field(discriminator="kind")]]
+
+
+def _shape(value: Any) -> str:
+    return "any" if isinstance(value, str) else "list"
+
+
+class InvariantsDocument(_Strict):
+    """What may be held fixed: every invariant of a release must follow from these, or ``"any"`` may be."""
+
+    acceptable: Annotated[
+        Annotated[Acceptable, Tag("list")] | Annotated[Literal["any"], Tag("any")], Discriminator(_shape)
+    ] = Field(description='Invariants, or "any" if you look at the invariants of every release yourself.')
+    hierarchies: list[HierarchyDocument] = Field(
+        default=[], description="Levels that nest, the finest first; they decide what follows from what."
+    )
+
+
+class PolicyDocument(_Strict):
+    """policy.toml.
+
+    A limit means nothing without a word on what may be held fixed: whoever fixes everything loses nothing.
+    """
+
+    limits: list[LimitDocument] = Field(default=[], description="How much everything together may cost.")
+    who: list[str] | None = Field(default=None, description="Who may release; default anybody.")
+    invariants: InvariantsDocument | None = Field(
+        default=None, description="What may be held fixed; needed wherever there is a limit."
+    )
+
+
+def policy_document(data: Any, *, source: str) -> PolicyDocument:
+    """Return the policy in plain data; every problem is reported at once."""
+    try:
+        return PolicyDocument.model_validate(data)
+    except ValidationError as error:
+        raise LedgerError([_problem(detail, source) for detail in error.errors(include_url=False)]) from None
+
+
+# Parts of a place that name a branch of our models, and no key of the file.
+_BRANCHES: Final = frozenset({"list", "any", "margin", "named", "inequality", "str", "int"})
+
+
+def _problem(detail: Any, source: str) -> Problem:
+    place = ".".join(str(part) for part in detail["loc"] if part not in _BRANCHES)
+    if detail["type"] == "extra_forbidden":
+        what, remedy = f"there is no setting called {detail['loc'][-1]}", "remove it, or check its spelling"
+    elif detail["type"] == "missing":
+        what, remedy = f"{detail['loc'][-1]} is missing", "add it"
+    else:
+        given = repr(detail.get("input"))
+        what, remedy = f"{given[:60]}: {detail['msg'][:1].lower()}{detail['msg'][1:]}", "see docs/ledger.md"
+    return Problem(what=what, where=f"{source} {place}".strip(), remedy=remedy)
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a policy, for editors."""
+    schema = PolicyDocument.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "urn:stirred:policy:1", **schema}

@@ -1,0 +1,182 @@
+"""A request: what is asked of the ledger for one release, and what speaks against it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from stirred.release.ledger.account import Account, Standing
+from stirred.release.ledger.facts import OpeningFacts
+from stirred.release.ledger.problems import LedgerError, bad_request
+from stirred.release.ledger.row import canonical
+from stirred.release.ledger.total import numbers, total
+from stirred.spec.compose import compose
+from stirred.spec.document import to_document
+from stirred.spec.problems import StirredError
+from stirred.spec.specification import Specification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked of the ledger for one release, before anything random has happened.
+
+    ``place`` is where the bundle will appear, so that a release interrupted after its bundle appeared
+    can be found again. ``derived_from`` and ``includes`` are numbers or ids of entries. ``made`` is the day
+    of a release made elsewhere, such as "2021-08-12".
+    """
+
+    mechanism: str
+    specification: Specification | None = None
+    purpose: str = ""
+    who: str | None = None
+    parameters: Mapping[str, Any] | None = None
+    inputs: Mapping[str, str] | None = None
+    sample: str | None = None
+    amplified: bool = False
+    derived_from: Sequence[str | int] = ()
+    includes: Sequence[str | int] = ()
+    place: str | Path | None = None
+    bundle: str | None = None
+    made: str | date | None = None
+
+
+def checked_document(specification: Specification) -> str:
+    """Return a specification as the ledger keeps it; letters without a value and test runs are refused."""
+    if specification.budget.is_free:
+        raise bad_request(
+            "the budget is a letter without a value", where="specification", remedy="give it a value before releasing"
+        )
+    if specification.seeded:
+        raise bad_request(
+            "a test run with a seed is no release",
+            where="specification",
+            remedy="run it without a ledger; whoever knows the seed can undo the protection",
+        )
+    return canonical(to_document(specification))
+
+
+def opening_facts(account: Account, request: Request, *, at: str, who: str) -> OpeningFacts:
+    """Return what the opening row will state; a request that makes no sense is refused."""
+    facts = OpeningFacts(
+        at=at,
+        who=who,
+        mechanism=_named(request.mechanism),
+        purpose=request.purpose,
+        made=None if request.made is None else _day(request.made, at=at),
+        parameters=dict(request.parameters or {}),
+        sample=request.sample,
+        amplified=request.amplified,
+        derived_from=[_source(account, reference) for reference in request.derived_from],
+        includes=[account.find(reference).opening.id for reference in request.includes],
+        inputs=dict(request.inputs or {}),
+        place=None if request.place is None else str(Path(request.place).absolute()),
+        bundle=request.bundle,
+    )
+    _check(account, request)
+    return facts
+
+
+def _day(stated: str | date, *, at: str) -> str:
+    """Return a day as it is kept; one that has not come yet anywhere on Earth is refused."""
+    try:
+        day = date.fromisoformat(str(stated).strip())
+    except ValueError:
+        raise bad_request(f"{str(stated)!r} is not a date", where="when", remedy="write such as 2021-08-12") from None
+    if day > (datetime.fromisoformat(at).astimezone(UTC) + timedelta(days=1)).date():
+        raise bad_request(f"{day} has not come yet", where="when", remedy="give the day on which the release was made")
+    return day.isoformat()
+
+
+def _named(mechanism: str) -> str:
+    if not mechanism.strip():
+        raise bad_request("the mechanism has no name", where="mechanism", remedy="name what made the release")
+    return mechanism
+
+
+def _source(account: Account, reference: str | int) -> str:
+    """Return the id of an entry to derive from: something that is out already, or drawn."""
+    standing = account.find(reference)
+    if not standing.drawn and not standing.facts.derived_from:
+        raise bad_request(
+            f"entry {standing.opening.number} is {standing.status} and nothing was drawn for it",
+            where="derived_from",
+            remedy="derive from an entry whose output exists",
+        )
+    return standing.opening.id
+
+
+def _check(account: Account, request: Request) -> None:
+    given = () if request.bundle is None else map(account.entry, account.standings.values())
+    known = [entry.number for entry in given if entry.bundle == request.bundle]
+    if known:
+        raise bad_request(
+            f"this release is entry {known[0]} already",
+            where="bundle",
+            remedy="a release counts once; if it was made twice, each has a bundle and a checksum of its own",
+        )
+    if request.specification is None and not request.derived_from:
+        raise bad_request(
+            "there is no specification",
+            where="specification",
+            remedy="give one, or say from which entry the release is derived",
+        )
+    if request.derived_from and request.specification is not None:
+        raise bad_request(
+            "a derived product costs nothing, so it has no specification of its own",
+            where="derived_from",
+            remedy="leave the specification out, or, if anything is drawn for it, leave derived_from out",
+        )
+    if request.derived_from and (request.includes or request.sample):
+        raise bad_request(
+            "a derived product costs nothing, so it includes nothing and draws from no sample",
+            where="derived_from",
+            remedy="leave out includes and sample",
+        )
+    if request.amplified and request.sample is None:
+        raise bad_request(
+            "the loss is amplified by a sample that has no name",
+            where="sample",
+            remedy="name the sample, so that other releases from it are recognised",
+        )
+    if request.includes and request.specification is not None:
+        _check_inclusion(account, [account.find(reference) for reference in request.includes], request.specification)
+
+
+def _check_inclusion(account: Account, inner: list[Standing], whole: Specification) -> None:
+    """Refuse a whole that holds less fixed than its parts together, costs less, or cannot be compared with them."""
+    named = f"entry {numbers([standing.opening.number for standing in inner])}"
+    together = total([standing.charge for standing in inner], account.specification)
+    if not together.parts and not together.alone:
+        return  # nothing that costs is included
+    parts = together.specification
+    if parts is None:
+        reason = [*(p.what for p in together.apart), *(aside.reason for aside in together.alone)][0]
+        raise _not_included(f"{named} cannot be added up ({reason}), so nothing says what contains them")
+    fixed = whole.multiverse.refines(parts.multiverse)
+    if not fixed:
+        raise _not_included(f"it does not hold fixed what {named} holds fixed ({fixed.reason})")
+    if whole.input_premetric != parts.input_premetric:
+        raise _not_included(f"it counts changes otherwise than {named}")
+    try:
+        common = compose([whole, parts]).specification.output_premetric
+        # Delta adds up, so losses with one are compared as they stand, and only at a delta that is no smaller.
+        wanted = None if common.delta else common
+        ours, theirs = (compose([one], output=wanted).specification for one in (whole, parts))
+    except StirredError as error:
+        raise _not_included(f"it cannot be compared with {named} ({error.problems[0].what})") from None
+    less_delta = ours.output_premetric.delta < theirs.output_premetric.delta
+    if less_delta or ours.output_premetric.name != theirs.output_premetric.name:
+        raise _not_included(f"it cannot be compared with {named} (the deltas or the measures of change differ)")
+    if ours.budget.realised < theirs.budget.realised:
+        raise _not_included(f"{ours.budget_text} is less than the {theirs.budget_text} of {named}")
+
+
+def _not_included(what: str) -> LedgerError:
+    return bad_request(
+        f"{what}, so it cannot contain it",
+        where="includes",
+        remedy="give the specification of everything together, or leave includes out",
+    )
