@@ -13,9 +13,10 @@ import pytest
 
 from stirred import Entropy
 from stirred.cli.main import run as command
-from stirred.release import run as run_module
+from stirred.release import public_files, reports
 from stirred.release.plan_file import planned
-from stirred.release.run import prepare, run
+from stirred.release.prepared import prepare
+from stirred.release.run import run
 from stirred.release.verify import VerificationError
 from stirred.spec.document import from_json
 from stirred.spec.problems import StirredError
@@ -253,7 +254,8 @@ def damage(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             right(change(frame) if path.stem == name else frame, path, **kwargs)
 
         monkeypatch.setattr(frames, "write_frame", write)
-        monkeypatch.setattr(run_module, "write_frame", write)
+        for module in (public_files, reports):
+            monkeypatch.setattr(module, "write_frame", write)
 
     return break_
 
