@@ -389,9 +389,9 @@ def test_readers_are_told_how_to_undo_the_bias_where_that_is_known(tmp_path: Pat
     bundle = release(tmp_path, plan=content(persons_too=False, name=f"{member}-swap"))
     told = "stirred unswap TABLE.csv --bundle DIR" in (bundle / "public" / "README.md").read_text(encoding="utf-8")
     shown = "stirred unswap TABLE.csv --bundle DIR" in (bundle / "public" / "report.html").read_text(encoding="utf-8")
-    assert told is shown is (member != "conditioned")
+    assert told is shown is True
     inside = (bundle / "internal" / "report.html").read_text(encoding="utf-8")
-    assert ("after stirred unswap" in inside) is (member != "conditioned")
+    assert "after stirred unswap" in inside
 
 
 def test_at_rate_0_readers_are_told_that_nothing_was_swapped(tmp_path: Path) -> None:
