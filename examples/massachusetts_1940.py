@@ -21,7 +21,8 @@ from stirred.data.synth.massachusetts import TABLE_1, TABLE_1_SWAPPED, massachus
 from stirred.inference.released import SwappedRelease
 from stirred.inference.unswap import unswap
 from stirred.release.plan_file import planned
-from stirred.release.run import prepare, run
+from stirred.release.prepared import prepare
+from stirred.release.run import run
 from stirred.release.tables import tabulate
 from stirred.report.charts import box_plot, curves
 from stirred.report.five import first_screen

@@ -16,8 +16,9 @@ from stirred import Entropy
 from stirred.audit import audit_bundle, bundle_promise
 from stirred.cli.main import run as command
 from stirred.release.plan_file import planned
+from stirred.release.prepared import prepare
 from stirred.release.publish import publish
-from stirred.release.run import prepare, run
+from stirred.release.run import run
 from stirred.spec.budget import Budget, Constant, Derived
 from stirred.spec.document import from_json, to_json
 from stirred.spec.exact import loss

@@ -14,7 +14,7 @@ from stirred.cli.swap_options import NOWHERE, Options
 from stirred.data.synth.census import CensusPlan, write_census
 from stirred.release.plan_file import read_plan
 from stirred.release.plan_writing import write_plan
-from stirred.release.run import mechanism_of
+from stirred.release.prepared import mechanism_of
 from stirred.utility.advice import propose
 
 COUNTS = {"A": 900, "B": 90, "C": 10}

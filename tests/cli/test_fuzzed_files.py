@@ -168,7 +168,7 @@ def test_a_fault_of_ours_would_be_seen(room: Path, monkeypatch: pytest.MonkeyPat
     def fault(*_: object) -> None:
         raise ValueError("a fault")
 
-    monkeypatch.setattr("stirred.release.run.prepare", fault)
+    monkeypatch.setattr("stirred.release.prepared.prepare", fault)
     with pytest.raises(ValueError, match="a fault"):
         told("plan", "plan.toml")
 

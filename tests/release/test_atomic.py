@@ -270,8 +270,10 @@ def test_other_places_beside_it_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_failure_of_the_last_step_destroys_the_bundle_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from stirred.release import run as run_module
+    from stirred.release import reports
     from stirred.release.plan_file import planned
+    from stirred.release.prepared import prepare
+    from stirred.release.run import run
 
     households().write_parquet(tmp_path / "homes.parquet")
     before = listing(tmp_path)
@@ -284,10 +286,10 @@ def test_a_failure_of_the_last_step_destroys_the_bundle_too(tmp_path: Path, monk
     def fail(*_: object) -> str:
         raise RuntimeError("no paper")
 
-    monkeypatch.setattr(run_module, "internal_report", fail)
-    prepared = run_module.prepare(planned(plan, source="plan", folder=tmp_path))
+    monkeypatch.setattr(reports, "internal_report", fail)
+    prepared = prepare(planned(plan, source="plan", folder=tmp_path))
     with pytest.raises(RuntimeError, match="no paper"):
-        run_module.run(prepared, entropy=Entropy.from_os())
+        run(prepared, entropy=Entropy.from_os())
     assert listing(tmp_path) == before
 
 

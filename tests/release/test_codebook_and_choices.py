@@ -19,7 +19,8 @@ from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping import swapped_file
 from stirred.release import verify
 from stirred.release.plan_file import planned
-from stirred.release.run import prepare, run
+from stirred.release.prepared import prepare
+from stirred.release.run import run
 from stirred.release.verify import VerificationError
 
 CODEBOOK = """
@@ -279,7 +280,7 @@ def test_faults_in_parts_destroy_the_bundle(folder: Path, fault: str, monkeypatc
                 first = path / "part-00000.parquet"
                 (path / "part-99999.parquet").write_bytes(first.read_bytes())
 
-        monkeypatch.setattr("stirred.release.run.write_parts", write_parts)
+        monkeypatch.setattr("stirred.release.public_files.write_parts", write_parts)
     with pytest.raises(VerificationError):
         released(folder, hid="hid", codebook="codebook.toml")
     assert not (folder / "bundle").exists()

@@ -127,7 +127,7 @@ def test_the_release_does_not_depend_on_the_number_of_processors(folder: Path) -
     ],
 )
 def test_rates_in_a_plan_are_read_exactly(text: str, rate: str | None, folder: Path) -> None:
-    from stirred.release.run import mechanism_of
+    from stirred.release.prepared import mechanism_of
 
     (folder / "plan.toml").write_text(PLAN.replace("rate = 0.5", f"rate = {text}"), encoding="utf-8")
     expected = Fraction(rate) if rate else Fraction("0.30000000000000004")

@@ -28,8 +28,9 @@ from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
 from stirred.release.ledger.problems import StorageError
 from stirred.release.ledger.recover import recover
 from stirred.release.plan_file import read_plan
+from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
-from stirred.release.run import prepare, remaining, run
+from stirred.release.run import remaining, run
 from stirred.spec.document import from_json
 from tests.release.bundles import files_in, households, sha256, start, stirred
 from tests.release.killed_run import POINTS

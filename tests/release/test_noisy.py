@@ -256,7 +256,8 @@ def test_a_table_that_is_not_what_was_drawn_never_appears(
     monkeypatch.setattr("stirred.release.run.write_drawn", other)
     from stirred.randomness.entropy import Entropy
     from stirred.release.plan_file import read_plan
-    from stirred.release.run import prepare, run
+    from stirred.release.prepared import prepare
+    from stirred.release.run import run
 
     with pytest.raises(VerificationError):
         run(prepare(read_plan(Path("plan.toml"))), entropy=Entropy.from_os())

@@ -20,8 +20,9 @@ from stirred.audit.bundle import audit_bundle
 from stirred.cli.main import run as command
 from stirred.release import publish as module
 from stirred.release.plan_file import planned
+from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
-from stirred.release.run import prepare, run
+from stirred.release.run import run
 from stirred.release.scan import scan_bundle
 from tests.release.bundles import files_in, households, listing, persons, sha256, stirred
 from tests.release.tampering import add, copied, frame, retell, specified, text, told

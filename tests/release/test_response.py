@@ -17,8 +17,9 @@ from stirred.cli.main import run as command
 from stirred.mechanisms.swapping.response_swap import ResponseSwap
 from stirred.release.ledger import Ledger
 from stirred.release.plan_file import planned
+from stirred.release.prepared import prepare
 from stirred.release.publish import publish
-from stirred.release.run import prepare, run
+from stirred.release.run import run
 from stirred.release.verify import VerificationError
 from stirred.spec.document import from_json
 from stirred.spec.exact import ln

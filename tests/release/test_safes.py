@@ -11,8 +11,9 @@ import pytest
 
 from stirred import Entropy
 from stirred.release.plan_file import planned
+from stirred.release.prepared import prepare
 from stirred.release.publish import publish
-from stirred.release.run import prepare, run
+from stirred.release.run import run
 from stirred.report.safes import CONTEXT, SAFES, spoken_to
 from stirred.spec import catalogue
 from stirred.spec.problems import StirredError

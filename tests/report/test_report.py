@@ -14,7 +14,8 @@ import pytest
 
 from stirred import Entropy
 from stirred.release.plan_file import planned
-from stirred.release.run import prepare, run
+from stirred.release.prepared import prepare
+from stirred.release.run import run
 from stirred.report import swap as swap_module
 from stirred.report.page import page, table
 from tests.release.bundles import households, persons
@@ -113,14 +114,14 @@ def test_the_public_edition_is_the_same_whatever_the_accuracy_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rendered once with the accuracy at hand and once without: not one letter may differ."""
-    reports: list[Any] = []
-    from stirred.release import run as run_module
+    kept: list[Any] = []
+    from stirred.release import reports
 
     def keep(report: Any) -> str:
-        reports.append(report)
+        kept.append(report)
         return swap_module.public_report(report)
 
-    monkeypatch.setattr(run_module, "public_report", keep)
+    monkeypatch.setattr(reports, "public_report", keep)
     # A held copy of the county makes the plan warn, which is a fact about the confidential file.
     households().with_columns(pl.col("county").alias("place")).write_parquet(tmp_path / "homes.parquet")
     plan = {
@@ -130,7 +131,7 @@ def test_the_public_edition_is_the_same_whatever_the_accuracy_was(
         "release": {"out": "bundle"},
     }
     run(prepare(planned(plan, source="plan", folder=tmp_path)), entropy=Entropy.from_os())
-    (report,) = reports
+    (report,) = kept
     assert report.accuracy
     assert report.warnings
     for warning in report.warnings:

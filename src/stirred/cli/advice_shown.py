@@ -51,7 +51,7 @@ def show_advice(options: Options, wished: Wished, *, as_json: bool) -> None:
     """Print the advice, or its JSON, and write the plan where one was asked for."""
     from stirred.data.problems import bad_plan
     from stirred.mechanisms.swapping.revealing import revealing_columns
-    from stirred.release.run import prepare
+    from stirred.release.prepared import prepare
     from stirred.utility.advice import propose
 
     if wished.at_most is not None and not wished.undisturbed:

@@ -30,7 +30,7 @@ def compare(
     """Compare swaps on a file: what each promises, what it costs, whom it moves. Nothing random happens."""
     from stirred.data.problems import bad_plan
     from stirred.release.plan_file import read_plan
-    from stirred.release.run import prepare
+    from stirred.release.prepared import prepare
     from stirred.report.comparison import WHAT_IT_RESTS_ON, block_by_block, comparison_page, rows
     from stirred.utility.comparison import compare_swaps, family_at
 

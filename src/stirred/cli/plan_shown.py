@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stirred.release.expectation import Expectation
     from stirred.release.fitting import Fit
     from stirred.release.ledger import OverLimitError, Total
-    from stirred.release.run import Prepared
+    from stirred.release.prepared import Prepared
     from stirred.spec.exact import Exact
     from stirred.spec.layered_budget import PerturbedBudget
 

@@ -63,7 +63,7 @@ from stirred.cli.swap_options import (
 )
 
 if TYPE_CHECKING:
-    from stirred.release.run import Prepared
+    from stirred.release.prepared import Prepared
 
 
 def swap(
@@ -100,7 +100,7 @@ def swap(
     json: Json = False,
 ) -> None:
     """Swap a household file and write the bundle: data, tables, specification, checks, report."""
-    from stirred.release.run import prepare
+    from stirred.release.prepared import prepare
 
     options = Options(
         file=file,
@@ -197,7 +197,7 @@ def plan(
     """Show what a release would promise, the choices a geography has, or what fits your wishes. Nothing is released."""
     from stirred.data.problems import bad_plan
     from stirred.release.plan_file import read_plan
-    from stirred.release.run import prepare
+    from stirred.release.prepared import prepare
 
     wished = Wished(
         exact=exact, nearly=nearly, undisturbed=undisturbed, epsilon=epsilon, at_most=at_most, moved=moved, write=write
@@ -284,7 +284,7 @@ def release(
 ) -> None:
     """Carry out a plan: validate, swap, verify, and leave a complete bundle or none."""
     from stirred.release.plan_file import read_plan
-    from stirred.release.run import prepare
+    from stirred.release.prepared import prepare
 
     _run(prepare(read_plan(file)), seed=seed, quiet=quiet, as_json=json)
 

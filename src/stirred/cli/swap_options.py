@@ -124,7 +124,7 @@ class Options:
         """Return the options with the gentlest rate that reaches a target, where a target and no rate was given."""
         if self.rate or epsilon is None or not has_rate(self.mechanism):
             return self
-        from stirred.release.run import prepare
+        from stirred.release.prepared import prepare
         from stirred.spec.exact import loss
 
         prepared = prepare(replace(self, rate="1/2").planned())

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from stirred.release.ledger import OverLimitError
-from stirred.release.run import Prepared, release_request
+from stirred.release.prepared import Prepared
+from stirred.release.run import release_request
 from stirred.spec.exact import Exact, exact
 from stirred.spec.problems import StirredError
 
