@@ -109,6 +109,10 @@ bench-swap: $(STAMP) ## measure swapping beside its floors, up to national size
 bench-family: $(STAMP) ## measure the members of the family beside permutation swapping
 	@$(BIN)/python benchmarks/bench_family.py --write
 
+.PHONY: bench-family
+bench-family: $(STAMP) ## measure the swapping family beside permutation swapping, into benchmarks/RESULTS.md
+	@$(BIN)/python benchmarks/bench_family.py --write
+
 .PHONY: bench-ledger
 bench-ledger: $(STAMP) ## measure how the ledger grows
 	@$(BIN)/python benchmarks/bench_ledger.py --write

@@ -1,25 +1,25 @@
 """The members of the swapping family beside permutation swapping, in one run on one machine, as ratios.
 
-Kernels and whole releases (frame to frame, strata and order included) take turns; the best of three rounds after
-one that is not counted. Records are in random order. The share of moved records is the same for all: the Mallows
-swap gets the epsilon that moves about as many.
+The exchange alone, planning alone, and whole releases (frame to frame, strata and order included), tasks taking
+turns; the best of three rounds after one that is not counted. Records are in random order. All members move about
+a tenth of the records: the Mallows swap gets the epsilon that does.
 
-    python benchmarks/bench_family.py [--rows 50_000_000] [--results benchmarks/FAMILY.md]
+    python benchmarks/bench_family.py [--rows 10_000_000 50_000_000] [--write]
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
-import platform
-import sys
+import resource
 import time
+from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
+from sections import machine, write_section
 
 from stirred import Entropy, PermutationSwap
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
@@ -28,23 +28,59 @@ from stirred.mechanisms.swapping.redraw_law import ConditionedCounting
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.mechanisms.swapping.swap import Swap
 
-sys.path.insert(0, str(Path(__file__).parent))
-from bench_swap import ROUNDS, best_seconds
-
+ROUNDS: Final = 3
 ROLES = {"match": ["state", "size"], "swap": ["county"]}
 RATE = Fraction(1, 10)
+
+
+class Times(NamedTuple):
+    """The best times of a task: on the clock, and of the processors."""
+
+    clock: float
+    processor: float
+
+    def over(self, base: Times) -> str:
+        """Return both as ratios to those of another task."""
+        return f"{self.clock / base.clock:.2f} ({self.processor / base.processor:.2f})"
 
 
 def main() -> None:
     """Measure, print and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=lambda text: int(float(text.replace("_", ""))), default=50_000_000)
-    parser.add_argument("--results", type=Path, default=None)
+    sizes = [10_000_000, 50_000_000]
+    parser.add_argument("--rows", type=lambda text: int(float(text.replace("_", ""))), nargs="*", default=sizes)
+    parser.add_argument("--write", action="store_true", help="put the results into RESULTS.md")
     options = parser.parse_args()
-    text = "\n".join([*family(options.rows), "", *one_stratum(), ""])
+    lines = [
+        "Reproduce with `make bench-family`. 357 strata, 3,100 counties, records in random order; best of "
+        f"{ROUNDS} rounds, taking turns.",
+        f"{machine()}, numpy {np.__version__}. Times over those of permutation swapping in the same run: on the clock, "
+        "and in brackets of the processors. With more load than cores the latter tell more.",
+        "",
+        "| households | member | share moved | exchange | plan | whole release |",
+        "|---|---|---|---|---|---|",
+    ]
+    for rows in options.rows:
+        lines += family(rows)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    lines += ["", f"Peak memory {peak / 1e9:.1f} GB, with the file in it.", "", *one_stratum(), ""]
+    text = "\n".join(lines)
     print(text)
-    if options.results is not None:
-        options.results.write_text(text, encoding="utf-8")
+    if options.write:
+        write_section("The swapping family", text)
+
+
+def best_times(tasks: dict[str, Callable[[], object]]) -> dict[str, Times]:
+    """Return the best times of each task; they take turns, and the first turn does not count."""
+    best = dict.fromkeys(tasks, Times(math.inf, math.inf))
+    for turn in range(1 + ROUNDS):
+        for name, task in tasks.items():
+            clock, processor = time.perf_counter(), time.process_time()
+            task()
+            taken = Times(time.perf_counter() - clock, time.process_time() - processor)
+            if turn:
+                best[name] = Times(*map(min, best[name], taken))
+    return best
 
 
 def homes(rows: int) -> pl.DataFrame:
@@ -56,50 +92,54 @@ def homes(rows: int) -> pl.DataFrame:
     return pl.DataFrame({"state": (county % 51).astype(np.uint8), "county": county, "size": size, "tenure": tenure})
 
 
-def members(rows: int) -> dict[str, Swap]:
+def members(data: pl.DataFrame) -> dict[str, Swap]:
     """The mechanisms at about the same share of moved records."""
-    typical = 0.9 * rows / 357
     return {
         "permutation": PermutationSwap(**ROLES, rate=RATE),
         "conditioned, uniform": ConditionedSwap(**ROLES, rate=RATE),
         "conditioned, proportional": ConditionedSwap(**ROLES, rate=RATE, redraw_law="proportional"),
-        "mallows": MallowsSwap(**ROLES, epsilon=round(math.log(typical), 4)),
+        "mallows": MallowsSwap(**ROLES, epsilon=round(math.log(staying(data)), 4)),
         "shuffle": ShuffleSwap(**ROLES, rate=RATE),
     }
 
 
+def staying(data: pl.DataFrame) -> float:
+    """Return how many records of each stratum must stay, so that a tenth of all records move: exp(epsilon)."""
+    sizes = data.group_by(ROLES["match"]).len()["len"].to_numpy().astype(float)
+    low, high = 0.0, sizes.max()
+    for _ in range(60):
+        middle = (low + high) / 2
+        moved = np.maximum(sizes - middle, 0).sum() / sizes.sum()
+        low, high = (middle, high) if moved > RATE else (low, middle)
+    return high
+
+
 def family(rows: int) -> list[str]:
-    """Return a table of ratios: the exchange alone, planning alone, and the whole release."""
+    """Return rows of ratios: the exchange alone, planning alone, and the whole release."""
     data, entropy = homes(rows), Entropy.from_os()
-    swaps = members(rows)
+    swaps = members(data)
     plans = {name: swap.plan(data) for name, swap in swaps.items()}
-    exchange = best_seconds(
+    moved = {name: plan.strata.moved for name, plan in plans.items()}
+    columns = [
         {
             name: lambda s=swap, p=plans[name]: s._exchange(p, p.swap.codes.copy(), entropy, None)
             for name, swap in swaps.items()
-        }
-    )
-    plan = best_seconds({name: lambda s=swap: s.plan(data) for name, swap in swaps.items()})
-    whole = best_seconds(
+        },
+        {name: lambda s=swap: s.plan(data) for name, swap in swaps.items()},
         {
             name: lambda s=swap: [part.height for part in s.release(data, entropy).public.parts("data")]
             for name, swap in swaps.items()
-        }
-    )
-    lines = [
-        "# The swapping family beside permutation swapping",
-        "",
-        f"{rows:,} households, 357 strata, 3,100 counties, about 10% moved; best of {ROUNDS} rounds, taking turns. "
-        f"Machine: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, numpy "
-        f"{np.__version__}. Times over those of permutation swapping.",
-        "",
-        "| member | exchange | plan | whole release |",
-        "|---|---|---|---|",
+        },
     ]
-    for name in swaps:
-        ratios = [times[name] / times["permutation"] for times in (exchange, plan, whole)]
-        lines.append(f"| {name} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
-    return lines
+    exchange = best_times(columns[0])
+    del plans, columns[0]
+    measured = [exchange, *map(best_times, columns)]
+    return [
+        f"| {rows:,} | {name} | {moved[name]:.1%} | "
+        + " | ".join(times[name].over(times["permutation"]) for times in measured)
+        + " |"
+        for name in swaps
+    ]
 
 
 def one_stratum() -> list[str]:

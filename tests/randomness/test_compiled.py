@@ -15,6 +15,9 @@ MODULES = [
     "stirred.mechanisms.swapping.partition",
     "stirred.mechanisms.swapping.selection",
     "stirred.mechanisms.swapping.redraw",
+    "stirred.mechanisms.swapping.cells",
+    "stirred.mechanisms.swapping.exchange",
+    "stirred.mechanisms.swapping.selected_kernel",
     "stirred.data.code_kernels",
     "stirred.data.synth.census_kernel",
 ]

@@ -16,7 +16,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stirred.spec import INFINITE, Budget, Exact, SpecificationError, exact, ln, sqrt
-from stirred.spec.exact import Enclosure, compare_exact, exp, fraction, largest, loss, probability, small
+from stirred.spec.enclosure import Enclosure
+from stirred.spec.exact import compare_exact, exp, fraction, largest, loss, probability, small
 from tests.spec.strategies import FEW, MANY, SOME, exacts, high_precision, losses, mp
 
 

@@ -11,85 +11,20 @@ from __future__ import annotations
 import decimal
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import Final, NoReturn
 
+from stirred.spec.enclosure import Enclosure, TooCoarseError, rounding_context
 from stirred.spec.problems import Problem, SpecificationError, wrong
 
-# Exponents are unbounded in practice: no possible outcome may underflow to zero (architecture, rules).
-_EMAX: Final = decimal.MAX_EMAX
-_EMIN: Final = decimal.MIN_EMIN
 _FIRST_DIGITS: Final = 34
 _MOST_DIGITS: Final = 1_200
 _MOST_BITS: Final = 200_000
 _LARGEST_EXPONENT: Final = 10**7
-
-
-def _context(digits: int, rounding: str) -> decimal.Context:
-    return decimal.Context(prec=digits, rounding=rounding, Emax=_EMAX, Emin=_EMIN)
-
-
-@lru_cache(maxsize=64)
-def _floor(digits: int) -> decimal.Context:
-    return _context(digits, decimal.ROUND_FLOOR)
-
-
-@lru_cache(maxsize=64)
-def _ceiling(digits: int) -> decimal.Context:
-    return _context(digits, decimal.ROUND_CEILING)
-
-
-@dataclass(frozen=True, slots=True)
-class Enclosure:
-    """An interval that is certain to contain a number: ``low <= number <= high``."""
-
-    low: Decimal
-    high: Decimal
-
-    def __post_init__(self) -> None:
-        if not self.low <= self.high:
-            raise ArithmeticError(f"an enclosure from {self.low} to {self.high} contains nothing")
-
-    @classmethod
-    def of(cls, value: Fraction, *, digits: int) -> Enclosure:
-        """Enclose a rational number."""
-        top, bottom = Decimal(value.numerator), Decimal(value.denominator)
-        return cls(_floor(digits).divide(top, bottom), _ceiling(digits).divide(top, bottom))
-
-
-def _around(function: Callable[[Decimal, decimal.Context], Decimal], x: Enclosure, digits: int) -> Enclosure:
-    """Enclose an increasing function whose decimal version is correctly rounded.
-
-    ``ln``, ``exp`` and ``sqrt`` of the decimal standard are correctly rounded half-even, so stepping
-    one unit in the last place outwards is certain to enclose the true value.
-    """
-    context = _context(digits, decimal.ROUND_HALF_EVEN)
-    low, high = function(x.low, context), function(x.high, context)
-    return Enclosure(low.next_minus(context), high.next_plus(context))
-
-
-def _ln(x: Decimal, context: decimal.Context) -> Decimal:
-    return x.ln(context)
-
-
-def _exp(x: Decimal, context: decimal.Context) -> Decimal:
-    return x.exp(context)
-
-
-def _sqrt(x: Decimal, context: decimal.Context) -> Decimal:
-    return x.sqrt(context)
-
-
-def _times(a: Enclosure, b: Enclosure, digits: int) -> Enclosure:
-    corners = [(p, q) for p in (a.low, a.high) for q in (b.low, b.high)]
-    return Enclosure(
-        min(_floor(digits).multiply(p, q) for p, q in corners),
-        max(_ceiling(digits).multiply(p, q) for p, q in corners),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +71,7 @@ class Exact:
         while True:
             try:
                 return _enclose(self, working)
-            except (decimal.DecimalException, _TooCoarseError):
+            except (decimal.DecimalException, TooCoarseError):
                 # A logarithm, root or quotient of numbers that nearly cancel needs more digits first.
                 working *= 2
                 if working > _MOST_DIGITS:
@@ -466,10 +401,6 @@ class UndecidedError(SpecificationError):
     """Two numbers that are equal as far as one can see, and not written alike."""
 
 
-class _TooCoarseError(ArithmeticError):
-    """More digits are needed."""
-
-
 def _compare_logarithms(a: Exact, b: Exact) -> int | None:
     """Compare two rational multiples of logarithms of rationals exactly, where that is what they are."""
     first, second = _as_logarithm(a), _as_logarithm(b)
@@ -615,21 +546,13 @@ def _enclose(value: Exact, digits: int) -> Enclosure:
         return Enclosure.of(value.rational, digits=digits)
     parts = [_enclose(part, digits) for part in value.parts]
     if value.kind == "sum":
-        low = reduce(_floor(digits).add, (part.low for part in parts))
-        return Enclosure(low, reduce(_ceiling(digits).add, (part.high for part in parts)))
+        return reduce(lambda a, b: a.plus(b, digits=digits), parts)
     if value.kind == "product":
-        return reduce(lambda a, b: _times(a, b, digits), parts)
+        return reduce(lambda a, b: a.times(b, digits=digits), parts)
     if value.kind == "reciprocal":
-        return _invert(parts[0], digits)
-    functions = {"ln": _ln, "exp": _exp, "sqrt": _sqrt}
-    return _around(functions[value.kind], parts[0], digits)
-
-
-def _invert(x: Enclosure, digits: int) -> Enclosure:
-    if x.low <= 0 <= x.high:
-        raise _TooCoarseError
-    one = Decimal(1)
-    return Enclosure(_floor(digits).divide(one, x.high), _ceiling(digits).divide(one, x.low))
+        return parts[0].inverse(digits=digits)
+    functions = {"ln": Enclosure.ln, "exp": Enclosure.exp, "sqrt": Enclosure.sqrt}
+    return functions[value.kind](parts[0], digits=digits)
 
 
 def _double_not_below(value: Fraction) -> float:
@@ -650,9 +573,9 @@ def _round_up(value: Exact, places: int) -> Decimal:
     """Round up to ``places`` decimals, exactly: a rational is rounded itself, not a decimal copy of it."""
     if value.is_rational:
         scaled = math.ceil(value.rational * 10**places)
-        return Decimal(scaled).scaleb(-places, _context(len(str(abs(scaled))) + 10, decimal.ROUND_CEILING))
+        return Decimal(scaled).scaleb(-places, rounding_context(len(str(abs(scaled))) + 10, decimal.ROUND_CEILING))
     high = value.enclose(60).high
-    wide = _context(max(80, high.adjusted() + places + 10), decimal.ROUND_CEILING)
+    wide = rounding_context(max(80, high.adjusted() + places + 10), decimal.ROUND_CEILING)
     return high.quantize(Decimal(1).scaleb(-places), context=wide)
 
 

@@ -8,7 +8,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-from stirred.spec.exact import INFINITE, ZERO, Enclosure, Exact, exact, largest, ln, probability, small, sqrt
+from stirred.spec.enclosure import Enclosure
+from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln, probability, small, sqrt
 from stirred.spec.law import likelihood_pairs
 from stirred.spec.normal import normal_quantile
 from stirred.spec.problems import wrong

@@ -8,7 +8,8 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from typing import Final
 
-from stirred.spec.exact import Enclosure, ln
+from stirred.spec.enclosure import Enclosure
+from stirred.spec.exact import ln
 
 Pairs = list[tuple[Fraction, Fraction]]
 

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy.stats import binom
 
+from stirred.mechanisms.swapping import cells, exchange
 from stirred.mechanisms.swapping.counted import Counting, swap_counted_in_place
 from stirred.mechanisms.swapping.moved_count import MallowsCounting, MovedCount
 from stirred.mechanisms.swapping.rates import StratumRates
@@ -45,9 +47,7 @@ def codes(size: int) -> npt.NDArray[np.uint32]:
 # ---- the whole kernel against its twin ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", COUNTINGS)
-@pytest.mark.parametrize(("rows", "strata"), [(1, 1), (40, 1), (400, 7), (3000, 900), (40_000, 3)])
-def test_the_counted_kernel_equals_its_twin(name: str, rows: int, strata: int) -> None:
+def assert_equal_to_its_twin(name: str, rows: int, strata: int) -> None:
     rng = np.random.default_rng(rows + strata)
     stratum = rng.integers(0, strata, rows).astype(np.uint32)
     swap = rng.integers(0, 4, rows).astype(np.uint32)
@@ -62,6 +62,54 @@ def test_the_counted_kernel_equals_its_twin(name: str, rows: int, strata: int) -
         )
         assert swapped.tolist() == expected
         assert found == tally
+
+
+@pytest.mark.parametrize("name", COUNTINGS)
+@pytest.mark.parametrize(("rows", "strata"), [(0, 1), (1, 1), (40, 1), (400, 7), (3000, 900), (40_000, 3), (90_001, 2)])
+def test_the_counted_kernel_equals_its_twin(name: str, rows: int, strata: int) -> None:
+    assert_equal_to_its_twin(name, rows, strata)
+
+
+@pytest.mark.parametrize("name", COUNTINGS)
+@pytest.mark.parametrize(("rows", "strata"), [(0, 1), (1, 1), (400, 7), (3000, 900), (40_000, 3)])
+def test_the_counted_kernel_equals_its_twin_where_cells_are_ranked(
+    name: str, rows: int, strata: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many strata times many swap values have no table of all cells, and the result does not show it."""
+    monkeypatch.setattr(cells, "_FEW_CELLS", -1)
+    monkeypatch.setattr(cells, "_MOST_CELLS", -1)
+    assert_equal_to_its_twin(name, rows, strata)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "strata"),
+    [("mallows", 400, 7), ("mallows", 3000, 900), ("uniform", 3000, 900), ("uniform", 40_000, 3), ("declared", 400, 7)],
+)
+def test_the_counted_kernel_equals_its_twin_where_candidates_are_short(
+    name: str, rows: int, strata: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With no more candidates expected than needed, half of the cells take all their records."""
+    outcomes: list[bool] = []
+    run = exchange.Exchange.run
+
+    def watched(self: exchange.Exchange, *args: Any, **options: Any) -> bool:
+        outcomes.append(run(self, *args, **options))
+        return outcomes[-1]
+
+    monkeypatch.setattr(exchange, "_SPREADS", 0)
+    monkeypatch.setattr(exchange, "_SPARE", 0)
+    monkeypatch.setattr(exchange.Exchange, "run", watched)
+    assert_equal_to_its_twin(name, rows, strata)
+    assert outcomes == [False, True] * 2  # short, then done, for each number of threads
+
+
+def test_hardly_any_cell_is_short_of_candidates() -> None:
+    """At most one in 100,000, for cells of any size: there is a binomial number of candidates."""
+    for have in (20, 100, 1000, 30_000, 1_000_000):
+        for need in sorted({1, 2, 5, have // 50 + 1, have // 10, have // 2, have - 1}):
+            limit = int(exchange.candidate_limits(np.array([have]), np.array([need]))[0])
+            chance = (limit + 1) / 65_536
+            assert binom.cdf(need - 1, have, chance) < 1e-5
 
 
 @pytest.mark.parametrize(("rows", "strata"), [(1, 1), (40, 1), (3000, 900), (70_000, 3)])

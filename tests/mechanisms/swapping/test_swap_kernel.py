@@ -208,7 +208,7 @@ def test_words_at_the_edge_of_a_rate_fall_on_the_right_side(
 def test_no_two_decisions_share_their_words() -> None:
     purposes = [value for value in vars(addressing).values() if isinstance(value, str) and "/" in value]
     named = [purpose for purpose in purposes if purpose.startswith(("swapping/", "release order/"))]
-    assert len(named) == len(set(named)) == 10
+    assert len(named) == len(set(named)) == 14
 
 
 THIRD = (2**32 - 1) // 3

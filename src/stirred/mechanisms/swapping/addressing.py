@@ -9,9 +9,11 @@ for word. Nothing here depends on the number of threads.
 - ``REDRAW``: likewise, for the new selections of those strata of the block in which exactly one record
   was selected; ``DERANGE_REDRAWN``: for their derangements.
 - ``COUNT``, ``CHOOSE``, ``ARRANGE``: chunk ``b`` serves the strata of block ``b`` in turn, in swaps that draw first
-  how many records to select (``counted``): for these numbers, for which records, and for their exchange.
+  how many records to select (``counted``): for these numbers, for which candidates, and for their exchange.
 - ``FLOW``: likewise, for the flow tables of swaps that draw these (``flowing``); ``ARRANGE`` then hands the values out.
 - ``SHUFFLE_SELECTED``: likewise, for the permutations of the selected in the shuffle swap.
+- ``CANDIDATES``: the word at position ``row % CHUNK_ROWS // 2`` of chunk ``row // CHUNK_ROWS`` decides whether the row
+  is a candidate there: by its lower half for even rows and its upper half for odd ones.
 - ``RESPOND``: word ``row`` decides whether the row changes in the randomised response before a swap;
   ``RESPOND_OTHER``: to which other value, one draw after the other for the rows that change. Both by chunks of
   ``BUFFER_WORDS`` words or draws.
@@ -40,6 +42,7 @@ DERANGE: Final = "swapping/derange"
 REDRAW: Final = "swapping/redraw"
 DERANGE_REDRAWN: Final = "swapping/derange redrawn"
 COUNT: Final = "swapping/count"
+CANDIDATES: Final = "swapping/candidates"
 CHOOSE: Final = "swapping/choose"
 ARRANGE: Final = "swapping/arrange"
 FLOW: Final = "swapping/flow"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from stirred.mechanisms.swapping import addressing
 from stirred.mechanisms.swapping.addressing import CHUNK_ROWS
-from stirred.mechanisms.swapping.counted import Counts, Kinds, group_values, require_columns
+from stirred.mechanisms.swapping.counted import Counts
 from stirred.mechanisms.swapping.parallel import Progress, Scratch, Workers
 from stirred.mechanisms.swapping.partition import (
     Codes,
@@ -24,6 +24,7 @@ from stirred.mechanisms.swapping.partition import (
     Positions,
     Values,
     partition_rows,
+    require_columns,
     sort_block,
     unsort_block,
 )
@@ -31,6 +32,10 @@ from stirred.mechanisms.swapping.tally import SwapTally
 from stirred.randomness.compiled import compiled
 from stirred.randomness.entropy import Entropy, WordReader
 from stirred.randomness.kernel import shuffle_slices
+
+Kinds = npt.NDArray[np.uint32]
+
+_LOW = np.uint64(0xFFFF_FFFF)
 
 
 class Flowing(Protocol):
@@ -75,7 +80,7 @@ def swap_flow_in_place(
         entries = slice(*rows.bounds[block : block + 2])
         first = block << shift
         items, offsets = sort_block(listed[entries], inner[entries], codes=min(1 << shift, live.size - first))
-        kinds, have, starts, codes = group_values(items, offsets, values=values)
+        kinds, have, starts, codes = _group_values(items, offsets, values=values)
         given, moved[block] = _draw_flows(flows, codes, have, starts, live[first:], streams[0].reader(block))
         slices = np.concatenate([[0], np.cumsum(have)]).astype(np.int64)
         shuffle_slices(given, slices, streams[1].reader(block, buffer=scratch.words))
@@ -85,6 +90,20 @@ def swap_flow_in_place(
     workers.run("draw flows and exchange", work, rows.largest_first())
     rows.give_back(listed, swap, workers=workers)
     return SwapTally(records=stratum.size, strata=live.size, selected=int(moved.sum()))
+
+
+def _group_values(items: Items, offsets: Offsets, *, values: int) -> tuple[Kinds, Counts, Offsets, Values]:
+    """Return the kind of every record of a block, the size of each kind, where those of a stratum begin, their codes.
+
+    A kind is a swap value of a stratum; they are numbered in order of first appearance.
+    """
+    kinds: Kinds = np.empty(items.size, dtype=np.uint32)
+    starts = np.zeros(offsets.size, dtype=np.int64)
+    room = min(items.size, values * (offsets.size - 1))
+    codes, have = np.empty(room, dtype=np.uint32), np.zeros(room, dtype=np.int64)
+    seen = np.full(values, -1, dtype=np.int64)
+    found = _number_values(items, offsets, seen, kinds, have, starts, codes)
+    return kinds, have[:found], starts, codes[:found]
 
 
 def _draw_flows(
@@ -102,6 +121,26 @@ def _draw_flows(
         moved += int(counts.sum() - np.trace(flow))
         parts.append(np.repeat(np.tile(own, end - begin), flow.ravel()))
     return (np.concatenate(parts) if parts else np.empty(0, dtype=np.uint32)), moved
+
+
+@compiled
+def _number_values(
+    items: Items, offsets: Offsets, seen: Offsets, kinds: Kinds, have: Counts, starts: Offsets, codes: Values
+) -> int:
+    """Number the swap values of each stratum in order of first appearance; ``seen`` holds the last number of each."""
+    found = 0
+    for part in range(offsets.size - 1):
+        starts[part] = found
+        for record in range(offsets[part], offsets[part + 1]):
+            code = items[record] & _LOW
+            if seen[code] < starts[part]:
+                seen[code] = found
+                codes[found] = code
+                found += 1
+            kinds[record] = seen[code]
+            have[seen[code]] += 1
+    starts[offsets.size - 1] = found
+    return found
 
 
 @compiled

@@ -13,7 +13,8 @@ from stirred.mechanisms.swapping.partition import Codes, Values
 
 # Up to here a table of all strata by all swap values is counted in place.
 _DENSE: Final = 1 << 26
-_ROWS_AT_ONCE: Final = 1 << 22
+# From so many rows on, loading compiled code pays.
+_LARGE: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,14 +34,25 @@ class SwapMargins:
         >>> SwapMargins.of(homes, places, strata=2, values=2).count.tolist()
         [1, 1, 1]
         """
+        if stratum.size >= _LARGE:
+            return cls._compiled(stratum, swap, strata=strata, values=values)
         if strata * values > _DENSE:
             return cls._sparse(stratum, swap, strata=strata)
-        cells = np.zeros(strata * values, dtype=np.int64)
-        for start in range(0, stratum.size, _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
-            cells += np.bincount(stratum[rows].astype(np.int64) * values + swap[rows], minlength=cells.size)
+        cells = np.bincount(stratum.astype(np.int64) * values + swap, minlength=strata * values)
         present = np.flatnonzero(cells)
         return cls(stratum=present // values, value=present % values, count=cells[present], strata=strata)
+
+    @classmethod
+    def _compiled(cls, stratum: Codes, swap: Values, *, strata: int, values: int) -> SwapMargins:
+        from stirred.mechanisms.swapping.cells import Cells
+        from stirred.mechanisms.swapping.parallel import Workers
+
+        cells = Cells.by_value(stratum, swap, strata=strata, values=values, workers=Workers())
+        occupied, begins, codes = cells.occupied()
+        own = np.repeat(np.arange(strata), np.diff(begins))
+        return cls(
+            stratum=own, value=codes.astype(np.int64), count=cells.have[occupied].astype(np.int64), strata=strata
+        )
 
     @classmethod
     def _sparse(cls, stratum: Codes, swap: Values, *, strata: int) -> SwapMargins:

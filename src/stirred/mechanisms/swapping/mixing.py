@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from stirred.mechanisms.swapping.selected_kernel import Counts, Floats, balance, sums
+from stirred.mechanisms.swapping.selected_kernel import Counts, Floats, find_centre, sums
 from stirred.randomness.entropy import WORD_BITS
 from stirred.randomness.integers import below
 from stirred.randomness.inversion import Weights
@@ -82,16 +82,35 @@ class _Sums(NamedTuple):
     terms: float
 
 
+class _Tangent(NamedTuple):
+    """Where a line touches the log of the density, which lies below it."""
+
+    u: float
+    log: float
+    slope: float
+
+    def side(self, centre: float, height: float) -> tuple[float, int]:
+        """Return where the line reaches the height, and the lattice points in which it falls to a half."""
+        shallow = self.slope * _SHALLOWER
+        # Nearer than it touches, the shallower line is below the tangent: by less than is added here.
+        line = self.log + _SLACK + (1 - _SHALLOWER) * abs(self.slope * (self.u - centre))
+        reached = self.u + (height - line) / shallow
+        reached = max(reached, centre) if self.slope < 0 else min(reached, centre)
+        return reached, int(math.log(2) / abs(shallow) * 2.0**STEP_BITS) + 1
+
+
 class Mixing:
     """The law of u for swap values with ``counts`` records and ``rates`` (exactly: ``odds``), each ``times`` times."""
 
     def __init__(self, counts: Counts, rates: Floats, times: Floats, odds: Odds) -> None:
         self._counts, self._rates, self._times, self._odds = counts, rates, times, odds
-        self._centre = self._find_centre()
-        u = float(self._centre * STEP)
-        self._start = self._middles(u)
+        self._start: Counts = np.empty(counts.size, dtype=np.int64)
+        room: Floats = np.empty(4)
+        # The hat is right for any centre, and fits best for the mode.
+        u = find_centre(counts, rates, times, 2.0**STEP_BITS, self._start, room)
+        at_centre = _Sums(*room.tolist())
+        self._centre = int(u * 2.0**STEP_BITS)
         self._moved = float(self._times @ self._start)
-        at_centre = self._evaluate(u)
         self._base, self._terms = at_centre.log, at_centre.terms
         self.hat = self._make_hat(u, at_centre)
 
@@ -134,66 +153,39 @@ class Mixing:
 
     def _tangent(self, point: int) -> tuple[float, float, float]:
         """Return the log of the density relative to the centre, a bound on its rounding, and its derivative."""
-        away, u = float((point - self._centre) * STEP), float(point * STEP)
+        away, u = _steps_to_u(point - self._centre), _steps_to_u(point)
         here = self._evaluate(u)
-        spread = self._moved * math.log1p(away / float(self._centre * STEP))
+        spread = self._moved * math.log1p(away / _steps_to_u(self._centre))
         size = abs(away) + abs(spread) + abs(here.log) + abs(self._base)
         error = _ROUNDING * (here.terms + self._terms + size)
         return -away + spread + here.log - self._base, error, here.mean / u - 1
 
     def _evaluate(self, u: float) -> _Sums:
-        room: Floats = np.empty(4)
+        room: Floats = np.empty(4)  # not shared: threads may draw from one law at once
         sums(self._counts, self._rates, self._times, self._start, u, room)
         return _Sums(*room.tolist())
-
-    def _middles(self, u: float) -> Counts:
-        """Return about the most likely count of each swap value given u: where (c-g) x u = g^2."""
-        rate = self._rates * u
-        middle = (np.sqrt(rate * rate + 4 * self._counts * rate) - rate) / 2
-        return np.minimum(middle.astype(np.int64), self._counts)
-
-    def _find_centre(self) -> int:
-        """Return about the mode of u, in steps; the hat is right for any centre, and fits best for the mode."""
-        if float(self._times @ (self._counts * self._rates)) <= 1:
-            return 1  # the density falls from 0 on
-        u = max(balance(self._counts, self._rates, self._times), 1e-9)
-        for _ in range(3):
-            self._start = self._middles(u)
-            here = self._evaluate(u)
-            bend = (here.mean - here.variance) / u**2
-            u = max(u + (here.mean / u - 1) / bend, u / 4) if bend > 0 else u
-        return max(1, int(u * 2.0**STEP_BITS))
 
     def _make_hat(self, centre: float, here: _Sums) -> Hat:
         """Put a staircase over two tangents; each is taken a little too high and too shallow, never too low."""
         slope, bend = here.mean / centre - 1, (here.mean - here.variance) / centre**2
         spread = 1 / max(abs(slope), math.sqrt(max(bend, 0.0)))
-        right = centre + _REACH * spread
-        while self._log_and_slope(right)[1] > -0.2 / spread:
-            right += spread
-        left = centre - _REACH * spread
+        right = self._touch(centre + _REACH * spread)
+        while right.slope > -0.2 / spread:
+            right = self._touch(right.u + spread)
+        begin = centre - _REACH * spread
         # By the tangent at the centre no point between the two is higher than this.
-        height = _SLACK + max(0.0, slope * (right - centre), slope * (max(left, 0.0) - centre))
-        end, block = self._side(right, centre, height)
+        height = _SLACK + max(0.0, slope * (right.u - centre), slope * (max(begin, 0.0) - centre))
+        end, block = right.side(centre, height)
         last = int(end * 2.0**STEP_BITS) + 1
-        if left <= 0 or self._log_and_slope(left)[1] <= 0:
+        left = self._touch(begin) if begin > 0 else None
+        if left is None or left.slope <= 0:
             return Hat(height=height, first=1, last=last, left=0, right=block)
-        begin, before = self._side(left, centre, height)
+        begin, before = left.side(centre, height)
         return Hat(height=height, first=max(1, int(begin * 2.0**STEP_BITS)), last=last, left=before, right=block)
 
-    def _side(self, touch: float, centre: float, height: float) -> tuple[float, int]:
-        """Return where the tangent reaches the height, and the lattice points in which it falls to a half."""
-        log, slope = self._log_and_slope(touch)
-        shallow = slope * _SHALLOWER
-        # Nearer than it touches, the shallower line is below the tangent: by less than is added here.
-        line = log + _SLACK + (1 - _SHALLOWER) * abs(slope * (touch - centre))
-        reached = touch + (height - line) / shallow
-        reached = max(reached, centre) if slope < 0 else min(reached, centre)
-        return reached, int(math.log(2) / abs(shallow) * 2.0**STEP_BITS) + 1
-
-    def _log_and_slope(self, u: float) -> tuple[float, float]:
+    def _touch(self, u: float) -> _Tangent:
         log, _, slope = self._tangent(max(1, int(u * 2.0**STEP_BITS)))
-        return log, slope
+        return _Tangent(u, log, slope)
 
     # ---- exact arithmetic -----------------------------------------------------------------------------
 
@@ -230,6 +222,11 @@ class Mixing:
         """Return the weights of the number selected of one swap value, given u."""
         rate = self._odds(place) * point * STEP
         return count_weights(int(self._counts[place]), rate, near=int(self._start[place]))
+
+
+def _steps_to_u(steps: int) -> float:
+    """Return the double nearest to so many steps."""
+    return steps / (1 << STEP_BITS)
 
 
 def count_weights(count: int, rate: Fraction, *, near: int) -> Weights:

@@ -25,9 +25,14 @@ from stirred.spec.swap_budget import derangements
 # precision stays below 8 * 2**20 * 2**-53 for the windows used here.
 _CLOSE: Final = 2.0**-24
 _MOST_TERMS: Final = 1 << 20
-# Standard deviations on each side that double precision looks at: the rest is below exp(-40).
+# Standard deviations on each side that double precision looks at: the rest is below exp(-_REST).
 _REACH: Final = 10
 _SMALL: Final = 25
+
+
+_REST: Final = 40
+# Of all permutations of so many records, the share that moves every one; the last stands for all further ones.
+_SHARES: Final = np.array([derangements(m) / math.factorial(m) for m in range(_SMALL)] + [math.exp(-1)])
 
 
 class MovedCount:
@@ -83,23 +88,40 @@ class MovedCount:
     def _cumulated(self) -> tuple[int, npt.NDArray[np.float64]] | None:
         """Return the cumulated weights around the mode in double precision, from the first number kept."""
         n, expected = self._records, float(1 / self._weight)
-        near = min(n, int(expected))
-        reach = int(_REACH * math.sqrt(near)) + 60
+        reach = int(_REACH * math.sqrt(min(n, expected))) + 60
         if 2 * reach > _MOST_TERMS:
             return None
-        low, high = max(0, near - reach), min(n, near + reach)
-        up = np.cumprod(expected / np.arange(near + 1.0, high + 1))
-        down = np.cumprod(np.arange(float(near), low, -1) / expected)
-        terms = np.concatenate([down[::-1], [1.0], up])
-        left = n - np.arange(low, high + 1)
-        shares = np.array([derangements(m) / math.factorial(m) for m in range(_SMALL)] + [math.exp(-1)])
-        return low, np.cumsum(terms * shares[np.minimum(left, _SMALL)])
+        if n - expected - reach > _SMALL:
+            return _uncut(expected, reach)
+        if n < expected:
+            # All ratios are below n / expected: where that is far from 1, few terms count.
+            reach = min(reach, int(_REST / math.log(expected / n)) + 60)
+        near = min(n, int(expected))
+        low = max(0, near - reach)
+        terms = _poisson_terms(expected, near=near, low=low, high=min(n, near + reach))
+        left = n - np.arange(low, low + terms.size)
+        return low, np.cumsum(terms * _SHARES[np.minimum(left, _SMALL)])
 
     def _still_deranged(self, stay: int, bits: int) -> tuple[int, int]:
         """Enclose q of the records that do not stay. Beyond this many, q changes by less than 2**-bits."""
         enough = bits // 2 + 10
         moved = self._records - stay
         return _share(moved, bits) if moved <= enough else _around(enough, bits)
+
+
+@lru_cache(maxsize=64)
+def _uncut(expected: float, reach: int) -> tuple[int, npt.NDArray[np.float64]]:
+    """Return the cumulated weights where the stratum is so large that they do not depend on its size."""
+    near = int(expected)
+    low = max(0, near - reach)
+    return low, np.cumsum(_poisson_terms(expected, near=near, low=low, high=near + reach))
+
+
+def _poisson_terms(expected: float, *, near: int, low: int, high: int) -> npt.NDArray[np.float64]:
+    """Return the weights t^j / j! for j from low to high, in units of that of ``near``."""
+    up = np.cumprod(expected / np.arange(near + 1.0, high + 1))
+    down = np.cumprod(np.arange(float(near), low, -1) / expected)
+    return np.concatenate([down[::-1], [1.0], up])
 
 
 @lru_cache(maxsize=4096)

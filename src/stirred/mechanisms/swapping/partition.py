@@ -105,7 +105,7 @@ def partition_rows(codes: Codes, *, groups: int, shift: int, mark: Mark, workers
 
     def work(chunk: int) -> None:
         # Compiled code does not check its indices: look at the codes before anything uses them.
-        _require_below(codes[rows_of(chunk)], groups=groups)
+        require_below(codes[rows_of(chunk)], groups=groups)
         positions[chunk] = mark(chunk)
         _count_blocks(codes[rows_of(chunk)], positions[chunk], shift, counts[chunk])
 
@@ -137,6 +137,12 @@ def group_block(listed: Values, inner: Positions, *, codes: int) -> Offsets:
     return offsets
 
 
+def ungroup_block(listed: Values, inner: Positions, offsets: Offsets) -> None:
+    """Bring a block's list back into row order, in place: undo ``group_block``."""
+    if inner.size:
+        _unsort_block(listed.copy(), offsets[:-1].copy(), inner, listed)
+
+
 def unsort_block(items: Items, offsets: Offsets, inner: Positions, *, listed: Values) -> None:
     """Write the lower halves of grouped items back into the block's list: undo ``sort_block``."""
     _unsort_block(items, offsets[:-1].copy(), inner, listed)
@@ -150,7 +156,15 @@ def require_column(codes: Codes, *, name: str) -> None:
         raise ValueError(f"{name}: {codes.size} rows exceed 32-bit row numbers. Split the file by stratum")
 
 
-def _require_below(codes: Codes, *, groups: int) -> None:
+def require_columns(stratum: Codes, swap: Values) -> None:
+    """Refuse columns that cannot be swapped in place."""
+    require_column(stratum, name="stratum")
+    if swap.dtype != np.uint32 or swap.shape != stratum.shape or not swap.flags.writeable:
+        raise TypeError("swap: pass one writable column of uint32 codes beside the strata; copy if need be")
+
+
+def require_below(codes: Codes, *, groups: int) -> None:
+    """Refuse codes that are not below ``groups``."""
     largest = int(codes.max())
     if largest >= groups:
         raise ValueError(f"code {largest} is out of range. Pass codes from 0 to {groups - 1}")
@@ -242,7 +256,7 @@ def _sort_block(listed: Values, inner: Positions, items: Items, offsets: Offsets
 
 
 @compiled
-def _unsort_block(items: Items, cursors: Offsets, inner: Positions, listed: Values) -> None:
+def _unsort_block(items: Items | Values, cursors: Offsets, inner: Positions, listed: Values) -> None:
     single = inner.size == 0
     for entry in range(listed.size):
         code = np.int64(0) if single else np.int64(inner[entry])

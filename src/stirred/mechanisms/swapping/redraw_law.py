@@ -43,7 +43,7 @@ class ConditionedCounting:
     def of(self, values: Values, counts: Counts) -> SelectedCounts:
         """Return the law of the selected counts of a stratum with these swap codes and their counts."""
         if self.masses is not None:
-            odds = self.rate / (1 - self.rate)
+            odds = _odds(self.rate)
             exactly = [odds * self.masses[code] for code in values.tolist()]
             return SelectedCounts(counts, np.array([float(x) for x in exactly]), exactly.__getitem__)
         # Small strata are often alike.
@@ -51,10 +51,15 @@ class ConditionedCounting:
         return make(self.rate, self.law, np.ascontiguousarray(counts, dtype=np.int64).tobytes())
 
 
+@lru_cache(maxsize=64)
+def _odds(rate: Fraction) -> Fraction:
+    return rate / (1 - rate)
+
+
 @lru_cache(maxsize=20_000)
 def _made(rate: Fraction, law: str, packed: bytes) -> SelectedCounts:
     counts: Counts = np.frombuffer(packed, dtype=np.int64)
-    odds, records = rate / (1 - rate), int(counts.sum())
+    odds, records = _odds(rate), int(counts.sum())
     if law == "uniform":
         same = odds / counts.size
         return SelectedCounts(counts, np.full(counts.size, float(same)), lambda place: same)

@@ -15,6 +15,7 @@ import numpy as np
 from stirred.mechanisms.swapping import addressing
 from stirred.mechanisms.swapping.addressing import CHUNK_ROWS
 from stirred.mechanisms.swapping.counted import Counting
+from stirred.mechanisms.swapping.exchange import candidate_limits
 from stirred.mechanisms.swapping.flowing import Flowing
 from stirred.mechanisms.swapping.rates import Rates, StratumRates
 from stirred.mechanisms.swapping.tally import SwapTally
@@ -60,18 +61,26 @@ def swap_counted_reference(
 ) -> tuple[list[int], SwapTally]:
     """Return the swapped column and the tally, as ``swap_counted_in_place`` makes them."""
     swapped = list(swap)
+    numbers = _candidate_numbers(len(swap), entropy)
     words = _BlockWords(entropy, shift=addressing.block_shift(strata, rows=len(swap)))
     total = 0
     for code, records in sorted(_rows_by_code(stratum).items()):
         kinds: dict[int, list[int]] = {}
         for row in records:
             kinds.setdefault(swap[row] if counting.by_value else 0, []).append(row)
-        values = np.array(list(kinds) if counting.by_value else [], dtype=np.uint32)
-        left = {kind: len(rows) for kind, rows in kinds.items()}
-        drawn = counting.draw(values, np.array([*left.values()]), words.of(addressing.COUNT, code)).tolist()
-        wanted = dict(zip(kinds, drawn, strict=True))
+        order = sorted(kinds)
+        values = np.array(order if counting.by_value else [], dtype=np.uint32)
+        have = np.array([len(kinds[kind]) for kind in order])
+        need = counting.draw(values, have, words.of(addressing.COUNT, code))
+        limits = candidate_limits(have, need).tolist()
+        wanted = dict(zip(order, need.tolist(), strict=True))
+        candidates: dict[int, list[int]] = {}
+        for kind, limit in zip(order, limits, strict=True):
+            few = [row for row in kinds[kind] if numbers[row] <= limit]
+            candidates[kind] = few if len(few) >= wanted[kind] else kinds[kind]
+        left = {kind: len(rows) for kind, rows in candidates.items()}
         selected = []
-        for row in records:
+        for row in sorted(row for rows in candidates.values() for row in rows):
             kind = swap[row] if counting.by_value else 0
             certain = wanted[kind] in (0, left[kind])
             hit = wanted[kind] > 0 if certain else below(left[kind], words.of(addressing.CHOOSE, code)) < wanted[kind]
@@ -181,6 +190,16 @@ def _select_rows(stratum: Sequence[int], *, rates: Rates, entropy: Entropy) -> l
             words = keystream.reader(row // CHUNK_ROWS)
         selected.append(bernoulli(rates.of_record(row, code), _with_further(next(words), ties, row)))
     return selected
+
+
+def _candidate_numbers(rows: int, entropy: Entropy) -> list[int]:
+    """Return the 16-bit number of every row that decides whether it is a candidate."""
+    keystream = entropy.keystream(addressing.CANDIDATES)
+    numbers: list[int] = []
+    for chunk in range(addressing.chunks_of(rows)):
+        for word in keystream.words(chunk, count=CHUNK_ROWS // 2).tolist():
+            numbers += [word & 0xFFFF, word >> 16]
+    return numbers[:rows]
 
 
 def _with_further(word: int, ties: Keystream, row: int) -> Iterator[int]:

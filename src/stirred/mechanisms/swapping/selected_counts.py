@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stirred.mechanisms.swapping.mixing import STEP, Mixing, Odds, count_weights
-from stirred.mechanisms.swapping.selected_kernel import Counts, Floats, draw_counts
+from stirred.mechanisms.swapping.selected_kernel import Counts, Floats, draw_counts, find_alike
 from stirred.randomness.entropy import WordReader
 from stirred.spec.exact import Exact, ln
 
@@ -49,11 +49,11 @@ class SelectedCounts:
     def __init__(self, counts: Counts, rates: Floats, odds: Odds) -> None:
         self._counts: Counts = np.ascontiguousarray(counts, dtype=np.int64)
         self._rates, self._odds = rates, odds
-        # Values alike in count and odds have equal sums; complex numbers are compared by both parts.
-        _, first, times = np.unique(self._counts + 1j * rates, return_index=True, return_counts=True)
-        self._mixing = Mixing(
-            self._counts[first], rates[first], times.astype(np.float64), lambda place: odds(int(first[place]))
-        )
+        # Values alike in count and odds have equal sums.
+        first, times = np.empty_like(self._counts), np.empty_like(rates)
+        alike = find_alike(self._counts, rates, first, times)
+        places, times = first[:alike], times[:alike]
+        self._mixing = Mixing(self._counts[places], rates[places], times, lambda place: odds(int(places[place])))
 
     def draw(self, words: WordReader) -> Counts:
         """Return how many records of each swap value are selected."""

@@ -22,6 +22,9 @@ Points = npt.NDArray[np.uint64]
 # Terms below this share of the sum are left out.
 _TINY = 1e-24
 _LARGE = 1e200
+# How often the centre of u moves towards its mode, and how many standard deviations from it are near enough.
+_MOST_MOVES = 3
+_NEAR = 0.1
 
 
 @compiled
@@ -70,17 +73,38 @@ def sums(counts: Counts, rates: Floats, times: Floats, start: Counts, u: float, 
 
 
 @compiled
-def balance(counts: Counts, rates: Floats, times: Floats) -> float:
-    """Return about the u at which as many records are selected as u says: the middle of the law of u."""
-    low, high = 0.0, 0.0
+def find_centre(counts: Counts, rates: Floats, times: Floats, steps: float, start: Counts, out: Floats) -> float:
+    """Return about the mode of u, a multiple of 1/steps; write about the most likely counts there, and the sums."""
+    u = _balance(counts, rates, times)
+    for left in range(_MOST_MOVES, -1, -1):
+        u = max(math.floor(u * steps), 1.0) / steps
+        for i in range(counts.size):
+            start[i] = _middle(counts[i], rates[i] * u)
+        sums(counts, rates, times, start, u, out)
+        slope, bend = out[1] / u - 1.0, (out[1] - out[2]) / (u * u)
+        if left == 0 or u * steps == 1.0 or bend <= 0.0 or abs(slope) <= _NEAR * math.sqrt(bend):
+            break
+        u = max(u + slope / bend, u / 4.0)
+    return u
+
+
+@compiled
+def _balance(counts: Counts, rates: Floats, times: Floats) -> float:
+    """Return about the u at which as many records are selected as u says; 0 if the density of u falls from 0 on."""
+    low, high, rise = 0.0, 0.0, 0.0
     for i in range(counts.size):
         high += times[i] * counts[i]
+        rise += times[i] * counts[i] * rates[i]
+    if rise <= 1.0:
+        return 0.0
     for _ in range(50):
         u = (low + high) / 2.0
         selected = 0.0
         for i in range(counts.size):
+            # About the mean: where the ratio of neighbouring weights is 1, to the next order.
             rate = rates[i] * u
-            selected += times[i] * (math.sqrt(rate * rate + 4.0 * counts[i] * rate) - rate) / 2.0
+            half = rate + 0.5
+            selected += times[i] * (math.sqrt(half * half + (4.0 * counts[i] + 1.0) * rate) - half) / 2.0
         if selected > u:
             low = u
         else:
@@ -89,12 +113,34 @@ def balance(counts: Counts, rates: Floats, times: Floats) -> float:
 
 
 @compiled
+def _middle(count: int, rate: float) -> int:
+    """Return about the most likely count: where (c-g) x u = g^2."""
+    return min(count, int((math.sqrt(rate * rate + 4.0 * count * rate) - rate) / 2.0))
+
+
+@compiled
+def find_alike(counts: Counts, rates: Floats, first: Counts, times: Floats) -> int:
+    """Write a place of each pair of count and rate, and how often it occurs, by size; return how many there are.
+
+    Pairs with equal counts are found alike only where they come in succession.
+    """
+    found = 0
+    for place in np.argsort(counts, kind="mergesort"):
+        known = found > 0 and counts[first[found - 1]] == counts[place] and rates[first[found - 1]] == rates[place]
+        if not known:
+            first[found], times[found] = place, 0.0
+            found += 1
+        times[found - 1] += 1.0
+    return found
+
+
+@compiled
 def draw_counts(counts: Counts, rates: Floats, u: float, points: Points, close: float, out: Counts) -> int:
     """Draw the number selected of every swap value by inversion; write -1, and count, where too ``close`` to a step."""
     undecided = 0
     for i in range(counts.size):
         count, rate = counts[i], rates[i] * u
-        middle = min(count, int((math.sqrt(rate * rate + 4.0 * count * rate) - rate) / 2.0))
+        middle = _middle(count, rate)
         below, term, g = 0.0, 1.0, middle
         while g > 0:
             term *= float(g) * g / ((count - g + 1.0) * rate)
@@ -145,7 +191,7 @@ def cumulants(counts: Counts, rates: Floats, u: float, out: Floats) -> None:
     """Write the first four cumulants of the number selected of every swap value, given u: four rows."""
     for i in range(counts.size):
         count, rate = counts[i], rates[i] * u
-        first = min(count, int((math.sqrt(rate * rate + 4.0 * count * rate) - rate) / 2.0))
+        first = _middle(count, rate)
         total = 1.0
         moment = square = cube = fourth = 0.0
         for direction in (1, -1):

@@ -7,17 +7,15 @@ permuted uniformly inside each stratum: no derangement, and nothing is drawn aga
 
 from __future__ import annotations
 
-import numpy as np
-
 from stirred.mechanisms.swapping import addressing
 from stirred.mechanisms.swapping.parallel import Progress, Scratch, Workers
 from stirred.mechanisms.swapping.partition import (
     Codes,
     Values,
+    group_block,
     partition_rows,
-    require_column,
-    sort_block,
-    unsort_block,
+    require_columns,
+    ungroup_block,
 )
 from stirred.mechanisms.swapping.rates import Rates
 from stirred.mechanisms.swapping.selection import Selector
@@ -40,15 +38,14 @@ def shuffle_in_place(
     The arguments, and what they promise, are those of ``swap_in_place``.
 
     >>> from fractions import Fraction
+    >>> import numpy as np
     >>> from stirred.mechanisms.swapping.rates import StratumRates
     >>> stratum, swap = np.zeros(4, dtype=np.uint32), np.arange(4, dtype=np.uint32)
     >>> rates = StratumRates.constant(Fraction(1), strata=1)
     >>> shuffle_in_place(stratum, swap, rates=rates, entropy=Entropy.from_os()).selected, sorted(swap.tolist())
     (4, [0, 1, 2, 3])
     """
-    require_column(stratum, name="stratum")
-    if swap.dtype != np.uint32 or swap.shape != stratum.shape or not swap.flags.writeable:
-        raise TypeError("swap: pass one writable column of uint32 codes beside the strata; copy if need be")
+    require_columns(stratum, swap)
     workers = Workers(threads=threads, progress=progress)
     shift = addressing.block_shift(rates.strata, rows=stratum.size)
     mark = Selector(stratum, rates=rates, entropy=entropy).mark
@@ -59,11 +56,9 @@ def shuffle_in_place(
 
     def work(block: int) -> None:
         entries = slice(*selection.bounds[block : block + 2])
-        items, offsets = sort_block(listed[entries], inner[entries], codes=1 << shift)
-        codes = items.astype(np.uint32)
-        shuffle_slices(codes, offsets, keystream.reader(block, buffer=scratch.words))
-        items[:] = codes
-        unsort_block(items, offsets, inner[entries], listed=listed[entries])
+        offsets = group_block(listed[entries], inner[entries], codes=1 << shift)
+        shuffle_slices(listed[entries], offsets, keystream.reader(block, buffer=scratch.words))
+        ungroup_block(listed[entries], inner[entries], offsets)
 
     workers.run("shuffle", work, selection.largest_first())
     selection.give_back(listed, swap, workers=workers)

@@ -35,7 +35,10 @@ def compile_kernels() -> None:
         release_order(codes, entropy=entropy.child("order"))
     codes = np.arange(stratum.size, dtype=np.uint32) % 7
     for counting in (MallowsCounting(Fraction(1, 3)), ConditionedCounting(rate=Fraction(1, 3))):
-        swap_counted_in_place(stratum, codes, strata=500, values=7, counting=counting, entropy=entropy.child("counted"))
+        for values in (7, 700):  # with a table of all cells, and with too many for one
+            swap_counted_in_place(
+                stratum, codes, strata=500, values=values, counting=counting, entropy=entropy.child("counted")
+            )
     _compile_flow_kernels(stratum, codes, entropy.child("flow"))
     expected_changes(np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.int64), np.ones(2))
     _compile_code_kernels()
