@@ -106,10 +106,6 @@ bench-swap: $(STAMP) ## measure swapping beside its floors, up to national size
 	@$(BIN)/python benchmarks/bench_swap.py --nation $(NATION) --write
 
 .PHONY: bench-family
-bench-family: $(STAMP) ## measure the members of the family beside permutation swapping
-	@$(BIN)/python benchmarks/bench_family.py --write
-
-.PHONY: bench-family
 bench-family: $(STAMP) ## measure the swapping family beside permutation swapping, into benchmarks/RESULTS.md
 	@$(BIN)/python benchmarks/bench_family.py --write
 
