@@ -15,7 +15,8 @@ from stirred import Entropy, PermutationSwap
 from stirred.data.problems import DataError, PlanError
 from stirred.data.synth.massachusetts import massachusetts_1940
 from stirred.inference.released import SwappedRelease
-from stirred.inference.unswap import corrected, unswap
+from stirred.inference.shrunken_cells import corrected, estimated_shrunken
+from stirred.inference.unswap import unswap
 from stirred.mechanisms.swapping.law import psa_law
 from stirred.mechanisms.swapping.moments import Laws, crossed_strata, shrinkage
 
@@ -86,9 +87,10 @@ def by_enumeration(
             persons=persons,
             key="key",
         )
-        from stirred.inference.unswap import _estimated, _strata_cells
+        from stirred.inference.unswap import _strata_cells
 
-        cell = _estimated(_strata_cells(["kind", "s"], release), 1e-9, "permutation").filter(s=column)
+        strata = _strata_cells(["kind", "s"], release)
+        cell = estimated_shrunken(strata, tolerance=1e-9, member="permutation").filter(s=column)
         estimates += p * float(cell["__estimate"].sum())
         variances += p * float(cell["__variance"].sum())
     return mean, variance, estimates, variances

@@ -26,12 +26,21 @@ SETTINGS = {
     "conditioned, proportional": ["--rate", "1/2", "--kernel", "proportional"],
     "mallows": ["--epsilon", "2"],
     "shuffle": ["--rate", "9/10"],
+    "metric": ["--epsilon", "3", "--distances", "distances.csv"],
+    "gibbs": ["--weights", "weights.csv"],
 }
+AREAS = ("North", "South", "East", "West")
+# The Gibbs swap is exact in small strata only.
+COUNTS = {"gibbs": 60, "metric": 60}
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     households(600).write_parquet(tmp_path / "homes.parquet")
+    pairs = [(a, b, abs(i - j)) for i, a in enumerate(AREAS) for j, b in enumerate(AREAS) if i < j]
+    table = pl.DataFrame(pairs, schema=["from", "to", "distance"], orient="row")
+    table.write_csv(tmp_path / "distances.csv")
+    table.select("from", "to", weight="distance").write_csv(tmp_path / "weights.csv")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -44,10 +53,12 @@ def options(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_member_makes_a_bundle_that_keeps_both_margins_and_passes_its_audit(folder: Path, name: str) -> None:
+    homes = households(COUNTS.get(name, 600))
+    homes.write_parquet("homes.parquet")
     assert (
         command(["swap", "homes.parquet", *options(name), "--table", "county x tenure", "--out", "out", "--quiet"]) == 0
     )
-    assert_complete(folder / "out", households(600))
+    assert_complete(folder / "out", homes)
     assert audit_bundle(folder / "out").passed
     specification = from_json((folder / "out" / "public" / "specification.json").read_text(encoding="utf-8"))
     assert not specification.budget.realised.is_infinite
@@ -62,6 +73,7 @@ def test_every_member_makes_a_bundle_that_keeps_both_margins_and_passes_its_audi
 def test_the_plan_of_every_member_is_the_promise_of_its_bundle(
     folder: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    households(COUNTS.get(name, 600)).write_parquet(folder / "homes.parquet")
     planned = facts(["plan", "homes.parquet", *options(name), "--json"], capsys)
     done = facts(["swap", "homes.parquet", *options(name), "--out", "out", "--json"], capsys)
     assert planned["epsilon_exact"] == done["epsilon_exact"]
@@ -111,17 +123,84 @@ def test_tables_of_the_other_class_laws_can_be_corrected(folder: Path, name: str
     assert plain.max() > 4.5, "the correction has nothing to do here"  # type: ignore[operator]
 
 
-def test_a_correction_that_has_no_standard_errors_is_refused_and_not_guessed(folder: Path) -> None:
-    assert (
-        command(
-            ["swap", "homes.parquet", *options("conditioned"), "--table", "county x tenure", "--out", "out", "--quiet"]
-        )
-        == 0
+CORRECTED = {
+    "conditioned": ["--mechanism", "conditioned", "--rate", "1/3"],
+    "conditioned, proportional": ["--mechanism", "conditioned", "--rate", "1/3", "--kernel", "proportional"],
+    "two-stage": ["--mechanism", "two-stage", "--rate", "1/5", "--fine-match", "household_type", "--fine-rate", "1/3"],
+}
+
+
+@pytest.mark.parametrize("name", CORRECTED)
+def test_tables_of_swaps_that_are_no_class_laws_are_corrected_from_the_public_folder_alone(
+    folder: Path, name: str
+) -> None:
+    owned = pl.col("county").is_in(["East", "North"]) & (pl.col("hid") % 5 > 0)
+    homes = households(600).with_columns(
+        pl.when(owned).then(pl.lit("owned")).otherwise(pl.lit("rented")).alias("tenure"),
+        (pl.col("hid") % 2).cast(pl.String).alias("household_type"),
     )
-    done = stirred("unswap", "out/public/tables/county-x-tenure.csv", "--bundle", "out", "--out", "c.csv", cwd=folder)
-    assert done.returncode == 2
-    assert "no closed form" in done.stderr
-    assert not (folder / "c.csv").exists()
+    homes.write_parquet("homes.parquet")
+    roles = ["--id", "hid", "--match", "size", "--swap", "county", *CORRECTED[name], "--table", "county x tenure"]
+    assert command(["swap", "homes.parquet", *roles, "--out", "out", "--quiet"]) == 0
+    assert audit_bundle(folder / "out").passed
+    (folder / "out" / "public").rename(folder / "published")
+    table = ["unswap", "published/tables/county-x-tenure.csv", "--bundle", "published", "--out", "c.csv"]
+    assert command(table) == 0
+    both = pl.read_csv("c.csv").join(homes.group_by("county", "tenure").len("true"), on=["county", "tenure"])
+    away = ((both["estimate"] - both["true"]) / both["standard_error"]).abs()
+    assert away.max() < 4.5  # type: ignore[operator]
+    assert (both["count"] - both["true"]).abs().sum() > 2 * (both["estimate"] - both["true"]).abs().sum()
+    internal = (folder / "out" / "internal" / "report.html").read_text(encoding="utf-8")
+    assert "after stirred unswap" in internal
+    assert "expected before the run" in internal
+
+
+DECLARED = """
+[data]
+households = "homes.parquet"
+id = ["hid"]
+[mechanism]
+name = "conditioned-swap"
+match = ["size"]
+swap = ["county"]
+rate = "1/3"
+[mechanism.redraw_law]
+{law}
+[[tables]]
+variables = ["county", "tenure"]
+[release]
+out = "out"
+"""
+
+
+def test_a_declared_law_is_read_from_the_specification_or_asked_for(folder: Path) -> None:
+    counties = households(600)["county"].unique().sort().to_list()
+    short = {county: f"1/{len(counties) + 1}" for county in counties}
+    long = {**short, **{f"a county far away, number {number}": "1/1000" for number in range(20)}}
+    table = ["unswap", "out/public/tables/county-x-tenure.csv", "--bundle", "out", "--out"]
+    found = []
+    for name, law in (("short", short), ("long", long)):
+        text = "\n".join(f'"{value}" = "{mass}"' for value, mass in law.items())
+        (folder / "plan.toml").write_text(DECLARED.format(law=text), encoding="utf-8")
+        assert command(["release", "plan.toml", "--quiet", "--seed", "x"]) == 0
+        given = folder / f"{name}.csv"
+        pl.DataFrame({"county": [*law], "probability": [*law.values()]}).write_csv(given)
+        if name == "short":
+            assert command([*table, "short-table.csv"]) == 0
+            refused = stirred(*table, "no.csv", "--redraw-law", str(given), cwd=folder)
+            assert "the specification states the law itself" in refused.stderr
+        else:
+            refused = stirred(*table, "no.csv", cwd=folder)
+            assert refused.returncode == 2
+            assert "only the checksum of the declared redraw law" in refused.stderr
+            refused = stirred(*table, "no.csv", "--redraw-law", "short.csv", cwd=folder)
+            assert "its checksum is another" in refused.stderr
+            assert command([*table, "long-table.csv", "--redraw-law", str(given)]) == 0
+        assert not (folder / "no.csv").exists()
+        found.append(pl.read_csv(folder / f"{name}-table.csv"))
+        (folder / "out").rename(folder / f"out-{name}")
+    # The same seed and the same masses of the values that occur: the same release, and the same correction.
+    assert found[0].equals(found[1])
 
 
 @pytest.mark.parametrize(
@@ -172,6 +251,8 @@ def test_the_family_is_compared_at_an_equal_share_changed_or_an_equal_loss(
         elif name != "mallows":  # whose loss is chosen in steps of a hundredth
             assert swap["share_changed"] == pytest.approx(given["share_changed"], abs=0.002), name
         assert sum(area["records"] for area in swap["areas"]) == 600
+        assert [error["table"] for error in swap["expected_error"]] == ["county x tenure"], name
+        assert swap["expected_error"][0]["mean_absolute_error"] > 0
     page = (folder / "c.html").read_text(encoding="utf-8")
     assert "<svg " in page
     assert "conditioned, uniform" in page
@@ -294,22 +375,28 @@ def test_two_stages_from_the_command_line_are_those_of_the_plan(
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (["plan", "plan.toml", "--expect-from", "margins"], "no closed form"),
         (["compare", "plan.toml", "--family"], "depends on counts that it protects"),
         (["compare", "plan.toml", "--family", "--equal", "epsilon"], "depends on counts that it protects"),
-        (["unswap", "out/public/tables/county-x-tenure.csv", "--bundle", "out", "--out", "c.csv"], "no closed form"),
     ],
 )
 def test_what_two_stages_have_no_formula_for_is_refused(
     folder: Path, three_columns_held: pl.DataFrame, arguments: list[str], what: str
 ) -> None:
     del three_columns_held
-    if arguments[0] == "unswap":
-        assert command(["release", "plan.toml", "--quiet"]) == 0
     done = stirred(*arguments, cwd=folder)
     assert done.returncode == 2, done.stdout
     assert what in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("source", ["margins", "this-data"])
+def test_the_error_of_two_stages_is_foretold(
+    folder: Path, three_columns_held: pl.DataFrame, source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del folder, three_columns_held
+    (found,) = facts(["plan", "plan.toml", "--expect-from", source, "--json"], capsys)["expected_error"]
+    assert found["root_mean_square_error"] > 0
+    assert (found["cells"] is None) == (source == "this-data")
 
 
 def test_a_second_stage_without_its_settings_is_refused_with_all_that_is_missing(folder: Path) -> None:
@@ -319,3 +406,78 @@ def test_a_second_stage_without_its_settings_is_refused_with_all_that_is_missing
     assert done.returncode == 2
     assert "fine_match" in done.stderr
     assert "fine_rate" in done.stderr
+
+
+# ---- distances and weights -----------------------------------------------------------------------------
+
+
+def metric_plan(distances: str, *, name: str = "metric-swap", key: str = "distances") -> str:
+    epsilon = 'epsilon = "3*ln(2)"\n' if name == "metric-swap" else ""
+    return PLAN.replace('rate = "1/2"\n', f'name = "{name}"\n{epsilon}{key} = {distances}\n')
+
+
+def test_distances_by_file_by_table_and_by_the_command_line_are_the_same(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    households(60).write_parquet(folder / "homes.parquet")
+    inline = "{North = {South = 1, East = 2, West = 3}, South = {East = 1, West = 2}, East = {West = 1}}"
+    (folder / "file.toml").write_text(metric_plan('"distances.csv"'), encoding="utf-8")
+    (folder / "table.toml").write_text(metric_plan(inline), encoding="utf-8")
+    roles = ["homes.parquet", "--id", "hid", "--match", "size", "--swap", "county", "--mechanism", "metric"]
+    told = facts(["plan", *roles, "--epsilon", "3*ln(2)", "--distances", "distances.csv", "--json"], capsys)
+    by_file = facts(["plan", "file.toml", "--json"], capsys)
+    by_table = facts(["plan", "table.toml", "--json"], capsys)
+    assert told["specification"] == by_file["specification"] == by_table["specification"]
+    assert by_file["epsilon_per_unit_exact"] == "ln(2)"
+    assert by_file["epsilon_exact"] == "3*ln(2)"
+    levels = facts(["plan", *roles, "--epsilon", "2", "--distances", "county", "--json"], capsys)
+    assert "by the levels county" in str(levels["specification"]["budget"])
+
+
+def test_a_metric_release_says_both_promises_and_keeps_its_distances_for_audits(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    households(60).write_parquet(folder / "homes.parquet")
+    (folder / "plan.toml").write_text(metric_plan('"distances.csv"'), encoding="utf-8")
+    done = facts(["release", "plan.toml", "--json"], capsys)
+    assert done["epsilon_per_unit"] < done["epsilon"]
+    for page in ("report.html", "README.md"):
+        assert "earth-mover distance" in (folder / "out" / "public" / page).read_text(encoding="utf-8")
+    (folder / "distances.csv").unlink()
+    assert audit_bundle(folder / "out").passed
+    kept = json.loads((folder / "out" / "manifest.json").read_text(encoding="utf-8"))["plan"]["mechanism"]["distances"]
+    assert kept["North"]["West"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (metric_plan('"nowhere.csv"'), "nowhere.csv"),
+        (metric_plan('"homes.parquet"'), 'no column "from", "to", "distance"'),
+        (metric_plan("{North = {South = 9, East = 1}, South = {East = 1}}"), "by way of East 2"),
+        (metric_plan("{North = {South = 1}}"), "nothing is declared for 2 values that occur"),
+        (metric_plan('["tenure"]'), "is no swap variable"),
+        (metric_plan('"distances.csv"').replace('epsilon = "3*ln(2)"\n', ""), "add epsilon"),
+        (metric_plan('"distances.csv"', name="gibbs-swap", key="weights"), 'no column "weight"'),
+        (metric_plan("{North = {South = 0}}", name="gibbs-swap", key="weights"), "not above 0"),
+        (metric_plan('"weights.csv"', name="gibbs-swap", key="weights"), "too large to be drawn exactly"),
+        (PLAN.replace('rate = "1/2"', 'rate = "1/2"\ndistances = ["county"]'), "has no distances"),
+    ],
+)
+def test_distances_and_weights_that_cannot_be_used_are_refused_and_nothing_is_written(
+    folder: Path, text: str, what: str
+) -> None:
+    (folder / "plan.toml").write_text(text, encoding="utf-8")
+    done = stirred("release", "plan.toml", cwd=folder)
+    assert done.returncode == 2, done.stdout
+    assert what in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert not (folder / "out").exists()
+
+
+def test_the_metric_swap_is_compared_with_its_family(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "plan.toml").write_text(metric_plan('["county"]'), encoding="utf-8")
+    swaps = facts(["compare", "plan.toml", "--family", "--json"], capsys)["swaps"]
+    by_name = {swap["name"]: swap for swap in swaps}
+    assert {"metric", "permutation", "conditioned, uniform"} <= set(by_name)
+    assert by_name["permutation"]["share_changed"] == pytest.approx(by_name["metric"]["share_changed"], abs=0.002)

@@ -217,9 +217,9 @@ GALLERY = {
         [["no record has size = 77", "remove the rule"]],
         RELEASE,
     ),
-    "a rule on a hold variable": Broken(
-        plan(lambda text: text + '[[mechanism.rates]]\ntenure = "owned"\nrate = "1/3"\n'),
-        [['rates may depend on match variables only, not on "tenure"', "Theorem 1"]],
+    "a rule on a column that is not there": Broken(
+        plan(lambda text: text + '[[mechanism.rates]]\nrisk = "high"\nrate = "1/3"\n'),
+        [['there is no column "risk" (wanted as rates)', "check the spelling"]],
         RELEASE,
     ),
     "no released column": Broken(

@@ -112,6 +112,7 @@ def test_a_margin_that_is_only_nearly_wanted_wants_two_stages_where_the_loss_all
     plan = swap.plan(staged_file())
     assert plan.epsilon == advice.chosen.epsilon
     # Of two equally large areas half of those who move get the value they had, to one in a thousand.
+    assert plan.strata.moved is not None
     assert plan.strata.moved / 2 == pytest.approx(advice.chosen.changed, rel=2e-3)
     assert advice.chosen.bounded
     assert advice.chosen.mixed == min(each.mixed for each in advice.proposals if each.mixed is not None)

@@ -26,6 +26,7 @@ from stirred.audit.leftover import leftover_order
 from stirred.data.codes import tells_records_apart
 from stirred.data.frames import read_frame
 from stirred.data.problems import bad_file
+from stirred.mechanisms.swapping.response_swap import ResponseSwap
 from stirred.spec.document import from_json
 from stirred.spec.invariant import Margin
 from stirred.spec.problems import Problem, StirredError
@@ -107,14 +108,15 @@ def _audit_files(
 ) -> None:
     """Check everything that is counted from the released records."""
     digest = audit_invariants(public, specification, data, found)
-    ids = _identifiers(specification, data, found)
-    _order(specification, data.drop(ids), found)
+    strata = _strata(public, found)
+    making = making or (None if strata is None else shown_by(specification, strata))
+    ids = _identifiers(specification, data, making, found)
+    _order(specification, data.drop(ids), making, found)
     has_persons = any(public.glob("persons.*"))
     persons = _readable(public, "persons", found) if has_persons else None
-    strata = _strata(public, found)
     if strata is not None and (persons is not None or not has_persons):
         files = ReleasedFiles(data=data, persons=persons, ids=ids, csv=any(public.glob("data.csv")))
-        audit_promise(files, specification, strata, making or shown_by(specification, strata), found)
+        audit_promise(files, specification, strata, making, found)
     joined = None
     if persons is not None:
         if digest is None:
@@ -184,10 +186,15 @@ def _held(specification: Specification, data: pl.DataFrame) -> list[str]:
     return [name for name in data.columns if margins and name in margins[-1]]
 
 
-def _identifiers(specification: Specification, data: pl.DataFrame, found: Findings) -> list[str]:
-    """Check that a column outside every invariant is a number issued anew: 1, 2, ... in the released order."""
+def _identifiers(specification: Specification, data: pl.DataFrame, making: Making | None, found: Findings) -> list[str]:
+    """Check that a column outside every invariant is a number issued anew: 1, 2, ... in the released order.
+
+    The variable of a randomised response is in no invariant either.
+    """
     margins = [m for m in specification.multiverse.invariants if isinstance(m, Margin)]
     known = {variable for margin in margins for variable in margin.variables}
+    if making is not None and isinstance(making.mechanism, ResponseSwap):
+        known.add(making.mechanism.respond)
     extra = [name for name in data.columns if name not in known]
     for name in extra:
         if wrong := _not_issued_anew(data[name]):
@@ -210,13 +217,15 @@ def _not_issued_anew(column: pl.Series) -> str | None:
     return "is no new identifier: the specification says nothing about it"
 
 
-def _order(specification: Specification, data: pl.DataFrame, found: Findings) -> None:
+def _order(specification: Specification, data: pl.DataFrame, making: Making | None, found: Findings) -> None:
     """Check that rows are grouped by released values and otherwise in random order (swapping theory, section 9.1)."""
     if not data.width:
         return
     margins = [m.variables for m in specification.multiverse.invariants if isinstance(m, Margin)]
     # The variables of one table of the invariants only are those that were swapped.
     swapped = [v for v in margins[0] if v in data.columns and v not in margins[1]] if len(margins) == 2 else []
+    if making is not None and isinstance(making.mechanism, ResponseSwap):
+        swapped = [name for name in making.mechanism.swap if name in data.columns]
     left = leftover_order(data, first=swapped)
     if not set(swapped) <= set(left.grouped):
         found.bad(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from stirred import __version__
 from stirred.mechanisms.swapping.family import FAMILY, swap_named
+from stirred.mechanisms.swapping.response_swap import RESPONSE_COLUMNS
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.spec.budget import Derived
 from stirred.spec.exact import probability
@@ -25,9 +27,9 @@ _MOST_RULES: Final = 1_000
 _Setting = str | int | float | None
 
 
-_SETTINGS: Final = {"rate", "epsilon", "redraw_law", "rates", "fine_match", "fine_rate", "imputed"} | {
-    "noise_epsilon",
-    "noise",
+_SETTINGS: Final = {
+    *("rate", "epsilon", "redraw_law", "rates", "fine_match", "fine_rate", "imputed", "respond", "values", "change"),
+    *("noise_epsilon", "noise", "distances", "weights"),
 }
 
 
@@ -52,8 +54,13 @@ class _Mechanism(_Section):
     fine_match: list[str] = []
     fine_rate: _Setting = None
     imputed: str | None = None
+    distances: list[str] | dict[str, dict[str, _Setting]] | None = None
+    weights: dict[str, dict[str, _Setting]] | None = None
     noise_epsilon: _Setting = None
     noise: str | None = None
+    respond: str | None = None
+    values: list[str | int | bool] = []
+    change: _Setting = None
     unit: str
     settings_from: str | None
 
@@ -121,26 +128,49 @@ def stated_in(manifest: Mapping[str, Any]) -> Making | None:
 
 def shown_by(specification: Specification, strata: pl.DataFrame) -> Making | None:
     """Return a mechanism with the strata and the budget that public files show, or None if they do not tell."""
-    margins = [margin for margin in specification.multiverse.invariants if isinstance(margin, Margin)]
-    if len(margins) != 2 or not {"stratum_rate", "stratum_law"} <= {*strata.columns}:
+    if not {"stratum_rate", "stratum_law"} <= {*strata.columns}:
         return None
     match = [name for name in strata.columns if not name.startswith("stratum_")]
     laws = strata["stratum_law"].unique().to_list()
     try:
         settings = _settings(specification, strata, match, str(laws[0]))
-        if len(laws) != 1 or settings is None:
+        swap = _swapped(specification, strata, match)
+        if len(laws) != 1 or settings is None or not swap:
             return None
         mechanism = swap_named(
             f"{laws[0]}-swap",
             settings,
             match=match,
-            swap=[name for name in margins[0].variables if name not in match],
+            swap=swap,
             unit=specification.input_premetric.unit,
             settings_from=specification.settings_from,
         )
-    except (StirredError, ZeroDivisionError):
+    except (StirredError, ZeroDivisionError, ValueError):
         return None
     return Making(mechanism=mechanism)
+
+
+def _swapped(specification: Specification, strata: pl.DataFrame, match: Sequence[str]) -> list[str]:
+    """Return the swapped variables: those of the first of two tables of invariants, and that of a response."""
+    margins = [margin for margin in specification.multiverse.invariants if isinstance(margin, Margin)]
+    responded = _response(strata)
+    on_swap = responded.get("on") == "swap"
+    if len(margins) == 1 and responded:
+        crossed = [] if on_swap else margins
+    else:
+        crossed = margins[:1] if len(margins) == 2 else []
+    names = [name for margin in crossed for name in margin.variables if name not in match]
+    return [*names, responded["response"]] if on_swap else names
+
+
+def _response(strata: pl.DataFrame) -> dict[str, str]:
+    """Return the settings of a randomised response before the swap, empty if there was none."""
+    names = ("response", "on", "change", "values")
+    columns = [RESPONSE_COLUMNS[name] for name in names]
+    if not {*columns} <= {*strata.columns} or not strata.height:
+        return {}
+    rows = strata.select(pl.col(columns).cast(pl.String)).unique().rows()
+    return dict(zip(names, rows[0], strict=True)) if len(rows) == 1 else {}
 
 
 def _settings(
@@ -148,8 +178,14 @@ def _settings(
 ) -> dict[str, Any] | None:
     rates = Counter(strata["stratum_rate"].cast(pl.String).to_list())
     usual = rates.most_common(1)[0][0]
-    if f"{member}-swap" not in FAMILY or (len(rates) > 1 and member != "permutation"):
+    if f"{member}-swap" not in FAMILY or (len(rates) > 1 and member not in ("permutation", "response")):
         return None
+    response = _response(strata) if member == "response" else {}
+    own = (
+        {"respond": response["response"], "change": response["change"], "values": json.loads(response["values"])}
+        if response
+        else {}
+    )
     if member == "mallows":  # the weight of a moved record stands in the place of a rate
         return {"epsilon": mallows_epsilon(probability(usual, where="stratum_rate"))}
     if member == "conditioned":
@@ -162,4 +198,4 @@ def _settings(
     )
     if others.height > _MOST_RULES or (others.height and "rate" in match):
         return None
-    return {"rate": usual, "rates": others.to_dicts()} if others.height else {"rate": usual}
+    return {"rate": usual, **own, **({"rates": others.to_dicts()} if others.height else {})}

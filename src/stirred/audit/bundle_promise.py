@@ -84,7 +84,7 @@ def audit_promise(
     if again.strata.largest_live is None:
         found.warnings.append("nothing can be swapped: the file is published as it is, and epsilon 0 is not protection")
     _audit_specification(specification, again, making, found)
-    _audit_strata(strata, again.strata.frame(making.mechanism.member), again.strata.match, found)
+    _audit_strata(strata, making.mechanism.strata_table(again.strata), again.strata.match, found)
 
 
 def _audit_specification(published: Specification, again: SwapPlan, making: Making, found: Findings) -> None:
@@ -196,7 +196,8 @@ def _audit_strata(published: pl.DataFrame, again: pl.DataFrame, match: Sequence[
     ]
     shares = [frame[_SHARE].cast(pl.Float64, strict=False) for frame in (said, computed)]
     away = (shares[0] - shares[1]).abs()
-    if shares[0].null_count() or not bool((away <= _SAME_SHARE).all()):
+    unsaid = [share.is_null() for share in shares]  # where a share is no function of the invariants
+    if not unsaid[0].equals(unsaid[1]) or not bool((away <= _SAME_SHARE).all()):
         differing.append(_SHARE)
     for name in differing:
         found.bad(f"{name} is not that of the released file under the plan of the bundle", where=_STRATA)

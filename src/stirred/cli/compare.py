@@ -9,6 +9,8 @@ import typer
 
 from stirred.cli.output import bullets, emit, emit_json, heading, paragraph, table
 
+_OF_AREA = ("area", "records", "share_changed")
+
 
 def compare(
     plans: Annotated[list[Path], typer.Argument(metavar="PLAN.toml...", help="Plans for one and the same file.")],
@@ -75,7 +77,7 @@ def _facts(each: Any) -> dict[str, Any]:
     from stirred.report.comparison import setting
     from stirred.spec.document import number_out, to_document
 
-    area, records, share = each.smallest_area
+    smallest = each.smallest_area
     return {
         "name": each.name,
         "setting": setting(each),
@@ -83,8 +85,8 @@ def _facts(each: Any) -> dict[str, Any]:
         "epsilon_exact": str(each.epsilon),
         "share_moved": each.moved,
         "share_changed": each.changed,
-        "smallest_area": {"area": area, "records": records, "share_changed": share},
-        "areas": each.areas.to_dicts(),
+        "smallest_area": None if smallest is None else dict(zip(_OF_AREA, smallest, strict=True)),
+        "areas": None if each.areas is None else each.areas.to_dicts(),
         "expected_error": [
             {
                 "table": name,

@@ -23,20 +23,26 @@ if TYPE_CHECKING:
 
 def numbers(prepared: Prepared) -> dict[str, Any]:
     """Return the numbers of a plan for JSON."""
+    from stirred.mechanisms.swapping.metric import MetricPlan
     from stirred.mechanisms.swapping.noisy_plan import NoisyPlan
+    from stirred.mechanisms.swapping.response_plan import ResponsePlan
     from stirred.mechanisms.swapping.two_stage import TwoStagePlan
     from stirred.spec.document import number_out
 
     plan = prepared.plan
     fine = plan.fine_specification.budget.realised if isinstance(plan, TwoStagePlan) else None
+    unit = plan.per_unit if isinstance(plan, MetricPlan) else None
     closer = plan.losses if isinstance(plan, NoisyPlan) else None
+    both = plan.swap_specification.budget.realised if isinstance(plan, ResponsePlan) else None
     strata, epsilon = plan.strata, plan.epsilon
     paper, exact = prepared.plan.paper_epsilon, prepared.plan.exact_loss
     return {
         "epsilon": number_out(epsilon),
         "epsilon_exact": str(epsilon),
         **({} if fine is None else {"fine_epsilon": number_out(fine), "fine_epsilon_exact": str(fine)}),
+        **({} if unit is None else {"epsilon_per_unit": number_out(unit), "epsilon_per_unit_exact": str(unit)}),
         **({} if closer is None else _noise_numbers(closer)),
+        **({} if both is None else {"swap_flavor_epsilon": number_out(both), "swap_flavor_epsilon_exact": str(both)}),
         "paper_epsilon": number_out(paper),
         "paper_epsilon_exact": str(paper),
         "exact_loss": None if exact is None else number_out(exact),
@@ -182,7 +188,7 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
                 **numbers(prepared),
                 "largest_strata": [
                     {"match": dict(zip(strata.match, map(str, s.values), strict=True)), "records": s.records,
-                     "live": s.live, "rate": str(s.rate), "expected_share_moved": share}
+                     "live": s.live, "rate": s.rate_shown, "expected_share_moved": share}
                     for s, share in strata.largest_first[:50]
                 ],
                 "epsilon_by_rate": [
@@ -207,7 +213,7 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
         [
             ("strata", f"{len(strata.table):,}, of which {len(strata.live):,} {_live_in_words(prepared)}"),
             ("largest", f"{largest.records:,} records{f' ({where})' if where else ''}" if largest else "none is live"),
-            ("moved", f"{100 * strata.moved:.2f}% of records are expected to get another record's values"),
+            ("moved", _moved_text(strata.moved)),
             *_exact_line(prepared),
             *_decisive_line(prepared),
             *_bounds_line(prepared),
@@ -258,12 +264,21 @@ def _live_in_words(prepared: Prepared) -> str:
     return "have two records or more" if prepared.mechanism.member == "noisy" else "have something to swap"
 
 
+def _moved_text(share: float | None) -> str:
+    if share is None:
+        return "not said: with rates by hold and swap values together it depends on counts that are protected"
+    return f"{100 * share:.2f}% of records are expected to get another record's values"
+
+
 def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:
     strata, total = prepared.plan.strata, prepared.data.households.height
     if not strata.exact_records or prepared.mechanism.member == "noisy":
         return []
     share = 100 * strata.exact_records / total
-    text = f"{strata.exact_records:,} records ({share:.1f}%) lie in strata with nothing to swap: published as they are"
+    perturbed = prepared.plan.perturbed
+    but = "" if perturbed is None else f", but for the response on {perturbed}"
+    records = f"{strata.exact_records:,} records ({share:.1f}%)"
+    text = f"{records} lie in strata with nothing to swap: published as they are{but}"
     return [("unchanged", text)]
 
 
@@ -279,12 +294,14 @@ def _bounds_line(prepared: Prepared) -> list[tuple[str, str]]:
 
 def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:
     """Say which stratum sets the loss, where rates differ."""
-    strata = prepared.plan.strata
-    same = len({stratum.rate for stratum in strata.live}) < 2
-    if prepared.mechanism.member == "noisy" or same or (stratum := strata.decisive) is None:
+    from stirred.mechanisms.swapping.response_plan import ResponsePlan
+
+    strata = prepared.plan.exposed if isinstance(prepared.plan, ResponsePlan) else prepared.plan.strata
+    one = strata.by_record is None and len({stratum.rate for stratum in strata.live}) < 2
+    if prepared.mechanism.member == "noisy" or one or (stratum := strata.decisive) is None:
         return []
-    values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True))
-    return [("loss set by", f"{values}: {stratum.records:,} records at rate {stratum.rate}")]
+    values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True)) or "all records"
+    return [("loss set by", f"{values}: {stratum.records:,} records at rate {stratum.rate_shown}")]
 
 
 def _target(prepared: Prepared, epsilon: str | None) -> dict[str, Any]:

@@ -24,7 +24,10 @@ from stirred.cli.swap_options import (
     NOWHERE,
     Advise,
     AtMost,
+    Change,
     CodebookFile,
+    DeclaredValues,
+    Distances,
     Epsilon,
     Exact,
     File,
@@ -47,13 +50,16 @@ from stirred.cli.swap_options import (
     Purpose,
     Quiet,
     Rate,
+    Respond,
     Seed,
     SettingsFrom,
     Swap,
     Table,
     Undisturbed,
     Unit,
+    Weights,
     Write,
+    has_rate,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +75,12 @@ def swap(
     kernel: Kernel = None,
     fine_match: FineMatch = None,
     fine_rate: FineRate = None,
+    distances: Distances = None,
+    weights: Weights = None,
     noise_epsilon: NoiseEpsilon = None,
+    respond: Respond = None,
+    values: DeclaredValues = None,
+    change: Change = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -112,12 +123,17 @@ def swap(
         kernel=kernel,
         fine_match=fine_match,
         fine_rate=fine_rate,
+        distances=distances,
+        weights=weights,
+        epsilon=None if has_rate(mechanism) else epsilon,
         noise_epsilon=noise_epsilon,
-        epsilon=epsilon if mechanism == "mallows" else None,
+        respond=respond,
+        values=values,
+        change=change,
     )
     prepared = prepare(options.planned())
     if dry_run:
-        show_plan(prepared, epsilon=None if mechanism == "mallows" else epsilon, as_json=json)
+        show_plan(prepared, epsilon=epsilon if has_rate(mechanism) else None, as_json=json)
         return
     _run(prepared, seed=seed, quiet=quiet, as_json=json)
 
@@ -131,7 +147,12 @@ def plan(
     kernel: Kernel = None,
     fine_match: FineMatch = None,
     fine_rate: FineRate = None,
+    distances: Distances = None,
+    weights: Weights = None,
     noise_epsilon: NoiseEpsilon = None,
+    respond: Respond = None,
+    values: DeclaredValues = None,
+    change: Change = None,
     hold: Hold = None,
     id: Id = None,
     persons: Persons = None,
@@ -233,8 +254,13 @@ def plan(
             kernel=kernel,
             fine_match=fine_match,
             fine_rate=fine_rate,
+            distances=distances,
+            weights=weights,
+            epsilon=None if has_rate(mechanism) else epsilon,
             noise_epsilon=noise_epsilon,
-            epsilon=epsilon if mechanism == "mallows" else None,
+            respond=respond,
+            values=values,
+            change=change,
             command="plan",
         )
         planned = options.with_rate_for(epsilon).planned()
@@ -246,7 +272,7 @@ def plan(
         )
     prepared = prepare(planned)
     expected = [] if expect_from is None else expected_errors(prepared, expect_from, expect_persons)
-    target = None if prepared.planned.plan.mechanism.name == "mallows-swap" else epsilon
+    target = epsilon if has_rate(prepared.mechanism.member) else None
     show_plan(prepared, epsilon=target, expected=expected, as_json=json)
 
 

@@ -21,13 +21,18 @@ Match = Annotated[list[str] | None, typer.Option("--match", help="Swap only betw
 Swap = Annotated[list[str] | None, typer.Option("--swap", help="Variable that is exchanged, such as the geography; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
 Hold = Annotated[list[str] | None, typer.Option("--hold", help="Other variables to release (default: all); unnamed ones are dropped.")]  # fmt: skip  # noqa: E501
 Rate = Annotated[str | None, typer.Option("--rate", help="Swap rate, exactly: 1/20, 0.05 or 5%.")]
-Mechanism = Annotated[str, typer.Option("--mechanism", help="Member of the swapping family: permutation, conditioned, mallows, shuffle, two-stage or noisy.")]  # fmt: skip  # noqa: E501
+Mechanism = Annotated[str, typer.Option("--mechanism", help="Member of the swapping family: permutation, conditioned, mallows, shuffle, two-stage, metric, gibbs, response or noisy.")]  # fmt: skip  # noqa: E501
 FineMatch = Annotated[list[str] | None, typer.Option("--fine-match", help="For the two-stage swap: further variables that the second stage matches on.")]  # fmt: skip  # noqa: E501
 FineRate = Annotated[str | None, typer.Option("--fine-rate", help="For the two-stage swap: rate of the second stage.")]
+Distances = Annotated[list[str] | None, typer.Option("--distances", help="For the metric swap: a file of distances (from, to, distance), or swap variables as levels, from the finest to the coarsest.")]  # fmt: skip  # noqa: E501
+Weights = Annotated[Path | None, typer.Option("--weights", help="For the Gibbs swap: a file of weights (from, to, weight).")]  # fmt: skip  # noqa: E501
 NoiseEpsilon = Annotated[
     str | None,
     typer.Option("--noise-epsilon", help="For the noisy swap: loss of the noise alone, for all tables together."),
 ]
+Respond = Annotated[str | None, typer.Option("--respond", help="For the response swap: the variable that gets a randomised response before the swap.")]  # fmt: skip  # noqa: E501
+DeclaredValues = Annotated[list[str] | None, typer.Option("--values", help="For the response swap: every value that this variable may have; default the codebook's.")]  # fmt: skip  # noqa: E501
+Change = Annotated[str | None, typer.Option("--change", help="For the response swap: how likely another value is, exactly: 1/10.")]  # fmt: skip  # noqa: E501
 Kernel = Annotated[
     str | None,
     typer.Option("--kernel", help="For the conditioned swap: redraw from a uniform or a proportional law."),
@@ -43,7 +48,10 @@ Unit = Annotated[str, typer.Option("--unit", help="What a record is.")]
 Format = Annotated[str, typer.Option("--format", help="Of the released data: parquet or csv.")]
 Epsilon = Annotated[
     str | None,
-    typer.Option("--epsilon", help="Show which rates would reach this loss; for the Mallows swap, the loss itself."),
+    typer.Option(
+        "--epsilon",
+        help="Show which rates would reach this loss; for the Mallows and the metric swap, the loss itself.",
+    ),
 ]
 Exact = Annotated[list[str] | None, typer.Option("--exact", help="Wish: counts that must stay exact, such as 'county x size'; repeat.")]  # fmt: skip  # noqa: E501
 Nearly = Annotated[list[str] | None, typer.Option("--nearly", help="Wish: counts that should stay nearly exact, without being published; repeat.")]  # fmt: skip  # noqa: E501
@@ -74,6 +82,11 @@ def names(values: list[str] | None) -> list[str]:
     return [name.strip() for value in values or () for name in value.split(",") if name.strip()]
 
 
+def has_rate(mechanism: str) -> bool:
+    """Say whether a member of the family has a rate; for the others ``--epsilon`` is no target but a setting."""
+    return mechanism not in ("mallows", "metric", "gibbs")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What `swap` and `plan` may be told on the command line instead of in a plan."""
@@ -98,13 +111,18 @@ class Options:
     kernel: str | None = None
     fine_match: list[str] | None = None
     fine_rate: str | None = None
+    distances: list[str] | None = None
+    weights: Path | None = None
     noise_epsilon: str | None = None
+    respond: str | None = None
+    values: list[str] | None = None
+    change: str | None = None
     epsilon: str | None = None
     command: str = "swap"
 
     def with_rate_for(self, epsilon: str | None) -> Options:
         """Return the options with the gentlest rate that reaches a target, where a target and no rate was given."""
-        if self.rate or epsilon is None or self.mechanism == "mallows":
+        if self.rate or epsilon is None or not has_rate(self.mechanism):
             return self
         from stirred.release.run import prepare
         from stirred.spec.exact import loss
@@ -115,6 +133,12 @@ class Options:
         rate = str(prepared.mechanism.rate_reaching(prepared.plan, target)) if live else "1/2"
         return replace(self, rate=rate)
 
+    @property
+    def _distances(self) -> str | list[str] | None:
+        """Return a file by its ending, or else the levels."""
+        given = names(self.distances)
+        return given[0] if len(given) == 1 and Path(given[0]).suffix else given or None
+
     def planned(self) -> Planned:
         """Return the plan that the options amount to; refuse where one is wanting."""
         from stirred.data.problems import PlanError
@@ -122,7 +146,8 @@ class Options:
         from stirred.release.tables import parse_table
         from stirred.spec.problems import Problem
 
-        rate = {"--epsilon": self.epsilon} if self.mechanism == "mallows" else {"--rate": self.rate}
+        own = {"mallows": ("epsilon",), "metric": ("epsilon", "distances"), "gibbs": ("weights",)}
+        rate = {f"--{name}": getattr(self, name) for name in own.get(self.mechanism, ("rate",))}
         needed = {"--swap": self.swap, **rate, "--out": self.out}
         missing = [name for name, value in needed.items() if not value]
         if missing:
@@ -139,7 +164,12 @@ class Options:
                 "redraw_law": self.kernel,
                 "fine_match": names(self.fine_match),
                 "fine_rate": self.fine_rate,
+                "distances": self._distances,
+                "weights": None if self.weights is None else str(self.weights),
                 "noise_epsilon": self.noise_epsilon,
+                "respond": self.respond,
+                "values": names(self.values),
+                "change": self.change,
                 "unit": self.unit,
             },
             "tables": [{"variables": parse_table(text)[1]} for text in self.table or ()],

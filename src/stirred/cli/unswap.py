@@ -23,6 +23,10 @@ def unswap(
         bool, typer.Option("--project", help="Add the nearest table that the margins allow, without negative cells.")
     ] = False,
     level: Annotated[float, typer.Option("--level", help="Of the confidence intervals.")] = 0.95,
+    redraw_law: Annotated[
+        Path | None,
+        typer.Option("--redraw-law", help="Declared law of a conditioned swap: a table of swap value, probability."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
 ) -> None:
     """Correct a table for swapping: unbiased estimates, standard errors and intervals, from public files alone."""
@@ -30,7 +34,7 @@ def unswap(
     from stirred.inference.released import SwappedRelease
     from stirred.inference.unswap import unswap as correct
 
-    release = SwappedRelease.read(bundle)
+    release = SwappedRelease.read(bundle, redraw_law=redraw_law)
     _check_out(out, table=table, bundle=bundle)
     found = correct(read_frame(table), release, level=level, project=project, where=str(table))
     write_frame(found.table, out)

@@ -13,6 +13,9 @@ import polars as pl
 
 from stirred.data.frames import read_frame, scan_frame
 from stirred.data.problems import bad_file, listed
+from stirred.inference.stated_law import stated_law
+from stirred.mechanisms.swapping.conditioned_cells import RedrawLaw
+from stirred.mechanisms.swapping.two_stage import FINE_COLUMNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -20,7 +23,8 @@ class SwappedRelease:
     """The public part of a swapped release, enough to correct its tables.
 
     ``strata`` has the match variables and ``stratum_rate``; ``key`` links ``persons`` to ``records``; ``member`` is
-    the swap that was used, one of the family.
+    the swap that was used, one of the family, ``redraw_law`` the law of a conditioned swap, and ``fine_match`` and
+    ``fine_rate`` the second stage of a two-stage swap.
     """
 
     records: pl.LazyFrame
@@ -31,9 +35,23 @@ class SwappedRelease:
     key: str | None = None
     source: str = "release"
     member: str = "permutation"
+    redraw_law: RedrawLaw | None = None
+    fine_match: tuple[str, ...] = ()
+    fine_rate: str | None = None
 
     @classmethod
-    def of(cls, released: Any, *, match: Sequence[str], swap: Sequence[str], rate: Fraction | str) -> SwappedRelease:
+    def of(
+        cls,
+        released: Any,
+        *,
+        match: Sequence[str],
+        swap: Sequence[str],
+        rate: Fraction | str,
+        member: str = "permutation",
+        redraw_law: RedrawLaw | None = None,
+        fine_match: Sequence[str] = (),
+        fine_rate: Fraction | str | None = None,
+    ) -> SwappedRelease:
         """Return a release in memory, swapped at one rate.
 
         >>> SwappedRelease.of(pl.DataFrame({"a": [1], "b": [2]}), match=["a"], swap=["b"], rate="1/20").strata.rows()
@@ -48,11 +66,19 @@ class SwappedRelease:
             match=tuple(match),
             swap=tuple(swap),
             strata=strata.select(*match, "stratum_rate"),
+            member=member,
+            redraw_law=redraw_law,
+            fine_match=tuple(fine_match),
+            fine_rate=None if fine_rate is None else str(Fraction(fine_rate)),
         )
 
     @classmethod
-    def read(cls, bundle: Path) -> SwappedRelease:
-        """Read a bundle, or the public folder of one, as it was published."""
+    def read(cls, bundle: Path, *, redraw_law: Path | None = None) -> SwappedRelease:
+        """Read a bundle, or the public folder of one, as it was published.
+
+        ``redraw_law`` is a table of the declared law of a conditioned swap, where the specification has its checksum
+        only: the swap variable, and ``probability``.
+        """
         public = bundle / "public" if (bundle / "public").is_dir() else bundle
         if not public.is_dir():
             raise bad_file("there is no such folder", where=str(bundle), remedy="name the folder of a bundle")
@@ -76,16 +102,32 @@ class SwappedRelease:
                 remedy="correcting needs the margins of every stratum, which are counted from them",
             )
         persons = _file(public, "persons")
+        swap = _swapped(specification, match, records.collect_schema().names())
+        member = rates["stratum_law"][0] if "stratum_law" in rates.columns and rates.height else "permutation"
+        staged = {*FINE_COLUMNS.values()} <= {*rates.columns} and rates.height > 0
         return cls(
             records=records,
             match=match,
-            swap=_swapped(specification, match, records.collect_schema().names()),
+            swap=swap,
             strata=rates.select(*(pl.col(name).cast(pl.String) for name in match), "stratum_rate"),
             persons=persons,
             key=None if persons is None else records.collect_schema().names()[0],
             source=str(public),
-            member=rates["stratum_law"][0] if "stratum_law" in rates.columns and rates.height else "permutation",
+            member=member,
+            redraw_law=stated_law(specification, given=redraw_law, swap=swap) if member == "conditioned" else None,
+            fine_match=tuple(json.loads(rates[FINE_COLUMNS["fine_match"]][0])) if staged else (),
+            fine_rate=rates[FINE_COLUMNS["fine_rate"]][0] if staged else None,
         )
+
+    def known_redraw_law(self) -> RedrawLaw:
+        """Return the law of the conditioned swap, or refuse."""
+        if self.redraw_law is None:
+            raise bad_file(
+                "which law the conditioned swap redraws from is not said",
+                where=self.source,
+                remedy="name it: uniform, proportional, or the probability of each swap value",
+            )
+        return self.redraw_law
 
     @property
     def record_variables(self) -> list[str]:

@@ -2,7 +2,8 @@
 
 Swapping theory R18: inside a stratum a swapped cell Z has mean e + lambda (X - e), where e is what independence
 of the held and the swapped variable would give. Rate and margins are public, so e and lambda are, and
-e + (Z - e)/lambda is an unbiased estimate of the true cell X.
+e + (Z - e)/lambda is an unbiased estimate of the true cell X. The conditioned swap has a matrix in place of lambda,
+as public (``redrawn``).
 """
 
 from __future__ import annotations
@@ -10,40 +11,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final, TypeVar
+from typing import Final
 
-import numpy as np
 import polars as pl
 import polars.selectors as cs
 
 from stirred.data.problems import bad_file, bad_plan, number
 from stirred.inference.projection import onto_margins
 from stirred.inference.published import COUNT, as_text, matched
+from stirred.inference.redrawn_cells import estimated_redrawn
 from stirred.inference.released import SwappedRelease
-from stirred.mechanisms.swapping.moments import CLASS_LAWS, Laws, cell_bounds, crossed_strata
+from stirred.inference.shrunken_cells import estimated_shrunken
+from stirred.inference.staged_cells import estimated_staged
+from stirred.mechanisms.swapping.moments import CLASS_LAWS, WITH_MOMENTS, crossed_strata
 
 TOLERANCE: Final = 0.05
 """Strata with ``|lambda|`` below this keep their published counts: the noise would grow more than twentyfold."""
 
-# Below this the variance cannot be estimated without bias; the estimated table is put into the formula instead.
-_SQUARES_TOLERANCE: Final = TOLERANCE**2
-
 # What is beyond is noise of floating point.
 _DECIMALS: Final = 9
-
-Number = TypeVar("Number")
-
-
-def corrected(published: Number, *, independent: Number, kept: Number) -> Number:
-    """Return the unbiased estimate of one cell of one stratum, in whatever arithmetic it is given.
-
-    >>> from fractions import Fraction
-    >>> corrected(Fraction(1), independent=Fraction(1), kept=Fraction(2, 9))
-    Fraction(1, 1)
-    >>> corrected(1.5, independent=1.0, kept=0.5)
-    2.0
-    """
-    return independent + (published - independent) / kept  # type: ignore[operator]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,6 +54,15 @@ class Unswapped:
     swapped: bool
     added: int
     uninformative: int
+    member: str = "permutation"
+    first_kept: str = ""
+
+    @property
+    def _too_little(self) -> str:
+        if self.member == "conditioned":
+            share = f"{100 * self.tolerance:g}%"
+            return f"swap values that cannot be corrected (fewer than {share} of their records are left unselected)"
+        return f"nothing that could be corrected (|lambda| below {self.tolerance:g})"
 
     @property
     def moved(self) -> float:
@@ -107,9 +102,9 @@ class Unswapped:
             cells = int((self.table["kept"] > 0).sum())
             notes.append(
                 f"{self.strata_kept:,} of {number(self.strata, 'stratum', 'strata')} "
-                f"{'keeps' if self.strata_kept == 1 else 'keep'} nothing that could be corrected (|lambda| below "
-                f"{self.tolerance:g}): the published counts stay, in {number(cells, 'cell')}, and the intervals are "
-                "widened by what the margins allow there."
+                f"{'keeps' if self.strata_kept == 1 else 'keep'} {self._too_little} (first: {self.first_kept}): the "
+                f"published counts stay, in {number(cells, 'cell')}, and the intervals are widened by what the margins "
+                "allow there."
             )
         if self.negative:
             notes.append(
@@ -132,7 +127,7 @@ def unswap(
 
     ``table`` is a published table in long form (variables and ``count``) or only its variables; variables that
     persons have make it a table of persons. The intervals use the normal approximation; the variance is the
-    exact one of R18, itself estimated without bias.
+    exact one of R18, itself estimated without bias (of the conditioned swap in large strata: nearly).
 
     >>> homes = pl.DataFrame({"size": [1, 1, 1, 1], "county": list("AABB"), "tenure": list("oorr")})
     >>> found = unswap(["county", "tenure"], SwappedRelease.of(homes, match=["size"], swap=["county"], rate="1/2"))
@@ -146,14 +141,13 @@ def unswap(
     given = as_text(table, where=where) if isinstance(table, pl.DataFrame) else None
     variables = [name for name in given.columns if name != COUNT] if given is not None else list(_names(table))
     release.check(variables, where=where)
-    if release.member not in CLASS_LAWS:
+    if release.member == "response":
         raise bad_plan(
-            f"tables of the {release.member} swap have no closed form for their standard errors",
+            "the correction of a swap needs counts that are published exactly, and the response leaves some inexact",
             where=where,
-            remedy="use it as published; for the conditioned swap stirred.mechanisms.swapping.member_moments has "
-            "expected tables and their inverse, in Python",
+            remedy="use the table as published; strata.parquet has the law of the response",
         )
-    cells = _estimated(_strata_cells(variables, release), tolerance, release.member)
+    cells = _corrected_cells(variables, release, tolerance, where=where)
     found = _summed(cells, variables, level=level)
     if project:
         blocks = [name for name in variables if name in release.match]
@@ -177,7 +171,15 @@ def unswap(
         swapped=swapped,
         added=added,
         uninformative=int(found["__uninformative"].sum()),
+        member=release.member,
+        first_kept=_first(kept, release.match),
     )
+
+
+def _first(kept: pl.DataFrame, match: Sequence[str]) -> str:
+    """Return the match values of the first stratum that keeps its counts."""
+    values = zip(match, kept.select(match).row(0), strict=True) if kept.height and match else ()
+    return ", ".join(f"{name} = {value}" for name, value in values) or "all records"
 
 
 def _names(table: pl.DataFrame | Sequence[str]) -> Sequence[str]:
@@ -185,22 +187,56 @@ def _names(table: pl.DataFrame | Sequence[str]) -> Sequence[str]:
     return (table,) if isinstance(table, str) else table
 
 
-def _strata_cells(variables: Sequence[str], release: SwappedRelease) -> pl.DataFrame:
-    """Return the table's cells in every stratum, with the law of the stratum's swap."""
+def _corrected_cells(
+    variables: Sequence[str], release: SwappedRelease, tolerance: float, *, where: str
+) -> pl.DataFrame:
+    """Return the table's cells in every stratum, corrected by what the release's swap does on average."""
+    staged = release.member == "two-stage"
+    if release.member not in WITH_MOMENTS or (staged and release.fine_rate is None):
+        raise bad_plan(
+            "the release does not say what its second stage does"
+            if staged
+            else f"tables of the {release.member} swap have no closed form for their standard errors",
+            where=where,
+            remedy="use it as published",
+        )
+    cells, swap = _strata_cells(variables, release), [name for name in variables if name in release.swap]
+    if release.member in CLASS_LAWS:
+        return estimated_shrunken(cells, tolerance=tolerance, member=release.member)
+    if release.member == "conditioned":
+        return estimated_redrawn(
+            cells,
+            _crossed(variables, release, swap=release.swap),
+            match=list(release.match),
+            swap=list(release.swap),
+            law=release.known_redraw_law(),
+            tolerance=tolerance,
+        )
+    fine = _crossed(variables, release, swap=swap, match=(*release.match, *release.fine_match))
+    return estimated_staged(cells, fine, fine_rate=str(release.fine_rate), tolerance=tolerance)
+
+
+def _crossed(
+    variables: Sequence[str], release: SwappedRelease, *, swap: Sequence[str], match: Sequence[str] | None = None
+) -> pl.DataFrame:
     own = [name for name in variables if name in release.person_variables]
     cells = crossed_strata(
         release.records,
-        match=release.match,
+        match=release.match if match is None else match,
         hold=[name for name in variables if name not in release.swap],
-        swap=[name for name in variables if name in release.swap],
+        swap=swap,
         persons=release.persons if own else None,
         key=release.key,
     )
-    names = list(dict.fromkeys((*release.match, *variables)))
-    cells = cells.with_columns(pl.col(name).cast(pl.String) for name in names)
+    return cells.with_columns(pl.col(name).cast(pl.String) for name in cells.columns if not name.startswith("__"))
+
+
+def _strata_cells(variables: Sequence[str], release: SwappedRelease) -> pl.DataFrame:
+    """Return the table's cells in every stratum, with the law of the stratum's swap."""
+    cells = _crossed(variables, release, swap=[name for name in variables if name in release.swap])
     if not release.match:
         return cells.with_columns(pl.lit(release.strata["stratum_rate"][0]).alias("stratum_rate"))
-    found = cells.join(release.strata, on=list(release.match), how="left", nulls_equal=True)
+    found = cells.join(release.strata, on=list(release.match), how="left", nulls_equal=True, maintain_order="left")
     if found["stratum_rate"].null_count():
         raise bad_file(
             "some records lie in strata that the list of strata does not have",
@@ -208,46 +244,6 @@ def _strata_cells(variables: Sequence[str], release: SwappedRelease) -> pl.DataF
             remedy="use data and strata of the same release",
         )
     return found
-
-
-def _estimated(cells: pl.DataFrame, tolerance: float, member: str) -> pl.DataFrame:
-    """Add estimate, variance and bounds of every cell of every stratum."""
-    n, r, c, z, rr, zz = (
-        cells[f"__{name}"].to_numpy().astype(np.float64)
-        for name in ("stratum", "hold", "swap", "cell", "hold_squares", "cell_squares")
-    )
-    laws = Laws.of(cells["__stratum"].to_numpy(), cells["stratum_rate"].to_list(), member=member)
-    low, high = cell_bounds(cells)
-    known, independent = low == high, r * c / n
-    near = (np.abs(laws.kept) < tolerance) & ~known
-    usable = ~near & ~known
-    kept = np.where(usable, laws.kept, 1.0)
-    estimate = np.where(usable, corrected(z, independent=independent, kept=kept), z)
-    squares = np.where(usable, corrected(zz, independent=rr * c / n, kept=kept), zz)
-    margins = {"hold": r, "hold_squares": rr, "swap": c}
-    _, free = laws.moments(cell=estimate, cell_squares=squares, **margins)
-    plain = np.clip(estimate, low, high)
-    squares_plain = plain if np.array_equal(zz, z) else np.clip(squares, 0.0, rr)
-    _, inside = laws.moments(cell=plain, cell_squares=squares_plain, **margins)
-    plug_in = np.maximum(inside, 0.0) / kept**2
-    # The variance of Z is a quadratic in X; with the estimate put in, its mean is (q / lambda^2) Var Z, so this
-    # is unbiased for Var Z / lambda^2.
-    q = laws.kept_squares
-    unbiased = np.where(np.abs(q) < _SQUARES_TOLERANCE, plug_in, free / np.where(q == 0, 1.0, q))
-    new = {
-        "__moves": laws.moved > 0,
-        "__near": near,
-        "__estimate": estimate,
-        "__variance": np.where(usable, unbiased, 0.0),
-        "__plug_in": np.where(usable, plug_in, 0.0),
-        "__low": low,
-        "__high": high,
-        "__bias_low": np.where(near, low - z, 0.0),
-        "__bias_high": np.where(near, high - z, 0.0),
-        "__kept": np.where(near, z, 0.0).astype(np.int64),
-        "__independent": independent,
-    }
-    return cells.with_columns(pl.Series(name, values) for name, values in new.items())
 
 
 def _summed(cells: pl.DataFrame, variables: Sequence[str], *, level: float) -> pl.DataFrame:

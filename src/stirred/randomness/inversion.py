@@ -10,8 +10,9 @@ exactly its probability, however small.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 from stirred.randomness.entropy import WORD_BITS
@@ -144,3 +145,22 @@ def _rest(weights: Weights, g: int, most: int, *, upwards: bool) -> int:
     left = weights.high - g if upwards else g - weights.low
     # The ratios fall away from the mode, so each further weight is at most top/bottom of the one before.
     return min(left * most, -(-most * top // (bottom - top))) if top < bottom else left * most
+
+
+def draw_weighted(weights: Sequence[int], words: Iterator[int]) -> int:
+    """Return the place of one of these integer weights, with exactly its share of their sum as probability.
+
+    >>> [draw_weighted([1, 0, 2], iter([word, 0])) for word in (0, 2**31)]
+    [0, 2]
+    """
+    steps = list(accumulate(weights))
+    point = read = 0
+    while True:
+        wanted = _FIRST_WORDS if not read else 2 * read
+        for _ in range(wanted - read):
+            point = point << WORD_BITS | next(words)
+        read, bits = wanted, WORD_BITS * wanted
+        # The first step that ends beyond the point; nothing more is read if the next point does not pass it.
+        place = bisect_right(steps, point * steps[-1], key=lambda step: step << bits)
+        if (point + 1) * steps[-1] <= steps[place] << bits:
+            return place

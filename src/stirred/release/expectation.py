@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import polars as pl
 
@@ -12,11 +13,13 @@ from stirred.data.columns import ParquetColumns
 from stirred.data.frames import ROWS_IN_ONE_FILE, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.swapping.moments import CLASS_LAWS
+from stirred.mechanisms.swapping.moments import WITH_MOMENTS
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.release.tables import Table
 from stirred.spec.problems import placed
 from stirred.utility.expected import ExpectedError, expected_error
+
+_MOST_STRATA: Final = 5_000
 
 MARK = "choosing settings by this voids the guarantee; use an earlier census or the synthetic one"
 
@@ -48,9 +51,9 @@ def expectations(
     ``source`` is ``margins`` (from the invariants of this file alone), ``this-data`` or ``other-data``; the
     last needs the file ``records``, with ``persons`` for tables of persons.
     """
-    if mechanism.member not in CLASS_LAWS:
+    if mechanism.stratum_law not in WITH_MOMENTS:
         raise bad_plan(
-            f"the error of the {mechanism.member} swap has no closed form",
+            f"the error of the {mechanism.stratum_law} swap has no closed form",
             where="--expect-from",
             remedy="leave it out, or plan another member of the family",
         )
@@ -82,7 +85,13 @@ def expectations(
 
 def within_reach(mechanism: Swap, data: Microdata) -> bool:
     """Say whether there is a closed form, and whether it is worth its time beside a release of this size."""
-    return mechanism.member in CLASS_LAWS and data.households.height <= ROWS_IN_ONE_FILE
+    if mechanism.stratum_law not in WITH_MOMENTS or data.households.height > ROWS_IN_ONE_FILE:
+        return False
+    # Every stratum of the conditioned swap has moments of its own.
+    match = list(mechanism.match)
+    return (
+        mechanism.stratum_law != "conditioned" or not match or data.households.select(match).n_unique() <= _MOST_STRATA
+    )
 
 
 def _lazy(data: Microdata) -> pl.LazyFrame | None:

@@ -1,4 +1,4 @@
-"""public/invariants.parquet: both tables that swapping cannot change, in long form."""
+"""public/invariants.parquet: the tables that swapping cannot change, in long form."""
 
 from __future__ import annotations
 
@@ -25,21 +25,29 @@ def invariant_tables(data: Microdata, plan: SwapPlan) -> Iterator[pl.DataFrame]:
     variables; the persons themselves are in the released files. One more row has, in the place of its
     name, the checksum of the hold table with the persons, and counts them.
     """
+    schema = _schema(data, plan)
+    # Without the variable of a response there may be nothing left of a table but the sizes of the strata.
+    if plan.exact_swap:
+        yield from _crossed(plan, schema)
+    if data.persons is None and not {*plan.exact_hold} - {*plan.universe.match} and plan.perturbed is not None:
+        return
+    hold = encode(data.households, list(plan.exact_hold))
+    held = count(hold.codes, groups=hold.count)
+    table = _completed("hold", [*hold.levels.get_columns(), pl.Series("count", held)], schema)
+    digest = _with_persons(data, plan)
+    yield table if digest is None else pl.concat([table, _completed(digest, [_persons_count(data)], schema)])
+
+
+def _crossed(plan: SwapPlan, schema: dict[str, pl.DataType]) -> Iterator[pl.DataFrame]:
+    """Yield the match x swap table."""
     strata, swap = plan.strata.coded, plan.swap
     cells, counts = counted_cells(strata.codes, swap.codes)
-    schema = _schema(data, plan)
     for begin in range(0, cells.size, _PART):
         part = cells[begin : begin + _PART]
         match = strata.decoded((part >> np.uint64(32)).astype(np.uint32))
         place = swap.decoded((part & np.uint64(0xFFFFFFFF)).astype(np.uint32))
         columns = [*match.get_columns(), *place.get_columns(), pl.Series("count", counts[begin : begin + _PART])]
         yield _completed("match x swap", columns, schema)
-    del cells, counts
-    hold = encode(data.households, list(plan.hold))
-    held = count(hold.codes, groups=hold.count)
-    table = _completed("hold", [*hold.levels.get_columns(), pl.Series("count", held)], schema)
-    digest = _with_persons(data, plan)
-    yield table if digest is None else pl.concat([table, _completed(digest, [_persons_count(data)], schema)])
 
 
 def _persons_count(data: Microdata) -> pl.Series:
@@ -55,7 +63,7 @@ def _with_persons(data: Microdata, plan: SwapPlan) -> str | None:
     own = [name for name in data.person_variables if f"{name} (of persons)" not in plan.dropped]
     rows = pl.Series(household_rows(data))
     try:
-        return digest_name(held_digest(data.households.select(plan.hold), select(data.persons, own), rows))
+        return digest_name(held_digest(data.households.select(plan.exact_hold), select(data.persons, own), rows))
     except pl.exceptions.ComputeError:  # values that CSV cannot hold, such as durations, have no common text
         return None
 
@@ -77,7 +85,7 @@ def sorted_cells(stratum: Codes, swap: Codes) -> npt.NDArray[np.uint64]:
 
 
 def _schema(data: Microdata, plan: SwapPlan) -> dict[str, pl.DataType]:
-    names = dict.fromkeys((*plan.universe.match, *plan.universe.swap, *plan.hold))
+    names = dict.fromkeys((*plan.universe.match, *plan.exact_swap, *plan.exact_hold))
     types = {name: data.households.schema[name] for name in names}
     return {"table": pl.String(), **types, "count": pl.Int64()}
 

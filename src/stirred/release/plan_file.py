@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from stirred.data.problems import PlanError, bad_plan
 from stirred.report.safes import SAFES, SafesSheet
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, placed
 
 SettingsFrom = Literal["policy", "invariants", "other-data", "this-data"]
 
@@ -50,13 +50,23 @@ class DataSection(_Strict):
 class MechanismSection(_Strict):
     """[mechanism]: which one, and its settings.
 
-    ``rate`` is for all but the Mallows swap, which takes ``epsilon``; ``rates`` is for permutation swapping, in one
+    ``rate`` is for all but the Mallows swap, which takes ``epsilon``, the metric swap, which takes ``epsilon`` and
+    ``distances``, and the Gibbs swap, which takes ``weights``; ``rates`` is for permutation swapping, in one
     stage or two, ``redraw_law`` for the conditioned swap, and ``fine_match`` and ``fine_rate`` for two stages.
-    ``noise_epsilon`` and ``noise`` are for the noisy swap, which publishes the plan's tables and no records.
+    ``respond``, ``values`` and ``change`` are for the response swap. ``noise_epsilon`` and ``noise`` are for the noisy
+    swap, which publishes the plan's tables and no records.
     """
 
     name: Literal[
-        "permutation-swap", "conditioned-swap", "mallows-swap", "shuffle-swap", "two-stage-swap", "noisy-swap"
+        "permutation-swap",
+        "conditioned-swap",
+        "mallows-swap",
+        "shuffle-swap",
+        "two-stage-swap",
+        "metric-swap",
+        "gibbs-swap",
+        "response-swap",
+        "noisy-swap",
     ] = Field(default="permutation-swap", description="The mechanism, one of the swapping family.")
     match: Names = Field(default=[], description="Variables that exchanging records must share; may be empty.")
     swap: Names = Field(description="Variables that are exchanged, all together, such as the geography.")
@@ -66,10 +76,22 @@ class MechanismSection(_Strict):
     rate: Rate | None = Field(
         default=None, description='The swap rate, exact in each form: "1/20", "5%" or 0.05. Not for the Mallows swap.'
     )
-    epsilon: Rate | None = Field(default=None, description="The loss of the Mallows swap, which has no rate.")
+    epsilon: Rate | None = Field(
+        default=None, description="The loss of the Mallows and the metric swap, which have no rate."
+    )
     redraw_law: str | dict[str, Rate] | None = Field(
         default=None,
         description="Of the conditioned swap: uniform, proportional, or a probability for each swap value.",
+    )
+    distances: str | list[str] | dict[str, dict[str, Rate]] | None = Field(
+        default=None,
+        description="Of the metric swap: a file with the columns from, to and distance; or swap variables as levels, "
+        "from the finest to the coarsest; or a table with a distance for each pair of swap values.",
+    )
+    weights: str | dict[str, dict[str, Rate]] | None = Field(
+        default=None,
+        description="Of the Gibbs swap: a file with the columns from, to and weight, or a table with a weight for each "
+        "pair of swap values.",
     )
     fine_match: Names = Field(
         default=[], description="Of the two-stage swap: variables that the second stage matches on besides match."
@@ -81,9 +103,20 @@ class MechanismSection(_Strict):
     noise: str | None = Field(
         default=None, description="Of the noisy swap: the law of the noise, geometric; bounded noise is refused."
     )
+    respond: str | None = Field(
+        default=None, description="Of the response swap: the variable that gets a randomised response before the swap."
+    )
+    values: list[str | int | bool] = Field(
+        default=[],
+        description="Of the response swap: every value that the variable may have; default the codes of the codebook.",
+    )
+    change: Rate | None = Field(
+        default=None, description="Of the response swap: the probability that a value is replaced by another one."
+    )
     rates: list[dict[str, Any]] = Field(
         default=[],
-        description="Other rates, each with the values of match variables it applies to; the last that fits wins.",
+        description="Other rates, each with the values it applies to, of match variables or, in one stage, of hold and "
+        "swap variables too; the last that fits wins.",
     )
     imputed: str | None = Field(
         default=None, description="Of permutation swapping: a column that flags imputed records, which are not swapped."
@@ -181,6 +214,17 @@ class Planned:
     def codebook(self) -> Path | None:
         """Return the path of the codebook, if there is one."""
         return None if self.plan.data.codebook is None else self.folder / self.plan.data.codebook
+
+    def declared(self, name: str, *, number: str) -> Any:
+        """Return the setting of this name that may be a file of numbers for pairs of swap values, read."""
+        given = getattr(self.plan.mechanism, name)
+        if not isinstance(given, str):
+            return given
+        from stirred.data.frames import read_frame
+        from stirred.mechanisms.swapping.pairs import nested_pairs
+
+        with placed(name):
+            return nested_pairs(read_frame(self.folder / given), number=number, where=given)
 
     @property
     def ledger(self) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stirred.mechanisms.swapping.noisy import NoisySwap
+from stirred.mechanisms.swapping.response_swap import ResponseSwap
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.release.tables import Table
@@ -15,16 +16,19 @@ def exactness(table: Table, mechanism: Swap, plan: SwapPlan, *, persons: Sequenc
     """Say whether a table is one that swapping cannot change.
 
     Tables of match and swap variables, and tables of held variables, are exact; those that cross a
-    swap variable with a held one that is not matched are disturbed (Proposition 4).
+    swap variable with a held one that is not matched are disturbed (Proposition 4). So are all tables of a variable
+    that got a randomised response (R14).
     """
     variables = set(table.variables)
-    held = {*plan.hold, *persons}
     if isinstance(mechanism, NoisySwap):
         return "with noise, after swapping" if mechanism.crosses(table.variables) and mechanism.swaps else "with noise"
+    if plan.perturbed in variables:
+        return "disturbed by the response and by swapping"
+    held = {*plan.exact_hold, *persons}
     if (
         nothing_swapped(plan)
         or variables <= held
-        or (variables <= {*mechanism.match, *mechanism.swap} and not table.of_persons)
+        or (variables <= {*mechanism.match, *plan.exact_swap} and not table.of_persons)
     ):
         return "exact"
     return "disturbed by swapping"
@@ -65,8 +69,10 @@ def public_readme(
             f"- `tables/{table.name}.csv`: {table.title}, {exactness(table, mechanism, plan, persons=persons)}"
         )
     lines += [
-        "- `invariants.parquet`: the two tables published exactly; column `table` says which",
-        "- `strata.parquet`: match values, records, whether there is anything to swap, rate, expected share moved",
+        "- `invariants.parquet`: the tables published exactly; column `table` says which",
+        "- `strata.parquet`: match values, records, whether there is anything to swap, rate, expected share moved"
+        + ("" if plan.perturbed is None else f"; the response on {plan.perturbed}, its values and how often it changes")
+        + ("; what the second stage matches on, and its rate" if mechanism.member == "two-stage" else ""),
         "- `specification.json`, `specification.md`: the promise; `report.html`: the same with figures",
     ]
     if in_parts:
@@ -82,13 +88,26 @@ def public_readme(
 def _conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
     if nothing_swapped(plan):
         return [f"- {NOTHING_SWAPPED}"]
-    swapped, share = ", ".join(mechanism.swap), 100 * plan.strata.moved
-    held = [name for name in plan.hold if name not in mechanism.match]
+    swapped, share = ", ".join(mechanism.swap), plan.strata.moved
+    many = "records" if share is None else f"about {100 * share:.1f}% of records"
+    held = [name for name in plan.exact_hold if name not in mechanism.match]
     undo = correction_in_words(mechanism)
+    crossed = " x ".join([*mechanism.match, *plan.exact_swap])
     return [
-        f"- Counts of {' x '.join([*mechanism.match, *mechanism.swap])}, and any sums of them, are exact.",
+        *([f"- Counts of {crossed}, and any sums of them, are exact."] if crossed else []),
         f"- Counts of anything held ({', '.join(held) or 'nothing else'}), without {swapped}, are exact.",
-        f"- Counts that cross {swapped} with held variables are disturbed: about {share:.1f}% of records carry another "
+        *_of_the_response(mechanism, plan),
+        f"- Counts that cross {swapped} with held variables are disturbed: {many} carry another "
         f"record's {swapped}. Associations between {swapped} and held variables are weakened.",
         *([f"- {undo}"] if undo else []),
+    ]
+
+
+def _of_the_response(mechanism: Swap, plan: SwapPlan) -> list[str]:
+    if plan.perturbed is None:
+        return []
+    assert isinstance(mechanism, ResponseSwap)
+    return [
+        f"- No count of {plan.perturbed} is exact: with probability {mechanism.change} a record's value was replaced "
+        f"by another of its {len(mechanism.values)} declared values, each equally likely, before the swap."
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -24,13 +25,17 @@ from stirred.data.validate import validate
 from stirred.inference.released import SwappedRelease
 from stirred.inference.unswap import unswap
 from stirred.mechanisms.protocol import Progress, Release
+from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.family import swap_named
+from stirred.mechanisms.swapping.moments import TooLargeError
 from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.revealing import revealing_columns
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
+from stirred.mechanisms.swapping.two_stage import TwoStageSwap
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, check_place, checksum, mark_seeded, write_manifest
+from stirred.release.declared_values import with_declared_values
 from stirred.release.expectation import Expectation, expectations, within_reach
 from stirred.release.invariants import invariant_tables
 from stirred.release.ledger import Ledger, Request, Total
@@ -67,6 +72,7 @@ class Prepared:
 
 def prepare(planned: Planned) -> Prepared:
     """Read and check everything, and return what would happen."""
+    planned = with_declared_values(planned)
     mechanism, data, inputs, codebook = _both(planned)
     ledger = None if planned.ledger is None else Ledger.open(planned.ledger)
     if isinstance(mechanism, NoisySwap) and codebook is not None:
@@ -203,7 +209,12 @@ def mechanism_of(planned: Planned) -> Swap:
                 "redraw_law": section.redraw_law,
                 "fine_match": section.fine_match,
                 "fine_rate": section.fine_rate,
+                "respond": section.respond,
+                "values": section.values,
+                "change": section.change,
                 "imputed": section.imputed,
+                "distances": planned.declared("distances", number="distance"),
+                "weights": planned.declared("weights", number="weight"),
                 "noise_epsilon": section.noise_epsilon,
                 "noise": section.noise,
                 # Of the other members tables are counted from what they release.
@@ -350,7 +361,7 @@ def _write_public(folder: Path, prepared: Prepared, release: Release) -> None:
     notes = _notes(release.specification)
     for table in prepared.tables:
         write_frame(released_table(release, table), public / "tables" / f"{table.name}.csv")
-    strata = prepared.plan.strata.frame(prepared.mechanism.member)
+    strata = prepared.mechanism.strata_table(prepared.plan.strata)
     if isinstance(prepared.mechanism, NoisySwap):
         # Sizes of strata are all that is fixed: no other margin, and no word on what there is to swap.
         write_frame(strata_sizes(prepared.plan), public / "invariants.parquet", note=notes)
@@ -422,7 +433,11 @@ def _expected(prepared: Prepared) -> list[Expectation]:
     """Return what the closed form expected of each table, for the internal report."""
     if not within_reach(prepared.mechanism, prepared.data):
         return []
-    return expectations(prepared.mechanism, prepared.tables, prepared.data, source="this-data")
+    found: list[Expectation] = []
+    for table in prepared.tables:
+        with suppress(TooLargeError):
+            found += expectations(prepared.mechanism, [table], prepared.data, source="this-data")
+    return found
 
 
 def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
@@ -430,7 +445,8 @@ def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
     if not prepared.tables or not within_reach(prepared.mechanism, prepared.data):
         return {}
     match, persons = tuple(prepared.mechanism.match), prepared.data.persons is not None
-    strata = prepared.plan.strata.frame(prepared.mechanism.member)
+    strata = prepared.mechanism.strata_table(prepared.plan.strata)
+    stages = prepared.mechanism if isinstance(prepared.mechanism, TwoStageSwap) else None
     public = SwappedRelease(
         records=release.public["data"].lazy(),
         match=match,
@@ -438,13 +454,17 @@ def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
         strata=strata.select(*(pl.col(name).cast(pl.String) for name in match), "stratum_rate"),
         persons=release.public["persons"].lazy() if persons else None,
         key=prepared.data.hid if persons else None,
-        member=prepared.mechanism.member,
+        member=prepared.mechanism.stratum_law,
+        redraw_law=prepared.mechanism.known_law if isinstance(prepared.mechanism, ConditionedSwap) else None,
+        fine_match=() if stages is None else tuple(stages.fine_match),
+        fine_rate=None if stages is None else str(stages.fine_rate),
     )
     found = {}
     for table in prepared.tables:
         truth = tabulate(_truth(prepared, table), table.variables).with_columns(pl.col(table.variables).cast(pl.String))
-        estimate = unswap(table.variables, public).table.select(*table.variables, count="estimate")
-        found[table.title] = measure(truth, estimate, variables=table.variables)
+        with suppress(TooLargeError):
+            estimate = unswap(table.variables, public).table.select(*table.variables, count="estimate")
+            found[table.title] = measure(truth, estimate, variables=table.variables)
     return found
 
 
@@ -514,6 +534,8 @@ def _write_reports(folder: Path, prepared: Prepared, release: Release, checks: S
 def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> dict[str, Any]:
     planned = prepared.planned
     parameters = _parameters(planned)
+    # A file of distances or weights may be gone when somebody audits the bundle.
+    parameters["mechanism"].update(prepared.mechanism.declared_pairs)
     return {
         "stirred": __version__,
         "python": platform.python_version(),

@@ -22,6 +22,8 @@ from stirred.audit.bundle_files import MANIFEST
 from stirred.data.codes import tells_records_apart
 from stirred.data.frames import read_frame
 from stirred.data.problems import bad_file, listed
+from stirred.mechanisms.swapping.response_swap import RESPONSE_COLUMNS
+from stirred.mechanisms.swapping.two_stage import FINE_COLUMNS
 from stirred.release.bundle import SEEDED_MARK, checksum
 from stirred.report.swap import INTERNAL_STAMP, PUBLIC_STAMP
 from stirred.spec.document import from_json
@@ -54,6 +56,7 @@ class _Mechanism(_Lenient):
     match: list[str]
     swap: list[str]
     imputed: str | None = None
+    respond: str | None = None
 
 
 class _Release(_Lenient):
@@ -241,13 +244,18 @@ def _columns(public: Path, manifest: Manifest, specification: Specification) -> 
     """Hold the columns of every table against the specification, the plan's released columns and its identifiers."""
     released, mechanism = manifest.released, manifest.plan.mechanism
     promised = {v for m in specification.multiverse.invariants if isinstance(m, Margin) for v in m.variables}
-    homes = promised & set(released.households)
+    exact = promised & set(released.households)
+    # The variable of a response is released and in no invariant: never in a table that is published exactly.
+    homes = exact if mechanism.respond is None else exact | ({mechanism.respond} & set(released.households))
+    of_strata = _OF_STRATA if mechanism.respond is None else {*_OF_STRATA, *RESPONSE_COLUMNS.values()}
+    if mechanism.name == "two-stage-swap":
+        of_strata = {*of_strata, *FINE_COLUMNS.values()}
     link = set() if released.link is None else {released.link}
     allowed: dict[str, set[str]] = {
         "data": homes | link,
         "persons": {*(homes & {*mechanism.swap}), *released.persons} | link,
-        "invariants": homes | {"table", "count"},
-        "strata": (homes & {*mechanism.match, mechanism.imputed}) | _OF_STRATA,
+        "invariants": exact | {"table", "count"},
+        "strata": (exact & {*mechanism.match, mechanism.imputed}) | of_strata,
         "tables": homes | {*released.persons, "count"},
     }
     if mechanism.name == "noisy-swap":

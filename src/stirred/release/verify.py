@@ -68,7 +68,9 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, folder: Path,
             raise failed("the household ids are not 1, 2, 3, ... in the released order")
         rows = order[begin : begin + found.height]
         for name in plan.hold:
-            column = as_read(gather(data.households[name], rows).to_frame(), format_, folder)
+            # What a response has changed on purpose is compared with the response; all else with the input.
+            source = swapped.data if name == plan.perturbed else data
+            column = as_read(gather(source.households[name], rows).to_frame(), format_, folder)
             if not column.equals(found.select(name), null_equal=True):
                 raise failed(f'hold variable "{name}" differs from the input')
         begin += found.height
@@ -76,12 +78,12 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, folder: Path,
     if not bool((released[1:] >= released[:-1]).all()):
         raise failed("the released order is not by released values")
     del released
-    checks = [_margin_check(plan, swapped), *_imputed_check(plan, swapped)]
+    checks = [_margin_check(plan, swapped), *_imputed_check(plan, swapped), *_response_check(data, plan, swapped)]
     if order.size <= ROWS_IN_ONE_FILE:
         checks.append(_recount(data, plan, read_frame(folder / f"data.{format_}"), format_, folder))
     else:
         checks.append(_not_done(RECOUNTED, limit=ROWS_IN_ONE_FILE, of="records"))
-    checks.append(Check(what="all hold variables, record by record", cells=begin * len(plan.hold)))
+    checks.append(Check(what="all hold variables, record by record", cells=begin * len(plan.exact_hold)))
     if begin != order.size:
         raise failed(f"{order.size:,} households went in and {begin:,} came out")
     if swapped.people is not None:
@@ -101,7 +103,9 @@ RELINKED = "every person led back to its household by the written ids"
 
 def _recount(data: Microdata, plan: SwapPlan, written: pl.DataFrame, format_: str, folder: Path) -> Check:
     """Count the match x swap table of the written file and of the input from their values, not from codes."""
-    names = [*plan.universe.match, *plan.universe.swap]
+    names = [*plan.universe.match, *plan.exact_swap]
+    if not names:
+        return Check(what=RECOUNTED, cells=0, result="nothing of it is an invariant")
     tables = [
         frame.group_by(names).len().sort(names)
         for frame in (as_read(data.households.select(names), format_, folder), written.select(names))
@@ -200,12 +204,28 @@ def as_read(frame: pl.DataFrame, format_: str, folder: Path) -> pl.DataFrame:
 
 def _margin_check(plan: SwapPlan, swapped: SwappedFile) -> Check:
     """Count the match x swap table before and after: the same cells, equally often."""
-    before = sorted_cells(plan.strata.coded.codes, plan.swap.codes)
+    before = sorted_cells(plan.strata.coded.codes, swapped.swap.codes)
     after = sorted_cells(plan.strata.coded.codes, swapped.swapped)
     if not np.array_equal(before, after):
         raise failed("the match x swap table differs from the input")
     cells = int(np.count_nonzero(before[1:] != before[:-1])) + 1
-    return Check(what="match x swap table, counted anew by the codes of the values that were written", cells=cells)
+    what = "match x swap table, counted anew by the codes of the values that were written"
+    if plan.perturbed in plan.universe.swap:
+        return Check(what=what, cells=cells, result=f"identical to the file after the response on {plan.perturbed}")
+    return Check(what=what, cells=cells)
+
+
+def _response_check(data: Microdata, plan: SwapPlan, swapped: SwappedFile) -> list[Check]:
+    """Check that a response changed nothing but its variable; how many records it changed is nobody's to know."""
+    if plan.perturbed is None:
+        return []
+    before, after = (frame.drop(plan.perturbed) for frame in (data.households, swapped.data.households))
+    if not after.equals(before, null_equal=True):
+        raise failed(f'the response changed more than "{plan.perturbed}"')
+    if swapped.data.households.schema != data.households.schema:
+        raise failed(f'the response changed the type of "{plan.perturbed}"')
+    cells = before.height * before.width
+    return [Check(what=f"all columns but {plan.perturbed} after the response, record by record", cells=cells)]
 
 
 def _imputed_check(plan: SwapPlan, swapped: SwappedFile) -> list[Check]:

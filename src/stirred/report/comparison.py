@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from stirred.mechanisms.swapping.response_swap import ResponseSwap
 from stirred.report.charts import areas_changed
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.spec.compare import compare
 from stirred.utility.comparison import Compared
 
 _MOST_POINTS = 2_000
+_PROTECTED = "not shown: protected"
 
 WHAT_IT_RESTS_ON = (
     "Losses and shares follow from the invariants of each swap. Errors marked 'from the confidential file' do not: "
@@ -26,16 +28,16 @@ def rows(found: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
 
 
 def _row(each: Compared, tables: Sequence[str]) -> list[str]:
-    area, records, share = each.smallest_area
+    smallest, changed = each.smallest_area, each.changed
     errors = dict(each.errors)
     return [
         each.name,
         setting(each),
         each.epsilon.shown(),
-        f"{100 * each.changed:.2f}%",
-        f"{100 * share:.1f}% of {records:,} ({area})",
+        _PROTECTED if changed is None else f"{100 * changed:.2f}%",
+        _PROTECTED if smallest is None else f"{100 * smallest[2]:.1f}% of {smallest[1]:,} ({smallest[0]})",
         *(
-            f"{100 * errors[name].mean_absolute_percentage_error:.2f}%" if name in errors else "no closed form"
+            f"{100 * errors[name].mean_absolute_percentage_error:.2f}%" if name in errors else "not computed"
             for name in tables
         ),
     ]
@@ -43,10 +45,17 @@ def _row(each: Compared, tables: Sequence[str]) -> list[str]:
 
 def setting(each: Compared) -> str:
     """Return the one number of a swap in words."""
-    if each.mechanism.member == "mallows":
+    if each.mechanism.member == "gibbs":
+        return "declared weights"
+    if each.mechanism.member in ("mallows", "metric"):
         return f"epsilon {each.epsilon.shown()}"
     rules, rate = each.mechanism.rules()
-    return f"rate {100 * float(rate):.4g}%" + (", others by match value" if rules else "")
+    own = (
+        f", {each.mechanism.respond} changed at {each.mechanism.change}"
+        if isinstance(each.mechanism, ResponseSwap)
+        else ""
+    )
+    return f"rate {100 * float(rate):.4g}%" + (", others by match value" if rules else "") + own
 
 
 def block_by_block(found: Sequence[Compared]) -> list[str]:
@@ -66,6 +75,7 @@ def comparison_page(title: str, found: Sequence[Compared], *, source: str) -> st
     points = [
         {"swap": each.name, "records": records, "share": share}
         for each in found
+        if each.areas is not None
         for records, share in each.areas.select("records", "share_changed").head(_MOST_POINTS).iter_rows()
     ]
     mark = " Errors are from the confidential file." if source == "this-data" else ""

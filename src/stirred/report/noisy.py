@@ -12,7 +12,7 @@ def reading_noise(mechanism: NoisySwap, plan: SwapPlan) -> list[str]:
     """Return what a reader of the tables must know, from public facts alone."""
     decay = mechanism.decay
     deviation = float(2 * decay / (1 - decay) ** 2) ** 0.5
-    share = 100 * plan.strata.moved
+    share = 100 * (plan.strata.moved or 0)
     return [
         f"Every count is that of the swapped file plus noise of mean 0 and standard deviation {deviation:.4g}, "
         "independent from cell to cell; a sum of k cells has noise of standard deviation "
@@ -48,7 +48,7 @@ def sizes_section(plan: SwapPlan, *, shown: int) -> str:
     strata = plan.strata
     header = [*strata.match, "records", "rate", "expected share moved"]
     rows = [
-        [*map(str, s.values), s.records, str(s.rate), f"{100 * share:.2f}%"]
+        [*map(str, s.values), s.records, str(s.rate), f"{100 * (share or 0):.2f}%"]
         for s, share in strata.largest_first[:shown]
     ]
     more = f" The {shown} largest are shown." if len(strata.table) > shown else ""

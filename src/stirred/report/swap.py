@@ -10,7 +10,7 @@ from html import escape
 import polars as pl
 
 from stirred.data.problems import number
-from stirred.mechanisms.swapping.moments import CLASS_LAWS
+from stirred.mechanisms.swapping.moments import WITH_MOMENTS
 from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.swap import Swap
@@ -20,6 +20,7 @@ from stirred.report.five import first_screen
 from stirred.report.noisy import noise_section, reading_noise, sizes_section
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.report.safes import SafesSheet, safes_section
+from stirred.spec.budget import Derived
 from stirred.spec.swap_budget import psa_sharp_epsilon, smallest_psa_epsilon, smallest_psa_rate
 from stirred.utility.expected import ExpectedError
 from stirred.utility.measures import CELL_CLASSES, Accuracy, by_area_size, by_cell_size
@@ -54,12 +55,23 @@ NOTHING_SWAPPED = "Nothing was swapped: every count is exact, and the file is pu
 
 def nothing_swapped(plan: SwapPlan) -> bool:
     """Say whether a plan leaves every record as it is, by its rate or because there is nothing to exchange."""
-    return plan.strata.largest_live is None or plan.strata.moved == 0
+    return plan.perturbed is None and (plan.strata.largest_live is None or plan.strata.moved == 0)
+
+
+def moved_in_words(plan: SwapPlan, *, values: str) -> str:
+    """Say how many records are expected to get other values, or that saying it would tell of what is protected."""
+    share = plan.strata.moved
+    if share is None:
+        return (
+            "How many records move is not said: where rates follow hold and swap values together it depends on counts "
+            "that are protected."
+        )
+    return f"About {100 * share:.1f}% of all records are expected to get {values}."
 
 
 def correction_in_words(mechanism: Swap) -> str:
     """Return how a reader undoes the bias of tables, or nothing where there is no closed form for it."""
-    if mechanism.member not in CLASS_LAWS:
+    if mechanism.stratum_law not in WITH_MOMENTS:
         return ""
     return (
         f"Tables that cross {', '.join(mechanism.swap)} with held variables are drawn towards independence. "
@@ -101,6 +113,8 @@ def _rate(report: SwapReport) -> str:
     strata = report.plan.strata
     if isinstance(report.mechanism, NoisySwap):
         return noise_section(report.mechanism, report.plan)
+    if report.plan.perturbed is not None:
+        return _losses(report, strata.largest_live.records if strata.largest_live else 0)
     if strata.largest_live is None:
         return section(
             "Rate and loss",
@@ -112,7 +126,7 @@ def _rate(report: SwapReport) -> str:
     size = strata.largest_live.records
     if nothing_swapped(report.plan):
         return section("Rate and loss", paragraph(f"{NOTHING_SWAPPED} Nothing is promised."))
-    if not isinstance(report.mechanism, PermutationSwap):
+    if not isinstance(report.mechanism, PermutationSwap) or strata.by_record is not None:
         return _losses(report, size)
     points = [(p / 200, float(strata.epsilon(Fraction(p, 200)))) for p in range(1, 200)]
     chosen = [
@@ -121,10 +135,10 @@ def _rate(report: SwapReport) -> str:
         if 0 < part.rate < 1 and part.largest_stratum
     ]
     least = (float(smallest_psa_rate(size, bound="sharp")), float(smallest_psa_epsilon(size, bound="sharp")))
+    moved = moved_in_words(report.plan, values="another record's values")
     summary = (
-        f"The largest stratum with something to swap has {size:,} records. About {100 * strata.moved:.1f}% of all "
-        "records are expected to get another record's values. A smaller stratum would give a smaller number, but only "
-        "because more is then published exactly."
+        f"The largest stratum with something to swap has {size:,} records. {moved} A smaller stratum would give a "
+        "smaller number, but only because more is then published exactly."
     )
     explained = [paragraph(text) for text in (report.plan.why_this_number, report.plan.also_promised) if text]
     return section("Rate and loss", paragraph(summary), *explained, epsilon_curve(points, chosen=chosen, least=least))
@@ -135,14 +149,17 @@ _RATES = tuple(Fraction(n, 100) for n in (1, 5, 10, 20, 50, 80))
 
 def _losses(report: SwapReport, size: int) -> str:
     """Return rate and loss of the other members, whose loss is not a function of the largest size alone."""
-    strata = report.plan.strata
     text = (
-        f"{report.mechanism.in_words} The largest stratum with something to swap has {size:,} records. About "
-        f"{100 * strata.moved:.1f}% of all records are expected to get another value."
+        f"{report.mechanism.in_words} The largest stratum with something to swap has {size:,} records. "
+        f"{moved_in_words(report.plan, values='another value')}"
     )
     rows = [[f"{100 * float(rate):g}%", e.shown()] for rate, e in report.mechanism.losses(report.plan, _RATES)]
+    policy = report.plan.specification.budget.policy
+    if report.plan.strata.by_record is not None and isinstance(policy, Derived):
+        text += f" The loss is {policy.formula}. For comparison, the loss if one rate applied everywhere:"
     by_rate = [table(["rate", "ε (relative to the invariants)"], rows)] if rows else []
-    return section("Rate and loss", paragraph(text), *by_rate)
+    also = [paragraph(report.plan.also_promised)] if report.plan.also_promised else []
+    return section("Rate and loss", paragraph(text), *also, *by_rate)
 
 
 def _strata(report: SwapReport) -> str:
@@ -151,7 +168,10 @@ def _strata(report: SwapReport) -> str:
         return sizes_section(report.plan, shown=_ROWS_SHOWN)
     largest = strata.largest_first[:_ROWS_SHOWN]
     header = [*strata.match, "records", "something to swap", "rate", "expected share moved"]
-    rows = [[*map(str, s.values), s.records, s.live, str(s.rate), f"{100 * share:.2f}%"] for s, share in largest]
+    rows = [
+        [*map(str, s.values), s.records, s.live, s.rate_shown, "" if share is None else f"{100 * share:.2f}%"]
+        for s, share in largest
+    ]
     count = f"{number(len(strata.table), 'stratum', 'strata')}, {len(strata.live):,} of them with something to swap."
     more = f" The {_ROWS_SHOWN} largest are shown." if len(strata.table) > _ROWS_SHOWN else ""
     return section("Strata", paragraph(count + more), table(header, rows))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 
-from stirred.spec.exact import INFINITE, Exact
+from stirred.spec.exact import INFINITE, ZERO, Exact, ln
 from stirred.spec.problems import refused, wrong
 
 
@@ -67,7 +67,26 @@ class PerturbedBudget:
     neither: Exact
 
 
-def perturbed_before(swap: Exact, response: Exact, *, class_law: bool = True) -> PerturbedBudget:
+def response_epsilon(change: Fraction, *, values: int) -> Exact:
+    """Return the loss of randomised response per record: with probability ``change`` another of the declared values.
+
+    Each of the others is equally likely. 0 where all values are equally likely, infinite where some value is certain or
+    impossible.
+
+    >>> response_epsilon(Fraction(1, 10), values=2), response_epsilon(Fraction(2, 3), values=3)
+    (Exact('ln(9)'), Exact('0'))
+    """
+    if values < 2:
+        raise wrong(f"{values} value to choose from", where="values", remedy="declare two values or more")
+    if change in (0, 1):
+        return INFINITE
+    odds = (1 - change) * (values - 1) / change
+    return ln(max(odds, 1 / odds))
+
+
+def perturbed_before(
+    swap: Exact, response: Exact, *, rest: Exact | None = None, class_law: bool = True
+) -> PerturbedBudget:
     """Return the losses of randomised response on swap values, or on held ones, and then a swap (R14).
 
     One kernel for all records of a stratum commutes with every swap that treats permutations by their
@@ -75,12 +94,21 @@ def perturbed_before(swap: Exact, response: Exact, *, class_law: bool = True) ->
     the conditioned swap, which does not commute, only the response counts: the rest is post-processing. The
     perturbed margin is no invariant: it must stay unpublished, and settings must not use it.
 
-    >>> from stirred.spec.exact import ln
+    The response protects its own variable only. Where other variables are swapped together with it, or held
+    together with it, ``rest`` is the loss of the swap in those strata where they have two values: a record
+    may change its value *and* the place of the others, so that both losses add up, and with both margins as invariants
+    the swap alone protects the others. Nothing is proven then for the conditioned swap.
+
     >>> perturbed_before(ln(14), ln(9)).both
     Exact('ln(9)')
+    >>> perturbed_before(ln(14), ln(9), rest=ln(14)).one
+    Exact('ln(126)')
     """
-    both = _least([swap, response]) if class_law else response
-    return PerturbedBudget(both=both, one=response, neither=INFINITE)
+    if not class_law:
+        alone = response if rest is None else INFINITE
+        return PerturbedBudget(both=alone, one=alone, neither=INFINITE)
+    others = ZERO if rest is None else rest
+    return PerturbedBudget(both=max(others, _least([swap, response])), one=response + others, neither=INFINITE)
 
 
 def perturbed_after(

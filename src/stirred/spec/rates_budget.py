@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import decimal
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln, probability
@@ -71,6 +73,7 @@ def _one_side(low: Fraction, high: Fraction, n: int) -> Exact:
     return largest([a, _half_log(n) + b])
 
 
+@lru_cache(maxsize=1 << 14)  # a plan asks for the loss of every size of its strata, more than once
 def _both(low: Fraction, high: Fraction, n: int) -> Exact:
     """R8 d: the rate is a function of the record; the normaliser may change by 1/(1 - P1)."""
     a, b, m, two = ln(high / (1 - high)), -ln(low / (1 - low)), ln(high / low), ln(2)
@@ -81,7 +84,12 @@ def _both(low: Fraction, high: Fraction, n: int) -> Exact:
         ]  # fmt: skip
     else:
         moves = [a, b + (_half_log(n) if n > 3 else ZERO)]
-    return largest(moves) - ln(exact(1 - exactly_one_at_most(low, high, records=n))) / 2
+    return largest(moves) - ln(exact(1 - _short(exactly_one_at_most(low, high, records=n)))) / 2
+
+
+def _short(chance: Fraction) -> Fraction:
+    """Return a chance of at most 20 digits, rounded up where it had more: the loss is published in full."""
+    return chance if chance.denominator <= 10**20 else Fraction(math.ceil(chance * 10**20), 10**20)
 
 
 def _half_log(n: int) -> Exact:

@@ -7,6 +7,7 @@ disclosure; errors from the interior are marked by their source.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,7 +16,7 @@ import polars as pl
 
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.swapping.mallows import MallowsSwap
-from stirred.mechanisms.swapping.moments import CLASS_LAWS
+from stirred.mechanisms.swapping.moments import WITH_MOMENTS, TooLargeError
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.spec.exact import Exact
@@ -31,7 +32,7 @@ class Compared:
     name: str
     mechanism: Swap
     plan: SwapPlan
-    areas: pl.DataFrame
+    areas: pl.DataFrame | None
     errors: tuple[tuple[str, ExpectedError], ...] = ()
 
     @property
@@ -40,18 +41,20 @@ class Compared:
         return self.plan.epsilon
 
     @property
-    def moved(self) -> float:
+    def moved(self) -> float | None:
         """Return the share of all records that get another value."""
         return self.plan.strata.moved
 
     @property
-    def changed(self) -> float:
-        """Return the share of all records whose swap value changes: what a table can notice."""
-        return share_changed(self.areas)
+    def changed(self) -> float | None:
+        """Return the share of all records whose swap value changes: what a table can notice; None if protected."""
+        return None if self.areas is None else share_changed(self.areas)
 
     @property
-    def smallest_area(self) -> tuple[str, int, float]:
+    def smallest_area(self) -> tuple[str, int, float] | None:
         """Return the area with the fewest records, how many it has, and which share of them changes."""
+        if self.areas is None:
+            return None
         row = self.areas.sort("records").row(0)
         return " ".join(str(value) for value in row[:-2]), int(row[-2]), float(row[-1])
 
@@ -71,13 +74,13 @@ def compare_swaps(
     for name, swap in swaps:
         plan = swap.plan(data)
         errors = []
-        if swap.member in CLASS_LAWS:
-            households = getattr(data, "households", data)
-            errors = [
-                (" x ".join(variables), expected_error(households, swap, variables=list(variables), source=source))
-                for variables in tables
-            ]
-        areas = swap.changes(plan)
+        households = getattr(data, "households", data)
+        for variables in tables if swap.stratum_law in WITH_MOMENTS else ():
+            with suppress(TooLargeError):
+                error = expected_error(households, swap, variables=list(variables), source=source)
+                errors.append((" x ".join(variables), error))
+        # Counts of a swap variable that gets a response are protected: settings must not be chosen by them.
+        areas = None if plan.perturbed in plan.universe.swap else swap.changes(plan)
         found.append(Compared(name=name, mechanism=swap, plan=plan, areas=areas, errors=tuple(errors)))
     return found
 
@@ -96,9 +99,17 @@ def family_at(data: Any, swap: Swap, *, equal: str) -> list[tuple[str, Swap]]:
             where="imputed",
             remedy="compare plans without it, or two plans with different rates",
         )
+    if plan.perturbed is not None:
+        raise bad_plan(
+            f"the other members publish the counts of {plan.perturbed} that the response protects",
+            where="respond",
+            remedy="compare plans one by one: the specifications differ in what is published exactly",
+        )
     roles: dict[str, Any] = {name: getattr(swap, name) for name in ("match", "swap", "hold", "unit", "settings_from")}
     wanted = share_changed(areas_changed(swap, plan))
-    found: list[tuple[str, Swap]] = []
+    # Members with settings beside their one number, such as distances, are shown as they were given.
+    alone = swap.member in ("metric", "gibbs")
+    found: list[tuple[str, Swap]] = [(swap.member, swap)] if alone else []
     for name, made in MEMBERS.items():
         if swap.member == name or (swap.member != "mallows" != name and swap == made(roles, Fraction(_rate(swap)))):
             found.append((name, swap))

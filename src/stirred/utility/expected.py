@@ -8,17 +8,22 @@ which swapping publishes anyway, they are free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
 
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.swapping.moments import Laws, cell_bounds, crossed_strata
+from stirred.mechanisms.swapping.conditioned import ConditionedSwap
+from stirred.mechanisms.swapping.conditioned_cells import conditioned_cells
+from stirred.mechanisms.swapping.moments import WITH_MOMENTS, Laws, cell_bounds, crossed_strata
+from stirred.mechanisms.swapping.rates import rate_for
+from stirred.mechanisms.swapping.staged_moments import after_fine_stage, staged_moments
 from stirred.mechanisms.swapping.swap import Swap
+from stirred.mechanisms.swapping.two_stage import TwoStageSwap
 
 SOURCES: Final = ("this-data", "other-data", "margins")
 
@@ -93,6 +98,12 @@ def expected_error(
             where="source",
             remedy=f"write one of {listed(SOURCES)}; from this data the result is confidential",
         )
+    if swap.stratum_law not in WITH_MOMENTS:
+        raise bad_plan(
+            f"the error of the {swap.stratum_law} swap has no closed form",
+            where="mechanism",
+            remedy="leave the expected error out, or plan another member of the family",
+        )
     frame, people = records.lazy(), None if persons is None else persons.lazy()
     there = frame.collect_schema().names()
     own = [name for name in variables if name not in there]
@@ -102,20 +113,75 @@ def expected_error(
         raise bad_plan(
             f"no column {listed(unknown)}", where="variables", remedy=f"there are {listed([*there, *known])}"
         )
-    cells = crossed_strata(
-        frame,
-        match=swap.match,
-        hold=[name for name in variables if name not in swap.swap],
-        swap=[name for name in variables if name in swap.swap],
-        persons=people if own else None,
-        key=key,
-    )
-    if source == "margins":
-        share = pl.col("__swap") / pl.col("__stratum")
-        cells = cells.with_columns(
-            (pl.col("__hold") * share).alias("__cell"), (pl.col("__hold_squares") * share).alias("__cell_squares")
+
+    def crossed(columns: Sequence[str], *, match: Sequence[str] = swap.match) -> pl.DataFrame:
+        cells = crossed_strata(
+            frame,
+            match=match,
+            hold=[name for name in variables if name not in swap.swap],
+            swap=columns,
+            persons=people if own else None,
+            key=key,
         )
-    return ExpectedError(table=_errors(_with_moments(cells, swap), variables), source=source)
+        return _independent(cells) if source == "margins" else cells
+
+    cells = crossed([name for name in variables if name in swap.swap])
+    if isinstance(swap, ConditionedSwap):
+        found = _with_conditioned_moments(cells, crossed(swap.swap), swap)
+    elif isinstance(swap, TwoStageSwap):
+        fine = crossed([name for name in variables if name in swap.swap], match=swap.matched)
+        found = _with_staged_moments(cells, fine, swap, interior=source != "margins")
+    else:
+        found = _with_moments(cells, swap)
+    return ExpectedError(table=_errors(found, variables), source=source)
+
+
+def _independent(cells: pl.DataFrame) -> pl.DataFrame:
+    """Return the cells that independence inside the strata would give."""
+    share = pl.col("__swap") / pl.col("__stratum")
+    return cells.with_columns(
+        (pl.col("__hold") * share).alias("__cell"), (pl.col("__hold_squares") * share).alias("__cell_squares")
+    )
+
+
+def _with_conditioned_moments(cells: pl.DataFrame, whole: pl.DataFrame, swap: ConditionedSwap) -> pl.DataFrame:
+    """Add the moments of cells under the conditioned swap, where ``whole`` has them by all its swap values."""
+    mean, variance = cells["__cell"].to_numpy().astype(np.float64), np.zeros(cells.height)
+    strata = conditioned_cells(
+        cells, whole, match=swap.match, swap=swap.swap, rates=_rates(cells, swap), law=swap.known_law
+    )
+    for stratum in strata:
+        counts, rows = stratum.moments.counts, stratum.rows
+        # What is beyond independence: no large numbers are subtracted from each other.
+        away = stratum.members - counts @ stratum.members / counts.sum()
+        shift = rows @ stratum.moments.moves @ away
+        mean[stratum.places] = rows.sum(axis=1, keepdims=True) * (counts @ stratum.members / counts.sum()) + shift
+        variance[stratum.places] = stratum.moments.second(rows, stratum.squares, away) - shift**2
+    return _known_exactly(cells, mean, variance)
+
+
+def _with_staged_moments(
+    cells: pl.DataFrame, fine: pl.DataFrame, swap: TwoStageSwap, *, interior: bool
+) -> pl.DataFrame:
+    """Add the moments after two stages, from the cells of the fine strata."""
+    names = [name for name in cells.columns if not name.startswith("__")]
+    if not interior:
+        # The swap values of a fine stratum are no invariant: every one of the coarse stratum, by its share there.
+        rows = [name for name in fine.columns if name not in swap.swap and not name.startswith("__")]
+        held = fine.select(*rows, "__stratum", "__hold", "__hold_squares").unique(rows)
+        columns = [name for name in names if name in (*swap.match, *swap.swap)]
+        share = (pl.col("__swap") / pl.col("__stratum")).alias("__share")
+        shares = cells.select(*columns, share).unique(columns)
+        on = [name for name in columns if name in swap.match]
+        fine = held.join(shares, on=on, nulls_equal=True) if on else held.join(shares, how="cross")
+        fine = fine.with_columns(
+            (pl.col("__stratum") * pl.col("__share")).alias("__swap"),
+            (pl.col("__hold") * pl.col("__share")).alias("__cell"),
+            (pl.col("__hold_squares") * pl.col("__share")).alias("__cell_squares"),
+        )
+    after = after_fine_stage(fine, rate=Fraction(swap.fine_rate))
+    mean, variance = staged_moments(cells, after, names=names, rates=_rates(cells, swap))
+    return _known_exactly(cells, mean, variance)
 
 
 def _with_moments(cells: pl.DataFrame, swap: Swap) -> pl.DataFrame:
@@ -123,12 +189,16 @@ def _with_moments(cells: pl.DataFrame, swap: Swap) -> pl.DataFrame:
         cells[f"__{name}"].to_numpy().astype(np.float64)
         for name in ("hold", "swap", "cell", "hold_squares", "cell_squares")
     )
-    laws = Laws.of(cells["__stratum"].to_numpy(), _rates(cells, swap), member=swap.member)
+    laws = Laws.of(cells["__stratum"].to_numpy(), _rates(cells, swap), member=swap.stratum_law)
     mean, variance = laws.moments(cell=x, cell_squares=xx, hold=r, hold_squares=rr, swap=c)
+    return _known_exactly(cells, mean, variance)
+
+
+def _known_exactly(cells: pl.DataFrame, mean: np.ndarray, variance: np.ndarray) -> pl.DataFrame:
     low, high = cell_bounds(cells)
     known = low == high  # such a cell cannot change; the formula leaves noise of floating point there
     return cells.with_columns(
-        pl.Series("__mean", np.where(known, x, mean)),
+        pl.Series("__mean", np.where(known, cells["__cell"].to_numpy(), mean)),
         pl.Series("__variance", np.where(known, 0.0, np.maximum(variance, 0.0))),
     )
 
@@ -139,18 +209,8 @@ def _rates(cells: pl.DataFrame, swap: Swap) -> list[Fraction]:
     if not rules:
         return [default] * cells.height
     rows = cells.select(swap.match).rows()
-    found = {values: _rate(dict(zip(swap.match, values, strict=True)), rules, default) for values in set(rows)}
+    found = {values: rate_for(dict(zip(swap.match, values, strict=True)), rules, default) for values in set(rows)}
     return [found[values] for values in rows]
-
-
-def _rate(
-    values: Mapping[str, Any], rules: Sequence[tuple[Mapping[str, Any], Fraction]], default: Fraction
-) -> Fraction:
-    chosen = default
-    for wanted, rate in rules:
-        if all(str(values[name]) == str(value) for name, value in wanted.items()):
-            chosen = rate
-    return chosen
 
 
 def _errors(cells: pl.DataFrame, variables: Sequence[str]) -> pl.DataFrame:

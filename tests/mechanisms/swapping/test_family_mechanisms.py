@@ -13,8 +13,10 @@ import pytest
 from stirred import Entropy
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
+from stirred.mechanisms.swapping.gibbs import GibbsSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
 from stirred.mechanisms.swapping.margins import SwapMargins
+from stirred.mechanisms.swapping.metric import MetricSwap
 from stirred.mechanisms.swapping.selected_counts import LATTICE_EPSILON
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.mechanisms.swapping.swap import Swap
@@ -33,6 +35,9 @@ MEMBERS: dict[str, Any] = {
     "declared": ConditionedSwap(**ROLES, rate=HALF, redraw_law={"x": "1/10", "y": "1/5", "z": "7/10"}),
     "mallows": MallowsSwap(**ROLES, epsilon="ln(3)"),
     "shuffle": ShuffleSwap(**ROLES, rate="2/5"),
+    "metric": MetricSwap(**ROLES, epsilon="ln(9)", distances={"x": {"y": 1, "z": 2}, "y": {"z": 1}}),
+    "levels": MetricSwap(**ROLES, epsilon="ln(9)", distances=["swap"]),
+    "gibbs": GibbsSwap(**ROLES, weights={"x": {"y": "1/2", "z": 2, "x": "1/3"}, "y": {"z": "1/4"}}),
 }
 HOMES = pl.DataFrame(
     {
@@ -159,6 +164,8 @@ def test_a_rate_of_one_loses_nothing(mechanism: Swap) -> None:
         ("declared", "fixed beforehand"),
         ("mallows", "R5"),
         ("shuffle", "R7"),
+        ("metric", "R6"),
+        ("gibbs", "R11"),
     ],
 )
 def test_the_specification_says_what_the_budget_rests_on(name: str, says: str) -> None:

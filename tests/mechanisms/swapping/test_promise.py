@@ -283,10 +283,10 @@ def test_the_conditions_of_use_that_code_cannot_enforce_are_stated_as_assumption
     assert any(condition in assumption for assumption in specification().assumptions)
 
 
-def test_a_rate_that_depends_on_anything_but_match_variables_is_refused() -> None:
-    """Section 9, condition 3."""
-    with pytest.raises(PlanError, match=r"rates may depend on match variables only, not on \"tenure\""):
-        specification(rates=[{"tenure": "own", "rate": "1/10"}])
+def test_a_rate_that_depends_on_what_is_not_released_is_refused() -> None:
+    """Section 9, condition 3, and R8e: a flag beside the released columns is made from who knows what."""
+    with pytest.raises(PlanError, match=r"rates may depend on match, hold and swap variables only, not on \"risk\""):
+        specification(hold=["tenure"], rates=[{"risk": "high", "rate": "1/10"}])
 
 
 def test_the_four_other_blocks_are_those_of_theorem_1() -> None:

@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
+from stirred.mechanisms.swapping.conditioned_moments import ConditionedMoments
 from stirred.mechanisms.swapping.margins import SwapMargins
-from stirred.mechanisms.swapping.member_moments import exact_moves, expected_moves
+from stirred.mechanisms.swapping.member_moments import exact_moves
 from stirred.mechanisms.swapping.selected_shares import expected_changes
 from stirred.mechanisms.swapping.shares import mallows_share
 
@@ -42,7 +43,7 @@ def test_small_strata_change_as_enumeration_says(counts: tuple[int, ...], rate: 
 @pytest.mark.parametrize("counts", [(41, 300, 500), (10,) * 30, (1_000, 1_000, 5), (9_000, 900, 1)])
 def test_strata_of_any_size_change_as_the_integral_says(counts: tuple[int, ...], rate: Fraction, law: str) -> None:
     """Where thousands are selected the peak of their law stands for its mean: within a thousandth."""
-    wanted = 1 - np.diag(expected_moves(counts, rate, masses(counts, law)))
+    wanted = 1 - np.diag(ConditionedMoments.of(counts, rate, masses(counts, law)).moves)
     assert changes(counts, rate, law) == pytest.approx(wanted.tolist(), rel=1e-3)
 
 

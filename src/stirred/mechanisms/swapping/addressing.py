@@ -10,7 +10,11 @@ for word. Nothing here depends on the number of threads.
   was selected; ``DERANGE_REDRAWN``: for their derangements.
 - ``COUNT``, ``CHOOSE``, ``ARRANGE``: chunk ``b`` serves the strata of block ``b`` in turn, in swaps that draw first
   how many records to select (``counted``): for these numbers, for which records, and for their exchange.
+- ``FLOW``: likewise, for the flow tables of swaps that draw these (``flowing``); ``ARRANGE`` then hands the values out.
 - ``SHUFFLE_SELECTED``: likewise, for the permutations of the selected in the shuffle swap.
+- ``RESPOND``: word ``row`` decides whether the row changes in the randomised response before a swap;
+  ``RESPOND_OTHER``: to which other value, one draw after the other for the rows that change. Both by chunks of
+  ``BUFFER_WORDS`` words or draws.
 - ``SHUFFLE``: chunk ``b`` serves the groups of block ``b`` in the release order.
 
 A block is a run of ``2**shift`` neighbouring codes, which one thread serves. Blocks are large enough
@@ -38,7 +42,10 @@ DERANGE_REDRAWN: Final = "swapping/derange redrawn"
 COUNT: Final = "swapping/count"
 CHOOSE: Final = "swapping/choose"
 ARRANGE: Final = "swapping/arrange"
+FLOW: Final = "swapping/flow"
 SHUFFLE_SELECTED: Final = "swapping/shuffle selected"
+RESPOND: Final = "swapping/respond"
+RESPOND_OTHER: Final = "swapping/respond other"
 SHUFFLE: Final = "release order/shuffle"
 
 

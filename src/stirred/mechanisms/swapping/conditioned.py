@@ -89,6 +89,13 @@ class ConditionedSwap(Swap):
             "conditioned on all counts; everything else is held."
         )
 
+    @property
+    def known_law(self) -> str | dict[str, Fraction]:
+        """Return the redraw law: its name, or the probability of each swap value."""
+        if isinstance(self.redraw_law, str):
+            return self.redraw_law
+        return {str(value): fraction(mass, where="redraw_law") for value, mass in self.redraw_law.items()}
+
     def law(self, dataset: Any) -> Law:
         """Return the exact law of the swapped table for a small dataset of one stratum.
 

@@ -77,9 +77,7 @@ def swap_counted_in_place(
     Codes of ``stratum`` lie below ``strata`` and those of ``swap`` below ``values``. As with ``swap_in_place`` the
     result does not depend on the threads, and the rows stay in input order.
     """
-    require_column(stratum, name="stratum")
-    if swap.dtype != np.uint32 or swap.shape != stratum.shape or not swap.flags.writeable:
-        raise TypeError("swap: pass one writable column of uint32 codes beside the strata; copy if need be")
+    require_columns(stratum, swap)
     workers = Workers(threads=threads, progress=progress)
     shift = addressing.block_shift(strata, rows=stratum.size)
     everyone = np.arange(CHUNK_ROWS, dtype=np.uint16)
@@ -108,6 +106,13 @@ def swap_counted_in_place(
     return SwapTally(records=stratum.size, strata=strata, selected=int(selected.sum()))
 
 
+def require_columns(stratum: Codes, swap: Values) -> None:
+    """Refuse columns that cannot be swapped in place."""
+    require_column(stratum, name="stratum")
+    if swap.dtype != np.uint32 or swap.shape != stratum.shape or not swap.flags.writeable:
+        raise TypeError("swap: pass one writable column of uint32 codes beside the strata; copy if need be")
+
+
 def _draw_counts(counting: Counting, codes: Values, have: Counts, starts: Offsets, words: WordReader) -> Counts:
     """Draw the numbers to select in each stratum of a block, in order."""
     need: Counts = np.zeros_like(have)
@@ -122,12 +127,19 @@ def _group(items: Items, offsets: Offsets, *, values: int, by_value: bool) -> tu
 
     A kind is a swap value of a stratum, or a whole stratum.
     """
+    if by_value:
+        return group_values(items, offsets, values=values)
     kinds: Kinds = np.empty(items.size, dtype=np.uint32)
     starts = np.zeros(offsets.size, dtype=np.int64)
-    if not by_value:
-        _number_strata(offsets, kinds, starts)
-        sizes = np.diff(offsets)
-        return kinds, sizes[sizes > 0], starts, np.empty(0, dtype=np.uint32)
+    _number_strata(offsets, kinds, starts)
+    sizes = np.diff(offsets)
+    return kinds, sizes[sizes > 0], starts, np.empty(0, dtype=np.uint32)
+
+
+def group_values(items: Items, offsets: Offsets, *, values: int) -> tuple[Kinds, Counts, Offsets, Values]:
+    """Return the same with a kind for each swap value of a stratum, in order of first appearance."""
+    kinds: Kinds = np.empty(items.size, dtype=np.uint32)
+    starts = np.zeros(offsets.size, dtype=np.int64)
     room = min(items.size, values * (offsets.size - 1))
     codes, have = np.empty(room, dtype=np.uint32), np.zeros(room, dtype=np.int64)
     seen = np.full(values, -1, dtype=np.int64)

@@ -8,9 +8,12 @@ from typing import Any, Final
 
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
+from stirred.mechanisms.swapping.gibbs import GibbsSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
+from stirred.mechanisms.swapping.metric import MetricSwap
 from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.permutation import PermutationSwap
+from stirred.mechanisms.swapping.response_swap import ResponseSwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
@@ -32,15 +35,23 @@ FAMILY: Final[dict[str, Member]] = {
     "mallows-swap": Member(swap=MallowsSwap, needs=("epsilon",)),
     "shuffle-swap": Member(swap=ShuffleSwap, needs=("rate",)),
     "two-stage-swap": Member(swap=TwoStageSwap, needs=("rate", "fine_match", "fine_rate"), knows=("rates",)),
+    "metric-swap": Member(swap=MetricSwap, needs=("epsilon", "distances")),
+    "gibbs-swap": Member(swap=GibbsSwap, needs=("weights",)),
     "noisy-swap": Member(swap=NoisySwap, needs=("rate", "noise_epsilon", "tables"), knows=("rates", "noise")),
+    "response-swap": Member(swap=ResponseSwap, needs=("rate", "respond", "values", "change"), knows=("rates",)),
 }
 _EXAMPLES: Final = {
     "rate": "'1/20'",
     "epsilon": "2",
     "fine_match": "['tenure']",
     "fine_rate": "'1/2'",
+    "distances": "'distances.csv'",
+    "weights": "'weights.csv'",
     "noise_epsilon": "1",
     "tables": "[[tables]] variables = ['county', 'tenure']",
+    "respond": "'tenure'",
+    "values": "['owned', 'rented']",
+    "change": "'1/10'",
 }
 
 

@@ -2,7 +2,8 @@
 
 Algorithm 1 of "A Refreshment Stirred, Not Shaken", Section 3.3:
 
-- lines 6-8, every record is selected independently with the exact rate of its stratum: ``selection``;
+- lines 6-8, every record is selected independently with the exact rate of its stratum, or its own (R8):
+  ``selection``;
 - lines 11-14, where exactly one record was selected, the whole stratum is drawn again: ``redraw``;
 - lines 15-17, the swap codes of the selected move along a uniform derangement: here.
 
@@ -32,7 +33,7 @@ from stirred.mechanisms.swapping.partition import (
     sort_block,
     unsort_block,
 )
-from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.rates import Rates, RecordRates
 from stirred.mechanisms.swapping.redraw import Redraw
 from stirred.mechanisms.swapping.selection import Selector
 from stirred.mechanisms.swapping.tally import SwapTally
@@ -44,7 +45,7 @@ def swap_in_place(
     stratum: Codes,
     swap: Values,
     *,
-    rates: StratumRates,
+    rates: Rates,
     entropy: Entropy,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -62,6 +63,7 @@ def swap_in_place(
     The rows stay in input order: publish them only after ``release_order``, or as a table.
 
     >>> from fractions import Fraction
+    >>> from stirred.mechanisms.swapping.rates import StratumRates
     >>> stratum = np.repeat(np.arange(3, dtype=np.uint32), 4)
     >>> swap = np.arange(12, dtype=np.uint32)
     >>> rates = StratumRates.by_stratum([Fraction(1), Fraction(0), Fraction(1)])
@@ -72,6 +74,8 @@ def swap_in_place(
     """
     require_column(stratum, name="stratum")
     _require_swap_column(swap, records=stratum.size)
+    if isinstance(rates, RecordRates) and rates.kinds.size != stratum.size:
+        raise ValueError(f"rates: {rates.kinds.size} kinds beside {stratum.size} rows. Give every record one")
     workers = Workers(threads=threads, progress=progress)
     shift = addressing.block_shift(rates.strata, rows=stratum.size)
     mark = Selector(stratum, rates=rates, entropy=entropy).mark

@@ -1,7 +1,7 @@
 """Expected tables of the other members of the family (swapping theory R18): closed forms, before anything is swapped.
 
 The Mallows and the shuffle swap need the law of the number of moved records only (``moments.Laws.by_number_moved``).
-Under the conditioned swap the mean of a table is the table times a matrix that follows from the margins.
+Of the conditioned swap there is the exact law of small strata here, beside ``conditioned_moments`` for all sizes.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from typing import Final
 
 import numpy as np
 
-from stirred.data.problems import bad_plan
 from stirred.mechanisms.swapping.family_law import selected_counts_law
 from stirred.mechanisms.swapping.moments import Array
 from stirred.spec.swap_budget import derangements
 
 _SMALL: Final = 25
 _REACH: Final = 12
-# Beyond this the inverse of the matrix would blow up rounding and noise alike.
-_LARGEST_CONDITION: Final = 1e8
 
 
 def mallows_moved(records: int, weight: Fraction) -> tuple[Array, Array]:
@@ -103,49 +100,3 @@ def exact_moves(counts: Sequence[int], rate: Fraction, masses: Sequence[Fraction
                 if k:
                     phi[a][b] += p * Fraction(chosen[a], counts[a]) * (Fraction(chosen[b], k) - int(a == b))
     return phi
-
-
-def expected_moves(counts: Sequence[int], rate: Fraction, masses: Sequence[Fraction]) -> Array:
-    """Return Phi in double precision for strata of any size.
-
-    E[g_a g_b / k] is the mean of E[g_a g_b | u]/u over the number u that makes the counts independent, because
-    (k-1)! is the integral of u^(k-1) e^-u: one integral over u.
-
-    >>> expected_moves((2, 2, 1), Fraction(1, 2), [Fraction(2, 5), Fraction(2, 5), Fraction(1, 5)])[2].round(6).tolist()
-    [0.100375, 0.100375, 0.799251]
-    """
-    from stirred.mechanisms.swapping.mixing import STEP, Mixing
-    from stirred.mechanisms.swapping.selected_kernel import means
-
-    sizes = np.asarray(counts, dtype=np.int64)
-    if rate in (0, 1) or sizes.size < 2:
-        return np.eye(sizes.size) if rate == 0 else np.tile(sizes / sizes.sum(), (sizes.size, 1))
-    odds = [rate / (1 - rate) * mass for mass in masses]
-    rates = np.array([float(x) for x in odds])
-    mixing = Mixing(sizes, rates, np.ones(sizes.size), odds.__getitem__)
-    grid, weights = mixing.grid()
-    phi, selected = np.zeros((sizes.size, sizes.size)), np.zeros(sizes.size)
-    mean, variance = np.empty(sizes.size), np.empty(sizes.size)
-    for point, weight in zip(grid, weights.tolist(), strict=True):
-        u = float(point * STEP)
-        means(sizes, rates, u, mean, variance)
-        phi += weight / u * (np.outer(mean, mean) + np.diag(variance))
-        selected += weight * mean
-    return np.asarray((phi + np.diag(sizes - selected)) / sizes[:, None])
-
-
-def unmove(table: Array, moves: Array) -> Array:
-    """Return the unbiased estimate of a stratum's table from the released one: each row times the inverse of Phi.
-
-    >>> moves = np.array([[0.75, 0.25], [0.25, 0.75]])
-    >>> unmove(np.array([[7.0, 5.0]]) @ moves, moves).round(9).tolist()
-    [[7.0, 5.0]]
-    """
-    condition = float(np.linalg.cond(moves))
-    if not condition < _LARGEST_CONDITION:
-        raise bad_plan(
-            "the swap is so strong that nothing can be estimated back: swapped tables of different files look alike",
-            where="rate",
-            remedy="use the released table as it is, or a smaller rate",
-        )
-    return np.asarray(np.linalg.solve(moves.T, np.asarray(table, dtype=np.float64).T).T)

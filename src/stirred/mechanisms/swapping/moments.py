@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.problems import bad_plan
+from stirred.data.problems import PlanError
+from stirred.spec.problems import Problem
 from stirred.spec.swap_budget import derangements
 
 Array = npt.NDArray[np.float64]
@@ -29,6 +30,10 @@ Array = npt.NDArray[np.float64]
 _SMALL = 60  # up to here derangement quotients are taken from the numbers themselves
 _REACH = 14  # standard deviations of the number selected that matter to double precision
 _MOST_CELLS = 100_000_000
+
+
+class TooLargeError(PlanError):
+    """A table whose moments would take too much memory or time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +124,9 @@ class _Patterns:
 
 # Swaps whose law gives all permutations that move equally many records the same probability.
 CLASS_LAWS: Final = ("permutation", "shuffle", "mallows")
+
+# Swaps with closed forms for mean and variance of every cell, so that tables can be foretold and corrected.
+WITH_MOMENTS: Final = (*CLASS_LAWS, "conditioned", "two-stage")
 
 _patterns = lru_cache(maxsize=100_000)(_Patterns.of)
 
@@ -308,8 +316,12 @@ def _check_size(held: pl.DataFrame, placed: pl.DataFrame, strata: Sequence[str])
     both = held.group_by(strata).len("rows").join(placed.group_by(strata).len("columns"), on=strata, nulls_equal=True)
     cells = int(both.select((pl.col("rows").cast(pl.Int64) * pl.col("columns").cast(pl.Int64)).sum()).item())
     if cells > _MOST_CELLS:
-        raise bad_plan(
-            f"the table has {cells:,} cells in all strata together; {_MOST_CELLS:,} fit",
-            where="variables",
-            remedy="ask for fewer variables, or coarser ones",
+        raise TooLargeError(
+            [
+                Problem(
+                    what=f"the table has {cells:,} cells in all strata together; {_MOST_CELLS:,} fit",
+                    where="variables",
+                    remedy="ask for fewer variables, or coarser ones",
+                )
+            ]
         )

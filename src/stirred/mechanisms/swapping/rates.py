@@ -1,12 +1,13 @@
-"""Swap rates by stratum, exact.
+"""Swap rates by stratum, or by record, exact.
 
 Rates may differ between strata if they depend on the stratum and the invariants only (swapping theory,
-R0'); a rate chosen from the confidential values voids the guarantee (section 9, condition 3).
+R0'), and inside a stratum if they depend on the record's own values by a rule fixed beforehand (R8). A rate
+chosen from the confidential file in any other way voids the guarantee (section 9, condition 3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -14,6 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from stirred.randomness.bernoulli import Threshold, require_probability
+from stirred.spec.exact import Exact
+from stirred.spec.rates_budget import varying_rate_epsilon
+
+Thresholds = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
+# The values that a record must have, by variable, and the rate it then has.
+Rule = tuple[Mapping[str, object], Fraction]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,10 +72,102 @@ class StratumRates:
         """Return the rate of one stratum."""
         return self.values[0 if self.index is None else int(self.index[stratum])]
 
-    def thresholds(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    def of_record(self, row: int, stratum: int) -> Fraction:
+        """Return the rate of one record: that of its stratum."""
+        del row
+        return self.of(stratum)
+
+    def thresholds(self) -> Thresholds:
         """Return the first digits and the tying words of the distinct rates, for compiled code."""
-        each = [Threshold.of(rate) for rate in self.values]
-        return (
-            np.array([threshold.digit for threshold in each], dtype=np.uint64),
-            np.array([threshold.tie for threshold in each], dtype=np.uint64),
-        )
+        return _thresholds(self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecordRates:
+    """One exact swap rate for each record: ``kinds`` tells which of the distinct ``values`` a row has.
+
+    A stratum in which one record has rate 1 and all others have rate 0 would be drawn again for ever: whoever
+    makes these rates must leave it out, as plans do (``varying.py``).
+
+    >>> kinds = np.array([0, 0, 1], dtype=np.uint16)
+    >>> RecordRates(values=(Fraction(1, 20), Fraction(1, 2)), kinds=kinds, strata=1).of_record(2, 0)
+    Fraction(1, 2)
+    """
+
+    values: tuple[Fraction, ...]
+    kinds: npt.NDArray[np.uint16]
+    strata: int
+
+    def __post_init__(self) -> None:
+        for rate in self.values:
+            require_probability(rate)
+        if len(self.values) > 1 << 16:
+            raise ValueError(f"{len(self.values)} different rates do not fit. Kinds are 16-bit: at most 65,536")
+        if self.kinds.dtype != np.uint16 or self.kinds.ndim != 1:
+            raise ValueError("the kinds of records must be uint16 numbers, one for each record")
+        if self.kinds.size and int(self.kinds.max()) >= len(self.values):
+            raise ValueError(f"a record names rate {self.kinds.max()} of {len(self.values)} rates")
+
+    def of_record(self, row: int, stratum: int) -> Fraction:
+        """Return the rate of one record."""
+        del stratum
+        return self.values[int(self.kinds[row])]
+
+    def thresholds(self) -> Thresholds:
+        """Return the first digits and the tying words of the distinct rates, for compiled code."""
+        return _thresholds(self.values)
+
+
+Rates = StratumRates | RecordRates
+
+
+def _thresholds(rates: Sequence[Fraction]) -> Thresholds:
+    each = [Threshold.of(rate) for rate in rates]
+    return (
+        np.array([threshold.digit for threshold in each], dtype=np.uint64),
+        np.array([threshold.tie for threshold in each], dtype=np.uint64),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VaryingRates:
+    """Rates that differ inside a stratum: the lowest and highest its values can meet, and what they follow (R8).
+
+    >>> varying = VaryingRates(lowest=Fraction(1, 10), highest=Fraction(1, 2), depends_on="hold")
+    >>> print(varying, varying.epsilon(4))
+    1/10 to 1/2 by hold value ln(27)
+    """
+
+    lowest: Fraction
+    highest: Fraction
+    depends_on: str
+
+    def epsilon(self, records: int) -> Exact:
+        """Return the loss of a live stratum of so many records."""
+        return varying_rate_epsilon(self.lowest, self.highest, stratum=records, depends_on=self.depends_on)
+
+    def __str__(self) -> str:
+        follows = "hold and swap value" if self.depends_on == "both" else f"{self.depends_on} value"
+        return f"{self.lowest} to {self.highest} by {follows}"
+
+
+def text_of(value: object) -> str:
+    """Return a value as rules compare it: as text, and truth as a CSV file writes it.
+
+    >>> text_of(1), text_of(True)
+    ('1', 'true')
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def rate_for(values: Mapping[str, object], rules: Sequence[Rule], default: Fraction) -> Fraction:
+    """Return the rate of the last rule that fits the values, or the default; values are compared as text.
+
+    >>> rate_for({"size": 1}, [({"size": "1"}, Fraction(1, 2))], Fraction(1, 20))
+    Fraction(1, 2)
+    """
+    chosen = default
+    for wanted, rate in rules:
+        if all(text_of(values[name]) == text_of(value) for name, value in wanted.items()):
+            chosen = rate
+    return chosen

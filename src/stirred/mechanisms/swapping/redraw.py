@@ -24,7 +24,7 @@ from stirred.mechanisms.swapping.partition import (
     partition_rows,
     sort_block,
 )
-from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.rates import Rates, RecordRates
 from stirred.randomness.bernoulli import bernoulli
 from stirred.randomness.compiled import compiled
 from stirred.randomness.entropy import Entropy, WordReader, Words
@@ -42,12 +42,12 @@ _LOW = np.uint64(0xFFFF_FFFF)
 class Redraw:
     """Selects all records of the flagged strata anew, until not exactly one is, and deranges them.
 
-    The chance of exactly one is at most 1/2 for n >= 2 (n p (1-p)^(n-1) is largest at p = 1/n, where
-    it is (1-1/n)^(n-1)), so at most two draws are expected. Flagged strata of one record have nothing
-    to swap with and stay as they are (line 3).
+    At one rate the chance of exactly one is at most 1/2 for n >= 2 (n p (1-p)^(n-1) is largest at p = 1/n,
+    where it is (1-1/n)^(n-1)), so at most two draws are expected; where rates differ, plans bound it. Flagged
+    strata of one record have nothing to swap with and stay as they are (line 3).
     """
 
-    def __init__(self, stratum: Codes, swap: Values, flags: Flags, *, rates: StratumRates, entropy: Entropy) -> None:
+    def __init__(self, stratum: Codes, swap: Values, flags: Flags, *, rates: Rates, entropy: Entropy) -> None:
         self._stratum = stratum
         self._swap = swap
         self._flags = flags
@@ -67,7 +67,7 @@ class Redraw:
             begin, end = members.bounds[block : block + 2]
             strata = min(1 << shift, self._flags.size - (block << shift))
             records, offsets = sort_block(rows[begin:end], inner[begin:end], codes=strata)
-            chosen = self._select(block, records.size, offsets, first=block << shift)
+            chosen = self._select(block, records, offsets, first=block << shift)
             selected[block] = self._derange(block, records, offsets, chosen)
 
         workers.run("redraw", work, members.largest_first())
@@ -77,27 +77,32 @@ class Redraw:
         room = self._scratch.positions
         return room[: _members(self._stratum[rows_of(chunk)], self._flags, room)].copy()
 
-    def _select(self, block: int, records: int, offsets: Offsets, *, first: int) -> Flags:
+    def _select(self, block: int, records: Items, offsets: Offsets, *, first: int) -> Flags:
         """Return which records of a block are selected, after as many draws as each stratum needs."""
-        chosen = np.zeros(records, dtype=np.bool_)
-        kinds = self._kinds(first, offsets.size - 1)
+        chosen = np.zeros(records.size, dtype=np.bool_)
+        kinds, by_record = self._kinds(records, first, offsets.size - 1), isinstance(self._rates, RecordRates)
         reader = self._selections.reader(block, buffer=self._scratch.words)
         state = np.zeros(3, dtype=np.int64)  # stratum, its records decided, its records selected
         while True:
-            end = _redraw(offsets, kinds, self._digits, self._ties, reader.words, reader.cursor, state, chosen)
+            end = _redraw(
+                offsets, kinds, by_record, self._digits, self._ties, reader.words, reader.cursor, state, chosen
+            )
             if end == _DONE:
                 return chosen
             if end == _OUT_OF_WORDS:
-                reader.refill(2 * records)
+                reader.refill(2 * records.size)
             else:
-                self._settle_tie(offsets, state, chosen, reader, first=first)
+                self._settle_tie(records, offsets, state, chosen, reader, first=first)
 
-    def _settle_tie(self, offsets: Offsets, state: Offsets, chosen: Flags, reader: WordReader, *, first: int) -> None:
+    def _settle_tie(
+        self, records: Items, offsets: Offsets, state: Offsets, chosen: Flags, reader: WordReader, *, first: int
+    ) -> None:
         """Decide the record whose word, the last one read, agrees with the rate so far: read on."""
         stratum, decided, _ = state.tolist()
-        word = int(reader.words[reader.cursor[0] - 1])
-        hit = bernoulli(self._rates.of(first + stratum), chain([word], reader))
-        chosen[offsets[stratum] + decided] = hit
+        word, place = int(reader.words[reader.cursor[0] - 1]), offsets[stratum] + decided
+        rate = self._rates.of_record(int(records[place] & _LOW), first + stratum)
+        hit = bernoulli(rate, chain([word], reader))
+        chosen[place] = hit
         state += (0, 1, hit)
 
     def _derange(self, block: int, records: Items, offsets: Offsets, chosen: Flags) -> int:
@@ -111,7 +116,10 @@ class Redraw:
         _put(items, rows, self._swap)
         return selected
 
-    def _kinds(self, first: int, strata: int) -> npt.NDArray[np.uint32]:
+    def _kinds(self, records: Items, first: int, strata: int) -> npt.NDArray[np.uint32]:
+        """Return which rate each stratum of a block has or, with rates by record, each of its records."""
+        if isinstance(self._rates, RecordRates):
+            return self._rates.kinds[records & _LOW].astype(np.uint32)
         if self._rates.index is None:
             return np.zeros(strata, dtype=np.uint32)
         return self._rates.index[first : first + strata]
@@ -131,6 +139,7 @@ def _members(codes: Codes, flags: Flags, room: Positions) -> int:
 def _redraw(
     offsets: Offsets,
     kinds: npt.NDArray[np.uint32],
+    by_record: bool,
     digits: Items,
     ties: Items,
     words: Words,
@@ -142,23 +151,23 @@ def _redraw(
     current = cursor[0]
     stratum, decided, selected = state[0], state[1], state[2]
     end = _DONE
-    while end == _DONE and stratum < kinds.size:
+    while end == _DONE and stratum < offsets.size - 1:
         begin = offsets[stratum]
         records = offsets[stratum + 1] - begin
         if records < 2:
             stratum += 1
             continue
-        digit, tie = digits[kinds[stratum]], ties[kinds[stratum]]
         while decided < records:
             if current == words.size:
                 end = _OUT_OF_WORDS
                 break
             word = np.uint64(words[current])
             current += 1
-            if word == tie:
+            kind = kinds[begin + decided] if by_record else kinds[stratum]
+            if word == ties[kind]:
                 end = _TIED
                 break
-            hit = word < digit
+            hit = word < digits[kind]
             chosen[begin + decided] = hit
             selected += hit
             decided += 1

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 import numpy as np
 
 from stirred.mechanisms.swapping import addressing
 from stirred.mechanisms.swapping.addressing import CHUNK_ROWS
 from stirred.mechanisms.swapping.counted import Counting
-from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.flowing import Flowing
+from stirred.mechanisms.swapping.rates import Rates, StratumRates
 from stirred.mechanisms.swapping.tally import SwapTally
 from stirred.randomness.bernoulli import bernoulli
 from stirred.randomness.derangements import derangement
-from stirred.randomness.entropy import Entropy, Keystream, WordReader
+from stirred.randomness.entropy import BUFFER_WORDS, Entropy, Keystream, WordReader
 from stirred.randomness.integers import below, permutation
 
 
 def swap_reference(
-    stratum: Sequence[int], swap: Sequence[int], *, rates: StratumRates, entropy: Entropy
+    stratum: Sequence[int], swap: Sequence[int], *, rates: Rates, entropy: Entropy
 ) -> tuple[list[int], SwapTally]:
     """Return the swapped column and the tally, as ``swap_in_place`` makes them.
 
@@ -43,7 +45,7 @@ def swap_reference(
         purpose = addressing.DERANGE
         while len(selected) == 1:  # lines 11-13
             redraw = words.of(addressing.REDRAW, code)
-            selected = [row for row in records if bernoulli(rates.of(code), redraw)]
+            selected = [row for row in records if bernoulli(rates.of_record(row, code), redraw)]
             purpose = addressing.DERANGE_REDRAWN
         if selected:
             sigma = derangement(len(selected), words.of(purpose, code))  # line 15
@@ -84,6 +86,31 @@ def swap_counted_reference(
     return swapped, SwapTally(records=len(swap), strata=strata, selected=total)
 
 
+def swap_flow_reference(
+    stratum: Sequence[int], swap: Sequence[int], *, live: Sequence[bool], flows: Flowing, entropy: Entropy
+) -> tuple[list[int], SwapTally]:
+    """Return the swapped column and the tally, as ``swap_flow_in_place`` makes them."""
+    swapped = list(swap)
+    words = _BlockWords(entropy, shift=addressing.block_shift(len(live), rows=len(swap)))
+    total = 0
+    for code, records in sorted(_rows_by_code(stratum).items()):
+        kinds: dict[int, list[int]] = {}
+        for row in records:
+            kinds.setdefault(swap[row], []).append(row)
+        counts = [len(rows) for rows in kinds.values()]
+        flow = np.diag(counts)
+        if live[code] and len(kinds) > 1:
+            values = np.array(list(kinds), dtype=np.uint32)
+            flow = flows.draw(values, np.array(counts), words.of(addressing.FLOW, code))
+        for place, rows in enumerate(kinds.values()):
+            given = [value for value, times in zip(kinds, flow[place].tolist(), strict=True) for _ in range(times)]
+            sigma = permutation(len(rows), words.of(addressing.ARRANGE, code))
+            for row, where in zip(rows, sigma, strict=True):
+                swapped[row] = given[where]
+        total += len(records) - int(np.trace(flow))
+    return swapped, SwapTally(records=len(swap), strata=len(live), selected=total)
+
+
 def shuffle_reference(
     stratum: Sequence[int], swap: Sequence[int], *, rates: StratumRates, entropy: Entropy
 ) -> tuple[list[int], SwapTally]:
@@ -105,6 +132,30 @@ def shuffle_reference(
     return swapped, SwapTally(records=len(swap), strata=rates.strata, selected=sum(choice))
 
 
+def response_reference(codes: Sequence[int], *, values: int, change: Fraction, entropy: Entropy) -> list[int]:
+    """Return the codes after the randomised response, as ``respond`` makes them.
+
+    >>> response_reference([0, 1], values=2, change=Fraction(1), entropy=Entropy.from_os())
+    [1, 0]
+    """
+    flips, ties = entropy.keystream(addressing.RESPOND), entropy.keystream(f"{addressing.RESPOND}/ties")
+    others = entropy.keystream(addressing.RESPOND_OTHER)
+    answered = list(codes)
+    words: Iterator[int] = iter(())
+    draws: Iterator[int] = iter(())
+    changed = 0
+    for row, code in enumerate(codes):
+        if row % BUFFER_WORDS == 0:
+            words = flips.reader(row // BUFFER_WORDS)
+        if not bernoulli(change, _with_further(next(words), ties, row)):
+            continue
+        if changed % BUFFER_WORDS == 0:
+            draws = others.reader(changed // BUFFER_WORDS)
+        changed += 1
+        answered[row] = [value for value in range(values) if value != code][below(values - 1, draws)]
+    return answered
+
+
 def release_order_reference(codes: Sequence[int], *, groups: int, entropy: Entropy) -> list[int]:
     """Return the order of rows, as ``release_order`` makes it.
 
@@ -119,7 +170,7 @@ def release_order_reference(codes: Sequence[int], *, groups: int, entropy: Entro
     return order
 
 
-def _select_rows(stratum: Sequence[int], *, rates: StratumRates, entropy: Entropy) -> list[bool]:
+def _select_rows(stratum: Sequence[int], *, rates: Rates, entropy: Entropy) -> list[bool]:
     """Lines 6-8 for all strata at once, in row order."""
     keystream = entropy.keystream(addressing.SELECT)
     ties = entropy.keystream(addressing.SELECT_TIES)
@@ -128,7 +179,7 @@ def _select_rows(stratum: Sequence[int], *, rates: StratumRates, entropy: Entrop
     for row, code in enumerate(stratum):
         if row % CHUNK_ROWS == 0:
             words = keystream.reader(row // CHUNK_ROWS)
-        selected.append(bernoulli(rates.of(code), _with_further(next(words), ties, row)))
+        selected.append(bernoulli(rates.of_record(row, code), _with_further(next(words), ties, row)))
     return selected
 
 

@@ -33,6 +33,19 @@ def revealing_columns(data: Microdata, plan: SwapPlan) -> Iterator[str]:
             f'"{name}" is held and tells {what}, so that anybody can undo the swap: if it is another name for '
             f"the place, swap it too or leave it out with --hold {LOOKS_INSIDE}"
         )
+    yield from _telling_the_response(data, plan)
+
+
+def _telling_the_response(data: Microdata, plan: SwapPlan) -> Iterator[str]:
+    """Warn of columns that tell the true value of a variable that gets a randomised response."""
+    if plan.perturbed is None or plan.perturbed in plan.universe.swap:
+        return  # what tells a swap value is warned of as it is for every swap
+    others = [name for name in (*plan.exact_hold, *plan.exact_swap) if name not in plan.universe.match]
+    for name, _ in told(data.households, others, of=[plan.perturbed]):
+        yield (
+            f'"{name}" is released and tells "{plan.perturbed}", so that the response protects nothing: leave one of '
+            f"them out with --hold {LOOKS_INSIDE}"
+        )
 
 
 def told(frame: pl.DataFrame, columns: Sequence[str], *, of: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:

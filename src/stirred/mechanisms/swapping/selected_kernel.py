@@ -141,25 +141,34 @@ def draw_counts(counts: Counts, rates: Floats, u: float, points: Points, close: 
 
 
 @compiled
-def means(counts: Counts, rates: Floats, u: float, mean: Floats, variance: Floats) -> None:
-    """Write mean and variance of the number selected of every swap value, given u."""
+def cumulants(counts: Counts, rates: Floats, u: float, out: Floats) -> None:
+    """Write the first four cumulants of the number selected of every swap value, given u: four rows."""
     for i in range(counts.size):
         count, rate = counts[i], rates[i] * u
         first = min(count, int((math.sqrt(rate * rate + 4.0 * count * rate) - rate) / 2.0))
-        total, moment, square = 1.0, 0.0, 0.0
-        term, g = 1.0, first
-        while g < count and term > _TINY:
-            term *= (count - g) * rate / ((g + 1.0) * (g + 1.0))
-            g += 1
-            total += term
-            moment += term * (g - first)
-            square += term * (g - first) * (g - first)
-        term, g = 1.0, first
-        while g > 0 and term > _TINY:
-            term *= float(g) * g / ((count - g + 1.0) * rate)
-            g -= 1
-            total += term
-            moment += term * (g - first)
-            square += term * (g - first) * (g - first)
-        mean[i] = moment / total + first
-        variance[i] = square / total - (moment / total) * (moment / total)
+        total = 1.0
+        moment = square = cube = fourth = 0.0
+        for direction in (1, -1):
+            term, g = 1.0, first
+            while term > _TINY:
+                if direction == 1:
+                    if g == count:
+                        break
+                    term *= (count - g) * rate / ((g + 1.0) * (g + 1.0))
+                else:
+                    if g == 0:
+                        break
+                    term *= float(g) * g / ((count - g + 1.0) * rate)
+                g += direction
+                away = float(g - first)
+                total += term
+                moment += term * away
+                square += term * away * away
+                cube += term * away * away * away
+                fourth += term * away * away * away * away
+        m, m2, m3, m4 = moment / total, square / total, cube / total, fourth / total
+        variance = m2 - m * m
+        out[0, i] = m + first
+        out[1, i] = variance
+        out[2, i] = m3 - 3.0 * m * m2 + 2.0 * m * m * m
+        out[3, i] = m4 - 4.0 * m * m3 + 6.0 * m * m * m2 - 3.0 * m * m * m * m - 3.0 * variance * variance

@@ -11,16 +11,16 @@ from stirred.mechanisms.swapping import addressing
 from stirred.mechanisms.swapping.addressing import CHUNK_ROWS, rows_of
 from stirred.mechanisms.swapping.parallel import Scratch
 from stirred.mechanisms.swapping.partition import Codes, Items, Offsets, Positions
-from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.rates import Rates, RecordRates
 from stirred.randomness.bernoulli import bernoulli
 from stirred.randomness.compiled import compiled
 from stirred.randomness.entropy import Entropy, Words
 
 
 class Selector:
-    """Selects every record independently, with exactly the rate of its stratum."""
+    """Selects every record independently, with exactly its rate."""
 
-    def __init__(self, stratum: Codes, *, rates: StratumRates, entropy: Entropy) -> None:
+    def __init__(self, stratum: Codes, *, rates: Rates, entropy: Entropy) -> None:
         self._stratum = stratum
         self._rates = rates
         self._digits, self._ties = rates.thresholds()
@@ -35,15 +35,18 @@ class Selector:
         room = self._scratch.positions
         self._words.fill(chunk, words)
         state = np.zeros(2, dtype=np.int64)  # rows decided, rows selected
-        while not self._decide(codes, words, room, state):
+        while not self._decide(chunk, codes, words, room, state):
             tied, selected = state.tolist()
             # One word in 2**32 agrees with the rate so far; its row reads on in its own stream.
-            further = chain([int(words[tied])], self._more.reader(chunk * CHUNK_ROWS + tied))
+            row = chunk * CHUNK_ROWS + tied
+            further = chain([int(words[tied])], self._more.reader(row))
             room[selected] = tied
-            state += (1, bernoulli(self._rates.of(int(codes[tied])), further))
+            state += (1, bernoulli(self._rates.of_record(row, int(codes[tied])), further))
         return room[: state[1]].copy()
 
-    def _decide(self, codes: Codes, words: Words, room: Positions, state: Offsets) -> bool:
+    def _decide(self, chunk: int, codes: Codes, words: Words, room: Positions, state: Offsets) -> bool:
+        if isinstance(self._rates, RecordRates):
+            return _select_by_record(words, self._rates.kinds[rows_of(chunk)], self._digits, self._ties, room, state)
         if self._rates.index is None:
             return _select_at_one_rate(words, self._digits[0], self._ties[0], room, state)
         return _select_by_stratum(words, codes, self._rates.index, self._digits, self._ties, room, state)
@@ -78,6 +81,23 @@ def _select_by_stratum(
     for row in range(state[0], words.size):
         word = np.uint64(words[row])
         kind = index[codes[row]]
+        if word == ties[kind]:
+            state[0], state[1] = row, selected
+            return False
+        room[selected] = row
+        selected += word < digits[kind]
+    state[0], state[1] = words.size, selected
+    return True
+
+
+@compiled
+def _select_by_record(
+    words: Words, kinds: npt.NDArray[np.uint16], digits: Items, ties: Items, room: Positions, state: Offsets
+) -> bool:
+    selected = state[1]
+    for row in range(state[0], words.size):
+        word = np.uint64(words[row])
+        kind = kinds[row]
         if word == ties[kind]:
             state[0], state[1] = row, selected
             return False

@@ -31,6 +31,21 @@ def permutation_share(records: Shares, rate: Shares) -> Shares:
     return np.divide(rate * (1 - stay), 1 - records * rate * stay, out=np.zeros_like(stay), where=some)
 
 
+def varying_share(counts: Positions, rates: Shares) -> Shares:
+    """Return the same where records have different rates: ``counts[stratum, kind]`` of them have ``rates[kind]``.
+
+    The expected number selected, given that it is not one: (E[k] - P1)/(1 - P1).
+
+    >>> varying_share(np.array([[1, 1], [2, 0]]), np.array([0.5, 0.25])).round(6).tolist()
+    [0.25, 0.5]
+    """
+    has = counts > 0
+    inside = np.where(has, rates, 0.0)  # a rate of 1 that nobody has must not spoil the sums
+    none = np.exp((counts * np.log1p(-inside)).sum(axis=1))
+    one = none * (counts * inside / (1 - inside)).sum(axis=1)
+    return ((counts * inside).sum(axis=1) - one) / (1 - one) / counts.sum(axis=1)
+
+
 def shuffle_share(records: Shares, rate: Shares) -> Shares:
     """Return the same for the shuffle swap: of k selected records one keeps its place on average.
 

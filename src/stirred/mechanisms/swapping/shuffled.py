@@ -19,7 +19,7 @@ from stirred.mechanisms.swapping.partition import (
     sort_block,
     unsort_block,
 )
-from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.rates import Rates
 from stirred.mechanisms.swapping.selection import Selector
 from stirred.mechanisms.swapping.tally import SwapTally
 from stirred.randomness.entropy import Entropy
@@ -30,7 +30,7 @@ def shuffle_in_place(
     stratum: Codes,
     swap: Values,
     *,
-    rates: StratumRates,
+    rates: Rates,
     entropy: Entropy,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -40,6 +40,7 @@ def shuffle_in_place(
     The arguments, and what they promise, are those of ``swap_in_place``.
 
     >>> from fractions import Fraction
+    >>> from stirred.mechanisms.swapping.rates import StratumRates
     >>> stratum, swap = np.zeros(4, dtype=np.uint32), np.arange(4, dtype=np.uint32)
     >>> rates = StratumRates.constant(Fraction(1), strata=1)
     >>> shuffle_in_place(stratum, swap, rates=rates, entropy=Entropy.from_os()).selected, sorted(swap.tolist())

@@ -53,7 +53,10 @@ def own_loss(strata: Strata, *, swap: Coded, held: Sequence[Part]) -> OwnLoss | 
     losses = _enumerated({code: (margins[code], strata.table[code]) for code in margins})
     exact = None if losses is None or not small else largest(list(losses.values()))
     finite = all(stratum.rate > 0 and (stratum.rate < 1 or _always_reachable(*margins[code])) for code, stratum in live)
-    bounds = [_bound(stratum, None if losses is None else losses.get(code)) for code, stratum in live]
+    # Strata by the hundred thousand are mostly alike: each kind is bounded once.
+    found = {} if losses is None else losses
+    kinds = {(stratum.rate, stratum.records, found.get(code)): stratum for code, stratum in live}
+    bounds = [_bound(stratum, enumerated) for (_, _, enumerated), stratum in kinds.items()]
     return OwnLoss(exact=exact, bound=largest(bounds), finite=finite)
 
 

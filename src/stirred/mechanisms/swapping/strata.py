@@ -14,21 +14,38 @@ import polars as pl
 from stirred.data.codes import Coded, count, differing, encode
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.persons import Part
-from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.rates import Rates, RecordRates, Rule, StratumRates, VaryingRates, rate_for
 from stirred.mechanisms.swapping.shares import Shares
 from stirred.spec.budget import PermutationSwapping, SwappedStrata
-from stirred.spec.exact import Exact
+from stirred.spec.exact import ZERO, Exact, largest
 from stirred.spec.swap_budget import psa_sharp_epsilon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stratum:
-    """One stratum as its invariants show it: size, liveness and the rate it is swapped at."""
+    """One stratum as its invariants show it: size, liveness and the rate it is swapped at.
+
+    Where its records can have different rates, ``varying`` says how and ``rate`` is the lowest (R8).
+    """
 
     values: tuple[object, ...]
     records: int
     live: bool
     rate: Fraction
+    varying: VaryingRates | None = None
+
+    @property
+    def epsilon(self) -> Exact:
+        """Return its loss: 0 where there is nothing to swap."""
+        size = self.records if self.live else 0
+        if self.varying is not None:
+            return self.varying.epsilon(size)
+        return psa_sharp_epsilon(self.rate, stratum=size)
+
+    @property
+    def rate_shown(self) -> str:
+        """Return its rate, or between which its records' rates lie, for readers."""
+        return str(self.rate if self.varying is None else self.varying)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,19 +53,22 @@ class Strata:
     """All strata of a file; ``coded`` gives each record its stratum, its place in ``table``.
 
     ``shares`` is the expected share of each stratum's records that get another record's swap values: a
-    matter of the swap, which fills it in; 0 where there is nothing to swap. ``count_margins`` counts the swap
-    values of each stratum when first called, and only then.
+    matter of the swap, which fills it in; 0 where there is nothing to swap, and not a number where it is no
+    function of the invariants. ``by_record`` are the rates of single records, where rules name more than match
+    values. ``count_margins`` counts the swap values of each stratum when first called, and only then.
     """
 
     match: tuple[str, ...]
     coded: Coded
     table: tuple[Stratum, ...]
     shares: Shares
-    count_margins: Callable[[], SwapMargins] = field(repr=False)
+    count_margins: Callable[[], SwapMargins] | None = field(repr=False)
+    by_record: RecordRates | None = None
 
     @property
     def margins(self) -> SwapMargins:
         """Return how often each swap value occurs in each stratum."""
+        assert self.count_margins is not None, "the counts of the swap values are protected: nothing may look at them"
         return self.count_margins()
 
     @property
@@ -64,16 +84,18 @@ class Strata:
     @property
     def policy(self) -> PermutationSwapping:
         """Return the budget as a function of the universe: the largest live stratum at each rate."""
-        largest: dict[Fraction, int] = {}
+        sizes: dict[Fraction, int] = {}
         for stratum in self.table:
             size = stratum.records if stratum.live else 0
-            largest[stratum.rate] = max(largest.get(stratum.rate, 0), size)
-        strata = tuple(SwappedStrata(rate=rate, largest_stratum=size) for rate, size in sorted(largest.items()))
+            sizes[stratum.rate] = max(sizes.get(stratum.rate, 0), size)
+        strata = tuple(SwappedStrata(rate=rate, largest_stratum=size) for rate, size in sorted(sizes.items()))
         return PermutationSwapping(strata=strata, bound="sharp")
 
     @property
-    def rates(self) -> StratumRates:
-        """Return the rate of each stratum code, for the kernel."""
+    def rates(self) -> Rates:
+        """Return the rate of each stratum code or of each record, for the kernel."""
+        if self.by_record is not None:
+            return self.by_record
         distinct = list(dict.fromkeys(stratum.rate for stratum in self.table))
         if len(distinct) == 1:
             return StratumRates.constant(distinct[0], strata=len(self.table))
@@ -82,9 +104,14 @@ class Strata:
         return StratumRates(values=tuple(distinct), index=index, strata=len(self.table))
 
     @property
-    def moved(self) -> float:
-        """Return the expected share of all records that get another record's swap values."""
+    def moved(self) -> float | None:
+        """Return the expected share of all records that get another record's swap values.
+
+        None where it is no function of the invariants, and would tell of what is protected.
+        """
         sizes = self.sizes
+        if np.isnan(self.shares).any():
+            return None
         return float(sizes @ self.shares / sizes.sum()) if sizes.sum() else 0.0
 
     @property
@@ -93,9 +120,10 @@ class Strata:
         return np.fromiter((stratum.records for stratum in self.table), dtype=np.float64, count=len(self.table))
 
     @property
-    def largest_first(self) -> list[tuple[Stratum, float]]:
-        """Return the strata by size, each with its share moved."""
-        both = zip(self.table, self.shares.tolist(), strict=True)
+    def largest_first(self) -> list[tuple[Stratum, float | None]]:
+        """Return the strata by size, each with its share moved, None where that is not said."""
+        shares = (None if np.isnan(share) else share for share in self.shares.tolist())
+        both = zip(self.table, shares, strict=True)
         return sorted(both, key=lambda each: -each[0].records)
 
     def with_shares(self, shares: Shares) -> Strata:
@@ -109,30 +137,44 @@ class Strata:
         return sum(stratum.records for stratum in self.table if not stratum.live)
 
     @property
+    def _worst(self) -> list[Stratum]:
+        """Return live strata among which is the one that loses most: the largest at each rate."""
+        found: dict[tuple[object, ...], Stratum] = {}
+        for stratum in self.live:
+            # The bound grows with the size, but where rates follow both values: there all sizes count (R8d).
+            both = stratum.varying is not None and stratum.varying.depends_on == "both"
+            key = (stratum.rate, stratum.varying, stratum.records if both else 0)
+            if key not in found or stratum.records > found[key].records:
+                found[key] = stratum
+        return [*found.values()]
+
+    @property
     def decisive(self) -> Stratum | None:
-        """Return the stratum that sets the loss: the one whose size and rate lose most."""
-        # The bound grows with the size, so only the largest at each rate can be the one.
-        parts = [part for part in self.policy.strata if part.largest_stratum]
-        losses = {part.rate: float(psa_sharp_epsilon(part.rate, stratum=part.largest_stratum)) for part in parts}
-        return max(self.live, key=lambda stratum: (losses[stratum.rate], stratum.records), default=None)
+        """Return the stratum that sets the loss: the one whose size and rates lose most."""
+        return max(self._worst, key=lambda stratum: (float(stratum.epsilon), stratum.records), default=None)
+
+    @property
+    def loss(self) -> Exact:
+        """Return the largest loss of all strata."""
+        return largest([ZERO, *(stratum.epsilon for stratum in self._worst)])
 
     def epsilon(self, rate: Fraction) -> Exact:
         """Return the loss if all strata were swapped at one rate."""
         size = self.largest_live.records if self.largest_live else 0
         return psa_sharp_epsilon(rate, stratum=size)
 
-    def frame(self, member: str) -> pl.DataFrame:
+    def frame(self, law: str) -> pl.DataFrame:
         """Return the strata as a table: match values, and our own columns with the prefix ``stratum_``.
 
-        ``member`` names the swap, so that whoever corrects a table knows its law; the rate of a Mallows swap is
-        the weight of a moved record.
+        ``law`` names the law of the swap for whoever corrects a table; the rate of a Mallows swap is the weight of
+        a moved record. The share moved is missing where it is no function of the invariants.
         """
         own = {
             "stratum_records": [s.records for s in self.table],
             "stratum_live": [s.live for s in self.table],
-            "stratum_law": [member] * len(self.table),
-            "stratum_rate": [str(s.rate) for s in self.table],
-            "stratum_expected_share_moved": self.shares,
+            "stratum_law": [law] * len(self.table),
+            "stratum_rate": [s.rate_shown for s in self.table],
+            "stratum_expected_share_moved": pl.Series(self.shares).fill_nan(None),
         }
         return pl.concat([self.coded.levels.select(self.match), pl.DataFrame(own)], how="horizontal")
 
@@ -141,20 +183,22 @@ def find_strata(
     households: pl.DataFrame,
     *,
     match: Sequence[str],
-    swap: Coded,
-    held: Sequence[Part],
-    rates: Sequence[tuple[dict[str, object], Fraction]],
+    swap: Coded | None,
+    held: Sequence[Part] | None,
+    rates: Sequence[Rule],
     rate: Fraction,
 ) -> Strata:
     """Return the strata by the match variables.
 
     ``held`` gives the parts of the hold value one after the other, each as a column: a stratum has two
-    hold values as soon as any part differs, so most of them are never looked at.
+    hold values as soon as any part differs, so most of them are never looked at. A side that is None
+    may not be looked at: any two records could differ on it.
     """
     coded = encode(households, list(match))
     sizes = count(coded.codes, groups=coded.count)
-    live = differing(coded.codes, swap.codes, count=coded.count)
-    live &= _two_values(coded, held, wanted=live)
+    live = sizes > 1 if swap is None else differing(coded.codes, swap.codes, count=coded.count)
+    if held is not None:
+        live &= _two_values(coded, held, wanted=live)
     values = coded.levels.rows() if match else [()]
     default = rate if not rates else None
     table = [
@@ -162,11 +206,13 @@ def find_strata(
             values=tuple(row),
             records=records,
             live=alive,
-            rate=default if default is not None else _rate_for(dict(zip(match, row, strict=True)), rates, rate),
+            rate=default if default is not None else rate_for(dict(zip(match, row, strict=True)), rates, rate),
         )
         for row, records, alive in zip(values, sizes.tolist(), live.tolist(), strict=True)
     ]
-    margins = cache(partial(SwapMargins.of, coded.codes, swap.codes, strata=coded.count, values=swap.count))
+    margins = None
+    if swap is not None:
+        margins = cache(partial(SwapMargins.of, coded.codes, swap.codes, strata=coded.count, values=swap.count))
     return Strata(
         match=tuple(match), coded=coded, table=tuple(table), shares=np.zeros(len(table)), count_margins=margins
     )
@@ -192,14 +238,3 @@ def _comparable(column: pl.Series) -> npt.NDArray[np.generic]:
         return column.to_numpy()
     # Dense ranks and not hashes: two different values must never look alike.
     return encode(column.to_frame("value"), ["value"]).codes
-
-
-def _rate_for(
-    values: dict[str, object], rates: Sequence[tuple[dict[str, object], Fraction]], default: Fraction
-) -> Fraction:
-    """Return the rate of the last rule that fits the match values, or the default."""
-    chosen = default
-    for wanted, rate in rates:
-        if all(str(values[name]) == str(value) for name, value in wanted.items()):
-            chosen = rate
-    return chosen

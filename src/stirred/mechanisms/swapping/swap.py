@@ -22,6 +22,8 @@ from stirred.mechanisms.protocol import Frames, Progress, Release
 from stirred.mechanisms.swapping.law import tables_with_margins
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.persons import Part, Persons, held_parts
+from stirred.mechanisms.swapping.rate_rules import fits_nothing
+from stirred.mechanisms.swapping.rates import Rule, text_of
 from stirred.mechanisms.swapping.roles import Roles, check_names, identifying, roles_in
 from stirred.mechanisms.swapping.shares import Shares, class_law_changes
 from stirred.mechanisms.swapping.small_strata import OwnLoss
@@ -90,11 +92,16 @@ class Swap(ABC):
     def in_words(self) -> str:
         """Return in one sentence what was done."""
 
+    @property
+    def stratum_law(self) -> str:
+        """Return the name of the law of its exchanges, as ``strata.parquet`` has it."""
+        return self.member
+
     @abstractmethod
-    def rules(self) -> tuple[list[tuple[dict[str, object], Fraction]], Fraction]:
+    def rules(self) -> tuple[Sequence[Rule], Fraction]:
         """Return the rates of strata with given match values, and the rate of all others."""
 
-    def _declared_rules(self) -> list[tuple[dict[str, object], Fraction]]:
+    def _declared_rules(self) -> Sequence[Rule]:
         """Return the rules that somebody wrote down, each of which must fit something."""
         return self.rules()[0]
 
@@ -159,6 +166,11 @@ class Swap(ABC):
         del strata, swap, held
         return None
 
+    @property
+    def declared_pairs(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Return what was declared for pairs of swap values, by the name of the setting; nothing for most swaps."""
+        return {}
+
     @abstractmethod
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
         """Exchange the swap codes of all records, in place."""
@@ -212,25 +224,31 @@ class Swap(ABC):
 
         microdata = self._narrowed(as_microdata(data))
         plan = plan or self._prepare(microdata)
-        swapped = plan.swap.codes.copy()
+        microdata, swap = self._before(microdata, plan, entropy)
+        swapped = swap.codes.copy()
         self._exchange(plan, swapped, entropy, progress)
         # Grouped by the released swap values and uniformly random inside: the input order is gone.
-        order = release_order(
-            swapped, entropy=entropy.child("release order"), groups=plan.swap.count, threads=self.threads
-        )
+        order = release_order(swapped, entropy=entropy.child("release order"), groups=swap.count, threads=self.threads)
         people = Persons.of(microdata) if microdata.persons is not None else None
         held = Packed.of(
             (microdata.households[name] for name in plan.hold if name not in plan.strata.match), coded=plan.strata.coded
         )
-        swapped_file = SwappedFile(
-            data=microdata, held=held, swap=plan.swap, swapped=swapped, order=order, people=people
-        )
+        swapped_file = SwappedFile(data=microdata, held=held, swap=swap, swapped=swapped, order=order, people=people)
         parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {"data": swapped_file.households}
         if people is not None:
             parts["persons"] = swapped_file.persons
         specification = replace(plan.specification, seeded=entropy.seeded)
         internal = {"plan": plan, "file": swapped_file}
         return Release(public=Frames(parts, convert=like(data)), specification=specification, internal=internal)
+
+    def _before(self, data: Microdata, plan: SwapPlan, entropy: Entropy) -> tuple[Microdata, Coded]:
+        """Return the file that is swapped, with its swap values as codes: the input itself for most swaps."""
+        del entropy
+        return data, plan.swap
+
+    def strata_table(self, strata: Strata) -> pl.DataFrame:
+        """Return the strata as they are published, with the settings a reader needs to know the law."""
+        return strata.frame(self.stratum_law)
 
     def audit_universes(self) -> list[list[Hashable]]:
         """Return all tables with the margins of a few small strata, as multisets of (hold, swap) pairs."""
@@ -251,12 +269,9 @@ class Swap(ABC):
         roles = self._roles(data)
         hold = roles.hold
         swap = encode(data.households, list(self.swap))
-        rules, rate = self.rules()
         # Match variables are equal inside a stratum and can tell no records apart.
         held = held_parts(data, [name for name in hold if name not in self.match])
-        strata = find_strata(data.households, match=self.match, swap=swap, held=held, rates=rules, rate=rate)
-        _every_rule_fits(self._declared_rules(), strata)
-        strata = self._left_out(strata)
+        strata = self._left_out(self._strata(data, swap, held))
         strata = strata.with_shares(self.moved_shares(strata, swap))
         universe = SwapUniverse(
             policy=self._policy(strata, swap),
@@ -278,6 +293,13 @@ class Swap(ABC):
             swap=swap,
             warnings=(*identifying(data, hold), *_empty(strata, universe.budget)),
         )
+
+    def _strata(self, data: Microdata, swap: Coded, held: Sequence[Part]) -> Strata:
+        """Return the strata of a file with their rates."""
+        rules, rate = self.rules()
+        strata = find_strata(data.households, match=self.match, swap=swap, held=held, rates=rules, rate=rate)
+        every_rule_fits(self._declared_rules(), strata)
+        return strata
 
     def check(self, data: Any) -> None:
         """Raise all problems of a file's columns with these settings; nothing is computed."""
@@ -308,12 +330,11 @@ def _empty(strata: Strata, budget: Budget) -> Iterator[str]:
         yield "at a rate of 0 or 1 nothing is promised: epsilon is infinite"
 
 
-def _every_rule_fits(rules: Sequence[tuple[dict[str, object], Fraction]], strata: Strata) -> None:
+def every_rule_fits(rules: Sequence[Rule], strata: Strata) -> None:
     """Refuse a rule that fits no stratum: a mistyped value would silently leave the default rate."""
     if not rules:
         return
     present = [dict(zip(strata.match, stratum.values, strict=True)) for stratum in strata.table]
     for wanted, _ in rules:
-        if not any(all(str(values[k]) == str(v) for k, v in wanted.items()) for values in present):
-            text = ", ".join(f"{k} = {v}" for k, v in wanted.items())
-            raise bad_plan(f"no record has {text}", where="rates", remedy="check the value, or remove the rule")
+        if not any(all(text_of(values[k]) == text_of(v) for k, v in wanted.items()) for values in present):
+            raise fits_nothing(wanted)

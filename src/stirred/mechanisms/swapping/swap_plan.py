@@ -47,7 +47,11 @@ class SwapUniverse:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SwapPlan:
-    """What a swap would do to a file: nothing random has happened, and all of it follows from invariants."""
+    """What a swap would do to a file: nothing random has happened, and all of it follows from invariants.
+
+    ``perturbed`` is a variable that gets a randomised response before the swap (R14): its counts are no invariant.
+    ``swap`` are then the codes of the other swap variables.
+    """
 
     specification: Specification
     strata: Strata
@@ -56,6 +60,17 @@ class SwapPlan:
     universe: SwapUniverse
     swap: Coded = field(repr=False)
     warnings: tuple[str, ...] = ()
+    perturbed: str | None = None
+
+    @property
+    def exact_swap(self) -> tuple[str, ...]:
+        """Return the swap variables whose counts by the match variables are invariant."""
+        return tuple(name for name in self.universe.swap if name != self.perturbed)
+
+    @property
+    def exact_hold(self) -> tuple[str, ...]:
+        """Return the held variables whose counts are invariant, the match variables first."""
+        return tuple(name for name in self.hold if name != self.perturbed)
 
     @property
     def epsilon(self) -> Exact:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
+import polars as pl
 
 from stirred.data.codes import Coded, count, encode
 from stirred.data.microdata import Microdata
@@ -22,7 +24,7 @@ from stirred.mechanisms.swapping.rates import StratumRates
 from stirred.mechanisms.swapping.shares import Shares, permutation_share, staged_share
 from stirred.mechanisms.swapping.small_strata import OwnLoss
 from stirred.mechanisms.swapping.strata import Strata
-from stirred.mechanisms.swapping.swap import RateLike, Swap, Values
+from stirred.mechanisms.swapping.swap import RateLike, Values
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived
@@ -31,6 +33,9 @@ from stirred.spec.law import Law
 from stirred.spec.layered_budget import staged_epsilon
 from stirred.spec.specification import Specification
 from stirred.spec.swap_budget import psa_sharp_epsilon
+
+FINE_COLUMNS: Final = {"fine_match": "stratum_fine_match", "fine_rate": "stratum_fine_rate"}
+"""The settings of the fine stage and where ``strata.parquet`` has them: the match variables as JSON, and the rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,6 +82,8 @@ class TwoStageSwap(PermutationSwap):
     """
 
     member: ClassVar[str] = "two-stage"
+    # The fine flavor needs a coarse law that looks at no hold value (R13).
+    rates_inside: ClassVar[bool] = False
 
     fine_match: Sequence[str]
     fine_rate: RateLike
@@ -138,8 +145,6 @@ class TwoStageSwap(PermutationSwap):
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         """Return the promise for a file of one coarse stratum."""
-        import polars as pl
-
         first: Any = universe[0]
         columns = {
             "fine": [m for (m, _), _ in first],
@@ -148,7 +153,7 @@ class TwoStageSwap(PermutationSwap):
         }
         return self._one_stratum().plan(pl.DataFrame(columns)).specification
 
-    def _one_stratum(self) -> Swap:
+    def _one_stratum(self) -> TwoStageSwap:
         return replace(self, match=(), fine_match=("fine",), swap=self.swap[:1], hold=("held",), rates=())
 
     def changed_shares(self, strata: Strata, swap: Coded, margins: SwapMargins) -> Shares:
@@ -157,6 +162,13 @@ class TwoStageSwap(PermutationSwap):
             "whom the two-stage swap moves depends on counts that it protects",
             where="two-stage-swap",
             remedy="compare its loss and its share moved by `stirred plan`, one plan at a time",
+        )
+
+    def strata_table(self, strata: Strata) -> pl.DataFrame:
+        """Return the coarse strata as they are published; what the fine stage does is the same in all of them."""
+        return PermutationSwap.strata_table(self, strata).with_columns(
+            pl.lit(json.dumps(list(self.fine_match))).alias(FINE_COLUMNS["fine_match"]),
+            pl.lit(str(self.fine_rate)).alias(FINE_COLUMNS["fine_rate"]),
         )
 
     def _own_loss(self, strata: Strata, swap: Coded, held: Sequence[Part]) -> OwnLoss | None:

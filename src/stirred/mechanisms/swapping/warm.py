@@ -8,10 +8,14 @@ import numpy as np
 
 from stirred.data import code_kernels
 from stirred.mechanisms.swapping.counted import swap_counted_in_place
+from stirred.mechanisms.swapping.flow_law import Counts, Floats
+from stirred.mechanisms.swapping.flowing import swap_flow_in_place
+from stirred.mechanisms.swapping.flows import Flows
 from stirred.mechanisms.swapping.kernel import swap_in_place
 from stirred.mechanisms.swapping.moved_count import MallowsCounting
 from stirred.mechanisms.swapping.order import release_order
-from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.partition import Codes, Values
+from stirred.mechanisms.swapping.rates import RecordRates, StratumRates
 from stirred.mechanisms.swapping.redraw_law import ConditionedCounting
 from stirred.mechanisms.swapping.selected_shares import expected_changes
 from stirred.randomness.entropy import Entropy
@@ -24,6 +28,7 @@ def compile_kernels() -> None:
     for rates in (
         StratumRates.constant(Fraction(1, 3), strata=500),
         StratumRates.by_stratum([Fraction(1, 2 + n % 2) for n in range(500)]),
+        RecordRates(values=(Fraction(1, 3), Fraction(1, 2)), kinds=np.arange(1500, dtype=np.uint16) % 2, strata=500),
     ):
         codes = np.arange(stratum.size, dtype=np.uint32)
         swap_in_place(stratum, codes, rates=rates, entropy=entropy.child("swap"))
@@ -31,8 +36,25 @@ def compile_kernels() -> None:
     codes = np.arange(stratum.size, dtype=np.uint32) % 7
     for counting in (MallowsCounting(Fraction(1, 3)), ConditionedCounting(rate=Fraction(1, 3))):
         swap_counted_in_place(stratum, codes, strata=500, values=7, counting=counting, entropy=entropy.child("counted"))
+    _compile_flow_kernels(stratum, codes, entropy.child("flow"))
     expected_changes(np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.int64), np.ones(2))
     _compile_code_kernels()
+
+
+def _compile_flow_kernels(stratum: Codes, codes: Values, entropy: Entropy) -> None:
+    """Swap by distances on a line, which are summed over, and by equal ones, which are a tree."""
+    half = [Fraction(1, 2) ** steps for steps in range(7)]
+    for far in (np.abs(np.arange(7)[:, None] - np.arange(7)), 1 - np.eye(7, dtype=np.int64)):
+
+        def between(wanted: Counts, far: Counts = far) -> Counts:
+            return far[wanted[:, None], wanted]
+
+        def weights(wanted: Counts, far: Counts = far) -> Floats:
+            return np.exp2(-far[wanted[:, None], wanted].astype(np.float64))
+
+        flows = Flows(lambda a, b: half[abs(a - b)], weights, steps=between, powers=half)
+        swap_flow_in_place(stratum, codes, live=np.ones(500, dtype=np.bool_), values=7, flows=flows, entropy=entropy)
+        flows.expected_total([0, 1, 2], [2, 1, 1])
 
 
 def _compile_code_kernels() -> None:
