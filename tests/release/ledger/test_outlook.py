@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Request
 from stirred.release.ledger import outlook as module
+from stirred.release.ledger.account import without_collecting
 from stirred.release.ledger.outlook import Outlook
 from stirred.release.ledger.request import opening_facts
 from stirred.release.ledger.row import digest_of
@@ -107,3 +110,29 @@ def test_a_plan_is_told_what_a_reservation_would_be_told(tmp_path: Path) -> None
             ledger.reserve(asked)
         assert told.value.problems == refused.value.problems
     assert ledger.head == head
+
+
+def test_what_is_read_without_collecting_is_collected_later_and_frozen_objects_stay_frozen() -> None:
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+    with without_collecting():
+        assert not gc.isenabled()
+        gone = weakref.ref(lost := _Thing())
+        lost.itself = lost
+        del lost
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+    gc.collect()
+    assert gone() is None, "a cycle that was made meanwhile is never found"
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with without_collecting():
+            pass
+        assert gc.get_freeze_count() == frozen > 0
+    finally:
+        gc.unfreeze()
+
+
+class _Thing:
+    itself: object = None
