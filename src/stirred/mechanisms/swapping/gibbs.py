@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from stirred.spec.budget import Derived, PermutationSwapping
 from stirred.spec.exact import ZERO, Exact
 from stirred.spec.family_budget import gibbs_epsilon
 from stirred.spec.law import Law
+
+# Farther from 1 the numbers of ``flow_kernel`` (m from 2**-256 to 2**256) would lose terms that count.
+_MOST_WEIGHT: Final = Fraction(10) ** 75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,13 @@ class GibbsSwap(FlowSwap):
                     f"not above 0: {listed(wrong[:5])}",
                     where="weights",
                     remedy="a weight of 0 forbids an exchange and leaves no finite loss; use a small one",
+                )
+            far = [f"{a} to {b}" for (a, b), value in given.numbers.items() if max(value, 1 / value) > _MOST_WEIGHT]
+            if far:
+                raise bad_plan(
+                    f"too far from 1 to be drawn exactly: {listed(far[:5])}",
+                    where="weights",
+                    remedy="write weights from 1e-75 to 1e75: even these have a loss of 172",
                 )
             object.__setattr__(self, "weights", given)
 
