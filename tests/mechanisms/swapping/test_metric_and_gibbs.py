@@ -253,6 +253,12 @@ def test_a_weight_of_zero_is_refused() -> None:
         GibbsSwap(**ROLES, weights={"x": {"y": 0}})
 
 
+def test_the_specification_says_that_weights_were_fixed_beforehand() -> None:
+    homes = pl.DataFrame({"size": [1] * 4, "county": list("xyxy"), "tenure": list("oorr")})
+    specification = GibbsSwap(match=["size"], swap=["county"], weights={"x": {"y": 2}}).plan(homes).specification
+    assert any("weights" in each for each in specification.assumptions)
+
+
 @pytest.mark.parametrize("far", ["1e-76", "1e76", "1e250"])
 def test_weights_that_doubles_cannot_tell_are_refused(far: str) -> None:
     """Of weights 1e250 and 1e-250 that make up for each other the sampler would lose most tables without a word."""

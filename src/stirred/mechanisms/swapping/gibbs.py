@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar, Final
@@ -20,10 +20,12 @@ from stirred.mechanisms.swapping.law import permutation_law
 from stirred.mechanisms.swapping.pairs import Declared, Pairs
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.swap import PAPER, Swap
+from stirred.mechanisms.swapping.swap_plan import SwapUniverse
 from stirred.spec.budget import Derived, PermutationSwapping
 from stirred.spec.exact import ZERO, Exact
 from stirred.spec.family_budget import gibbs_epsilon
 from stirred.spec.law import Law
+from stirred.spec.specification import Specification
 
 # Farther from 1 the numbers of ``flow_kernel`` (m from 2**-256 to 2**256) would lose terms that count.
 _MOST_WEIGHT: Final = Fraction(10) ** 75
@@ -146,6 +148,12 @@ class GibbsSwap(FlowSwap):
         found = {(a, b) for codes in seen for a in codes for b in codes}
         weights = [pairs[names[a], names[b]] for a, b in found]
         return gibbs_epsilon(min(weights), max(weights))
+
+    def specification(self, universe: SwapUniverse) -> Specification:
+        """Return the promise in one universe, with the condition on the weights."""
+        promised = Swap.specification(self, universe)
+        beforehand = "the weights of exchanges between swap values were fixed beforehand"
+        return replace(promised, assumptions=(*promised.assumptions, beforehand))
 
     def _theorem(self) -> tuple[str, ...]:
         return ("R11, weights on permutations (docs/theory/swapping-family.md)", f"Proposition 4 of {PAPER}")
