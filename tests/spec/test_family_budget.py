@@ -304,3 +304,9 @@ def test_perturbation_before_and_after() -> None:
     assert perturbed_after(swap, noise, crossed=Fraction(1, 3)).neither == noise * Fraction(4, 3)
     assert perturbed_after(swap, noise, crossed=Fraction(0)).neither == noise
     assert perturbed_after(swap, noise, class_law=False).one.is_infinite
+
+
+def test_rates_that_nearly_always_select_exactly_one_lose_everything() -> None:
+    """The chance is rounded up to 1 there, and what is left of it has no logarithm."""
+    low = Fraction(1, 10**30)
+    assert varying_rate_epsilon(low, 1 - low, stratum=2, depends_on="both").is_infinite

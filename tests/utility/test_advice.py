@@ -257,9 +257,11 @@ def test_a_margin_to_give_up_is_named_and_marked_as_a_look_inside() -> None:
     assert [each.gives_up for each in looking] == ["county x size is not exact"]
     assert looking[0].proposal.mechanism.match == ()
     assert looking[0].proposal.meets_all
+    assert looking[0].proposal.mechanism.settings_from == "this-data"
     moved = [each for each in advice.concessions if not each.looks_inside]
     assert [each.proposal.shortfalls[0].wish for each in moved] == ["moved"]
     assert moved[0].proposal.changed == pytest.approx(0.02, abs=0.01)
+    assert moved[0].proposal.mechanism.settings_from == "invariants"
 
 
 # ---- wishes that cannot be ------------------------------------------------------------------------------------

@@ -94,6 +94,12 @@ def test_a_missing_column_is_named_with_those_there_are() -> None:
         measure(table, table, variables=["tract"])
 
 
+@pytest.mark.parametrize("names", ["cr", "nc", "rn"])
+def test_cramers_v_minds_no_names(names: str) -> None:
+    table = pl.DataFrame({names[0]: ["A", "B"], names[1]: ["x", "y"], "count": [3, 4]})
+    assert cramers_v(table, first=[names[0]], second=[names[1]]) == 1.0
+
+
 def test_cramers_v_of_one_column_is_0() -> None:
     assert cramers_v(long({("A", "x"): 1, ("B", "x"): 5}), first=["area"], second=["kind"]) == 0.0
 

@@ -84,7 +84,8 @@ def _both(low: Fraction, high: Fraction, n: int) -> Exact:
         ]  # fmt: skip
     else:
         moves = [a, b + (_half_log(n) if n > 3 else ZERO)]
-    return largest(moves) - ln(exact(1 - _short(exactly_one_at_most(low, high, records=n)))) / 2
+    other = 1 - _short(exactly_one_at_most(low, high, records=n))
+    return largest(moves) - ln(exact(other)) / 2 if other > 0 else INFINITE
 
 
 def _short(chance: Fraction) -> Fraction:

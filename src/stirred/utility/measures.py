@@ -84,15 +84,16 @@ def cramers_v(table: pl.DataFrame, *, first: Sequence[str], second: Sequence[str
     1.0
     """
     _check(table, [*first, *second])
-    cells = table.group_by([*first, *second]).agg(pl.col("count").cast(pl.Float64).sum().alias("n"))
-    rows = cells.group_by(list(first)).agg(pl.col("n").sum().alias("r")).filter(pl.col("r") > 0)
-    columns = cells.group_by(list(second)).agg(pl.col("n").sum().alias("c")).filter(pl.col("c") > 0)
-    total, smaller = float(cells["n"].sum()), min(rows.height, columns.height)
+    # Two underscores: variables may well be called c or n.
+    cells = table.group_by([*first, *second]).agg(pl.col("count").cast(pl.Float64).sum().alias("__n"))
+    rows = cells.group_by(list(first)).agg(pl.col("__n").sum().alias("__r")).filter(pl.col("__r") > 0)
+    columns = cells.group_by(list(second)).agg(pl.col("__n").sum().alias("__c")).filter(pl.col("__c") > 0)
+    total, smaller = float(cells["__n"].sum()), min(rows.height, columns.height)
     if smaller < 2 or total <= 0:
         return 0.0
     # chi^2 / n = sum of n_ij^2 / (r_i c_j) - 1: empty cells need not be there.
     placed = cells.join(rows, on=list(first), nulls_equal=True).join(columns, on=list(second), nulls_equal=True)
-    share = float(placed.select((pl.col("n") ** 2 / (pl.col("r") * pl.col("c"))).sum()).item()) - 1
+    share = float(placed.select((pl.col("__n") ** 2 / (pl.col("__r") * pl.col("__c"))).sum()).item()) - 1
     return round(math.sqrt(max(share, 0.0) / (smaller - 1)), 12)
 
 

@@ -322,6 +322,29 @@ def test_expected_moves_of_larger_strata_are_what_draws_show(times: int) -> None
     assert flows.expected_moves(values, counts) == pytest.approx(found.tolist(), rel=0.05)
 
 
+def test_large_strata_beyond_a_tree_are_drawn_by_sums() -> None:
+    """A tree would take minutes here, and has more roundings than its margin covers."""
+    flows, counts = flows_by(TREE), np.array([200_000, 3, 2, 2])
+    assert summable(counts.tolist())
+    assert flows._by_tree([0, 1, 2, 3], counts.tolist()) is None
+    assert flows._by_tree([0, 1, 2, 3], [2_000, 3, 2, 2]) is not None
+    flow = flows.draw(np.arange(4, dtype=np.uint32), counts, words_of("large"))
+    assert flow.sum(axis=0).tolist() == flow.sum(axis=1).tolist() == counts.tolist()
+
+
+@pytest.mark.parametrize("far", [1, 75])
+def test_weights_far_from_1_are_drawn_as_by_integers(far: int) -> None:
+    """What is moved one way at 10^far comes back at its inverse: all tables count, far beyond the range of doubles."""
+    weights = {(0, 1): Fraction(10) ** far, (1, 0): Fraction(1, 10**far)}
+    own = [staying(Fraction(1, 2), 4)] * 2
+    law, seen = FlowLaw([4, 4], lambda a, b: weights[a, b], own), set()
+    for turn in range(60):
+        flow = law.draw(words_of(f"far {turn}"))
+        assert np.array_equal(flow, law.draw_exactly(words_of(f"far {turn}")))
+        seen.add(int(flow[0, 1]))
+    assert len(seen) > 2
+
+
 # ---- the whole file -----------------------------------------------------------------------------------
 
 

@@ -253,6 +253,19 @@ def test_a_weight_of_zero_is_refused() -> None:
         GibbsSwap(**ROLES, weights={"x": {"y": 0}})
 
 
+def test_the_specification_says_that_weights_were_fixed_beforehand() -> None:
+    homes = pl.DataFrame({"size": [1] * 4, "county": list("xyxy"), "tenure": list("oorr")})
+    specification = GibbsSwap(match=["size"], swap=["county"], weights={"x": {"y": 2}}).plan(homes).specification
+    assert any("weights" in each for each in specification.assumptions)
+
+
+@pytest.mark.parametrize("far", ["1e-76", "1e76", "1e250"])
+def test_weights_that_doubles_cannot_tell_are_refused(far: str) -> None:
+    """Of weights 1e250 and 1e-250 that make up for each other the sampler would lose most tables without a word."""
+    with pytest.raises(StirredError, match='too far from 1 to be drawn exactly: "x to y"'):
+        GibbsSwap(**ROLES, weights={"x": {"y": far, "x": "1/2"}, "y": {"x": 1}})
+
+
 def test_a_stratum_too_large_to_be_drawn_exactly_is_refused_with_its_size_and_a_way_out() -> None:
     homes = pl.DataFrame({"size": [1] * 200 + [2] * 240, "county": list("xyzw") * 110, "tenure": list("oooorrrr") * 55})
     line = {"x": {"y": 1, "z": 2, "w": 3}, "y": {"z": 1, "w": 2}, "z": {"w": 1}}

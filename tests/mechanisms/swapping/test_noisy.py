@@ -240,6 +240,13 @@ def test_settings_that_promise_nothing_or_waste_noise_are_refused(settings: dict
         NoisySwap(**{**ROLES, "noise_epsilon": 1, "tables": CROSSED, **settings})
 
 
+@pytest.mark.parametrize("name", ["noise", "swapped", "count", "table"])
+def test_a_variable_may_not_have_the_name_of_a_confidential_column(name: str) -> None:
+    """A variable called noise would be published with the noise as its values, and the counts could be told."""
+    with pytest.raises(StirredError, match=f'"{name}" is a name that tables with noise use for something else'):
+        NoisySwap(match=[], swap=["county"], rate="1/10", noise_epsilon=1, tables=[[name, "county"]])
+
+
 def test_cells_that_would_follow_from_the_file_are_refused() -> None:
     with pytest.raises(StirredError, match="not declared, and those that occur are confidential") as undeclared:
         replace(SWAP, values={}).plan(HOMES)

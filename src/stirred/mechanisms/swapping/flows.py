@@ -68,7 +68,10 @@ class Flows:
 
     def _by_tree(self, values: list[int], counts: list[int]) -> TreeLaw | None:
         found = self._tree(values)
-        return None if found is None else TreeLaw(counts, *found)
+        # Large strata with a few small values can be summed where a tree is too slow, and beyond its margin of error.
+        if found is None or (sum(counts) > _LARGE and not _within_reach_of_tree(found[0], counts)):
+            return None
+        return TreeLaw(counts, *found)
 
     def _tree(self, values: list[int]) -> tuple[Tree, list[Fraction], Floats] | None:
         if self._steps is None:
@@ -88,10 +91,7 @@ class Flows:
         if (len(counts) <= 2 and self._kept is None) or summable(counts):
             return True
         found = self._tree(values)
-        if found is None:
-            return False
-        steps, numbers, levels = found[0].cost(counts)
-        return steps <= _MOST_STEPS_OF_TREE and numbers <= _MOST_NUMBERS_OF_TREE and levels <= _MOST_LEVELS_OF_RECORDS
+        return found is not None and _within_reach_of_tree(found[0], counts)
 
     def expected_moves(self, values: list[int], counts: list[int]) -> list[float]:
         """Return how many records of each value are expected to get another.
@@ -120,6 +120,11 @@ class Flows:
     def _powers_apart(self) -> float:
         """Return 1 - theta, the smallest weight of a leaf that a tree may have."""
         return float(1 - self._powers[1]) if len(self._powers) > 1 else 0.0
+
+
+def _within_reach_of_tree(tree: Tree, counts: Sequence[int]) -> bool:
+    steps, numbers, levels = tree.cost(counts)
+    return steps <= _MOST_STEPS_OF_TREE and numbers <= _MOST_NUMBERS_OF_TREE and levels <= _MOST_LEVELS_OF_RECORDS
 
 
 def summable(counts: Sequence[int]) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -20,10 +20,15 @@ from stirred.mechanisms.swapping.law import permutation_law
 from stirred.mechanisms.swapping.pairs import Declared, Pairs
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.swap import PAPER, Swap
+from stirred.mechanisms.swapping.swap_plan import SwapUniverse
 from stirred.spec.budget import Derived, PermutationSwapping
 from stirred.spec.exact import ZERO, Exact
 from stirred.spec.family_budget import gibbs_epsilon
 from stirred.spec.law import Law
+from stirred.spec.specification import Specification
+
+# Farther from 1 the numbers of ``flow_kernel`` (m from 2**-256 to 2**256) would lose terms that count.
+_MOST_WEIGHT: Final = Fraction(10) ** 75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,13 @@ class GibbsSwap(FlowSwap):
                     f"not above 0: {listed(wrong[:5])}",
                     where="weights",
                     remedy="a weight of 0 forbids an exchange and leaves no finite loss; use a small one",
+                )
+            far = [f"{a} to {b}" for (a, b), value in given.numbers.items() if max(value, 1 / value) > _MOST_WEIGHT]
+            if far:
+                raise bad_plan(
+                    f"too far from 1 to be drawn exactly: {listed(far[:5])}",
+                    where="weights",
+                    remedy="write weights from 1e-75 to 1e75: even these have a loss of 172",
                 )
             object.__setattr__(self, "weights", given)
 
@@ -136,6 +148,12 @@ class GibbsSwap(FlowSwap):
         found = {(a, b) for codes in seen for a in codes for b in codes}
         weights = [pairs[names[a], names[b]] for a, b in found]
         return gibbs_epsilon(min(weights), max(weights))
+
+    def specification(self, universe: SwapUniverse) -> Specification:
+        """Return the promise in one universe, with the condition on the weights."""
+        promised = Swap.specification(self, universe)
+        beforehand = "the weights of exchanges between swap values were fixed beforehand"
+        return replace(promised, assumptions=(*promised.assumptions, beforehand))
 
     def _theorem(self) -> tuple[str, ...]:
         return ("R11, weights on permutations (docs/theory/swapping-family.md)", f"Proposition 4 of {PAPER}")

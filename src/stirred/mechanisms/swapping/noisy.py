@@ -17,7 +17,14 @@ from stirred.mechanisms.swapping.chains import chained, truncated_geometric
 from stirred.mechanisms.swapping.law import psa_law
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.noisy_plan import NoisyPlan, closer_flavors
-from stirred.mechanisms.swapping.noisy_tables import NoisyTable, Values, declared_cells, declared_columns, noisy_table
+from stirred.mechanisms.swapping.noisy_tables import (
+    TAKEN_NAMES,
+    NoisyTable,
+    Values,
+    declared_cells,
+    declared_columns,
+    noisy_table,
+)
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.persons import Part
 from stirred.mechanisms.swapping.roles import Roles
@@ -109,6 +116,12 @@ class NoisySwap(PermutationSwap):
             title = " x ".join(variables)
             if not variables or len({*variables}) < len(variables):
                 raise bad_plan("a table needs different variables", where=f"table '{title}'", remedy="name each once")
+            if taken := [name for name in variables if name in TAKEN_NAMES]:
+                raise bad_plan(
+                    f"{listed(taken)} is a name that tables with noise use for something else",
+                    where=f"table '{title}'",
+                    remedy="rename the column in the file",
+                )
             if {*variables} <= {*self.match}:
                 raise bad_plan(
                     f"counts of {title} are published exactly, being sizes of strata: noise would be spent for nothing",

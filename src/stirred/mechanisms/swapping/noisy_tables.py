@@ -16,6 +16,8 @@ from stirred.randomness.geometric import two_sided_geometric
 from stirred.spec.problems import Problem
 
 MOST_CELLS: Final = 1_000_000
+# Columns of our own beside the variables. A variable called noise would be published with the noise as its values.
+TAKEN_NAMES: Final = ("swapped", "noise", "count", "table")
 
 Values = Mapping[str, Sequence[Any]]
 
@@ -37,6 +39,7 @@ def noisy_table(cells: pl.DataFrame, swapped: pl.DataFrame, *, decay: Fraction, 
     Nothing is rounded, cut at 0 or made to add up: what is published is the count plus the noise.
     """
     names = cells.columns
+    assert not {*names} & {*TAKEN_NAMES}, "a variable has the name of a column that is confidential"
     counted = swapped.select(names).group_by(names).agg(pl.len().cast(pl.Int64).alias("swapped"))
     drawn = cells.join(counted, on=names, how="left", nulls_equal=True, maintain_order="left").with_columns(
         pl.col("swapped").fill_null(0)
