@@ -13,6 +13,9 @@ import pytest
 
 from stirred import Entropy
 from stirred.cli.main import run
+from stirred.cli.option_words import EXAMPLES
+from stirred.cli.swap_options import MEMBERS
+from stirred.mechanisms.swapping.family import FAMILY
 from stirred.spec.document import from_document, from_json
 from tests.release.bundles import households, listing, persons, stirred
 
@@ -301,3 +304,16 @@ def test_persons_go_along_from_the_command_line(folder: Path) -> None:
     )
     assert done == 0
     assert (folder / "out" / "public" / "persons.parquet").exists()
+
+
+def test_the_members_on_the_command_line_are_those_of_plans() -> None:
+    assert {f"{name}-swap" for name in MEMBERS} == set(FAMILY)
+    assert {key for member in FAMILY.values() for key in member.needs} <= set(EXAMPLES), "a need without an option"
+
+
+def test_a_member_may_be_named_as_in_a_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for name in ("permutation", "permutation-swap", "Permutation-Swap"):
+        assert run(["plan", "homes.parquet", *SWAP, "--mechanism", name]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] == shown[2]

@@ -8,8 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stirred.cli.option_words import SOURCE, needed
+
 if TYPE_CHECKING:
     from stirred.release.plan_file import Planned
+
+MEMBERS = ("permutation", "conditioned", "mallows", "shuffle", "two-stage", "metric", "gibbs", "response", "noisy")
+
+
+def member(name: str) -> str:
+    """Return the short name of a member of the family; "-swap" may follow it, in any case of letters.
+
+    >>> member("Two-Stage-Swap"), member("mallows")
+    ('two-stage', 'mallows')
+    """
+    short = name.strip().lower().replace("_", "-").replace(" ", "-").removesuffix("-swap")
+    if short in MEMBERS:
+        return short
+    from stirred.data.problems import bad_plan
+    from stirred.data.spelling import meant
+
+    what = f"there is no swap called '{name}'"
+    raise bad_plan(what, where="--mechanism", remedy=f"{meant(short, MEMBERS)}There are {', '.join(MEMBERS)}")
+
 
 File = Annotated[
     Path,
@@ -21,7 +42,7 @@ Match = Annotated[list[str] | None, typer.Option("--match", help="Swap only betw
 Swap = Annotated[list[str] | None, typer.Option("--swap", help="Variable that is exchanged, such as the geography; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
 Hold = Annotated[list[str] | None, typer.Option("--hold", help="Other variables to release (default: all); unnamed ones are dropped.")]  # fmt: skip  # noqa: E501
 Rate = Annotated[str | None, typer.Option("--rate", help="Swap rate, exactly: 1/20, 0.05 or 5%.")]
-Mechanism = Annotated[str, typer.Option("--mechanism", help="Member of the swapping family: permutation, conditioned, mallows, shuffle, two-stage, metric, gibbs, response or noisy.")]  # fmt: skip  # noqa: E501
+Mechanism = Annotated[str, typer.Option("--mechanism", callback=member, help="Member of the swapping family: permutation, conditioned, mallows, shuffle, two-stage, metric, gibbs, response or noisy.")]  # fmt: skip  # noqa: E501
 FineMatch = Annotated[list[str] | None, typer.Option("--fine-match", help="For the two-stage swap: further variables that the second stage matches on.")]  # fmt: skip  # noqa: E501
 FineRate = Annotated[str | None, typer.Option("--fine-rate", help="For the two-stage swap: rate of the second stage.")]
 Distances = Annotated[list[str] | None, typer.Option("--distances", help="For the metric swap: a file of distances (from, to, distance), or swap variables as levels, from the finest to the coarsest.")]  # fmt: skip  # noqa: E501
@@ -139,20 +160,23 @@ class Options:
         given = names(self.distances)
         return given[0] if len(given) == 1 and Path(given[0]).suffix else given or None
 
+    @property
+    def _needs(self) -> list[str]:
+        """Return the keys of a plan that this member cannot do without; a codebook may declare the values."""
+        from stirred.mechanisms.swapping.family import FAMILY
+
+        own = [key for key in FAMILY[f"{self.mechanism}-swap"].needs if key != "values" or self.codebook is None]
+        return ["swap", *own, "out"]
+
     def planned(self) -> Planned:
         """Return the plan that the options amount to; refuse where one is wanting."""
         from stirred.data.problems import PlanError
         from stirred.release.plan_file import planned
         from stirred.release.tables import parse_table
-        from stirred.spec.problems import Problem
 
-        own = {"mallows": ("epsilon",), "metric": ("epsilon", "distances"), "gibbs": ("weights",)}
-        rate = {f"--{name}": getattr(self, name) for name in own.get(self.mechanism, ("rate",))}
-        needed = {"--swap": self.swap, **rate, "--out": self.out}
-        missing = [name for name, value in needed.items() if not value]
-        if missing:
-            remedy = f"see `stirred {self.command} --help`, or write a plan.toml"
-            raise PlanError(Problem(what="is needed", where=name, remedy=remedy) for name in missing)
+        given: dict[str, Any] = {key: getattr(self, "table" if key == "tables" else key) for key in self._needs}
+        if missing := [key for key, value in given.items() if not value]:
+            raise PlanError(needed(key, command=self.command) for key in missing)
         content: dict[str, Any] = {
             "data": {"households": str(self.file), "id": names(self.id)},
             "mechanism": {
@@ -182,4 +206,4 @@ class Options:
         for name, value in (("persons", self.persons), ("hid", self.hid), ("codebook", self.codebook)):
             if value is not None:
                 content["data"][name] = str(value)
-        return planned(content, source="command line", folder=Path())
+        return planned(content, source=SOURCE, folder=Path())

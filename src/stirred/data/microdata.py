@@ -12,7 +12,7 @@ from stirred.data.codes import all_different, all_known
 from stirred.data.columns import Columns, ParquetColumns, as_polars, canonical_frame, select
 from stirred.data.frames import read_frame
 from stirred.data.problems import DataError, bad_file, counted, listed
-from stirred.data.sources import Source
+from stirred.data.sources import Source, which_column
 from stirred.spec.problems import Problem, StirredError
 
 
@@ -242,7 +242,7 @@ def missing_column(name: str, available: Sequence[str], *, where: str, role: str
     return Problem(
         what=f'there is no column "{name}" (wanted as {role}); there are {listed(list(available)[:30])}',
         where=where,
-        remedy="check the spelling, or name another column",
+        remedy=which_column([name], available),
     )
 
 
