@@ -25,3 +25,14 @@ def test_a_budget_sharper_than_the_papers_says_so() -> None:
 def test_a_budget_that_was_rounded_up_shows_the_exact_number() -> None:
     assert "rounded up from exactly ln(27)" in how_much(Budget.constant("ln(27)"))
     assert "exactly" not in how_much(Budget.constant("2.5"))
+
+
+def test_an_exact_number_that_nobody_can_take_in_is_left_to_the_files() -> None:
+    long = how_much(Budget.constant("1/2*ln(751903250967324442871/5542638115613775)"))
+    assert "(rounded up)" in long
+    assert "751903250967324442871" not in long
+
+
+def test_the_papers_bound_is_told_once() -> None:
+    sharper = specification(PURE, replace(Budget.constant("2"), paper_epsilon=exact("3")))
+    assert "paper" not in explain(sharper, with_paper=False).answers[-1].answer

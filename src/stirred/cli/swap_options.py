@@ -29,7 +29,9 @@ def member(name: str) -> str:
     from stirred.data.spelling import meant
 
     what = f"there is no swap called '{name}'"
-    raise bad_plan(what, where="--mechanism", remedy=f"{meant(short, MEMBERS)}There are {', '.join(MEMBERS)}")
+    hint = meant(short, MEMBERS)
+    there = f"{'There are' if hint else 'write one of'} {', '.join(MEMBERS)}"
+    raise bad_plan(what, where="--mechanism", remedy=hint + there)
 
 
 File = Annotated[
@@ -56,14 +58,15 @@ DeclaredValues = Annotated[list[str] | None, typer.Option("--values", help="For 
 Change = Annotated[str | None, typer.Option("--change", help="For the response swap: how likely another value is, exactly: 1/10.")]  # fmt: skip  # noqa: E501
 Kernel = Annotated[
     str | None,
-    typer.Option("--kernel", help="For the conditioned swap: redraw from a uniform or a proportional law."),
+    typer.Option("--kernel", help="For the conditioned swap: redraw from a uniform (default) or a proportional law."),
 ]
 Id = Annotated[list[str] | None, typer.Option("--id", help="Identifier column: never released.")]
 Persons = Annotated[Path | None, typer.Option("--persons", help="File of the persons in the households.")]
 CodebookFile = Annotated[Path | None, typer.Option("--codebook", help="Codebook to validate the files against.")]
 Hid = Annotated[str | None, typer.Option("--hid", help="Column linking persons to households; re-issued on release.")]
 Table = Annotated[
-    list[str] | None, typer.Option("--table", help="Table to publish, such as 'county x tenure'; repeat.")
+    list[str] | None,
+    typer.Option("--table", help="Table to publish, its variables joined by ' x ', such as 'county x tenure'; repeat."),
 ]
 Unit = Annotated[str, typer.Option("--unit", help="What a record is.")]
 Format = Annotated[str, typer.Option("--format", help="Of the released data: parquet or csv.")]
@@ -78,7 +81,7 @@ Exact = Annotated[list[str] | None, typer.Option("--exact", help="Wish: counts t
 Nearly = Annotated[list[str] | None, typer.Option("--nearly", help="Wish: counts that should stay nearly exact, without being published; repeat.")]  # fmt: skip  # noqa: E501
 Undisturbed = Annotated[list[str] | None, typer.Option("--undisturbed", help="Wish: an area, a value of a swap variable, that should be left alone; repeat.")]  # fmt: skip  # noqa: E501
 AtMost = Annotated[str | None, typer.Option("--at-most", help="Of the records of such an area so many may change (default 10%).")]  # fmt: skip  # noqa: E501
-Moved = Annotated[str | None, typer.Option("--moved", help="Wish: at least this share of all records should change (default 5%).")]  # fmt: skip  # noqa: E501
+Changed = Annotated[str | None, typer.Option("--changed", help="Wish: at least this share of all records should get another swap value (default 5%).")]  # fmt: skip  # noqa: E501
 Advise = Annotated[bool, typer.Option("--advise", help="Propose the member of the swapping family that fits the wishes; implied by any but --epsilon.")]  # fmt: skip  # noqa: E501
 Write = Annotated[Path | None, typer.Option("--write", metavar="PLAN.toml", help="With wishes: write the proposal as a plan; must not exist.")]  # fmt: skip  # noqa: E501
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]

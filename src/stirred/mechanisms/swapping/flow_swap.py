@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,8 @@ class FlowSwap(Swap):
     where a stratum is small enough to sum over all flow tables. Others are refused in the plan; there is no approximate
     sampler.
     """
+
+    moved_get: ClassVar[str] = "another value"
 
     @abstractmethod
     def _flows(self, swap: Coded) -> Flows:
