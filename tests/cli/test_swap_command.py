@@ -301,3 +301,16 @@ def test_persons_go_along_from_the_command_line(folder: Path) -> None:
     )
     assert done == 0
     assert (folder / "out" / "public" / "persons.parquet").exists()
+
+
+# ---- what a newcomer gets wrong -------------------------------------------------------------------
+
+
+def test_a_mistyped_link_is_named_and_no_fault_of_ours(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = listing(folder)
+    files = ["homes.parquet", "--persons", "people.parquet", "--hid", "hidd"]
+    assert run(["swap", *files, "--match", "size", "--swap", "county", "--rate", "1/2", "--out", "out"]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert 'there is no column "hidd" (wanted as hid)' in told
+    assert 'did you mean "hid"?' in told
+    assert listing(folder) == before

@@ -313,7 +313,7 @@ def test_plans_that_would_break_the_promise_are_refused(folder: Path, change: tu
         (["plan", "plan.toml", "--expect-from", "margins"], "no closed form"),
         (["plan", "plan.toml", "--epsilon", "1"], "whatever the rate"),
         (["compare", "plan.toml", "--family"], "publishes tables and no records"),
-        (["unswap", "out/public/tables/places.csv", "--bundle", "out", "--out", "c.csv"], "are missing"),
+        (["unswap", "out/public/tables/places.csv", "--bundle", "out", "--out", "c.csv"], "swap are not corrected"),
     ],
 )
 def test_what_needs_the_records_or_a_rate_is_refused(folder: Path, arguments: list[str], what: str) -> None:

@@ -14,6 +14,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Frames, Progress, Release
 from stirred.mechanisms.swapping.chains import chained, truncated_geometric
+from stirred.mechanisms.swapping.identifiers import repeated_ids
 from stirred.mechanisms.swapping.law import psa_law
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.noisy_plan import NoisyPlan, closer_flavors
@@ -234,7 +235,8 @@ class NoisySwap(PermutationSwap):
         declared = declared_columns(names, self.values, data.households)
         losses = self._losses(plan.strata.policy.realised)
         given = {each.name: getattr(plan, each.name) for each in fields(plan)}
-        given["warnings"] = () if self.swaps else ("at a rate of 0 nothing is swapped: this is the noise alone",)
+        alone = () if self.swaps else ("at a rate of 0 nothing is swapped: this is the noise alone",)
+        given["warnings"] = (*repeated_ids(data, unit=self.unit), *alone)
         return NoisyPlan(
             **given,
             cells={" x ".join(variables): declared_cells(variables, declared) for variables in self.tables},
