@@ -189,12 +189,8 @@ class NoisySwap(PermutationSwap):
     def specification(self, universe: SwapUniverse) -> Specification:
         """Return the promise between files with strata of the same sizes; nothing else is fixed."""
         promised = Swap.specification(self, universe)
-        domain = replace(
-            promised.domain,
-            dataset=f"the matched, swapped and held columns of the confidential file '{universe.name}'",
-        )
         multiverse = Multiverse(invariants=(Margin(of=self.unit, variables=universe.match),))
-        promised = promised.with_flavor(domain=domain, multiverse=multiverse)
+        promised = promised.with_flavor(multiverse=multiverse)
         return replace(promised, assumptions=(*promised.assumptions, TABLES_ONLY, DECLARED))
 
     def _theorem(self) -> tuple[str, ...]:
