@@ -46,6 +46,7 @@ from stirred.cli.swap_options import (
     Nearly,
     NoiseEpsilon,
     Options,
+    OwnEpsilon,
     Persons,
     Purpose,
     Quiet,
@@ -94,7 +95,7 @@ def swap(
     purpose: Purpose = "",
     format_: Format = "parquet",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; nothing random happens.")] = False,
-    epsilon: Epsilon = None,
+    epsilon: OwnEpsilon = None,
     seed: Seed = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -131,9 +132,10 @@ def swap(
         values=values,
         change=change,
     )
+    options.refuse_epsilon_beside_rate(epsilon)
     prepared = prepare(options.planned())
     if dry_run:
-        show_plan(prepared, epsilon=epsilon if has_rate(mechanism) else None, as_json=json)
+        show_plan(prepared, epsilon=None, as_json=json)
         return
     _run(prepared, seed=seed, quiet=quiet, as_json=json)
 

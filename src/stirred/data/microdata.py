@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 
 import polars as pl
@@ -121,6 +122,8 @@ class Microdata:
         """Return a problem for each column on which persons disagree with their household."""
         if self.persons is None or self.hid is None:
             return []
+        if self.hid not in self.households.columns or self.hid not in self.persons.columns:
+            return []  # a problem of the link, which is reported as such
         problems = []
         for name in (n for n in _shared(self) if n in columns):
             own = self.households.select(self.hid, pl.col(name).alias("__household"))
@@ -239,10 +242,12 @@ def _nulls(column: pl.Series, source: str) -> Problem:
 
 def missing_column(name: str, available: Sequence[str], *, where: str, role: str) -> Problem:
     """Return the problem of a named column that is not there, with those that are."""
+    small = {column.lower(): column for column in available}
+    near = [small[found] for found in get_close_matches(name.lower(), small, n=1, cutoff=0.5)]
     return Problem(
         what=f'there is no column "{name}" (wanted as {role}); there are {listed(list(available)[:30])}',
         where=where,
-        remedy="check the spelling, or name another column",
+        remedy=f"check the spelling{f' (did you mean {listed(near)}?)' if near else ''}, or name another column",
     )
 
 
