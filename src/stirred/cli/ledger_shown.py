@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 def show_entries(ledger: Ledger, *, as_json: bool) -> None:
     """List the entries of a ledger."""
+    from stirred.release.ledger.total import numbers
+
     entries = list(ledger.entries())
     if as_json:
         emit_json(
@@ -40,7 +42,21 @@ def show_entries(ledger: Ledger, *, as_json: bool) -> None:
             ["", "when", "what", "purpose", "loss", "status"],
             [[str(e.number), e.day, e.mechanism, e.purpose, _loss(e), e.state] for e in entries],
         )
+    for role, files in _files(entries).items():
+        if len(files) > 1:
+            groups = "; ".join(f"entry {numbers(those)}" for those in files.values())
+            paragraph(f"They come from {len(files):,} different files of {role}: {groups}.")
     emit("Losses stand in different currencies and must not be added up by hand: `stirred ledger total` does.")
+
+
+def _files(entries: list[Entry]) -> dict[str, dict[str, list[int]]]:
+    """Return the entries that count by each kind of file and its checksum."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for entry in entries:
+        for role, seen in entry.inputs.items():
+            if entry.is_spent:
+                found.setdefault(role, {}).setdefault(seen, []).append(entry.number)
+    return found
 
 
 def _loss(entry: Entry) -> str:
