@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stirred.spec import PURE, Budget, exact
+from stirred.spec.document import to_document
 from stirred.spec.explain import explain
 from tests.spec.strategies import specification
 
@@ -25,3 +26,11 @@ def test_a_budget_sharper_than_the_papers_says_so() -> None:
 def test_a_budget_that_was_rounded_up_shows_the_exact_number() -> None:
     assert "rounded up from exactly ln(27)" in how_much(Budget.constant("ln(27)"))
     assert "exactly" not in how_much(Budget.constant("2.5"))
+
+
+def test_an_exact_number_too_long_to_read_is_left_to_the_documents() -> None:
+    budget = Budget.constant(f"ln({'7' * 280})")
+    assert "(rounded up)" in how_much(budget)
+    assert "777" not in how_much(budget)
+    assert to_document(specification(PURE, budget))["budget"]["exact"] == f"ln({'7' * 280})"
+    assert f"rounded up from exactly ln({'7' * 36})" in how_much(Budget.constant(f"ln({'7' * 36})"))

@@ -17,6 +17,8 @@ from stirred.cli.plan_shown import (
     ledger_facts,
     ledger_text,
     numbers,
+    other_file_lines,
+    say_warnings,
     show_plan,
 )
 from stirred.cli.progress import shown_progress
@@ -325,6 +327,8 @@ def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) ->
     from stirred.release.run import run
 
     entropy = Entropy.from_os() if seed is None else Entropy.from_seed(seed)
+    if not as_json:
+        say_warnings(prepared)  # while the run can still be stopped at no cost
     try:
         with shown_progress(quiet=quiet or as_json) as progress:
             out = run(prepared, entropy=entropy, progress=progress)
@@ -343,6 +347,7 @@ def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) ->
                 "notation": specification.notation,
                 **numbers(prepared),
                 "seeded": entropy.seeded,
+                "warnings": list(prepared.warnings),
                 "ledger": None if account is None else {"entry": account[0], **ledger_facts(account[1])},
             }
         )
@@ -351,6 +356,7 @@ def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) ->
     emit()
     facts([("bundle", str(out)), ("report", str(out / "public" / "report.html"))])
     if account is not None:
-        facts([("ledger", f"entry {account[0]}, committed; {ledger_text(account[1])}")])
+        done = f"entry {account[0]}, committed; {ledger_text(account[1])}"
+        facts([("ledger", done), *other_file_lines(prepared)])
     if entropy.seeded:
         say("This is a test run with a seed: nothing of it may be published.")

@@ -142,12 +142,18 @@ def _how_much(specification: Specification) -> str:
     return text
 
 
+_MOST_CHARACTERS: Final = 40
+
+
 def _exactly(value: Exact) -> str:
     """Add the exact number where what is shown was rounded up."""
     if value.is_infinite or (value.is_rational and exact(value.shown()) == value):
         return ""
-    certified = value.is_rational and value.rational.denominator > 10**9
-    return " (a certified upper bound)" if certified else f" (rounded up from exactly {value})"
+    if value.is_rational and value.rational.denominator > 10**9:
+        return " (a certified upper bound)"
+    formula = str(value)
+    # A longer one would tell a reader nothing and break the line; documents keep it.
+    return f" (rounded up from exactly {formula})" if len(formula) <= _MOST_CHARACTERS else " (rounded up)"
 
 
 def _how_to_read(specification: Specification) -> str:
