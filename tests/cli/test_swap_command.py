@@ -374,3 +374,46 @@ def test_moved_and_changed_are_told_apart(
 def test_out_is_in_the_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["release", "plan.toml", "--out", "there"]) == 2
     assert "--out: a plan says this already. Mend: change it in the plan: [release] out" in capsys.readouterr().err
+
+
+# ---- what a newcomer gets wrong -------------------------------------------------------------------
+
+
+def test_a_mistyped_link_is_named_and_no_fault_of_ours(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = listing(folder)
+    files = ["homes.parquet", "--persons", "people.parquet", "--hid", "hidd"]
+    assert run(["swap", *files, "--match", "size", "--swap", "county", "--rate", "1/2", "--out", "out"]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert 'there is no column "hidd" (wanted as hid)' in told
+    assert 'did you mean "hid"?' in told
+    assert listing(folder) == before
+
+
+@pytest.mark.parametrize("rate", [["--rate", "5%"], []], ids=["with a rate", "without"])
+@pytest.mark.parametrize("member", ["permutation", "shuffle"])
+def test_a_loss_that_would_not_be_kept_is_refused_with_the_rate_that_keeps_it(
+    rate: list[str], member: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = listing(folder)
+    roles = ["homes.parquet", "--match", "size", "--swap", "county", "--id", "hid", "--mechanism", member]
+    for more in ([], ["--dry-run"]):
+        assert run(["swap", *roles, *rate, "--epsilon", "5", "--out", "out", *more]) == 2
+        told = " ".join(capsys.readouterr().err.split())
+        assert f"--epsilon: the {member} swap takes a rate, and its loss follows: 5 would not be kept" in told
+        assert "`stirred plan homes.parquet ... --epsilon 5`" in told
+    assert listing(folder) == before
+    found = re.search(r"--rate ([0-9.]+)% is the lowest", told)
+    assert found is not None
+    losses = []
+    for percent in (found[1], str(float(found[1]) - 0.02)):
+        assert run(["plan", *roles, "--rate", f"{percent}%", "--json"]) == 0
+        losses.append(json.loads(capsys.readouterr().out)["epsilon"])
+    assert losses[0] <= 5 < losses[1]
+
+
+def test_a_loss_that_no_rate_reaches_is_refused_all_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["swap", "homes.parquet", *SWAP, "--epsilon", "1", "--out", "out"]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "1 would not be kept" in told
+    assert "is the lowest" not in told
+    assert not (folder / "out").exists()

@@ -102,6 +102,15 @@ def test_persons_that_agree_with_their_household_are_fine() -> None:
     assert Microdata(households=HOMES, persons=people, hid="hid").disagreements(["county"]) == []
 
 
+def test_a_mistyped_link_is_a_missing_column_and_no_disagreement() -> None:
+    """The true link, which both files share, is then compared like any other column."""
+    (first, second) = problems(hid="Hidd")
+    assert (first.where, second.where) == ("homes.csv", "people.csv")
+    assert 'did you mean "hid"?' in first.remedy
+    data = Microdata(households=HOMES, persons=PEOPLE, hid="Hidd", checked=False)
+    assert data.disagreements(["hid", "county"]) == []
+
+
 def test_problems_of_both_files_are_read_together(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         Microdata.read(tmp_path / "homes.csv", tmp_path / "people.xls", hid="hid")

@@ -140,7 +140,14 @@ def coverage(homes: pl.DataFrame, rate: str, law: str, *, copies: int, naive: bo
     return shares["covered"].to_numpy()
 
 
-@pytest.mark.parametrize(("rate", "law"), [("1/20", "uniform"), ("1/2", "proportional"), ("1/2", "uniform")])
+@pytest.mark.parametrize(
+    ("rate", "law"),
+    [
+        pytest.param("1/20", "uniform", marks=pytest.mark.slow),
+        pytest.param("1/2", "proportional", marks=pytest.mark.slow),
+        ("1/2", "uniform"),
+    ],
+)
 def test_intervals_cover_the_truth_within_two_points_of_95_percent(rate: str, law: str) -> None:
     """600 swaps of 2,000 homes: a cell's share has a standard error of 0.9 points, their mean much less."""
     shares = coverage(town(), rate, law, copies=600)

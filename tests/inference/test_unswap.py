@@ -197,7 +197,7 @@ def test_intervals_cover_the_truth_within_two_points_of_95_percent(rate: Fractio
     assert np.all(np.abs(shares - 0.95) < 0.035)
 
 
-@pytest.mark.parametrize("rate", [Fraction(1, 10), Fraction(1, 2)], ids=str)
+@pytest.mark.parametrize("rate", [pytest.param(Fraction(1, 10), marks=pytest.mark.slow), Fraction(1, 2)], ids=str)
 def test_intervals_of_sums_over_many_tiny_strata_cover_too(rate: Fraction) -> None:
     """200 strata of 5 homes: the variance of each is hopeless alone, but unbiased, so their sum is right."""
     homes = town(1_000).with_columns((pl.int_range(pl.len()) * 37 % 200).cast(pl.Int64).alias("size"))

@@ -19,7 +19,7 @@ from stirred.release.bundle import bundle_at, write_manifest
 from tests.release.bundles import SWAP, assert_complete, files_in, households, listing, start, stirred
 
 ROOT = Path(__file__).parents[2]
-KILLS = 20
+KILLS = 10
 HOUSEHOLDS = 100_000
 COMMAND = ["swap", "homes.parquet", *SWAP, "--id", "hid", "--table", "county x tenure", "--out", "out"]
 
@@ -55,7 +55,7 @@ def wait_for_partial(process: subprocess.Popen[str], folder: Path, *, timeout: f
 
 
 def test_killed_at_any_moment_a_bundle_is_complete_or_absent(folder: Path) -> None:
-    """Twenty kills at random moments, most of them while the bundle is being written.
+    """Ten kills at random moments, most of them while the bundle is being written.
 
     The next run removes what a killed one left behind, so leftovers never pile up.
     """

@@ -469,6 +469,8 @@ def test_a_metric_release_says_both_promises_and_keeps_its_distances_for_audits(
         (metric_plan('"distances.csv"', name="gibbs-swap", key="weights"), 'no column "weight"'),
         (metric_plan("{North = {South = 0}}", name="gibbs-swap", key="weights"), "not above 0"),
         (metric_plan('"weights.csv"', name="gibbs-swap", key="weights"), "too large to be drawn exactly"),
+        (metric_plan('"weights.csv"', name="gibbs-swap", key="weights"), "swap among fewer areas, or use the cond"),
+        (metric_plan('"distances.csv"'), "swap among fewer areas, give distances by levels"),
         (PLAN.replace('rate = "1/2"', 'rate = "1/2"\ndistances = ["county"]'), "has no distances"),
     ],
 )

@@ -218,7 +218,7 @@ GALLERY = {
     ),
     "a column is misspelt": Broken(
         GOOD,
-        [['there is no column "Countie" (wanted as swap)', "did you mean 'county'? Or name"]],
+        [['there is no column "Countie" (wanted as swap)', 'did you mean "county"? Or name']],
         swapped(swap="Countie"),
     ),
     "an unusual separator": Broken(
@@ -431,12 +431,12 @@ def test_a_full_disk_is_refused_and_leaves_nothing(
 ) -> None:
     import errno
 
-    from stirred.release import run as run_module
+    from stirred.release import public_files
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
 
-    monkeypatch.setattr(run_module, "write_frame", full)
+    monkeypatch.setattr(public_files, "write_frame", full)
     before = everything(folder)
     assert run([*SWAP, "--quiet"]) == 2
     assert "No space left on device" in capsys.readouterr().err

@@ -529,7 +529,49 @@ def test_a_file_the_ledger_has_not_seen_gives_a_warning(folder: Path) -> None:
     released(folder)
     households(601).write_parquet(folder / "homes.parquet")
     (folder / "plan.toml").write_text(plan_text(out="second"), encoding="utf-8")
-    assert any("none of those released before" in w for w in prepare(read_plan(folder / "plan.toml")).warnings)
+    assert any(
+        "is not that of entry 1, released before" in w for w in prepare(read_plan(folder / "plan.toml")).warnings
+    )
+
+
+def test_another_file_under_the_same_dataset_is_told_wherever_one_looks(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released(folder)
+    monkeypatch.chdir(folder)
+    households(601).write_parquet(folder / "others.parquet")
+    options = ["others.parquet", "--match", "size", "--swap", "county", "--rate", "1/2", "--id", "hid"]
+    options += ["--ledger", "a.ledger"]
+    # Told before the run, in its result, and again once the ledger holds releases from both files.
+    for arguments in (
+        ["plan", *options],
+        ["swap", *options, "--quiet", "--out", "second"],
+        ["swap", *options, "--quiet", "--out", "third"],
+    ):
+        assert command(arguments) == 0
+        out, err = capsys.readouterr()
+        assert "Warning: the file of households is not that of entry 1, released before from" in err
+        assert "the file of households is NOT that of entry 1;" in " ".join(out.split())
+    for arguments in (["plan", *options, "--json"], ["swap", *options, "--out", "fourth", "--json"]):
+        assert command(arguments) == 0
+        assert any(
+            "is not that of entry 1, released before" in w for w in json.loads(capsys.readouterr().out)["warnings"]
+        )
+    (folder / "plan.toml").write_text(plan_text(out="fifth"), encoding="utf-8")
+    assert command(["release", "plan.toml", "--quiet", "--json"]) == 0
+    assert any("is not that of entry 4, 7, 10" in w for w in json.loads(capsys.readouterr().out)["warnings"])
+    command(["ledger", "show", "a.ledger"])
+    assert "2 different files of households: entry 1, 13; entry 4, 7, 10." in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_same_file_again_is_no_other_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    released(folder)
+    (folder / "plan.toml").write_text(plan_text(out="second"), encoding="utf-8")
+    assert command(["release", str(folder / "plan.toml"), "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert "NOT that of entry" not in out + err
+    command(["ledger", "show", str(folder / "a.ledger")])
+    assert "different files" not in capsys.readouterr().out
 
 
 def test_a_failure_after_the_draw_tells_the_user_what_was_spent(

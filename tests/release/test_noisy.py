@@ -12,7 +12,7 @@ import pytest
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.release import noisy
-from stirred.release.ledger import Ledger
+from stirred.release.ledger import Ledger, Policy
 from stirred.release.publish import PublishError, publish
 from stirred.release.verify import VerificationError
 from stirred.spec.document import from_json
@@ -286,6 +286,51 @@ def test_the_ledger_keeps_the_promise_with_the_fewest_invariants(folder: Path) -
     publish(folder / "out", folder / "published")
 
 
+LIMIT = """
+[[limits]]
+budget = "{budget}"
+output = "pure"
+unit = "household"
+[invariants]
+acceptable = "any"
+"""
+OTHERS = {
+    "permutation": 'name = "permutation-swap"',
+    "conditioned": 'name = "conditioned-swap"\nredraw_law = "uniform"',
+}
+
+
+@pytest.mark.parametrize("hold", ["", 'hold = ["tenure"]\n'], ids=["all columns", "some columns"])
+def test_it_adds_up_with_other_members_in_one_ledger_under_a_limit(hold: str, folder: Path) -> None:
+    """All are about the same file, whatever of it is published."""
+    homes = households(600).with_columns(rooms=pl.col("size") + 1)
+    homes.write_parquet(folder / "homes.parquet")
+    ledger = Ledger.create(str(folder / "ledger.db"), dataset="homes", policy=Policy.from_toml(LIMIT.format(budget=40)))
+    codebook = CODEBOOK + '[[variables]]\nname = "rooms"\nfile = "households"\ntype = "integer"\nmin = 1\nmax = 4\n'
+    (folder / "codebook.toml").write_text(codebook, encoding="utf-8")
+    noisy = PLAN.replace('out = "out"', 'out = "noisy"\nledger = "ledger.db"')
+    plans = {"noisy": noisy}
+    for name, settings in OTHERS.items():
+        text = noisy.replace('name = "noisy-swap"', hold + settings).replace("noise_epsilon = 1\n", "")
+        plans[name] = text.replace('out = "noisy"', f'out = "{name}"')
+    for name in ("permutation", "noisy", "conditioned"):
+        (folder / f"{name}.toml").write_text(plans[name], encoding="utf-8")
+        done = stirred("release", f"{name}.toml", "--quiet", cwd=folder)
+        assert done.returncode == 0, done.stderr
+    entries = [entry for entry in ledger.entries() if entry.specification is not None]
+    losses = [entry.specification.budget.realised for entry in entries if entry.specification is not None]
+    assert len(losses) == 3
+    total = ledger.total().specification
+    assert total is not None
+    assert total.budget.realised == losses[0] + losses[1] + losses[2]
+    ledger.set_policy(Policy.from_toml(LIMIT.format(budget=total.budget.shown)), reason="no more")
+    (folder / "again.toml").write_text(noisy.replace('out = "noisy"', 'out = "again"'), encoding="utf-8")
+    refused = stirred("release", "again.toml", cwd=folder)
+    assert refused.returncode != 0
+    assert "above the limit" in refused.stderr
+    assert not (folder / "again").exists()
+
+
 @pytest.mark.parametrize(
     ("change", "what"),
     [
@@ -313,7 +358,7 @@ def test_plans_that_would_break_the_promise_are_refused(folder: Path, change: tu
         (["plan", "plan.toml", "--expect-from", "margins"], "no closed form"),
         (["plan", "plan.toml", "--epsilon", "1"], "whatever the rate"),
         (["compare", "plan.toml", "--family"], "publishes tables and no records"),
-        (["unswap", "out/public/tables/places.csv", "--bundle", "out", "--out", "c.csv"], "are missing"),
+        (["unswap", "out/public/tables/places.csv", "--bundle", "out", "--out", "c.csv"], "swap are not corrected"),
     ],
 )
 def test_what_needs_the_records_or_a_rate_is_refused(folder: Path, arguments: list[str], what: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stirred.spec import PURE, Budget, exact
+from stirred.spec.document import to_document
 from stirred.spec.explain import explain
 from tests.spec.strategies import specification
 
@@ -27,12 +28,14 @@ def test_a_budget_that_was_rounded_up_shows_the_exact_number() -> None:
     assert "exactly" not in how_much(Budget.constant("2.5"))
 
 
-def test_an_exact_number_that_nobody_can_take_in_is_left_to_the_files() -> None:
-    long = how_much(Budget.constant("1/2*ln(751903250967324442871/5542638115613775)"))
-    assert "(rounded up)" in long
-    assert "751903250967324442871" not in long
-
-
 def test_the_papers_bound_is_told_once() -> None:
     sharper = specification(PURE, replace(Budget.constant("2"), paper_epsilon=exact("3")))
     assert "paper" not in explain(sharper, with_paper=False).answers[-1].answer
+
+
+def test_an_exact_number_too_long_to_read_is_left_to_the_documents() -> None:
+    budget = Budget.constant(f"ln({'7' * 280})")
+    assert "(rounded up)" in how_much(budget)
+    assert "777" not in how_much(budget)
+    assert to_document(specification(PURE, budget))["budget"]["exact"] == f"ln({'7' * 280})"
+    assert f"rounded up from exactly ln({'7' * 36})" in how_much(Budget.constant(f"ln({'7' * 36})"))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stirred.release.ledger import Entry, Ledger, Total
     from stirred.release.ledger.entry import Event
     from stirred.release.ledger.policy import Policy, PolicyChange
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 def show_entries(ledger: Ledger, *, as_json: bool) -> None:
     """List the entries of a ledger."""
+    from stirred.release.ledger.total import numbers
+
     entries = list(ledger.entries())
     if as_json:
         emit_json(
@@ -38,7 +42,21 @@ def show_entries(ledger: Ledger, *, as_json: bool) -> None:
             ["", "when", "what", "purpose", "loss", "status"],
             [[str(e.number), e.day, e.mechanism, e.purpose, _loss(e), e.state] for e in entries],
         )
+    for role, files in _files(entries).items():
+        if len(files) > 1:
+            groups = "; ".join(f"entry {numbers(those)}" for those in files.values())
+            paragraph(f"They come from {len(files):,} different files of {role}: {groups}.")
     emit("Losses stand in different currencies and must not be added up by hand: `stirred ledger total` does.")
+
+
+def _files(entries: list[Entry]) -> dict[str, dict[str, list[int]]]:
+    """Return the entries that count by each kind of file and its checksum."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for entry in entries:
+        for role, seen in entry.inputs.items():
+            if entry.is_spent:
+                found.setdefault(role, {}).setdefault(seen, []).append(entry.number)
+    return found
 
 
 def _loss(entry: Entry) -> str:
@@ -96,17 +114,22 @@ def show_entry(entry: Entry, *, as_json: bool) -> None:
         emit_json(entry_facts(entry))
         return
     heading(f"entry {entry.number}: {entry.mechanism}, {entry.state}")
-    known = entry_facts(entry)
-    # Who did what, when and why is told by the history.
-    skipped = {"number", "mechanism", "status", "drawn", "specification", "who", "when", "reason", "history"}
-    rows = [(key.replace("_", " "), _shown(value)) for key, value in known.items() if key not in skipped]
-    facts([(key, text) for key, text in rows if text])
-    emit()
-    emit("what happened:")
-    facts([_event_line(event) for event in entry.history], indent=2)
     if entry.specification is not None:
         emit()
         _five(entry.specification)
+        emit()
+    known = entry_facts(entry)
+    # Who did what, when and why is told by the history.
+    skipped = {"number", "mechanism", "status", "drawn", "specification", "who", "when", "reason", "history"}
+    kept = {key: value for key, value in known.items() if key not in {*skipped, "spent", "parameters"}}
+    facts([("spent", "yes" if entry.is_spent else "no"), *_lines(kept)])
+    if settings := _lines(entry.parameters):
+        emit()
+        emit("settings:")
+        facts(settings, indent=2)
+    emit()
+    emit("what happened:")
+    facts([_event_line(event) for event in entry.history], indent=2)
 
 
 def _event_line(event: Event) -> tuple[str, str]:
@@ -121,21 +144,30 @@ def _why(reason: str) -> str:
     return f": {reason}" if reason else ""
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, dict):
-        return "; ".join(f"{key} = {item}" for key, item in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return "" if value is None else str(value)
+def _lines(known: Mapping[str, Any], *, under: str = "") -> list[tuple[str, str]]:
+    """Return facts as labelled lines, those inside others labelled by both; what is empty or no is left out."""
+    lines: list[tuple[str, str]] = []
+    for key, value in known.items():
+        label = f"{under} {key.replace('_', ' ')}".strip()
+        if isinstance(value, dict):
+            lines += _lines(value, under=label)
+        elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            lines += _lines({str(n): item for n, item in enumerate(value, start=1)}, under=label)
+        elif isinstance(value, list):
+            lines.append((label, ", ".join(map(str, value))))
+        else:
+            lines.append((label, "yes" if value is True else "" if value is None or value is False else str(value)))
+    return [(label, text) for label, text in lines if text]
 
 
 def _five(specification: Any) -> None:
     from stirred.spec.explain import explain
 
+    words = explain(specification)
     emit(specification.notation)
-    facts([(a.question, a.answer) for a in explain(specification).answers], indent=2)
+    emit("  NOT protected, because it is published exactly:")
+    bullets(words.not_protected, indent=4)
+    facts([(a.question, a.answer) for a in words.answers], indent=2)
 
 
 # ---- the total ----------------------------------------------------------------------------------

@@ -63,12 +63,16 @@ def _noise_numbers(losses: PerturbedBudget) -> dict[str, Any]:
     return {f"{name}{end}": out(e) for name, e in both.items() for end, out in (("", number_out), ("_exact", str))}
 
 
-def five_answers(prepared: Prepared, *, with_paper: bool = True) -> None:
-    """Print the warnings of a plan, the five answers of its specification, and how to read its number."""
-    from stirred.spec.explain import explain
-
+def say_warnings(prepared: Prepared) -> None:
+    """Print the warnings of a plan."""
     for warning in prepared.warnings:
         say(f"Warning: {warning}")
+
+
+def five_answers(prepared: Prepared, *, with_paper: bool = True) -> None:
+    """Print the five answers of a plan's specification, and how to read its number."""
+    from stirred.spec.explain import explain
+
     words = explain(prepared.plan.specification, with_paper=with_paper)
     heading(prepared.plan.specification.notation)
     emit()
@@ -96,6 +100,21 @@ def ledger_text(account: Total) -> str:
         return f"with this release everything together promises {account.specification.notation}"
     parts = "; ".join(part.specification.notation for part in account.parts)
     return f"with this release there are {len(account.parts)} promises that do not add up to one: {parts}"
+
+
+def other_file_lines(prepared: Prepared) -> list[tuple[str, str]]:
+    """Say beside the promise, and not in a warning alone, that the ledger accounts for other files as the same one."""
+    from stirred.release.ledger.total import numbers as listed
+    from stirred.release.prepared import other_files
+
+    return [
+        (
+            "files",
+            f"the file of {role} is NOT that of entry {listed(entries)}; if it is no version of the same file, it "
+            "needs a ledger of its own",
+        )
+        for role, entries in other_files(prepared.ledger, prepared.inputs).items()
+    ]
 
 
 def ledger_facts(account: Total) -> dict[str, Any]:
@@ -207,6 +226,7 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
         if refusal is not None:
             raise typer.Exit(refusal.exit_code)
         return
+    say_warnings(prepared)
     five_answers(prepared, with_paper=not prepared.plan.why_this_number)  # that names the paper's bound
     emit()
     largest = strata.largest_live
@@ -224,6 +244,7 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
             *([("dropped", ", ".join(prepared.plan.dropped))] if prepared.plan.dropped else []),
             *(_expected_line(each) for each in expected),
             *([("ledger", ledger_text(account))] if account is not None else []),
+            *other_file_lines(prepared),
             *(_refusal_lines(fit) if refusal is not None else []),
         ]
     )

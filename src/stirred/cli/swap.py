@@ -17,6 +17,8 @@ from stirred.cli.plan_shown import (
     ledger_facts,
     ledger_text,
     numbers,
+    other_file_lines,
+    say_warnings,
     show_plan,
 )
 from stirred.cli.progress import shown_progress
@@ -46,6 +48,7 @@ from stirred.cli.swap_options import (
     Nearly,
     NoiseEpsilon,
     Options,
+    OwnEpsilon,
     Persons,
     Purpose,
     Quiet,
@@ -94,7 +97,7 @@ def swap(
     purpose: Purpose = "",
     format_: Format = "parquet",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; nothing random happens.")] = False,
-    epsilon: Epsilon = None,
+    epsilon: OwnEpsilon = None,
     seed: Seed = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -131,9 +134,10 @@ def swap(
         values=values,
         change=change,
     )
+    options.refuse_epsilon_beside_rate(epsilon)
     prepared = prepare(options.planned())
     if dry_run:
-        show_plan(prepared, epsilon=epsilon if has_rate(mechanism) else None, as_json=json)
+        show_plan(prepared, epsilon=None, as_json=json)
         return
     _run(prepared, seed=seed, quiet=quiet, as_json=json)
 
@@ -327,6 +331,8 @@ def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) ->
     from stirred.release.run import run
 
     entropy = Entropy.from_os() if seed is None else Entropy.from_seed(seed)
+    if not as_json:
+        say_warnings(prepared)  # while the run can still be stopped at no cost
     try:
         with shown_progress(quiet=quiet or as_json) as progress:
             out = run(prepared, entropy=entropy, progress=progress)
@@ -345,6 +351,7 @@ def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) ->
                 "notation": specification.notation,
                 **numbers(prepared),
                 "seeded": entropy.seeded,
+                "warnings": list(prepared.warnings),
                 "ledger": None if account is None else {"entry": account[0], **ledger_facts(account[1])},
             }
         )
@@ -353,6 +360,7 @@ def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) ->
     emit()
     facts([("bundle", str(out)), ("report", str(out / "public" / "report.html"))])
     if account is not None:
-        facts([("ledger", f"entry {account[0]}, committed; {ledger_text(account[1])}")])
+        done = f"entry {account[0]}, committed; {ledger_text(account[1])}"
+        facts([("ledger", done), *other_file_lines(prepared)])
     if entropy.seeded:
         say("This is a test run with a seed: nothing of it may be published.")

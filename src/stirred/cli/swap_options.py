@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,8 @@ import typer
 from stirred.cli.option_words import SOURCE, needed
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from stirred.release.plan_file import Planned
 
 MEMBERS = ("permutation", "conditioned", "mallows", "shuffle", "two-stage", "metric", "gibbs", "response", "noisy")
@@ -75,6 +78,14 @@ Epsilon = Annotated[
     typer.Option(
         "--epsilon",
         help="Show which rates would reach this loss; for the Mallows and the metric swap, the loss itself.",
+    ),
+]
+OwnEpsilon = Annotated[
+    str | None,
+    typer.Option(
+        "--epsilon",
+        help="For the Mallows and the metric swap: the loss. The others take a rate; `stirred plan --epsilon` shows "
+        "which rates reach a loss.",
     ),
 ]
 Exact = Annotated[list[str] | None, typer.Option("--exact", help="Wish: counts that must stay exact, such as 'county x size'; repeat.")]  # fmt: skip  # noqa: E501
@@ -148,14 +159,36 @@ class Options:
         """Return the options with the gentlest rate that reaches a target, where a target and no rate was given."""
         if self.rate or epsilon is None or not has_rate(self.mechanism):
             return self
+        return replace(self, rate=str(self._rate_for(epsilon) or "1/2"))
+
+    def _rate_for(self, epsilon: str) -> Fraction | None:
+        """Return the gentlest rate that reaches a loss; None where nothing can be swapped."""
         from stirred.release.prepared import prepare
         from stirred.spec.exact import loss
 
         prepared = prepare(replace(self, rate="1/2").planned())
         target = loss(epsilon, where="--epsilon")
         live = prepared.plan.strata.largest_live is not None
-        rate = str(prepared.mechanism.rate_reaching(prepared.plan, target)) if live else "1/2"
-        return replace(self, rate=rate)
+        return prepared.mechanism.rate_reaching(prepared.plan, target) if live else None
+
+    def refuse_epsilon_beside_rate(self, epsilon: str | None) -> None:
+        """Refuse a target that a member with a rate would not keep, and say which rate would."""
+        if epsilon is None or not has_rate(self.mechanism):
+            return
+        from stirred.data.problems import bad_plan
+        from stirred.spec.problems import StirredError
+
+        plan = f"stirred plan {self.file} ... --epsilon {epsilon}"
+        remedy = f"see which rates reach it with `{plan}`, and give one as --rate"
+        with suppress(StirredError):  # other problems, or no rate reaches it: the plan says so
+            rate = replace(self, out=NOWHERE, command="plan")._rate_for(epsilon)
+            if rate is not None:
+                remedy = f"--rate {float(100 * rate):.10g}% is the lowest that reaches it; {remedy}"
+        raise bad_plan(
+            f"the {self.mechanism} swap takes a rate, and its loss follows: {epsilon} would not be kept",
+            where="--epsilon",
+            remedy=remedy,
+        )
 
     @property
     def _distances(self) -> str | list[str] | None:

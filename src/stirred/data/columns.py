@@ -34,6 +34,10 @@ class Columns(Protocol):
         """Return one column."""
         ...
 
+    def head(self, n: int) -> pl.DataFrame:
+        """Return the first rows."""
+        ...
+
 
 class ParquetColumns:
     """A Parquet file, or a folder of parts, of which only the columns asked for are read, each time anew.
@@ -48,6 +52,10 @@ class ParquetColumns:
 
     def __getitem__(self, name: str) -> pl.Series:
         return canonical(self.scan.select(name).collect().to_series().rechunk())
+
+    def head(self, n: int) -> pl.DataFrame:
+        """Return the first rows."""
+        return self.scan.head(n).collect()
 
 
 def canonical(column: pl.Series) -> pl.Series:

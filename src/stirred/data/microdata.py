@@ -121,6 +121,8 @@ class Microdata:
         """Return a problem for each column on which persons disagree with their household."""
         if self.persons is None or self.hid is None:
             return []
+        if self.hid not in self.households.columns or self.hid not in self.persons.columns:
+            return []  # a problem of the link, which is reported as such
         problems = []
         for name in (n for n in _shared(self) if n in columns):
             own = self.households.select(self.hid, pl.col(name).alias("__household"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from stirred.data.problems import DataError, bad_file, listed
-from stirred.data.spelling import meant
+from stirred.data.spelling import near
 
 CSV: Final = (".csv", ".tsv")
 PARQUET: Final = (".parquet", ".pq")
@@ -81,12 +81,12 @@ def which_column(absent: Sequence[str], there: Sequence[str]) -> str:
     """Say what to do about columns that a file does not have: its separator may be one that is not read.
 
     >>> which_column(["HHGroese"], ["Kreis", "HHGroesse"])
-    "did you mean 'HHGroesse'? Or name another column"
+    'did you mean "HHGroesse"? Or name another column'
     """
     if len(there) == 1 and any(part in there[0] for part in (*absent, *_OTHER_SEPARATORS)):
         return f"the file has one column, {listed(there)}: is its separator another one? stirred reads , ; tab and |"
-    hints = [hint for name in absent if (hint := meant(name, there))]
-    return f"{''.join(hints)}Or name another column" if hints else "check the spelling, or name another column"
+    hints = [found for name in absent if (found := near(name, there))]
+    return f"{f'did you mean {listed(hints)}? Or' if hints else 'check the spelling, or'} name another column"
 
 
 def unreadable(reason: str, *, where: str) -> DataError:

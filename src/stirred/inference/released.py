@@ -15,6 +15,7 @@ from stirred.data.frames import read_frame, scan_frame
 from stirred.data.problems import bad_file, listed
 from stirred.inference.stated_law import stated_law
 from stirred.mechanisms.swapping.conditioned_cells import RedrawLaw
+from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.two_stage import FINE_COLUMNS
 
 
@@ -94,6 +95,14 @@ class SwappedRelease:
         match = tuple(name for name in rates.columns if not name.startswith("stratum_"))
         if "stratum_rate" not in rates.columns:
             raise bad_file("there is no column stratum_rate", where=str(strata), remedy="make the bundle again")
+        member = rates["stratum_law"][0] if "stratum_law" in rates.columns and rates.height else "permutation"
+        if member == NoisySwap.member:
+            raise bad_file(
+                "tables of a noisy swap are not corrected",
+                where=str(public),
+                remedy="their noise has mean zero, and what the swap before it moved shows only in records, of which "
+                "none are published; the report says how to read them",
+            )
         records = _file(public, "data")
         if records is None:
             raise bad_file(
@@ -103,7 +112,6 @@ class SwappedRelease:
             )
         persons = _file(public, "persons")
         swap = _swapped(specification, match, records.collect_schema().names())
-        member = rates["stratum_law"][0] if "stratum_law" in rates.columns and rates.height else "permutation"
         staged = {*FINE_COLUMNS.values()} <= {*rates.columns} and rates.height > 0
         return cls(
             records=records,

@@ -22,6 +22,7 @@ from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.release.bundle import checksum
 from stirred.release.declared_values import with_declared_values
 from stirred.release.ledger import Ledger
+from stirred.release.ledger.total import numbers
 from stirred.release.noisy import declared_values
 from stirred.release.plan_file import Planned
 from stirred.release.tables import Table, wanted_tables
@@ -77,17 +78,24 @@ def prepare(planned: Planned) -> Prepared:
     )
 
 
+def other_files(ledger: Ledger | None, inputs: Mapping[str, str]) -> dict[str, list[int]]:
+    """Return, for each file, the entries of the ledger that count and were released from another one."""
+    found: dict[str, list[int]] = {}
+    for entry in () if ledger is None else ledger.entries():
+        for role, seen in entry.inputs.items():
+            if entry.is_spent and role in inputs and seen != inputs[role]:
+                found.setdefault(role, []).append(entry.number)
+    return found
+
+
 def _other_inputs(ledger: Ledger | None, inputs: Mapping[str, str]) -> Iterator[str]:
-    """Warn where the files are not those that the ledger has seen before."""
-    if ledger is None:
-        return
-    for role, found in inputs.items():
-        seen = {entry.number: entry.inputs[role] for entry in ledger.entries() if role in entry.inputs}
-        if seen and found not in seen.values():
-            yield (
-                f"the file of {role} is none of those released before from '{ledger.dataset}' (entry {max(seen)} had "
-                "another one): an edited file is the same dataset, another file needs a ledger of its own"
-            )
+    """Warn where the ledger accounts for other files than these."""
+    for role, entries in other_files(ledger, inputs).items():
+        assert ledger is not None
+        yield (
+            f"the file of {role} is not that of entry {numbers(entries)}, released before from '{ledger.dataset}': an "
+            "edited file is the same dataset, another file needs a ledger of its own"
+        )
 
 
 def _check_codebook(codebook: Codebook, data: Microdata) -> None:

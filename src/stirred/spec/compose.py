@@ -113,7 +113,9 @@ def _same_domain(specifications: Sequence[Specification]) -> None:
                 f"the domains differ: {first.name}, {first.dataset} ({first.stage}), and {other.name}, {other.dataset} "
                 f"({other.stage})",
                 where="compose who",
-                remedy="specify every release from the same dataset at the same stage of its life",
+                remedy="if these are one file, write the same name, dataset and stage into the domain of every "
+                "specification.json (a plan takes them from its ledger where [data] has no name); if they are "
+                "different files, their losses do not add up: keep a ledger for each",
             )
 
 

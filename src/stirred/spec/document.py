@@ -189,7 +189,7 @@ def _multiverse_out(multiverse: Multiverse) -> dict[str, Any]:
             remedy="describe them by invariants",
         )
     return {
-        "invariants": [_invariant_out(invariant) for invariant in multiverse.invariants],
+        "invariants": [invariant_out(invariant) for invariant in multiverse.invariants],
         "hierarchies": [
             {"name": h.name, "levels": list(h.levels), "geographic": h.geographic} for h in multiverse.hierarchies
         ],
@@ -198,7 +198,8 @@ def _multiverse_out(multiverse: Multiverse) -> dict[str, Any]:
     }
 
 
-def _invariant_out(invariant: Invariant) -> dict[str, Any]:
+def invariant_out(invariant: Invariant) -> dict[str, Any]:
+    """Return an invariant as plain data, with its words."""
     words = str(invariant)
     if isinstance(invariant, Margin):
         return {
@@ -211,7 +212,7 @@ def _invariant_out(invariant: Invariant) -> dict[str, Any]:
         }
     if isinstance(invariant, Named):
         return {"kind": "named", "name": invariant.name, "description": invariant.description, "words": words}
-    on = None if invariant.on is None else _invariant_out(invariant.on)
+    on = None if invariant.on is None else invariant_out(invariant.on)
     return {
         "kind": "inequality",
         "name": invariant.name,

@@ -43,8 +43,6 @@ class Explanation:
         return "\n".join(lines)
 
 
-_LONGEST: Final = 40  # characters of an exact expression that a reader can take in
-
 WHY_NOT_COMPARE: Final = (
     "Why this number cannot be set beside another one: like a price, it means nothing without its currency. "
     "The currency is the other four answers. Publish more figures exactly, call a smaller thing a unit, or measure "
@@ -144,14 +142,18 @@ def _how_much(specification: Specification, *, with_paper: bool) -> str:
     return text
 
 
+_MOST_CHARACTERS: Final = 40
+
+
 def _exactly(value: Exact) -> str:
     """Add the exact number where what is shown was rounded up."""
     if value.is_infinite or (value.is_rational and exact(value.shown()) == value):
         return ""
-    certified = value.is_rational and value.rational.denominator > 10**9
-    if certified:
+    if value.is_rational and value.rational.denominator > 10**9:
         return " (a certified upper bound)"
-    return f" (rounded up from exactly {value})" if len(str(value)) <= _LONGEST else " (rounded up)"
+    formula = str(value)
+    # A longer one would tell a reader nothing and break the line; documents keep it.
+    return f" (rounded up from exactly {formula})" if len(formula) <= _MOST_CHARACTERS else " (rounded up)"
 
 
 def _how_to_read(specification: Specification) -> str:

@@ -273,7 +273,8 @@ def _margin_implied(wanted: Margin, given: tuple[Invariant, ...], hierarchies: t
         return _no(f"nothing fixed on the other side counts {plural(wanted.of)}, so it can vary")
     # Interaction spaces of a contingency table are independent: a margin is a function of others only
     # if one of them contains it.
-    return _no(f"it can vary while the {' and the '.join(str(margin) for margin, _ in same)} stay fixed")
+    fixed = " and the ".join(str(margin) for margin, _ in same)
+    return _no(f"it can vary while the {fixed} {'stays' if len(same) == 1 else 'stay'} fixed")
 
 
 def _included(wanted: Margin, margin: Margin, hierarchies: tuple[Hierarchy, ...]) -> Refines:

@@ -89,6 +89,17 @@ def test_the_page_lists_releases_and_says_what_it_does_not_know(tmp_path: Path) 
     assert "The ledger knows the releases it was told about, and no others." in text
 
 
+def test_the_page_numbers_releases_from_one_beside_the_numbers_of_their_rows(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
+    ledger.set_policy(limit("10"), reason="begin")
+    for budget in ("1", "2"):
+        released(ledger, budget)
+    text = exported(ledger, "markdown")
+    table = text.partition("|---")[2].partition("\n\n")[0].splitlines()[1:]
+    assert [line.split(" | ")[:2] for line in table] == [["| 1", "2"], ["| 2", "5"]]
+    assert "An entry has the number of the row of the ledger that opened it" in text
+
+
 def test_the_public_is_not_told_how_to_use_the_command(tmp_path: Path) -> None:
     ledger = filled(str(tmp_path / "a.ledger"))
     ledger.add(request("1", sample="s", amplified=True))

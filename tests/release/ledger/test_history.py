@@ -63,7 +63,7 @@ def test_the_day_is_in_every_export_and_comes_back(tmp_path: Path) -> None:
     copy = imported(tmp_path / "x.json", tmp_path / "b.ledger")
     assert list(copy.entries()) == list(ledger.entries())
     assert next(copy.entries()).made == "2011-03-24"
-    assert "| 1 | 2011-03-24 | noise |" in exported(copy, "markdown")
+    assert "| 1 | 1 | 2011-03-24 | noise |" in exported(copy, "markdown")
     first = next(yaml.safe_load_all(exported(copy, "opendp")))
     assert first["deployment"]["publication_date"] == "2011-03-24"
 

@@ -123,6 +123,23 @@ def test_entries_are_found_by_number_and_by_the_beginning_of_their_id(ledger: Le
             ledger.entry(wrong)
 
 
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("0", "there is no such entry; row 0 is the beginning of the ledger"),
+        ("1", "there is no such entry; row 1 is a change of policy"),
+        ("4", r"there is no such entry; row 4 is about entry 2 \(committed\)"),
+        ("6", "'6': there is no such entry. Mend"),
+    ],
+)
+def test_a_row_that_is_no_entry_is_said_to_be_what_it_is(ledger: Ledger, row: str, words: str) -> None:
+    ledger.set_policy(None, reason="none yet")
+    released(ledger)
+    ledger.reserve(request())
+    with pytest.raises(LedgerError, match=f"{words}.*entries are 2, 5"):
+        ledger.entry(row)
+
+
 def test_a_ledger_is_never_created_over_another(url: str, ledger: Ledger) -> None:
     released(ledger)
     with pytest.raises(LedgerError, match="already"):

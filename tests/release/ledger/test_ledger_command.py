@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from stirred.cli.main import run
 from stirred.release.ledger import Ledger
 from stirred.spec.document import to_json
-from tests.release.ledger.making import request, specification
+from tests.release.ledger.making import COUNTIES, request, specification
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -110,6 +111,50 @@ def test_reservations_are_recovered_and_aborted(command: Command, tmp_path: Path
     assert "aborted, spent" in " ".join(out.split())
     code, out, _ = command("total", "a.ledger")
     assert "aborted before anything random happened" in out
+
+
+def test_what_is_not_protected_stands_first_in_the_total_and_in_an_entry(command: Command, tmp_path: Path) -> None:
+    command("init", "a.ledger", "--dataset", "d")
+    Ledger.open(tmp_path / "a.ledger").add(request(specification=specification("3", invariants=[COUNTIES])))
+    for arguments in (["total", "a.ledger"], ["show", "a.ledger", "1"]):
+        code, out, _ = command(*arguments)
+        assert code == 0
+        listed = out.index(
+            "NOT protected, because it is published exactly:\n    - the number of households in each county"
+        )
+        assert out.index("ρ²=3-DP") < listed < out.index("  who ")
+
+
+def test_an_entry_shows_its_settings_line_by_line_and_leaves_out_what_is_empty(
+    command: Command, tmp_path: Path
+) -> None:
+    command("init", "a.ledger", "--dataset", "d")
+    parameters = {
+        "data": {"households": "homes.csv", "codebook": None, "id": ["hid", "no"]},
+        "mechanism": {"rate": "1/2", "seeds": 0, "hold": [], "fine_match": ["size"], "quick": False},
+        "tables": [{"columns": ["county", "size"]}, {"name": "second", "columns": ["county"]}],
+        "title": "",
+    }
+    ledger = Ledger.open(tmp_path / "a.ledger")
+    ledger.reserve(request(parameters=parameters))
+    ledger.add(request("2", sample="s", amplified=True))
+    _, out, _ = command("show", "a.ledger", "1")
+    settings = out.split("settings:\n")[1].split("\n\n")[0].splitlines()
+    assert [tuple(re.split(" {2,}", line.strip())) for line in settings] == [
+        ("data households", "homes.csv"),
+        ("data id", "hid, no"),
+        ("mechanism fine match", "size"),
+        ("mechanism rate", "1/2"),
+        ("mechanism seeds", "0"),
+        ("tables 1 columns", "county, size"),
+        ("tables 2 columns", "county"),
+        ("tables 2 name", "second"),
+    ]
+    assert not {"None", "[]", "elsewhere", "amplified"} & set(out.split())
+    _, out, _ = command("show", "a.ledger", "2")
+    assert "settings:" not in out
+    assert "elsewhere  yes" in out
+    assert "amplified  yes" in out
 
 
 def test_a_policy_is_set_shown_and_removed(command: Command, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
 from stirred.release.ledger.total import Part, Total
-from stirred.spec import Margin, Multiverse, Specification, approximate
+from stirred.spec import Inequality, Margin, Multiverse, Named, Specification, approximate
 from stirred.spec.derivation import Derivation
 from stirred.spec.hierarchy import Hierarchy
 from tests.release.ledger.making import COUNTIES, limit, pure, released, request, specification
@@ -192,7 +192,7 @@ def test_invariants_must_follow_from_the_acceptable_ones(ledger: Ledger) -> None
                 invariants=(Margin(of="household", level="block"),),
                 hierarchies=(Hierarchy(name="g", levels=("county", "block")),),
             ),
-            "no",
+            "holds",
         ),
         (
             Multiverse(
@@ -201,7 +201,7 @@ def test_invariants_must_follow_from_the_acceptable_ones(ledger: Ledger) -> None
                     Margin(of="person", level="county"),
                 )
             ),
-            "no",
+            "holds",
         ),
     ],
 )
@@ -209,8 +209,41 @@ def test_a_release_does_not_decide_what_is_acceptable(ledger: Ledger, multiverse
     counties = {"kind": "margin", "of": "household", "level": "county"}
     ledger.set_policy(Policy.from_document({"invariants": {"acceptable": [counties]}}), reason="counties")
     ledger.reserve(request(specification=specification(invariants=[COUNTIES])))
-    with pytest.raises(OverLimitError, match=rf"what the policy does not accept \({verdict}: "):
+    with pytest.raises(OverLimitError, match=rf"the release {verdict} fixed what the policy does not accept: "):
         ledger.reserve(request(specification=specification().with_flavor(multiverse=multiverse)))
+
+
+def test_a_refusal_for_invariants_can_be_pasted_into_the_policy(ledger: Ledger) -> None:
+    counties = {"kind": "margin", "of": "household", "level": "county"}
+    ledger.set_policy(Policy.from_document({"invariants": {"acceptable": [counties]}}), reason="counties")
+    fixed = (
+        COUNTIES,
+        Margin(of="household", variables=("size", 'the "tenure"'), includes=("person",)),
+        Named(name="seats"),
+        Inequality(name="some", condition="a home", on=Margin(of="home", level="county")),
+    )
+    asked = request(specification=specification(invariants=fixed))
+    with pytest.raises(OverLimitError) as refusal:
+        ledger.reserve(asked)
+    (problem,) = refusal.value.problems
+    assert problem.what == (
+        'the release holds fixed what the policy does not accept: number of households by size x the "tenure"; seats; '
+        "whether there is a home in each county"
+    )
+    lines = problem.remedy.partition("[invariants] ")[2].partition("; hierarchies")[0]
+    assert lines.startswith('{ kind = "margin", of = "household", variables = ["size", "the \\"tenure\\""] }, { kind')
+    more = Policy.from_toml(
+        f'[invariants]\nacceptable = [{{ kind = "margin", of = "household", level = "county" }}, {lines}]'
+    )
+    ledger.set_policy(more, reason="pasted")
+    assert ledger.reserve(asked).status == "reserved"
+
+
+def test_what_may_follow_from_the_policy_is_refused_as_such(ledger: Ledger) -> None:
+    seats = {"kind": "named", "name": "seats"}
+    ledger.set_policy(Policy.from_document({"invariants": {"acceptable": [seats]}}), reason="seats")
+    with pytest.raises(OverLimitError, match=r"may hold fixed what the policy does not accept: .* is not stated"):
+        ledger.reserve(request(specification=specification(invariants=[COUNTIES])))
 
 
 def test_no_release_makes_the_total_fall(ledger: Ledger) -> None:

@@ -89,7 +89,11 @@ def test_releases_from_another_file_stand_apart() -> None:
     other = Domain(name="other", dataset="another file")
     found = total_of([specification("1"), specification("2", domain=other), specification("3", domain=other)])
     assert [part.entries for part in found.parts] == [(0,), (1, 2)]
-    assert "the domains differ" in found.apart[0].what
+    assert "the domains differ: register, the households of a register (edited-file), and other" in found.apart[0].what
+    assert "write the same name, dataset and stage into the domain" in found.apart[0].remedy
+    assert "keep a ledger for each" in found.apart[0].remedy
+    mended = Domain(name="register", dataset="the households of a register")  # as the remedy says
+    assert total_of([specification("1"), specification("2", domain=mended)]).is_one
 
 
 def test_invariants_are_merged() -> None:

@@ -30,10 +30,11 @@ class FlowSwap(Swap):
 
     Exact for two swap values at any size, for distances by levels in strata of thousands of records, and otherwise
     where a stratum is small enough to sum over all flow tables. Others are refused in the plan; there is no approximate
-    sampler.
+    sampler. ``farther`` is advice on settings that reach farther, where a member has any.
     """
 
     moved_get: ClassVar[str] = "another value"
+    farther: ClassVar[str] = ""
 
     @abstractmethod
     def _flows(self, swap: Coded) -> Flows:
@@ -43,7 +44,7 @@ class FlowSwap(Swap):
         """Return the expected share of records that move, for each stratum; refuse strata out of reach."""
         flows, shares = self._flows(swap), np.zeros(len(strata.table))
         margins = margins_of(strata, swap)
-        _require_reach(strata, margins, flows)
+        _require_reach(strata, margins, flows, self.farther)
         for stratum, codes, counts in live_values(strata, margins):
             shares[stratum] = flows.expected_total(codes, counts) / sum(counts)
         return shares
@@ -94,7 +95,7 @@ def live_values(strata: Strata, margins: SwapMargins) -> Iterator[tuple[int, lis
         yield stratum, margins.value[here].tolist(), margins.count[here].tolist()
 
 
-def _require_reach(strata: Strata, margins: SwapMargins, flows: Flows) -> None:
+def _require_reach(strata: Strata, margins: SwapMargins, flows: Flows, farther: str) -> None:
     """Refuse live strata that are too large to be drawn exactly."""
     beyond = [
         (sum(counts), len(counts), stratum)
@@ -110,6 +111,6 @@ def _require_reach(strata: Strata, margins: SwapMargins, flows: Flows) -> None:
         f"{number(len(beyond), 'stratum is', 'strata are')} too large to be drawn exactly; the largest"
         f"{f' ({named})' if named else ''} has {records:,} records of {present:,} swap values",
         where="match",
-        remedy="match on more variables, swap among fewer areas, give distances by levels (which reach farther), or "
-        "use the conditioned-swap with a redraw_law",
+        remedy=f"match on more variables, swap among fewer areas, {farther}or use the "
+        "conditioned-swap with a redraw_law",
     )

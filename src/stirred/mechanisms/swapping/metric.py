@@ -68,6 +68,7 @@ class MetricSwap(FlowSwap):
     """
 
     member: ClassVar[str] = "metric"
+    farther: ClassVar[str] = "give distances by levels (which reach farther), "
 
     epsilon: Number
     distances: Declared | Sequence[str] | TableDistances | LevelDistances

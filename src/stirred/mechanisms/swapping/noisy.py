@@ -14,6 +14,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Frames, Progress, Release
 from stirred.mechanisms.swapping.chains import chained, truncated_geometric
+from stirred.mechanisms.swapping.identifiers import repeated_ids
 from stirred.mechanisms.swapping.law import psa_law
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.noisy_plan import NoisyPlan, closer_flavors
@@ -188,12 +189,8 @@ class NoisySwap(PermutationSwap):
     def specification(self, universe: SwapUniverse) -> Specification:
         """Return the promise between files with strata of the same sizes; nothing else is fixed."""
         promised = Swap.specification(self, universe)
-        domain = replace(
-            promised.domain,
-            dataset=f"the matched, swapped and held columns of the confidential file '{universe.name}'",
-        )
         multiverse = Multiverse(invariants=(Margin(of=self.unit, variables=universe.match),))
-        promised = promised.with_flavor(domain=domain, multiverse=multiverse)
+        promised = promised.with_flavor(multiverse=multiverse)
         return replace(promised, assumptions=(*promised.assumptions, TABLES_ONLY, DECLARED))
 
     def _theorem(self) -> tuple[str, ...]:
@@ -234,7 +231,8 @@ class NoisySwap(PermutationSwap):
         declared = declared_columns(names, self.values, data.households)
         losses = self._losses(plan.strata.policy.realised)
         given = {each.name: getattr(plan, each.name) for each in fields(plan)}
-        given["warnings"] = () if self.swaps else ("at a rate of 0 nothing is swapped: this is the noise alone",)
+        alone = () if self.swaps else ("at a rate of 0 nothing is swapped: this is the noise alone",)
+        given["warnings"] = (*repeated_ids(data, unit=self.unit), *alone)
         return NoisyPlan(
             **given,
             cells={" x ".join(variables): declared_cells(variables, declared) for variables in self.tables},

@@ -16,12 +16,13 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.swapping.declared import Value, declared_codes, declared_column, declared_texts, undeclared
+from stirred.mechanisms.swapping.identifiers import identifier_doubts
 from stirred.mechanisms.swapping.permutation import SHARP, PermutationSwap
 from stirred.mechanisms.swapping.persons import held_parts
 from stirred.mechanisms.swapping.rates import Rule
 from stirred.mechanisms.swapping.response_law import ResponseLaw
 from stirred.mechanisms.swapping.response_plan import ResponsePlan
-from stirred.mechanisms.swapping.roles import Roles, identifying
+from stirred.mechanisms.swapping.roles import Roles
 from stirred.mechanisms.swapping.shares import Shares
 from stirred.mechanisms.swapping.strata import Strata, find_strata
 from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, Values, every_rule_fits
@@ -281,7 +282,10 @@ class ResponseSwap(Swap):
             dropped=roles.dropped,
             universe=universe,
             swap=swap,
-            warnings=(*identifying(data, roles.hold), *self._warnings(strata, universe.budget)),
+            warnings=(
+                *identifier_doubts(data, roles.hold, unit=self.unit),
+                *self._warnings(strata, universe.budget),
+            ),
             perturbed=self.respond,
             exposed=exposed,
             swap_specification=self._relative_to_both(universe, strata, exposed),

@@ -1,5 +1,6 @@
-"""Held columns that tell a swapped one: the name of a county beside its number undoes the swap.
+"""Held columns that tell a swapped one, or are told by it.
 
+The name of a county beside its number undoes the swap; a state that is held shows which counties came from elsewhere.
 This looks at the interior of the file, so it is no part of a plan. Acting on it is safe where it corrects
 the role of a column by what the column *is*; choosing rates by it would void the guarantee.
 """
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import numpy as np
 import polars as pl
 
-from stirred.data.codes import differing, encode
+from stirred.data.codes import Coded, Codes, differing, encode
 from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
@@ -25,15 +27,20 @@ _GLANCE: Final = 1_000_000
 
 
 def revealing_columns(data: Microdata, plan: SwapPlan) -> Iterator[str]:
-    """Warn of held columns that tell swap values."""
+    """Warn of held columns that tell swap values, or are told by them."""
     held = [name for name in plan.hold if name not in plan.universe.match]
-    for name, tells in told(data.households, held, of=plan.universe.swap):
+    telling = dict(told(data.households, held, of=plan.universe.swap))
+    for name, tells in telling.items():
         what = "the swap values" if len(tells) == len(plan.universe.swap) else listed(tells)
         yield (
             f'"{name}" is held and tells {what}, so that anybody can undo the swap: if it is another name for '
             f"the place, swap it too or leave it out with --hold {LOOKS_INSIDE}"
         )
     yield from _telling_the_response(data, plan)
+    others = [name for name in plan.exact_hold if name not in telling]
+    unbound = dict(_against_the_response(data, plan, others))
+    yield from unbound.values()
+    yield from _left_behind(data, plan, [name for name in others if name in held and name not in unbound])
 
 
 def _telling_the_response(data: Microdata, plan: SwapPlan) -> Iterator[str]:
@@ -46,6 +53,35 @@ def _telling_the_response(data: Microdata, plan: SwapPlan) -> Iterator[str]:
             f'"{name}" is released and tells "{plan.perturbed}", so that the response protects nothing: leave one of '
             f"them out with --hold {LOOKS_INSIDE}"
         )
+
+
+def _left_behind(data: Microdata, plan: SwapPlan, held: Sequence[str]) -> Iterator[str]:
+    """Warn of held functions of the swap values: where they differ inside a stratum, a swap leaves them behind."""
+    frame, names = data.households, list(plan.universe.swap)
+    swap = encode(frame, names) if plan.perturbed in names else plan.swap
+    for name in functions(frame, held, of=swap):
+        if not _function(frame[name], plan.strata.coded.codes, count=plan.strata.coded.count):
+            yield (
+                f'"{name}" is a function of {listed(names)} and is held: a record whose {listed(names)} does not fit '
+                f'shows that it was swapped, and from which "{name}"; match on it, swap it too, or leave it out with '
+                f"--hold {LOOKS_INSIDE}"
+            )
+
+
+def _against_the_response(data: Microdata, plan: SwapPlan, held: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield held functions of a variable that gets a response, with a warning: matching does not bind a response."""
+    if plan.perturbed is None:
+        return
+    frame = data.households
+    for name in functions(frame, held, of=encode(frame, [plan.perturbed])):
+        told_already = name not in plan.universe.match and _tells(frame, name, plan.perturbed)
+        if not told_already and frame[name].n_unique() > 1:
+            yield (
+                name,
+                f'"{name}" is a function of "{plan.perturbed}" and is released as it is: a record whose '
+                f'"{plan.perturbed}" does not fit shows that the response changed it; leave "{name}" out, or let '
+                f"another variable get the response {LOOKS_INSIDE}",
+            )
 
 
 def told(frame: pl.DataFrame, columns: Sequence[str], *, of: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -68,6 +104,28 @@ def told(frame: pl.DataFrame, columns: Sequence[str], *, of: Sequence[str]) -> I
             yield name, tells
 
 
+def functions(frame: pl.DataFrame, columns: Sequence[str], *, of: Coded) -> Iterator[str]:
+    """Yield the columns that are functions of some codes; nothing is known where these are different on most rows.
+
+    >>> homes = pl.DataFrame({"place": [11, 12, 21, 21] * 2, "state": [1, 1, 2, 2] * 2, "size": [1, 2, 3, 4] * 2})
+    >>> list(functions(homes, ["state", "size"], of=encode(homes, ["place"])))
+    ['state']
+    """
+    if of.count > frame.height // 2:
+        return
+    step = max(1, frame.height // _GLANCE)
+    few = np.ascontiguousarray(of.codes[::step])
+    for name in columns:
+        glance = frame[name].gather_every(step)
+        if _function(glance, few, count=of.count) and _function(frame[name], of.codes, count=of.count):
+            yield name
+
+
 def _tells(frame: pl.DataFrame, name: str, other: str) -> bool:
     column = encode(frame, [name])
-    return not differing(column.codes, encode(frame, [other]).codes, count=column.count).any()
+    return _function(frame[other], column.codes, count=column.count)
+
+
+def _function(column: pl.Series, codes: Codes, *, count: int) -> bool:
+    """Say whether a column has one value for each code."""
+    return not differing(codes, encode(column.to_frame(), [column.name]).codes, count=count).any()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from stirred.data.codes import tells_records_apart
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.spec.problems import Problem
@@ -100,16 +99,6 @@ def _columns_of_the_promise(data: Microdata, released: set[str]) -> tuple[str, .
     if all(name in known for name in (*data.households.columns, *of_persons)):
         return ()
     return (*sorted(released), *(f"person {name}" for name in sorted(data.person_variables)))
-
-
-def identifying(data: Microdata, hold: Sequence[str]) -> Iterator[str]:
-    """Warn of held columns that tell every record apart: often an identifier that nobody named as one."""
-    for name in hold:
-        if tells_records_apart(data.households[name]):
-            yield (
-                f'"{name}" is different for every record and will be released as it is: if it is an identifier, '
-                f"name it with --id {name}"
-            )
 
 
 def _type_problems(column: pl.Series, *, source: str, role: str, floats: bool) -> list[Problem]:

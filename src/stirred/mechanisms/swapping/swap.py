@@ -19,12 +19,13 @@ from stirred.data.microdata import Microdata
 from stirred.data.packed import Packed
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Frames, Progress, Release
+from stirred.mechanisms.swapping.identifiers import identifier_doubts
 from stirred.mechanisms.swapping.law import tables_with_margins
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.persons import Part, Persons, held_parts
 from stirred.mechanisms.swapping.rate_rules import fits_nothing
 from stirred.mechanisms.swapping.rates import Rule, text_of
-from stirred.mechanisms.swapping.roles import Roles, check_names, identifying, roles_in
+from stirred.mechanisms.swapping.roles import Roles, check_names, roles_in
 from stirred.mechanisms.swapping.shares import Shares, class_law_changes
 from stirred.mechanisms.swapping.small_strata import OwnLoss
 from stirred.mechanisms.swapping.strata import Strata, find_strata
@@ -293,7 +294,7 @@ class Swap(ABC):
             dropped=roles.dropped,
             universe=universe,
             swap=swap,
-            warnings=(*identifying(data, hold), *_empty(strata, universe.budget)),
+            warnings=(*identifier_doubts(data, hold, unit=self.unit), *_empty(strata, universe.budget)),
         )
 
     def _strata(self, data: Microdata, swap: Coded, held: Sequence[Part]) -> Strata:

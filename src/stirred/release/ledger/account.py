@@ -36,7 +36,7 @@ from stirred.release.ledger.row import (
     digest_of,
     row_hash,
 )
-from stirred.release.ledger.total import Charge
+from stirred.release.ledger.total import Charge, numbers
 from stirred.spec.document import from_json
 from stirred.spec.problems import StirredError
 from stirred.spec.specification import Specification
@@ -284,13 +284,27 @@ class Account:
         else:
             found = [s for id_, s in self.standings.items() if len(text) >= 4 and id_.startswith(text)]
         if len(found) != 1:
-            what = "there is no such entry" if not found else f"{len(found)} entries begin like this"
+            what = f"there is no such entry{self._row_in_words(text)}"
+            entries = [s.opening.number for s in self.standings.values()]
             raise bad_request(
-                f"{text!r}: {what}",
+                f"{text!r}: {what if not found else f'{len(found)} entries begin like this'}",
                 where="entry",
-                remedy="give the number or the id that `stirred ledger show` lists",
+                remedy="give the number or the id that `stirred ledger show` lists"
+                f"{f'; entries are {numbers(entries)}' if entries else ''}",
             )
         return found[0]
+
+    def _row_in_words(self, number: str) -> str:
+        """Say what a row is that opens no entry: entries have the numbers of their first rows, so there are gaps."""
+        if number == "0":
+            return "; row 0 is the beginning of the ledger"
+        if any(number == str(row.number) for row in self.policies):
+            return f"; row {number} is a change of policy"
+        moves = ((s.opening.number, row) for s in self.standings.values() for row in s.moves)
+        about = next(
+            (f" about entry {first} ({_event(row).what})" for first, row in moves if number == str(row.number)), ""
+        )
+        return f"; row {number} is{about}" if about else ""
 
 
 def _misfit(row: Row, number: int, previous: str) -> BrokenLedgerError:

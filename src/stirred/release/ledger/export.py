@@ -169,8 +169,15 @@ def to_page(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str 
     """Return a Markdown page for a website: the releases, the total and what it does not know."""
     lines = [f"# Releases from {_line(ledger.dataset)}", ""]
     lines += [f"Published by {_line(curator)}.", ""] if curator else []
-    lines += ["| no. | date | release | purpose | loss | status | since then |", "|---|---|---|---|---|---|---|"]
-    lines += [_table_row(entry) for entry in _released(entries)]
+    lines += [
+        "| no. | entry | date | release | purpose | loss | status | since then |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [_table_row(number, entry) for number, entry in enumerate(_released(entries), start=1)]
+    lines += [
+        "",
+        "An entry has the number of the row of the ledger that opened it; other rows have the numbers between.",
+    ]
     hidden = [entry.number for entry in entries if entry.status == ABORTED and entry.drawn]
     if hidden:
         lines += ["", f"Entry {numbers(hidden)} was drawn and not published; what it cost is counted below."]
@@ -219,10 +226,10 @@ def _released(entries: list[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry.status in (COMMITTED, WITHDRAWN)]
 
 
-def _table_row(entry: Entry) -> str:
+def _table_row(number: int, entry: Entry) -> str:
     spent = "none: derived" if entry.derived_from or entry.specification is None else entry.specification.budget_text
     since = "; ".join(map(_told, _public_events(entry)))
-    cells = [str(entry.number), entry.day, entry.mechanism, entry.purpose, spent, entry.status, since]
+    cells = [str(number), str(entry.number), entry.day, entry.mechanism, entry.purpose, spent, entry.status, since]
     return "| " + " | ".join(map(_cell, cells)) + " |"
 
 

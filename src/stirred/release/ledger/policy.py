@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stirred.release.ledger.policy_file import InvariantsDocument, LimitDocument, policy_document
+from stirred.release.ledger.policy_file import InvariantsDocument, LimitDocument, invariant_toml, policy_document
 from stirred.release.ledger.problems import LedgerError, OverLimitError
 from stirred.release.ledger.total import Copies, Currency, Total
 from stirred.spec.compose import UnitFactor
@@ -16,7 +16,7 @@ from stirred.spec.document import multiverse_of
 from stirred.spec.document_schema import MultiverseDocument
 from stirred.spec.exact import Exact, loss, small
 from stirred.spec.invariant import Margin
-from stirred.spec.multiverse import Multiverse
+from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
 from stirred.spec.problems import Problem, placed, wrong
 from stirred.spec.specification import Specification
@@ -162,13 +162,21 @@ class Policy:
         answer = next((found for found in map(self.acceptable.refines, stated) if not found), None)
         if answer is None:
             return []
-        what = f"the release holds fixed what the policy does not accept ({answer.verdict.value}: {answer.reason})"
+        missing = [i for i in stated[0].invariants if not self.acceptable.refines(replace(stated[0], invariants=(i,)))]
+        missing = missing or [*answer.free, *answer.undecidable]
+        listed = "; ".join(str(invariant) for invariant in missing)
+        what = f"the release holds fixed what the policy does not accept: {listed or answer.reason}"
+        if answer.verdict is Verdict.CANNOT_TELL:
+            what = f"the release may hold fixed what the policy does not accept: {answer.reason}"
+        # Whoever sets the policy can paste these lines.
+        lines = ", ".join(invariant_toml(invariant) for invariant in missing)
         return [
             Problem(
                 what=what,
                 where="policy invariants",
-                remedy="choose a mechanism with fewer invariants, or have the policy changed; hierarchies that decide "
-                "what follows from what belong in the policy",
+                remedy="choose a mechanism with fewer invariants, or have the policy changed"
+                f"{f': add to acceptable in its [invariants] {lines}' if lines else ''}; hierarchies that decide what "
+                "follows from what belong in the policy",
             )
         ]
 

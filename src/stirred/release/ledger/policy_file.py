@@ -8,7 +8,9 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from stirred.data.spelling import told_once
 from stirred.release.ledger.problems import LedgerError
+from stirred.spec.document import invariant_out
 from stirred.spec.document_schema import HierarchyDocument, InequalityDocument, MarginDocument, NamedDocument
+from stirred.spec.invariant import Invariant
 from stirred.spec.problems import Problem
 
 # Decimals of a file arrive as the text they are, so that 15.29 stays the number it shows.
@@ -109,6 +111,23 @@ def _problem(detail: Any, source: str, hint: str) -> Problem:
         given = repr(detail.get("input"))
         what, remedy = f"{given[:60]}: {detail['msg'][:1].lower()}{detail['msg'][1:]}", "see docs/ledger.md"
     return Problem(what=what, where=f"{source} {place}".strip(), remedy=remedy)
+
+
+def invariant_toml(invariant: Invariant) -> str:
+    """Return an invariant as a policy lists it among what is acceptable, on one line.
+
+    >>> from stirred.spec.invariant import Margin
+    >>> print(invariant_toml(Margin(of="household", variables=("size", "county"))))
+    { kind = "margin", of = "household", variables = ["size", "county"] }
+    """
+    from stirred.data.codebook import toml_value
+
+    return toml_value(_stated(invariant_out(invariant)))
+
+
+def _stated(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what is neither empty nor computed."""
+    return {k: _stated(v) if isinstance(v, dict) else v for k, v in facts.items() if v and k != "words"}
 
 
 def json_schema() -> dict[str, Any]:
