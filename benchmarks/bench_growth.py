@@ -34,7 +34,6 @@ STRATA = (
     "5,5,5 5,5,5",
     "6,6,6 6,6,6",
     "7,7,6 7,7,6",
-    "3,3,3,3 3,3,3,3",
 )
 COPY = "import polars as pl, sys; pl.read_parquet(sys.argv[1]).write_parquet(sys.argv[2])"
 
