@@ -21,7 +21,7 @@ from typing import Any
 import vl_convert
 from sections import machine, write_section
 
-from stirred.mechanisms.swapping.counting import all_tables
+from stirred.mechanisms.swapping.laws.counting import all_tables
 
 FIGURE = Path(__file__).with_name("growth.svg")
 STIRRED = str(Path(sys.executable).with_name("stirred"))
