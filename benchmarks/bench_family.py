@@ -23,8 +23,8 @@ from sections import machine, write_section
 
 from stirred import Entropy, PermutationSwap
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
+from stirred.mechanisms.swapping.laws.redraw import ConditionedCounting
 from stirred.mechanisms.swapping.mallows import MallowsSwap
-from stirred.mechanisms.swapping.redraw_law import ConditionedCounting
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.mechanisms.swapping.swap import Swap
 

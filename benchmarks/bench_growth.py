@@ -21,7 +21,7 @@ from typing import Any
 import vl_convert
 from sections import machine, write_section
 
-from stirred.mechanisms.swapping.counting import all_tables
+from stirred.mechanisms.swapping.laws.counting import all_tables
 
 FIGURE = Path(__file__).with_name("growth.svg")
 STIRRED = str(Path(sys.executable).with_name("stirred"))
@@ -34,7 +34,6 @@ STRATA = (
     "5,5,5 5,5,5",
     "6,6,6 6,6,6",
     "7,7,6 7,7,6",
-    "3,3,3,3 3,3,3,3",
 )
 COPY = "import polars as pl, sys; pl.read_parquet(sys.argv[1]).write_parquet(sys.argv[2])"
 

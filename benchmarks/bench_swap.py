@@ -27,7 +27,7 @@ from sections import machine, write_section
 
 from stirred import Entropy, PermutationSwap
 from stirred.data.frames import write_frame
-from stirred.mechanisms.swapping.kernel import swap_in_place
+from stirred.mechanisms.swapping.kernels.permutation import swap_in_place
 from stirred.mechanisms.swapping.rates import StratumRates
 
 ROUNDS = 3

@@ -18,9 +18,9 @@ from stirred.inference.redrawn import Redrawn
 from stirred.inference.released import SwappedRelease
 from stirred.inference.unswap import unswap
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
-from stirred.mechanisms.swapping.conditioned_moments import ConditionedMoments
-from stirred.mechanisms.swapping.counting import all_tables
-from stirred.mechanisms.swapping.family_law import ConditionedKernel
+from stirred.mechanisms.swapping.laws.counting import all_tables
+from stirred.mechanisms.swapping.laws.family import ConditionedKernel
+from stirred.mechanisms.swapping.moments.conditioned import ConditionedMoments
 from stirred.spec.family_budget import redraw_kernel
 from stirred.spec.problems import StirredError
 from tests.inference.test_unswap import CELL, MATCH, SWAP, replicated, town

@@ -13,7 +13,7 @@ from stirred import Entropy
 from stirred.inference.released import SwappedRelease
 from stirred.inference.staged_cells import estimated_staged
 from stirred.inference.unswap import unswap
-from stirred.mechanisms.swapping.moments import crossed_strata
+from stirred.mechanisms.swapping.moments.class_laws import crossed_strata
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
 from stirred.utility.expected import expected_error
 from tests.inference.test_unswap import replicated, town

@@ -17,8 +17,8 @@ from stirred.data.synth.massachusetts import massachusetts_1940
 from stirred.inference.released import SwappedRelease
 from stirred.inference.shrunken_cells import corrected, estimated_shrunken
 from stirred.inference.unswap import unswap
-from stirred.mechanisms.swapping.law import psa_law
-from stirred.mechanisms.swapping.moments import Laws, crossed_strata, shrinkage
+from stirred.mechanisms.swapping.laws.permutation import psa_law
+from stirred.mechanisms.swapping.moments.class_laws import Laws, crossed_strata, shrinkage
 
 UNIVERSES = [
     ("ab", "xy"), ("aab", "xyy"), ("abc", "xyz"), ("aabb", "xxyy"), ("aabc", "xyyz"), ("abcd", "xxyz"),

@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import pytest
 
-from stirred.mechanisms.swapping.counting import Table, all_tables, distance, exact_loss, permutations_by_moved
-from stirred.mechanisms.swapping.law import psa_weights
+from stirred.mechanisms.swapping.laws.counting import Table, all_tables, distance, exact_loss, permutations_by_moved
+from stirred.mechanisms.swapping.laws.permutation import psa_weights
 from stirred.spec.exact import Exact, exact, ln
 from stirred.spec.swap_budget import psa_epsilon, psa_sharp_epsilon
 

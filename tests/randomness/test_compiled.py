@@ -12,12 +12,12 @@ from stirred.randomness.compiled import compiled
 
 MODULES = [
     "stirred.randomness.kernel",
-    "stirred.mechanisms.swapping.partition",
-    "stirred.mechanisms.swapping.selection",
-    "stirred.mechanisms.swapping.redraw",
-    "stirred.mechanisms.swapping.cells",
-    "stirred.mechanisms.swapping.exchange",
-    "stirred.mechanisms.swapping.selected_kernel",
+    "stirred.mechanisms.swapping.kernels.partition",
+    "stirred.mechanisms.swapping.kernels.selection",
+    "stirred.mechanisms.swapping.kernels.redraw",
+    "stirred.mechanisms.swapping.kernels.cells",
+    "stirred.mechanisms.swapping.kernels.exchange",
+    "stirred.mechanisms.swapping.kernels.selected",
     "stirred.data.code_kernels",
     "stirred.data.synth.census_kernel",
 ]

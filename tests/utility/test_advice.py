@@ -11,7 +11,7 @@ import pytest
 
 from stirred.data.microdata import Microdata
 from stirred.data.synth.massachusetts import massachusetts_1940
-from stirred.mechanisms.swapping.member_moments import exact_moves
+from stirred.mechanisms.swapping.moments.members import exact_moves
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
 from stirred.randomness.entropy import Entropy
 from stirred.spec.problems import StirredError

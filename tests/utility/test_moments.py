@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stirred.mechanisms.swapping.law import psa_law
+from stirred.mechanisms.swapping.laws.permutation import psa_law
 from stirred.utility.moments import swapped_cell
 
 UNIVERSES = [("ab", "xy"), ("aab", "xyy"), ("aabb", "xxyy"), ("aabc", "xyyz"), ("aaabb", "xxyyz"), ("aaabbb", "xxyyzz")]

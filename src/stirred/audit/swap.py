@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from stirred.mechanisms.swapping.counting import (
+from stirred.mechanisms.swapping.laws.counting import (
     LossWitness,
     Margins,
     UniverseExact,
     exact_loss,
     exact_loss_of_weights,
 )
-from stirred.mechanisms.swapping.family_law import exact_loss_of_conditioned, mallows_weights, shuffle_weights
+from stirred.mechanisms.swapping.laws.family import exact_loss_of_conditioned, mallows_weights, shuffle_weights
 from stirred.spec.exact import ZERO, Exact, probability
 from stirred.spec.family_budget import Number, mallows_epsilon, mallows_weight, redraw_epsilon, redraw_kernel
 from stirred.spec.problems import wrong

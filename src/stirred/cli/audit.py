@@ -16,7 +16,7 @@ import typer
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph
 
 if TYPE_CHECKING:
-    from stirred.mechanisms.swapping.counting import LossWitness
+    from stirred.mechanisms.swapping.laws.counting import LossWitness
 
 app = typer.Typer(
     help="Check a promise: exactly on small domains, by repeated runs, or a finished bundle from its files.",

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from stirred.mechanisms.swapping.conditioned_moments import ConditionedMoments
-from stirred.mechanisms.swapping.moments import Array
+from stirred.mechanisms.swapping.moments.class_laws import Array
+from stirred.mechanisms.swapping.moments.conditioned import ConditionedMoments
 
 Groups = npt.NDArray[np.int64]
 

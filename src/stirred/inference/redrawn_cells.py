@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from stirred.inference.redrawn import Redrawn
-from stirred.mechanisms.swapping.conditioned_cells import RedrawLaw, StratumCells, conditioned_cells
-from stirred.mechanisms.swapping.conditioned_moments import ConditionedMoments
-from stirred.mechanisms.swapping.moments import Array, cell_bounds
+from stirred.mechanisms.swapping.moments.class_laws import Array, cell_bounds
+from stirred.mechanisms.swapping.moments.conditioned import ConditionedMoments
+from stirred.mechanisms.swapping.moments.conditioned_cells import RedrawLaw, StratumCells, conditioned_cells
 
 _FEW: Final = 16
 

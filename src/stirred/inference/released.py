@@ -14,7 +14,7 @@ import polars as pl
 from stirred.data.frames import read_frame, scan_frame
 from stirred.data.problems import bad_file, listed
 from stirred.inference.stated_law import stated_law
-from stirred.mechanisms.swapping.conditioned_cells import RedrawLaw
+from stirred.mechanisms.swapping.moments.conditioned_cells import RedrawLaw
 from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.two_stage import FINE_COLUMNS
 

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 import numpy as np
 import polars as pl
 
-from stirred.mechanisms.swapping.moments import Laws, cell_bounds
+from stirred.mechanisms.swapping.moments.class_laws import Laws, cell_bounds
 
 # Below this the variance cannot be estimated without bias; the estimated table is put into the formula instead.
 SQUARES_TOLERANCE: Final = 0.05**2

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from stirred.inference.shrunken_cells import SQUARES_TOLERANCE, corrected, estimated_shrunken
-from stirred.mechanisms.swapping.moments import Laws, cell_bounds
+from stirred.mechanisms.swapping.moments.class_laws import Laws, cell_bounds
 
 _SUMMED: Final = ("__estimate", "__squares", "__variance", "__plug_in", "__bias_low", "__bias_high", "__kept")
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from stirred.data.frames import read_frame
 from stirred.data.problems import bad_file
-from stirred.mechanisms.swapping.conditioned_cells import RedrawLaw
+from stirred.mechanisms.swapping.moments.conditioned_cells import RedrawLaw
 from stirred.spec.budget import Derived
 from stirred.spec.document import from_json
 from stirred.spec.exact import fraction

@@ -23,7 +23,7 @@ from stirred.inference.redrawn_cells import estimated_redrawn
 from stirred.inference.released import SwappedRelease
 from stirred.inference.shrunken_cells import estimated_shrunken
 from stirred.inference.staged_cells import estimated_staged
-from stirred.mechanisms.swapping.moments import CLASS_LAWS, WITH_MOMENTS, crossed_strata
+from stirred.mechanisms.swapping.moments.class_laws import CLASS_LAWS, WITH_MOMENTS, crossed_strata
 
 TOLERANCE: Final = 0.05
 """Strata with ``|lambda|`` below this keep their published counts: the noise would grow more than twentyfold."""

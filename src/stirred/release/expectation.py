@@ -13,7 +13,7 @@ from stirred.data.columns import ParquetColumns
 from stirred.data.frames import ROWS_IN_ONE_FILE, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.swapping.moments import WITH_MOMENTS
+from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.release.tables import Table
 from stirred.spec.problems import placed

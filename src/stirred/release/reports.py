@@ -17,7 +17,7 @@ from stirred.inference.released import SwappedRelease
 from stirred.inference.unswap import unswap
 from stirred.mechanisms.protocol import Release
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
-from stirred.mechanisms.swapping.moments import TooLargeError
+from stirred.mechanisms.swapping.moments.class_laws import TooLargeError
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
 from stirred.release.expectation import Expectation, expectations, within_reach
 from stirred.release.prepared import Prepared

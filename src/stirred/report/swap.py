@@ -10,7 +10,7 @@ from html import escape
 import polars as pl
 
 from stirred.data.problems import number
-from stirred.mechanisms.swapping.moments import WITH_MOMENTS
+from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS
 from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.swap import Swap

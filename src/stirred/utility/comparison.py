@@ -16,7 +16,7 @@ import polars as pl
 
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.swapping.mallows import MallowsSwap
-from stirred.mechanisms.swapping.moments import WITH_MOMENTS, TooLargeError
+from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS, TooLargeError
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.spec.exact import Exact

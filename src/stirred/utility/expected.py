@@ -18,10 +18,10 @@ import polars as pl
 
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
-from stirred.mechanisms.swapping.conditioned_cells import conditioned_cells
-from stirred.mechanisms.swapping.moments import WITH_MOMENTS, Laws, cell_bounds, crossed_strata
+from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS, Laws, cell_bounds, crossed_strata
+from stirred.mechanisms.swapping.moments.conditioned_cells import conditioned_cells
+from stirred.mechanisms.swapping.moments.staged import after_fine_stage, staged_moments
 from stirred.mechanisms.swapping.rates import rate_for
-from stirred.mechanisms.swapping.staged_moments import after_fine_stage, staged_moments
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
 

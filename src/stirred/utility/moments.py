@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from stirred.mechanisms.swapping.moments import Moments, shrinkage, swapped_cell
+from stirred.mechanisms.swapping.moments.class_laws import Moments, shrinkage, swapped_cell
 
 __all__ = ["Moments", "shrinkage", "swapped_cell"]

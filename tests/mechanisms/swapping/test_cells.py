@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stirred.mechanisms.swapping import cells, margins
-from stirred.mechanisms.swapping.cells import Cells
+from stirred.mechanisms.swapping import margins
+from stirred.mechanisms.swapping.kernels import cells
+from stirred.mechanisms.swapping.kernels.cells import Cells
+from stirred.mechanisms.swapping.kernels.parallel import Workers
 from stirred.mechanisms.swapping.margins import SwapMargins
-from stirred.mechanisms.swapping.parallel import Workers
 
 
 def counted(stratum: Any, swap: Any) -> list[tuple[int, int, int]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stirred.mechanisms.swapping.chains import (
+from stirred.mechanisms.swapping.laws.chains import (
     File,
     StratumLaw,
     chained,
@@ -20,8 +20,8 @@ from stirred.mechanisms.swapping.chains import (
     stage,
     truncated_geometric,
 )
-from stirred.mechanisms.swapping.family_law import conditioned_law, mallows_weights, shuffle_weights
-from stirred.mechanisms.swapping.law import class_law, psa_law
+from stirred.mechanisms.swapping.laws.family import conditioned_law, mallows_weights, shuffle_weights
+from stirred.mechanisms.swapping.laws.permutation import class_law, psa_law
 from stirred.spec.exact import Exact, ln
 from stirred.spec.family_budget import redraw_epsilon
 from stirred.spec.law import Law

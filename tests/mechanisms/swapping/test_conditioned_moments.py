@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from stirred.data.synth.massachusetts import TABLE_1
-from stirred.mechanisms.swapping.conditioned_moments import ConditionedMoments
-from stirred.mechanisms.swapping.counting import all_tables
-from stirred.mechanisms.swapping.family_law import ConditionedKernel
-from stirred.mechanisms.swapping.member_moments import exact_moves
+from stirred.mechanisms.swapping.laws.counting import all_tables
+from stirred.mechanisms.swapping.laws.family import ConditionedKernel
+from stirred.mechanisms.swapping.moments.conditioned import ConditionedMoments
+from stirred.mechanisms.swapping.moments.members import exact_moves
 from stirred.spec.family_budget import redraw_kernel
 
 Masses = list[Fraction]

@@ -12,14 +12,14 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import binom
 
-from stirred.mechanisms.swapping import cells, exchange
-from stirred.mechanisms.swapping.counted import Counting, swap_counted_in_place
-from stirred.mechanisms.swapping.moved_count import MallowsCounting, MovedCount
+from stirred.mechanisms.swapping.kernels import cells, exchange
+from stirred.mechanisms.swapping.kernels.counted import Counting, swap_counted_in_place
+from stirred.mechanisms.swapping.kernels.reference import shuffle_reference, swap_counted_reference
+from stirred.mechanisms.swapping.kernels.shuffled import shuffle_in_place
+from stirred.mechanisms.swapping.laws.moved_count import MallowsCounting, MovedCount
+from stirred.mechanisms.swapping.laws.redraw import ConditionedCounting
+from stirred.mechanisms.swapping.laws.selected_counts import LATTICE_EPSILON
 from stirred.mechanisms.swapping.rates import StratumRates
-from stirred.mechanisms.swapping.redraw_law import ConditionedCounting
-from stirred.mechanisms.swapping.reference import shuffle_reference, swap_counted_reference
-from stirred.mechanisms.swapping.selected_counts import LATTICE_EPSILON
-from stirred.mechanisms.swapping.shuffled import shuffle_in_place
 from stirred.randomness.entropy import Entropy, WordReader
 from stirred.spec.exact import exact
 
@@ -170,7 +170,7 @@ def test_the_selected_counts_are_those_that_integers_give(counts: list[int], rat
 
 def test_where_double_precision_cannot_tell_integers_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a margin of a half nothing is certain in double precision, and the outcome is the same."""
-    from stirred.mechanisms.swapping import mixing, moved_count, selected_counts
+    from stirred.mechanisms.swapping.laws import mixing, moved_count, selected_counts
 
     counting = ConditionedCounting(rate=Fraction(1, 3))
     laws: list[Any] = [counting.of(codes(3), np.array([9, 4, 1])), MovedCount(40, Fraction(1, 9))]

@@ -8,7 +8,7 @@ from itertools import permutations
 
 import pytest
 
-from stirred.mechanisms.swapping.counting import (
+from stirred.mechanisms.swapping.laws.counting import (
     Table,
     all_tables,
     count_tables,
@@ -17,7 +17,7 @@ from stirred.mechanisms.swapping.counting import (
     exact_loss,
     permutations_by_moved,
 )
-from stirred.mechanisms.swapping.law import psa_law, psa_weights
+from stirred.mechanisms.swapping.laws.permutation import psa_law, psa_weights
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, ln
 from stirred.spec.problems import StirredError
 from stirred.spec.swap_budget import derangements, psa_epsilon, psa_sharp_epsilon

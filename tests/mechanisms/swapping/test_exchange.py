@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from stirred.mechanisms.swapping import exchange
-from stirred.mechanisms.swapping.counted import swap_counted_in_place
+from stirred.mechanisms.swapping.kernels import exchange
+from stirred.mechanisms.swapping.kernels.counted import swap_counted_in_place
 from stirred.randomness.entropy import Entropy
 
 PValue = Callable[..., float]

@@ -14,10 +14,10 @@ from stirred import Entropy
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.gibbs import GibbsSwap
+from stirred.mechanisms.swapping.laws.selected_counts import LATTICE_EPSILON
 from stirred.mechanisms.swapping.mallows import MallowsSwap
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.metric import MetricSwap
-from stirred.mechanisms.swapping.selected_counts import LATTICE_EPSILON
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.spec.exact import exact, ln

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from stirred.mechanisms.swapping.counted import swap_counted_in_place
-from stirred.mechanisms.swapping.family_law import mallows_weights, selected_counts_law, shuffle_weights
-from stirred.mechanisms.swapping.moved_count import MallowsCounting, MovedCount
+from stirred.mechanisms.swapping.kernels.counted import swap_counted_in_place
+from stirred.mechanisms.swapping.kernels.shuffled import shuffle_in_place
+from stirred.mechanisms.swapping.laws.family import mallows_weights, selected_counts_law, shuffle_weights
+from stirred.mechanisms.swapping.laws.moved_count import MallowsCounting, MovedCount
+from stirred.mechanisms.swapping.laws.redraw import ConditionedCounting
 from stirred.mechanisms.swapping.rates import StratumRates
-from stirred.mechanisms.swapping.redraw_law import ConditionedCounting
-from stirred.mechanisms.swapping.shuffled import shuffle_in_place
 from stirred.randomness.entropy import Entropy
 from stirred.spec.swap_budget import derangements
 from tests.mechanisms.swapping.test_counted_kernel import codes, words_of

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from stirred.mechanisms.swapping.chains import loss_of_laws
-from stirred.mechanisms.swapping.counting import (
+from stirred.mechanisms.swapping.laws.chains import loss_of_laws
+from stirred.mechanisms.swapping.laws.counting import (
     Table,
     all_tables,
     distance,
@@ -19,7 +19,7 @@ from stirred.mechanisms.swapping.counting import (
     exact_loss,
     exact_loss_of_weights,
 )
-from stirred.mechanisms.swapping.family_law import (
+from stirred.mechanisms.swapping.laws.family import (
     ConditionedKernel,
     conditioned_law,
     exact_loss_of_conditioned,
@@ -28,7 +28,7 @@ from stirred.mechanisms.swapping.family_law import (
     shuffle_weights,
     varying_rate_law,
 )
-from stirred.mechanisms.swapping.law import permutation_law, psa_law, psa_weights, tables_with_margins
+from stirred.mechanisms.swapping.laws.permutation import permutation_law, psa_law, psa_weights, tables_with_margins
 from stirred.spec.exact import Exact, ln
 from stirred.spec.family_budget import (
     gibbs_epsilon,

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from stirred.mechanisms.swapping.flow_law import FlowLaw
-from stirred.mechanisms.swapping.flowing import swap_flow_in_place
-from stirred.mechanisms.swapping.flows import Flows, summable
 from stirred.mechanisms.swapping.gibbs import staying
-from stirred.mechanisms.swapping.reference import swap_flow_reference
-from stirred.mechanisms.swapping.tree_law import TreeLaw, tree_of
+from stirred.mechanisms.swapping.kernels.flowing import swap_flow_in_place
+from stirred.mechanisms.swapping.kernels.reference import swap_flow_reference
+from stirred.mechanisms.swapping.laws.flow import FlowLaw
+from stirred.mechanisms.swapping.laws.flows import Flows, summable
+from stirred.mechanisms.swapping.laws.tree import TreeLaw, tree_of
 from stirred.randomness.entropy import Entropy
 from tests.mechanisms.swapping.test_counted_kernel import words_of
 from tests.mechanisms.swapping.test_family_sampling import fit
@@ -195,8 +195,8 @@ def test_the_counts_taken_up_a_tree_are_those_that_decimals_give(counts: tuple[i
 
 
 def test_where_double_precision_cannot_tell_exact_numbers_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stirred.mechanisms.swapping import flow_law
-    from stirred.mechanisms.swapping import tree_law as tree_module
+    from stirred.mechanisms.swapping.laws import flow as flow_law
+    from stirred.mechanisms.swapping.laws import tree as tree_module
 
     laws: list[Any] = [FlowLaw((4, 3, 2), weighted(UNEVEN)), tree_law((5, 3, 4, 2))]
     usual = [[law.draw(words_of(str(n))).tolist() for n in range(10)] for law in laws]
@@ -206,7 +206,7 @@ def test_where_double_precision_cannot_tell_exact_numbers_decide(monkeypatch: py
 
 
 def test_decimals_that_cannot_tell_are_lengthened(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stirred.mechanisms.swapping import tree_law as module
+    from stirred.mechanisms.swapping.laws import tree as module
 
     law = tree_law((5, 3, 4, 2))
     usual = [law.draw_taken_exactly(words_of(str(n))) for n in range(6)]

@@ -17,8 +17,9 @@ import polars as pl
 import pytest
 
 from stirred import Entropy, PermutationSwap
-from stirred.mechanisms.swapping import StratumRates, SwapTally, kernel
-from stirred.mechanisms.swapping.law import psa_law
+from stirred.mechanisms.swapping import StratumRates, SwapTally
+from stirred.mechanisms.swapping.kernels import permutation as kernel
+from stirred.mechanisms.swapping.laws.permutation import psa_law
 from stirred.spec.law import Law
 
 STRATA = 200_000

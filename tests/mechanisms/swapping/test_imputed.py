@@ -13,8 +13,8 @@ from stirred import Entropy, PermutationSwap
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.swapping.chains import files, loss_of_laws, stage
-from stirred.mechanisms.swapping.law import psa_law
+from stirred.mechanisms.swapping.laws.chains import files, loss_of_laws, stage
+from stirred.mechanisms.swapping.laws.permutation import psa_law
 from stirred.mechanisms.swapping.rates import StratumRates
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap

@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from stirred.mechanisms.swapping.counting import exact_kernel
-from stirred.mechanisms.swapping.family_law import mallows_weights, shuffle_weights
-from stirred.mechanisms.swapping.member_moments import mallows_moved, shuffle_moved
-from stirred.mechanisms.swapping.moments import Laws
+from stirred.mechanisms.swapping.laws.counting import exact_kernel
+from stirred.mechanisms.swapping.laws.family import mallows_weights, shuffle_weights
+from stirred.mechanisms.swapping.moments.class_laws import Laws
+from stirred.mechanisms.swapping.moments.members import mallows_moved, shuffle_moved
 from stirred.spec.swap_budget import derangements
 
 MOVED = {

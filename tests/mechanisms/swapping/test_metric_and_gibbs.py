@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
-from stirred.mechanisms.swapping.chains import loss_of_laws
 from stirred.mechanisms.swapping.distances import TableDistances
 from stirred.mechanisms.swapping.gibbs import GibbsSwap
-from stirred.mechanisms.swapping.law import tables_with_margins
+from stirred.mechanisms.swapping.laws.chains import loss_of_laws
+from stirred.mechanisms.swapping.laws.permutation import tables_with_margins
 from stirred.mechanisms.swapping.metric import MetricPlan, MetricSwap
 from stirred.mechanisms.swapping.pairs import nested_pairs
 from stirred.spec.exact import exact, ln

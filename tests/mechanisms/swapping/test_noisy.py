@@ -15,7 +15,7 @@ import pytest
 from stirred import Entropy
 from stirred.audit import Verdict, audit
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.swapping.chains import loss_of_laws
+from stirred.mechanisms.swapping.laws.chains import loss_of_laws
 from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.noisy_plan import NoisyPlan
 from stirred.spec.exact import Exact, compare_exact, exact, largest, ln

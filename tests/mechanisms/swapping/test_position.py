@@ -16,7 +16,7 @@ import pytest
 
 from stirred import Entropy, PermutationSwap
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.swapping import order as order_module
+from stirred.mechanisms.swapping.kernels import order as order_module
 
 RECORDS, FALSE_ALARM = 200_000, 1e-6
 PValue = Callable[..., float]

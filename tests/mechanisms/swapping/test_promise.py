@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stirred import Entropy, PermutationSwap
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
-from stirred.mechanisms.swapping.law import tables_with_margins
+from stirred.mechanisms.swapping.laws.permutation import tables_with_margins
 from stirred.spec import protection_loss
 from stirred.spec.document import from_json, to_json
 from stirred.spec.exact import INFINITE, ZERO, exact, largest, ln

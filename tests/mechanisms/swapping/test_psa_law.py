@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 
 from stirred.mechanisms.swapping import StratumRates
-from stirred.mechanisms.swapping.kernel import swap_in_place
+from stirred.mechanisms.swapping.kernels.permutation import swap_in_place
 from stirred.randomness import Entropy, derangement_number
 
 STRATA = 250_000

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stirred.mechanisms.swapping import addressing
-from stirred.mechanisms.swapping.order import release_order
-from stirred.mechanisms.swapping.reference import release_order_reference
+from stirred.mechanisms.swapping.kernels import addressing
+from stirred.mechanisms.swapping.kernels.order import release_order
+from stirred.mechanisms.swapping.kernels.reference import release_order_reference
 from stirred.randomness import Entropy
 
 GROUPS = 250_000

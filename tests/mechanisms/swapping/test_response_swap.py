@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from stirred import Entropy
 from stirred.audit import audit
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.swapping import addressing
-from stirred.mechanisms.swapping.chains import loss_of_laws
-from stirred.mechanisms.swapping.reference import response_reference
-from stirred.mechanisms.swapping.response import respond
-from stirred.mechanisms.swapping.response_law import ResponseLaw
+from stirred.mechanisms.swapping.kernels import addressing
+from stirred.mechanisms.swapping.kernels.reference import response_reference
+from stirred.mechanisms.swapping.kernels.response import respond
+from stirred.mechanisms.swapping.laws.chains import loss_of_laws
+from stirred.mechanisms.swapping.laws.response import ResponseLaw
 from stirred.mechanisms.swapping.response_plan import ResponsePlan
 from stirred.mechanisms.swapping.response_swap import ResponseSwap
 from stirred.randomness.entropy import BUFFER_WORDS

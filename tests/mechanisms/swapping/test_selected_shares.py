@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
-from stirred.mechanisms.swapping.conditioned_moments import ConditionedMoments
+from stirred.mechanisms.swapping.kernels.selected_shares import expected_changes
 from stirred.mechanisms.swapping.margins import SwapMargins
-from stirred.mechanisms.swapping.member_moments import exact_moves
-from stirred.mechanisms.swapping.selected_shares import expected_changes
+from stirred.mechanisms.swapping.moments.conditioned import ConditionedMoments
+from stirred.mechanisms.swapping.moments.members import exact_moves
 from stirred.mechanisms.swapping.shares import mallows_share
 
 COUNTS = [(1, 1), (2, 1), (1, 1, 1, 1), (3, 2, 2), (4, 1, 1), (5, 5)]

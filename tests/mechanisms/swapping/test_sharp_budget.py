@@ -8,7 +8,7 @@ from itertools import pairwise
 import polars as pl
 import pytest
 
-from stirred.mechanisms.swapping.counting import exact_loss
+from stirred.mechanisms.swapping.laws.counting import exact_loss
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.spec.exact import INFINITE, exact, ln

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stirred.mechanisms.swapping import StratumRates, SwapTally, addressing
-from stirred.mechanisms.swapping.kernel import swap_in_place
-from stirred.mechanisms.swapping.parallel import Workers
-from stirred.mechanisms.swapping.reference import swap_reference
+from stirred.mechanisms.swapping import StratumRates, SwapTally
+from stirred.mechanisms.swapping.kernels import addressing
+from stirred.mechanisms.swapping.kernels.parallel import Workers
+from stirred.mechanisms.swapping.kernels.permutation import swap_in_place
+from stirred.mechanisms.swapping.kernels.reference import swap_reference
 from stirred.randomness import Entropy
 
 RATES = [

@@ -13,7 +13,7 @@ import pytest
 
 from stirred import Entropy, PermutationSwap
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.swapping.chains import files, loss_of_laws
+from stirred.mechanisms.swapping.laws.chains import files, loss_of_laws
 from stirred.mechanisms.swapping.two_stage import TwoStagePlan, TwoStageSwap
 from stirred.spec.exact import ZERO, Exact
 from stirred.spec.invariant import Margin

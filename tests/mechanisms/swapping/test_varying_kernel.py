@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stirred.mechanisms.swapping import SwapTally, addressing
-from stirred.mechanisms.swapping.family_law import varying_rate_law
-from stirred.mechanisms.swapping.kernel import swap_in_place
+from stirred.mechanisms.swapping import SwapTally
+from stirred.mechanisms.swapping.kernels import addressing
+from stirred.mechanisms.swapping.kernels.permutation import swap_in_place
+from stirred.mechanisms.swapping.kernels.reference import swap_reference
+from stirred.mechanisms.swapping.laws.family import varying_rate_law
 from stirred.mechanisms.swapping.rates import RecordRates, StratumRates
-from stirred.mechanisms.swapping.reference import swap_reference
 from stirred.randomness import Entropy
 from stirred.spec.law import Law
 

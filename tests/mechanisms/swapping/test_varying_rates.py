@@ -23,9 +23,9 @@ from stirred.cli.main import run as command
 from stirred.data.microdata import Microdata
 from stirred.inference.released import SwappedRelease
 from stirred.inference.unswap import unswap
-from stirred.mechanisms.swapping.chains import loss_of_laws
-from stirred.mechanisms.swapping.family_law import varying_rate_law
-from stirred.mechanisms.swapping.law import tables_with_margins
+from stirred.mechanisms.swapping.laws.chains import loss_of_laws
+from stirred.mechanisms.swapping.laws.family import varying_rate_law
+from stirred.mechanisms.swapping.laws.permutation import tables_with_margins
 from stirred.mechanisms.swapping.rates import VaryingRates
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
 from stirred.release.expectation import expectations, within_reach

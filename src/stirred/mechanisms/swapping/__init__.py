@@ -1,7 +1,7 @@
 """Swapping: records exchange their swapping variables within strata of their matching variables.
 
-The compiled kernels live in ``kernel`` (``swap_in_place``) and ``order`` (``release_order``) and load
-numba when imported; nothing here does.
+The members of the family and what they share stand here; ``kernels`` has them on whole columns in compiled code,
+``laws`` exactly on small strata and to draw from, ``moments`` their means and variances. Only ``kernels`` loads numba.
 """
 
 from stirred.mechanisms.swapping.rates import StratumRates

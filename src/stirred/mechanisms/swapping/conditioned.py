@@ -14,7 +14,7 @@ import numpy as np
 from stirred.data.codes import Coded
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Progress
-from stirred.mechanisms.swapping.family_law import conditioned_law
+from stirred.mechanisms.swapping.laws.family import conditioned_law
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.shares import Shares, conditioned_changes
 from stirred.mechanisms.swapping.strata import Strata
@@ -149,7 +149,7 @@ class ConditionedSwap(Swap):
 
     def _loss(self, strata: Strata, swap: Coded) -> Exact:
         """Return the largest loss over the live strata: screened in double precision, decided exactly."""
-        from stirred.mechanisms.swapping.selected_counts import LATTICE_EPSILON
+        from stirred.mechanisms.swapping.laws.selected_counts import LATTICE_EPSILON
 
         declared = self._masses(swap)
         rate = Fraction(self.rate)
@@ -203,8 +203,8 @@ class ConditionedSwap(Swap):
         return ("R6, the conditioned swap (docs/theory/swapping-family.md)", f"Proposition 4 of {PAPER}")
 
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
-        from stirred.mechanisms.swapping.counted import swap_counted_in_place
-        from stirred.mechanisms.swapping.redraw_law import ConditionedCounting
+        from stirred.mechanisms.swapping.kernels.counted import swap_counted_in_place
+        from stirred.mechanisms.swapping.laws.redraw import ConditionedCounting
 
         law = self.redraw_law if isinstance(self.redraw_law, str) else "declared"
         swap_counted_in_place(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from stirred.data.codes import Coded
 from stirred.data.problems import bad_plan, number
 from stirred.mechanisms.protocol import Progress
-from stirred.mechanisms.swapping.flows import Flows
+from stirred.mechanisms.swapping.laws.flows import Flows
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.shares import Shares
 from stirred.mechanisms.swapping.strata import Strata
@@ -64,7 +64,7 @@ class FlowSwap(Swap):
         return []
 
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
-        from stirred.mechanisms.swapping.flowing import swap_flow_in_place
+        from stirred.mechanisms.swapping.kernels.flowing import swap_flow_in_place
 
         swap_flow_in_place(
             plan.strata.coded.codes,

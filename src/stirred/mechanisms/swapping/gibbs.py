@@ -13,10 +13,10 @@ import numpy as np
 
 from stirred.data.codes import Coded
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.swapping.flow_law import Counts, Floats
 from stirred.mechanisms.swapping.flow_swap import FlowSwap, live_values, margins_of
-from stirred.mechanisms.swapping.flows import Flows
-from stirred.mechanisms.swapping.law import permutation_law
+from stirred.mechanisms.swapping.laws.flow import Counts, Floats
+from stirred.mechanisms.swapping.laws.flows import Flows
+from stirred.mechanisms.swapping.laws.permutation import permutation_law
 from stirred.mechanisms.swapping.pairs import Declared, Pairs
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.swap import PAPER, Swap

@@ -11,8 +11,8 @@ import numpy as np
 
 from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import Progress
-from stirred.mechanisms.swapping.family_law import mallows_weights
-from stirred.mechanisms.swapping.law import class_law
+from stirred.mechanisms.swapping.laws.family import mallows_weights
+from stirred.mechanisms.swapping.laws.permutation import class_law
 from stirred.mechanisms.swapping.shares import Shares, mallows_share
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.swap import PAPER, Swap, Values
@@ -94,8 +94,8 @@ class MallowsSwap(Swap):
         return ("R5, Mallows swapping (docs/theory/swapping-family.md)", f"Proposition 4 of {PAPER}")
 
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
-        from stirred.mechanisms.swapping.counted import swap_counted_in_place
-        from stirred.mechanisms.swapping.moved_count import MallowsCounting
+        from stirred.mechanisms.swapping.kernels.counted import swap_counted_in_place
+        from stirred.mechanisms.swapping.laws.moved_count import MallowsCounting
 
         swap_counted_in_place(
             plan.strata.coded.codes,

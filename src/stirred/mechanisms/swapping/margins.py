@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.mechanisms.swapping.partition import Codes, Values
+from stirred.mechanisms.swapping.kernels.partition import Codes, Values
 
 # Up to here a table of all strata by all swap values is counted in place.
 _DENSE: Final = 1 << 26
@@ -44,8 +44,8 @@ class SwapMargins:
 
     @classmethod
     def _compiled(cls, stratum: Codes, swap: Values, *, strata: int, values: int) -> SwapMargins:
-        from stirred.mechanisms.swapping.cells import Cells
-        from stirred.mechanisms.swapping.parallel import Workers
+        from stirred.mechanisms.swapping.kernels.cells import Cells
+        from stirred.mechanisms.swapping.kernels.parallel import Workers
 
         cells = Cells.by_value(stratum, swap, strata=strata, values=values, workers=Workers())
         occupied, begins, codes = cells.occupied()

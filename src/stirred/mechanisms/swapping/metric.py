@@ -13,10 +13,10 @@ import polars as pl
 from stirred.data.codes import Coded, encode
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.distances import LevelDistances, TableDistances, distances_of
-from stirred.mechanisms.swapping.family_law import conditioned_law
-from stirred.mechanisms.swapping.flow_law import Counts, Floats
 from stirred.mechanisms.swapping.flow_swap import FlowSwap, live_values, margins_of
-from stirred.mechanisms.swapping.flows import Flows
+from stirred.mechanisms.swapping.laws.family import conditioned_law
+from stirred.mechanisms.swapping.laws.flow import Counts, Floats
+from stirred.mechanisms.swapping.laws.flows import Flows
 from stirred.mechanisms.swapping.pairs import Declared
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.swap import PAPER, Swap

@@ -13,9 +13,9 @@ from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Frames, Progress, Release
-from stirred.mechanisms.swapping.chains import chained, truncated_geometric
 from stirred.mechanisms.swapping.identifiers import repeated_ids
-from stirred.mechanisms.swapping.law import psa_law
+from stirred.mechanisms.swapping.laws.chains import chained, truncated_geometric
+from stirred.mechanisms.swapping.laws.permutation import psa_law
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.noisy_plan import NoisyPlan, closer_flavors
 from stirred.mechanisms.swapping.noisy_tables import (

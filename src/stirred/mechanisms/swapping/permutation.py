@@ -14,9 +14,9 @@ from stirred.data.codes import Coded
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import Progress
-from stirred.mechanisms.swapping.family_law import varying_rate_law
 from stirred.mechanisms.swapping.imputed import FLAGGED, agreeing_on_imputed, without_imputed
-from stirred.mechanisms.swapping.law import psa_law
+from stirred.mechanisms.swapping.laws.family import varying_rate_law
+from stirred.mechanisms.swapping.laws.permutation import psa_law
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.persons import Part
 from stirred.mechanisms.swapping.rate_rules import RateRules, with_record_rates
@@ -280,7 +280,7 @@ class PermutationSwap(Swap):
         return own_loss(strata, swap=swap, held=held)
 
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
-        from stirred.mechanisms.swapping.kernel import swap_in_place
+        from stirred.mechanisms.swapping.kernels.permutation import swap_in_place
 
         swap_in_place(
             plan.strata.coded.codes,

@@ -17,10 +17,10 @@ from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.swapping.declared import Value, declared_codes, declared_column, declared_texts, undeclared
 from stirred.mechanisms.swapping.identifiers import identifier_doubts
+from stirred.mechanisms.swapping.laws.response import ResponseLaw
 from stirred.mechanisms.swapping.permutation import SHARP, PermutationSwap
 from stirred.mechanisms.swapping.persons import held_parts
 from stirred.mechanisms.swapping.rates import Rule
-from stirred.mechanisms.swapping.response_law import ResponseLaw
 from stirred.mechanisms.swapping.response_plan import ResponsePlan
 from stirred.mechanisms.swapping.roles import Roles
 from stirred.mechanisms.swapping.shares import Shares
@@ -298,7 +298,7 @@ class ResponseSwap(Swap):
             yield f"nothing can be swapped: the response on {self.respond} is all that protects"
 
     def _before(self, data: Microdata, plan: SwapPlan, entropy: Entropy) -> tuple[Microdata, Coded]:
-        from stirred.mechanisms.swapping.response import respond
+        from stirred.mechanisms.swapping.kernels.response import respond
 
         del plan
         column = data.households[self.respond]

@@ -61,7 +61,7 @@ def mallows_share(records: int, weight: Fraction) -> float:
     >>> round(mallows_share(4, Fraction(1, 3)), 6)  # T16: 2, 3 or 4 of 4 move, with chances 54, 24 and 9 of 168
     0.321429
     """
-    from stirred.mechanisms.swapping.member_moments import mallows_moved
+    from stirred.mechanisms.swapping.moments.members import mallows_moved
 
     moved, chance = mallows_moved(records, weight)
     return float(moved @ chance / records)
@@ -103,7 +103,7 @@ def conditioned_changes(margins: SwapMargins, *, odds: float, masses: Shares) ->
     >>> conditioned_changes(margins, odds=1.0, masses=np.full(2, 0.5)).round(3).tolist()
     [0.249, 0.249]
     """
-    from stirred.mechanisms.swapping.selected_shares import expected_changes
+    from stirred.mechanisms.swapping.kernels.selected_shares import expected_changes
 
     if math.isinf(odds):
         total = margins.records[margins.stratum].astype(np.float64)

@@ -10,8 +10,8 @@ import numpy as np
 
 from stirred.data.codes import Coded
 from stirred.mechanisms.protocol import Progress
-from stirred.mechanisms.swapping.family_law import shuffle_weights
-from stirred.mechanisms.swapping.law import class_law
+from stirred.mechanisms.swapping.laws.family import shuffle_weights
+from stirred.mechanisms.swapping.laws.permutation import class_law
 from stirred.mechanisms.swapping.shares import Shares, shuffle_share
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, Values
@@ -100,7 +100,7 @@ class ShuffleSwap(Swap):
         return ("R7, the shuffle swap (docs/theory/swapping-family.md)", f"Proposition 4 of {PAPER}")
 
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
-        from stirred.mechanisms.swapping.shuffled import shuffle_in_place
+        from stirred.mechanisms.swapping.kernels.shuffled import shuffle_in_place
 
         shuffle_in_place(
             plan.strata.coded.codes,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import Coded, encode
-from stirred.mechanisms.swapping.counting import count_tables, exact_loss
+from stirred.mechanisms.swapping.laws.counting import count_tables, exact_loss
 from stirred.mechanisms.swapping.persons import Part
 from stirred.mechanisms.swapping.strata import Strata, Stratum
 from stirred.spec.exact import INFINITE, Exact, largest

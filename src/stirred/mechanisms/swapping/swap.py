@@ -20,7 +20,7 @@ from stirred.data.packed import Packed
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Frames, Progress, Release
 from stirred.mechanisms.swapping.identifiers import identifier_doubts
-from stirred.mechanisms.swapping.law import tables_with_margins
+from stirred.mechanisms.swapping.laws.permutation import tables_with_margins
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.persons import Part, Persons, held_parts
 from stirred.mechanisms.swapping.rate_rules import fits_nothing
@@ -223,7 +223,7 @@ class Swap(ABC):
 
         ``plan`` is this mechanism's plan for the same data, where it was made before.
         """
-        from stirred.mechanisms.swapping.order import release_order
+        from stirred.mechanisms.swapping.kernels.order import release_order
 
         microdata = self._narrowed(as_microdata(data))
         plan = plan or self._prepare(microdata)

@@ -15,8 +15,8 @@ from stirred.data.codes import Coded, count, encode
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Progress
-from stirred.mechanisms.swapping.chains import StratumLaw, chained, stage
-from stirred.mechanisms.swapping.law import psa_law, tables_with_margins
+from stirred.mechanisms.swapping.laws.chains import StratumLaw, chained, stage
+from stirred.mechanisms.swapping.laws.permutation import psa_law, tables_with_margins
 from stirred.mechanisms.swapping.margins import SwapMargins
 from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.persons import Part
@@ -219,7 +219,7 @@ class TwoStageSwap(PermutationSwap):
         return replace(specification, assumptions=(*specification.assumptions, condition))
 
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
-        from stirred.mechanisms.swapping.kernel import swap_in_place
+        from stirred.mechanisms.swapping.kernels.permutation import swap_in_place
 
         assert isinstance(plan, TwoStagePlan)
         # Coarse first: the proof aligns two files before the fine stage, whose law looks at no swap value.

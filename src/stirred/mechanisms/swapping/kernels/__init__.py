@@ -1,0 +1,1 @@
+"""Swaps on whole columns in compiled code, with their plain Python twins. Most modules here load numba."""

@@ -1,0 +1,1 @@
+"""Means and variances of tables under a swap, in closed form (swapping theory R18)."""
