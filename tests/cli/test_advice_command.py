@@ -63,7 +63,7 @@ def test_json_carries_all_numbers(folder: Path, capsys: pytest.CaptureFixture[st
         "epsilon": "3",
         "undisturbed": ["C"],
         "at_most": "1/10",
-        "moved": "1/20",
+        "changed": "1/20",
     }
     assert len(facts["proposals"]) == 5
     for each in facts["proposals"]:
@@ -147,7 +147,7 @@ def test_every_member_is_written_so_that_it_is_read_back_as_it_was(folder: Path,
         (["--advise", "--epsilon", "0"], "--epsilon"),
         (["--advise", "--epsilon", "abc"], "--epsilon"),
         (["--at-most", "5%"], "--at-most"),
-        (["--moved", "7"], "--moved"),
+        (["--changed", "7"], "--changed"),
         (["--nearly", "county x size"], "--nearly"),
         (["--advise", "--match", "size"], "--match"),
         (["--advise", "--rate", "1/2"], "--rate"),

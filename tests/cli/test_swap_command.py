@@ -13,10 +13,34 @@ import pytest
 
 from stirred import Entropy
 from stirred.cli.main import run
+from stirred.cli.option_words import EXAMPLES
+from stirred.cli.swap_options import MEMBERS
+from stirred.mechanisms.swapping.family import FAMILY
 from stirred.spec.document import from_document, from_json
 from tests.release.bundles import households, listing, persons, stirred
 
 SWAP = ["--match", "size", "--swap", "county", "--rate", "1/2", "--id", "hid"]
+
+CODES = """
+[[variables]]
+name = "county"
+file = "households"
+type = "code"
+codes = { East = "", North = "", South = "", West = "" }
+[[variables]]
+name = "size"
+file = "households"
+type = "integer"
+min = 1
+max = 3
+[[variables]]
+name = "tenure"
+file = "households"
+type = "code"
+codes = { owned = "", rented = "" }
+[link]
+hid = "hid"
+"""
 
 
 @pytest.fixture
@@ -201,6 +225,8 @@ def test_a_plan_shows_strata_loss_against_rate_and_share_moved(
     assert "strata 3, of which 3 have something to swap" in out
     assert "largest 20 records (size = 1)" in out
     assert "moved 50.0" in out
+    assert "get another record's values, which may be the same" in out
+    assert out.count("The paper's bound") == 1
     assert "1%: epsilon 7.57; 5%: epsilon 5.92; 10%: epsilon 5.17; 20%: epsilon 4.36; 50%: epsilon 2.98" in out
 
 
@@ -301,6 +327,53 @@ def test_persons_go_along_from_the_command_line(folder: Path) -> None:
     )
     assert done == 0
     assert (folder / "out" / "public" / "persons.parquet").exists()
+
+
+def test_the_members_on_the_command_line_are_those_of_plans() -> None:
+    assert {f"{name}-swap" for name in MEMBERS} == set(FAMILY)
+    assert {key for member in FAMILY.values() for key in member.needs} <= set(EXAMPLES), "a need without an option"
+
+
+def test_a_member_may_be_named_as_in_a_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for name in ("permutation", "permutation-swap", "Permutation-Swap"):
+        assert run(["plan", "homes.parquet", *SWAP, "--mechanism", name]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] == shown[2]
+
+
+def test_how_to_read_the_number_is_said_with_every_promise(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["plan", "plan.toml"], ["swap", "homes.parquet", *SWAP, "--out", "a"], ["release", "plan.toml"]):
+        assert run(command) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        assert "differ in 2 households, seeing the output changes the odds between them by a factor of at most" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--mechanism", "conditioned"], "changed N of records are expected to get another value"),
+        (
+            ["--mechanism", "noisy", "--noise-epsilon", "1", "--table", "county,tenure", "--codebook", "codes.toml"],
+            "moved N of records are expected to get another record's values, which may be the same, by the swap",
+        ),
+        (
+            ["--mechanism", "response", "--respond", "tenure", "--values", "owned,rented", "--change", "1/10"],
+            "by the swap; the response changes each tenure with probability 10% besides",
+        ),
+    ],
+)
+def test_moved_and_changed_are_told_apart(
+    folder: Path, options: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "codes.toml").write_text(CODES, encoding="utf-8")
+    assert run(["plan", "homes.parquet", *SWAP, *options]) == 0, capsys.readouterr().err
+    assert line in re.sub(r"[\d.]+% of", "N of", " ".join(capsys.readouterr().out.split()))
+
+
+def test_out_is_in_the_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["release", "plan.toml", "--out", "there"]) == 2
+    assert "--out: a plan says this already. Mend: change it in the plan: [release] out" in capsys.readouterr().err
 
 
 # ---- what a newcomer gets wrong -------------------------------------------------------------------

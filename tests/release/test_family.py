@@ -207,9 +207,9 @@ def test_a_declared_law_is_read_from_the_specification_or_asked_for(folder: Path
     ("arguments", "what"),
     [
         (["--mechanism", "mallows", "--rate", "1/2"], "--epsilon"),
-        (["--mechanism", "shuffle", "--rate", "1/2", "--kernel", "uniform"], "has no redraw_law"),
+        (["--mechanism", "shuffle", "--rate", "1/2", "--kernel", "uniform"], "has no --kernel"),
         (["--mechanism", "conditioned", "--rate", "1/2", "--kernel", "round"], "'round' is not known"),
-        (["--mechanism", "rank", "--rate", "1/2"], "rank-swap"),
+        (["--mechanism", "rank", "--rate", "1/2"], "write one of permutation, "),
     ],
 )
 def test_settings_a_member_does_not_have_are_refused(folder: Path, arguments: list[str], what: str) -> None:
@@ -262,7 +262,15 @@ def test_plans_for_one_file_are_compared_block_by_block(folder: Path, capsys: py
     (folder / "a.toml").write_text(PLAN, encoding="utf-8")
     (folder / "b.toml").write_text(PLAN.replace('match = ["size"]', "match = []"), encoding="utf-8")
     assert command(["compare", "a.toml", "b.toml"]) == 0
-    assert "b beside a: multiverse: stronger" in " ".join(capsys.readouterr().out.split())
+    out = " ".join(capsys.readouterr().out.split())
+    assert "b beside a: multiverse: stronger" in out
+    assert "confidential file" not in out
+    assert command(["compare", "a.toml", "b.toml", "--expect-from", "this-data"]) == 0
+    assert "The errors are from the confidential file" in " ".join(capsys.readouterr().out.split())
+    assert command(["compare", "a.toml", "--family"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "at an equal share of changed records" in out
+    assert "for this file's fixed figures" in out
 
 
 @pytest.mark.parametrize(

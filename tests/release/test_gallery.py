@@ -189,8 +189,8 @@ GALLERY = {
     "there is no setting called": Broken(
         plan(lambda text: text.replace("match =", "mach =") + "colour = 1\n"),
         [
-            ["plan.toml [mechanism] mach: there is no setting called 'mach'", "spelling"],
-            ["plan.toml [release] colour: there is no setting called 'colour'"],
+            ["plan.toml [mechanism] mach: there is no setting called 'mach'", "did you mean 'match'?"],
+            ["plan.toml [release] colour: there is no setting called 'colour'", "spelling"],
         ],
         RELEASE,
     ),
@@ -202,6 +202,43 @@ GALLERY = {
         ],
         RELEASE,
     ),
+    "a needed setting and a section are misspelt": Broken(
+        plan(lambda text: text.replace("swap =", "swaps =").replace("households =", "household =") + "[[table]]\n"),
+        [
+            ["[data] household: there is no setting called 'household'", "did you mean 'households'?"],
+            ["[mechanism] swaps: there is no setting called 'swaps'", "did you mean 'swap'?"],
+            ["[table]", "did you mean 'tables'?"],
+        ],
+        RELEASE,
+    ),
+    "a plan without a release": Broken(
+        plan(lambda text: text.partition("[release]")[0]),
+        [["plan.toml [release]: 'release' is missing", "add [release] out = 'bundle'"]],
+        RELEASE,
+    ),
+    "a column is misspelt": Broken(
+        GOOD,
+        [['there is no column "Countie" (wanted as swap)', 'did you mean "county"? Or name']],
+        swapped(swap="Countie"),
+    ),
+    "an unusual separator": Broken(
+        file("tilde.csv", b"size~county~tenure\n1~A~o\n2~B~r\n"),
+        [
+            ['"size"', 'one column, "size~county~tenure": is its separator another one? stirred reads , ; tab and |'],
+            ['"county"', "is its separator another one?"],
+        ],
+        ("swap", "tilde.csv", *(word for word in SWAP[2:] if word not in ("--hid", "hid"))),
+    ),
+    "a csv file that is Parquet": Broken(
+        file("homes.csv", lambda whole: whole),
+        [["homes.csv: this is a Parquet file and not CSV", "rename it to homes.parquet"]],
+        of_file("homes.csv"),
+    ),
+    "a csv file in Latin-1": Broken(
+        file("latin.csv", "size,county\n1,Köln\n".encode("latin-1")),
+        [["latin.csv: line 2 is not UTF-8", "'CSV UTF-8'", "iconv -f latin1 -t utf8"]],
+        of_file("latin.csv"),
+    ),
     "this is not TOML": Broken(plan(lambda text: text + "[["), [["plan.toml: this is not TOML", "brackets"]], RELEASE),
     "cannot read the plan": Broken(
         GOOD, [["nowhere.toml: cannot read the plan: No such file"]], ("release", "nowhere.toml")
@@ -211,7 +248,7 @@ GALLERY = {
         [["plan.toml [mechanism] rate: 1.5 is not a probability", "fraction from 0 to 1"]],
         RELEASE,
     ),
-    "a rate that is not a number": Broken(GOOD, [["[mechanism] rate: 'often'", "5%"]], swapped(rate="often")),
+    "a rate that is not a number": Broken(GOOD, [["--rate: 'often'", "5%"]], swapped(rate="often")),
     "a rule for nobody": Broken(
         plan(lambda text: text + '[[mechanism.rates]]\nsize = 77\nrate = "1/3"\n'),
         [["no record has size = 77", "remove the rule"]],
@@ -252,9 +289,30 @@ GALLERY = {
     "an option is needed": Broken(
         GOOD, [["--swap: is needed"], ["--rate: is needed"], ["--out: is needed"]], ("swap", "homes.parquet")
     ),
-    "an unknown format": Broken(
-        GOOD, [["[release] format: 'xlsx'", "'parquet' or 'csv'"]], swapped("--format", "xlsx")
+    "options that the two-stage swap needs": Broken(
+        GOOD,
+        [
+            ["--fine-match: is needed", "such as --fine-match tenure"],
+            ["--fine-rate: is needed", "such as --fine-rate 1/2"],
+        ],
+        swapped("--mechanism", "Two-Stage-swap"),
     ),
+    "options that the noisy swap needs": Broken(
+        GOOD,
+        [["--noise-epsilon: is needed"], ["--table: is needed", "such as --table 'county x tenure'"]],
+        swapped("--mechanism", "noisy"),
+    ),
+    "an option of another member": Broken(
+        GOOD,
+        [["--kernel: the permutation swap has no --kernel", "it takes --rate, rates (only in a plan)"]],
+        swapped("--kernel", "uniform"),
+    ),
+    "an unknown member": Broken(
+        GOOD,
+        [["--mechanism: there is no swap called 'malows'", "did you mean 'mallows'?", "There are permutation, "]],
+        swapped("--mechanism", "malows"),
+    ),
+    "an unknown format": Broken(GOOD, [["--format: 'xlsx'", "'parquet' or 'csv'"]], swapped("--format", "xlsx")),
     "an unknown option": Broken(GOOD, [["No such option", "--help"]], swapped("--rato", "1")),
     # All problems at once, also where different parts find them.
     "a bad rate and a missing file": Broken(

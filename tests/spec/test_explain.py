@@ -28,6 +28,11 @@ def test_a_budget_that_was_rounded_up_shows_the_exact_number() -> None:
     assert "exactly" not in how_much(Budget.constant("2.5"))
 
 
+def test_the_papers_bound_is_told_once() -> None:
+    sharper = specification(PURE, replace(Budget.constant("2"), paper_epsilon=exact("3")))
+    assert "paper" not in explain(sharper, with_paper=False).answers[-1].answer
+
+
 def test_an_exact_number_too_long_to_read_is_left_to_the_documents() -> None:
     budget = Budget.constant(f"ln({'7' * 280})")
     assert "(rounded up)" in how_much(budget)

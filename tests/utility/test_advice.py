@@ -71,13 +71,13 @@ def test_a_small_area_that_must_stay_wants_the_proportional_one() -> None:
 def test_strata_of_single_records_and_unlike_size_want_the_mallows_swap() -> None:
     """All values differ: conditioned and Mallows coincide in each stratum, but one rate does not fit all of them."""
     file = homes({f"a{n}": 1 for n in range(200)}, *({f"a{n}": 1 for n in range(40)} for _ in range(5)))
-    advice = propose(file, swap="county", exact=["county x size"], moved="20%")
+    advice = propose(file, swap="county", exact=["county x size"], changed="20%")
     assert advice.chosen is not None
     assert advice.chosen.name == "mallows"
     assert advice.wishes.match == ("size",)
     # It takes its movers from the largest stratum: who lives there and must stay excludes it.
     stays = propose(
-        file, swap="county", exact=["county x size"], moved="20%", undisturbed=["county=a199"], at_most="25%"
+        file, swap="county", exact=["county x size"], changed="20%", undisturbed=["county=a199"], at_most="25%"
     )
     assert stays.chosen is not None
     assert stays.chosen.name == "conditioned, uniform"
@@ -102,7 +102,7 @@ def staged_file() -> pl.DataFrame:
 
 def test_a_margin_that_is_only_nearly_wanted_wants_two_stages_where_the_loss_allows_a_low_rate() -> None:
     advice = propose(
-        staged_file(), swap="county", exact=["county x size"], nearly=["county x tenure"], epsilon=11, moved="30%"
+        staged_file(), swap="county", exact=["county x size"], nearly=["county x tenure"], epsilon=11, changed="30%"
     )
     assert advice.chosen is not None
     assert advice.chosen.name == "two-stage"
@@ -118,7 +118,7 @@ def test_a_margin_that_is_only_nearly_wanted_wants_two_stages_where_the_loss_all
     assert advice.chosen.mixed == min(each.mixed for each in advice.proposals if each.mixed is not None)
     # With a small loss the first stage would have to move nearly everyone, and the second helps nothing.
     small = propose(
-        staged_file(), swap="county", exact=["county x size"], nearly=["county x tenure"], epsilon=2, moved="30%"
+        staged_file(), swap="county", exact=["county x size"], nearly=["county x tenure"], epsilon=2, changed="30%"
     )
     assert small.chosen is not None
     assert small.chosen.name.startswith("conditioned")
@@ -162,7 +162,7 @@ def test_every_proposal_has_the_loss_and_the_shares_of_its_own_plan(epsilon: int
 
 @pytest.mark.parametrize("name", ["permutation", "conditioned, uniform", "conditioned, proportional", "shuffle"])
 def test_a_step_gentler_would_miss_a_wish(name: str) -> None:
-    """The setting is the gentlest: at a hundredth of a percent less the loss or the share moved falls short."""
+    """The setting is the gentlest: at a hundredth of a percent less the loss or the share changed falls short."""
     file = homes({"A": 300, "B": 120, "C": 30}, {"A": 40, "B": 50})
     for epsilon in ("6", None):
         advice = propose(file, swap="county", epsilon=epsilon)
@@ -199,7 +199,7 @@ def test_the_numbers_follow_from_the_invariants() -> None:
 
 def test_shares_of_small_strata_are_those_of_the_law() -> None:
     file = homes(*({"A": 2, "B": 2} for _ in range(25)))
-    advice = propose(file, swap="county", exact=["county x size"], epsilon=2, moved="1%")
+    advice = propose(file, swap="county", exact=["county x size"], epsilon=2, changed="1%")
     uniform = named(advice, "conditioned, uniform")
     rate = uniform.mechanism.rules()[1]  # type: ignore[attr-defined]
     moves = exact_moves((2, 2), rate, [Fraction(1, 2)] * 2)
@@ -252,14 +252,14 @@ def test_a_margin_to_give_up_is_named_and_marked_as_a_look_inside() -> None:
     file = homes({"A": 2, "B": 2}, *({"A": 1} for _ in range(48)), *({"B": 1} for _ in range(48)))
     advice = propose(file, swap="county", exact=["county x size"])
     assert advice.chosen is None
-    assert all({short.wish for short in each.shortfalls} >= {"moved"} for each in advice.proposals)
+    assert all({short.wish for short in each.shortfalls} >= {"changed"} for each in advice.proposals)
     looking = [each for each in advice.concessions if each.looks_inside]
     assert [each.gives_up for each in looking] == ["county x size is not exact"]
     assert looking[0].proposal.mechanism.match == ()
     assert looking[0].proposal.meets_all
     assert looking[0].proposal.mechanism.settings_from == "this-data"
     moved = [each for each in advice.concessions if not each.looks_inside]
-    assert [each.proposal.shortfalls[0].wish for each in moved] == ["moved"]
+    assert [each.proposal.shortfalls[0].wish for each in moved] == ["changed"]
     assert moved[0].proposal.changed == pytest.approx(0.02, abs=0.01)
     assert moved[0].proposal.mechanism.settings_from == "invariants"
 
@@ -290,7 +290,7 @@ def refusals(**wishes: object) -> list[str]:
         ({"epsilon": "inf"}, "is no wish"),
         ({"epsilon": -1}, "-1 is negative"),
         ({"undisturbed": ["Q"]}, 'there is no such area; there are "A", "B"'),
-        ({"moved": "120%"}, "is not a probability"),
+        ({"changed": "120%"}, "is not a probability"),
         ({"at_most": "x"}, "--at-most"),
         ({"exact": ["size x row"], "hold": ["size"]}, '"row" is not released'),
         ({"swap": ["shire"]}, 'no column "shire"'),
@@ -302,7 +302,7 @@ def test_a_wish_that_cannot_be_says_what_where_and_how_to_mend_it(wishes: dict[s
 
 
 def test_all_wrong_wishes_are_reported_at_once() -> None:
-    found = refusals(exact=["county x sise", "county x age"], epsilon=0, undisturbed=["Q"], moved="2")
+    found = refusals(exact=["county x sise", "county x age"], epsilon=0, undisturbed=["Q"], changed="2")
     assert len(found) == 5
 
 

@@ -38,13 +38,13 @@ class Wished:
     undisturbed: list[str] | None
     epsilon: str | None
     at_most: str | None
-    moved: str | None
+    changed: str | None
     write: Path | None
 
     @property
     def given(self) -> bool:
         """Say whether there is any wish that only advice can answer; a loss alone may be meant for one member."""
-        return any((self.exact, self.nearly, self.undisturbed, self.at_most, self.moved, self.write))
+        return any((self.exact, self.nearly, self.undisturbed, self.at_most, self.changed, self.write))
 
 
 def show_advice(options: Options, wished: Wished, *, as_json: bool) -> None:
@@ -68,7 +68,7 @@ def show_advice(options: Options, wished: Wished, *, as_json: bool) -> None:
         epsilon=wished.epsilon,
         undisturbed=wished.undisturbed or (),
         at_most=wished.at_most or "10%",
-        moved=wished.moved or "5%",
+        changed=wished.changed or "5%",
         hold=None if options.hold is None else names(options.hold),
         unit=options.unit,
     )
@@ -143,7 +143,7 @@ def _wishes_text(advice: Advice) -> str:
         *(f"{' x '.join(margin)} exact" for margin in wishes.exact),
         *(f"{' x '.join(margin)} nearly exact" for margin in wishes.nearly),
         *([f"epsilon at most {wishes.epsilon.shown()}"] if wishes.epsilon is not None else []),
-        f"at least {percent(float(wishes.moved))} of all records change {', '.join(wishes.swap)}",
+        f"at least {percent(float(wishes.changed))} of all records change {', '.join(wishes.swap)}",
         *(f"at most {percent(float(wishes.at_most))} of {area}" for area in wishes.undisturbed),
     ]
     return "; ".join(parts)
@@ -231,7 +231,7 @@ def _facts(advice: Advice) -> dict[str, Any]:
             "epsilon": None if wishes.epsilon is None else str(wishes.epsilon),
             "undisturbed": [str(area) for area in wishes.undisturbed],
             "at_most": str(wishes.at_most),
-            "moved": str(wishes.moved),
+            "changed": str(wishes.changed),
         },
         "match": list(wishes.match),
         "fine_match": list(wishes.fine_match),

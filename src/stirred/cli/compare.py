@@ -27,11 +27,11 @@ def compare(
     out: Annotated[Path | None, typer.Option("--out", help="Also write a page with a plot; must not exist.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
 ) -> None:
-    """Compare swaps on a file: what each promises, what it costs, whom it moves. Nothing random happens."""
+    """Compare swaps on a file: what each promises, what it costs, whom it changes. Nothing random happens."""
     from stirred.data.problems import bad_plan
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
-    from stirred.report.comparison import WHAT_IT_RESTS_ON, block_by_block, comparison_page, rows
+    from stirred.report.comparison import block_by_block, comparison_page, rests_on, rows
     from stirred.utility.comparison import compare_swaps, family_at
 
     if family == (len(plans) > 1):
@@ -64,9 +64,10 @@ def compare(
     if json:
         emit_json({"equal": equal if family else None, "swaps": [_facts(each) for each in found]})
         return
-    heading(f"Swaps of {first.data.name}, {f'at equal {equal}' if family else 'as planned'}")
+    how = {"changed": "at an equal share of changed records", "epsilon": "at an equal loss"}[equal]
+    heading(f"Swaps of {first.data.name}, {how if family else 'as planned'}")
     table(header, lines)
-    paragraph(WHAT_IT_RESTS_ON)
+    paragraph(rests_on(found, source=expect_from))
     if len(found) > 1:
         bullets(block_by_block(found))
     if out is not None:

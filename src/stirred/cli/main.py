@@ -87,11 +87,12 @@ def _never_fail_to_print() -> None:
 
 def _report(error: Exception, *, as_json: bool) -> int:
     """Print what went wrong, where and how to mend it; a bug of ours says so."""
+    from stirred.cli.option_words import in_options
     from stirred.cli.output import emit_json, say
     from stirred.spec.problems import Problem, StirredError
 
     if isinstance(error, StirredError):
-        problems, code = error.problems, error.exit_code
+        problems, code = tuple(in_options(problem) for problem in error.problems), error.exit_code
     elif type(error).__name__ == "NoArgsIsHelpError":  # `stirred spec` alone
         sys.stdout.write(str(error) + "\n")
         return DONE

@@ -69,17 +69,19 @@ def say_warnings(prepared: Prepared) -> None:
         say(f"Warning: {warning}")
 
 
-def five_answers(prepared: Prepared) -> None:
-    """Print the five answers of a plan's specification."""
+def five_answers(prepared: Prepared, *, with_paper: bool = True) -> None:
+    """Print the five answers of a plan's specification, and how to read its number."""
     from stirred.spec.explain import explain
 
-    words = explain(prepared.plan.specification)
+    words = explain(prepared.plan.specification, with_paper=with_paper)
     heading(prepared.plan.specification.notation)
     emit()
     emit("NOT protected, because it is published exactly:")
     bullets(words.not_protected)
     emit()
     facts([(answer.question, answer.answer) for answer in words.answers])
+    emit()
+    paragraph(words.how_to_read)
 
 
 def account_of(prepared: Prepared, out: Path) -> tuple[int, Total] | None:
@@ -225,7 +227,7 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
             raise typer.Exit(refusal.exit_code)
         return
     say_warnings(prepared)
-    five_answers(prepared)
+    five_answers(prepared, with_paper=not prepared.plan.why_this_number)  # that names the paper's bound
     emit()
     largest = strata.largest_live
     where = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, largest.values, strict=True)) if largest else ""
@@ -233,7 +235,7 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
         [
             ("strata", f"{len(strata.table):,}, of which {len(strata.live):,} {_live_in_words(prepared)}"),
             ("largest", f"{largest.records:,} records{f' ({where})' if where else ''}" if largest else "none is live"),
-            ("moved", _moved_text(strata.moved)),
+            _moved_line(prepared),
             *_exact_line(prepared),
             *_decisive_line(prepared),
             *_bounds_line(prepared),
@@ -285,10 +287,20 @@ def _live_in_words(prepared: Prepared) -> str:
     return "have two records or more" if prepared.mechanism.member == "noisy" else "have something to swap"
 
 
-def _moved_text(share: float | None) -> str:
+def _moved_line(prepared: Prepared) -> tuple[str, str]:
+    """Say how many records are expected to move, or to change where the law is one of values and not of records."""
+    from stirred.mechanisms.swapping.response_swap import ResponseSwap
+
+    mechanism, share = prepared.mechanism, prepared.plan.strata.moved
     if share is None:
-        return "not said: with rates by hold and swap values together it depends on counts that are protected"
-    return f"{100 * share:.2f}% of records are expected to get another record's values"
+        why = "with rates by hold and swap values together it depends on counts that are protected"
+        return ("moved", f"not said: {why}")
+    label = "changed" if mechanism.moved_get == "another value" else "moved"
+    text = f"{100 * share:.2f}% of records are expected to get {mechanism.moved_get}"
+    if isinstance(mechanism, ResponseSwap):
+        chance = f"{100 * float(mechanism.change):.4g}%"
+        text += f", by the swap; the response changes each {mechanism.respond} with probability {chance} besides"
+    return (label, text + (", by the swap" if mechanism.member == "noisy" else ""))
 
 
 def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:

@@ -27,6 +27,7 @@ from stirred.cli.swap_options import (
     Advise,
     AtMost,
     Change,
+    Changed,
     CodebookFile,
     DeclaredValues,
     Distances,
@@ -44,7 +45,6 @@ from stirred.cli.swap_options import (
     LedgerPlace,
     Match,
     Mechanism,
-    Moved,
     Nearly,
     NoiseEpsilon,
     Options,
@@ -194,7 +194,7 @@ def plan(
     nearly: Nearly = None,
     undisturbed: Undisturbed = None,
     at_most: AtMost = None,
-    moved: Moved = None,
+    changed: Changed = None,
     write: Write = None,
     json: Json = False,
 ) -> None:
@@ -204,8 +204,9 @@ def plan(
     from stirred.release.prepared import prepare
 
     wished = Wished(
-        exact=exact, nearly=nearly, undisturbed=undisturbed, epsilon=epsilon, at_most=at_most, moved=moved, write=write
-    )
+        exact=exact, nearly=nearly, undisturbed=undisturbed, epsilon=epsilon, at_most=at_most, changed=changed,
+        write=write,
+    )  # fmt: skip
     advising = advise or wished.given
     if ledger and (geography or advising):
         remedy = "leave it out, and plan the choice you make with it"
@@ -282,6 +283,7 @@ def plan(
 
 def release(
     file: Annotated[Path, typer.Argument(metavar="PLAN.toml", help="The plan to carry out.")],
+    out: Annotated[Path | None, typer.Option("--out", hidden=True)] = None,
     seed: Seed = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -290,6 +292,7 @@ def release(
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
 
+    _no_options_beside_plan(out=out)
     _run(prepare(read_plan(file)), seed=seed, quiet=quiet, as_json=json)
 
 
@@ -298,7 +301,8 @@ def _no_options_beside_plan(**options: Any) -> None:
 
     for name, value in options.items():
         if value:
-            raise bad_plan("a plan says this already", where=f"--{name}", remedy="change it in the plan")
+            remedy = "change it in the plan" + (": [release] out" if name == "out" else "")
+            raise bad_plan("a plan says this already", where=f"--{name}", remedy=remedy)
 
 
 def _no_settings_beside_wishes(file: Path, **settings: Any) -> None:

@@ -9,10 +9,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stirred.cli.option_words import SOURCE, needed
+
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from stirred.release.plan_file import Planned
+
+MEMBERS = ("permutation", "conditioned", "mallows", "shuffle", "two-stage", "metric", "gibbs", "response", "noisy")
+
+
+def member(name: str) -> str:
+    """Return the short name of a member of the family; "-swap" may follow it, in any case of letters.
+
+    >>> member("Two-Stage-Swap"), member("mallows")
+    ('two-stage', 'mallows')
+    """
+    short = name.strip().lower().replace("_", "-").replace(" ", "-").removesuffix("-swap")
+    if short in MEMBERS:
+        return short
+    from stirred.data.problems import bad_plan
+    from stirred.data.spelling import meant
+
+    what = f"there is no swap called '{name}'"
+    hint = meant(short, MEMBERS)
+    there = f"{'There are' if hint else 'write one of'} {', '.join(MEMBERS)}"
+    raise bad_plan(what, where="--mechanism", remedy=hint + there)
+
 
 File = Annotated[
     Path,
@@ -24,7 +47,7 @@ Match = Annotated[list[str] | None, typer.Option("--match", help="Swap only betw
 Swap = Annotated[list[str] | None, typer.Option("--swap", help="Variable that is exchanged, such as the geography; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
 Hold = Annotated[list[str] | None, typer.Option("--hold", help="Other variables to release (default: all); unnamed ones are dropped.")]  # fmt: skip  # noqa: E501
 Rate = Annotated[str | None, typer.Option("--rate", help="Swap rate, exactly: 1/20, 0.05 or 5%.")]
-Mechanism = Annotated[str, typer.Option("--mechanism", help="Member of the swapping family: permutation, conditioned, mallows, shuffle, two-stage, metric, gibbs, response or noisy.")]  # fmt: skip  # noqa: E501
+Mechanism = Annotated[str, typer.Option("--mechanism", callback=member, help="Member of the swapping family: permutation, conditioned, mallows, shuffle, two-stage, metric, gibbs, response or noisy.")]  # fmt: skip  # noqa: E501
 FineMatch = Annotated[list[str] | None, typer.Option("--fine-match", help="For the two-stage swap: further variables that the second stage matches on.")]  # fmt: skip  # noqa: E501
 FineRate = Annotated[str | None, typer.Option("--fine-rate", help="For the two-stage swap: rate of the second stage.")]
 Distances = Annotated[list[str] | None, typer.Option("--distances", help="For the metric swap: a file of distances (from, to, distance), or swap variables as levels, from the finest to the coarsest.")]  # fmt: skip  # noqa: E501
@@ -38,14 +61,15 @@ DeclaredValues = Annotated[list[str] | None, typer.Option("--values", help="For 
 Change = Annotated[str | None, typer.Option("--change", help="For the response swap: how likely another value is, exactly: 1/10.")]  # fmt: skip  # noqa: E501
 Kernel = Annotated[
     str | None,
-    typer.Option("--kernel", help="For the conditioned swap: redraw from a uniform or a proportional law."),
+    typer.Option("--kernel", help="For the conditioned swap: redraw from a uniform (default) or a proportional law."),
 ]
 Id = Annotated[list[str] | None, typer.Option("--id", help="Identifier column: never released.")]
 Persons = Annotated[Path | None, typer.Option("--persons", help="File of the persons in the households.")]
 CodebookFile = Annotated[Path | None, typer.Option("--codebook", help="Codebook to validate the files against.")]
 Hid = Annotated[str | None, typer.Option("--hid", help="Column linking persons to households; re-issued on release.")]
 Table = Annotated[
-    list[str] | None, typer.Option("--table", help="Table to publish, such as 'county x tenure'; repeat.")
+    list[str] | None,
+    typer.Option("--table", help="Table to publish, its variables joined by ' x ', such as 'county x tenure'; repeat."),
 ]
 Unit = Annotated[str, typer.Option("--unit", help="What a record is.")]
 Format = Annotated[str, typer.Option("--format", help="Of the released data: parquet or csv.")]
@@ -68,7 +92,7 @@ Exact = Annotated[list[str] | None, typer.Option("--exact", help="Wish: counts t
 Nearly = Annotated[list[str] | None, typer.Option("--nearly", help="Wish: counts that should stay nearly exact, without being published; repeat.")]  # fmt: skip  # noqa: E501
 Undisturbed = Annotated[list[str] | None, typer.Option("--undisturbed", help="Wish: an area, a value of a swap variable, that should be left alone; repeat.")]  # fmt: skip  # noqa: E501
 AtMost = Annotated[str | None, typer.Option("--at-most", help="Of the records of such an area so many may change (default 10%).")]  # fmt: skip  # noqa: E501
-Moved = Annotated[str | None, typer.Option("--moved", help="Wish: at least this share of all records should change (default 5%).")]  # fmt: skip  # noqa: E501
+Changed = Annotated[str | None, typer.Option("--changed", help="Wish: at least this share of all records should get another swap value (default 5%).")]  # fmt: skip  # noqa: E501
 Advise = Annotated[bool, typer.Option("--advise", help="Propose the member of the swapping family that fits the wishes; implied by any but --epsilon.")]  # fmt: skip  # noqa: E501
 Write = Annotated[Path | None, typer.Option("--write", metavar="PLAN.toml", help="With wishes: write the proposal as a plan; must not exist.")]  # fmt: skip  # noqa: E501
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
@@ -172,20 +196,23 @@ class Options:
         given = names(self.distances)
         return given[0] if len(given) == 1 and Path(given[0]).suffix else given or None
 
+    @property
+    def _needs(self) -> list[str]:
+        """Return the keys of a plan that this member cannot do without; a codebook may declare the values."""
+        from stirred.mechanisms.swapping.family import FAMILY
+
+        own = [key for key in FAMILY[f"{self.mechanism}-swap"].needs if key != "values" or self.codebook is None]
+        return ["swap", *own, "out"]
+
     def planned(self) -> Planned:
         """Return the plan that the options amount to; refuse where one is wanting."""
         from stirred.data.problems import PlanError
         from stirred.release.plan_file import planned
         from stirred.release.tables import parse_table
-        from stirred.spec.problems import Problem
 
-        own = {"mallows": ("epsilon",), "metric": ("epsilon", "distances"), "gibbs": ("weights",)}
-        rate = {f"--{name}": getattr(self, name) for name in own.get(self.mechanism, ("rate",))}
-        needed = {"--swap": self.swap, **rate, "--out": self.out}
-        missing = [name for name, value in needed.items() if not value]
-        if missing:
-            remedy = f"see `stirred {self.command} --help`, or write a plan.toml"
-            raise PlanError(Problem(what="is needed", where=name, remedy=remedy) for name in missing)
+        given: dict[str, Any] = {key: getattr(self, "table" if key == "tables" else key) for key in self._needs}
+        if missing := [key for key, value in given.items() if not value]:
+            raise PlanError(needed(key, command=self.command) for key in missing)
         content: dict[str, Any] = {
             "data": {"households": str(self.file), "id": names(self.id)},
             "mechanism": {
@@ -215,4 +242,4 @@ class Options:
         for name, value in (("persons", self.persons), ("hid", self.hid), ("codebook", self.codebook)):
             if value is not None:
                 content["data"][name] = str(value)
-        return planned(content, source="command line", folder=Path())
+        return planned(content, source=SOURCE, folder=Path())

@@ -21,6 +21,7 @@ from stirred.data.codebook import (
 )
 from stirred.data.hrc import read_hrc
 from stirred.data.problems import DataError, bad_file
+from stirred.data.spelling import meant, near, told_once
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.problems import Problem, StirredError
 
@@ -139,12 +140,13 @@ class _Reader:
 
     def codebook(self) -> Codebook | None:
         known = CodebookFile.model_fields
-        self.problems += [_unknown(key, where=key, known=list(known)) for key in self.content if key not in known]
+        unknown = [key for key in self.content if key not in known]
+        self.problems += [_unknown(key, where=key, known=list(known), hint=meant(key, known)) for key in unknown]
         title = self._section("codebook", TitleSection) or TitleSection()
         link = self._section("link", LinkSection) or LinkSection()
         entries = [self._entry(VariableEntry, item, place) for item, place in self._entries("variables")]
         variables = tuple(Variable(**dict(entry)) for entry in entries if entry)
-        if not self.content.get("variables"):
+        if not self.content.get("variables") and not any(near(key, known) == "variables" for key in unknown):
             self.problems.append(
                 Problem(what="no variable is declared", where="variables", remedy="add a [[variables]] for each column")
             )
@@ -228,24 +230,24 @@ class _Reader:
             return model.model_validate(item)
         except ValidationError as error:
             known = list(model.model_fields)
-            for detail in error.errors(include_url=False):
-                self.problems.append(_problem(detail, place=place, known=known))
+            for detail, hint in told_once(error.errors(include_url=False), model):
+                self.problems.append(_problem(detail, place=place, known=known, hint=hint))
             return None
 
 
-def _unknown(key: str, *, where: str, known: list[str]) -> Problem:
+def _unknown(key: str, *, where: str, known: list[str], hint: str) -> Problem:
     return Problem(
         what=f"there is no setting called '{key}'",
         where=where,
-        remedy=f"remove it, or check its spelling; there are {', '.join(known)}",
+        remedy=f"{hint or 'remove it, or check its spelling; '}there are {', '.join(known)}",
     )
 
 
-def _problem(detail: Any, *, place: str, known: list[str]) -> Problem:
+def _problem(detail: Any, *, place: str, known: list[str], hint: str) -> Problem:
     parts = [str(part) for part in detail["loc"]]
     where = f"{place} {' '.join(parts)}".strip()
     if detail["type"] == "extra_forbidden":
-        return _unknown(parts[-1], where=where, known=known)
+        return _unknown(parts[-1], where=where, known=known, hint=hint)
     if detail["type"] == "missing":
         return Problem(what=f"'{parts[-1]}' is missing", where=where, remedy="add it")
     message = str(detail["msg"])

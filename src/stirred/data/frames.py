@@ -255,8 +255,11 @@ def _csv_header(place: Source) -> tuple[list[str], str]:
     """Return the names of the columns and what separates them."""
     with place.path.open("rb") as file:
         start = file.read(_HEADER_BYTES)
+    if start.startswith(b"PAR1"):
+        remedy = f"rename it to {place.path.with_suffix('.parquet').name}"
+        raise bad_file("this is a Parquet file and not CSV", where=str(place), remedy=remedy)
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise _not_utf8(place, "this is UTF-16")
+        raise _not_utf8(place, "this is UTF-16", encoding="utf16")
     if b"\n" not in start and b"\r" in start:
         raise bad_file(
             "its lines end in a bare carriage return (old Macintosh)",
@@ -332,8 +335,9 @@ def _csv_error(place: Source, error: Exception, *, separator: str, width: int) -
     return _unreadable(place, error)
 
 
-def _not_utf8(place: Source, what: str) -> DataError:
-    return bad_file(what, where=str(place), remedy="save the file as UTF-8")
+def _not_utf8(place: Source, what: str, *, encoding: str = "latin1") -> DataError:
+    how = f"in Excel as 'CSV UTF-8', or by `iconv -f {encoding} -t utf8 old.csv > new.csv`"
+    return bad_file(what, where=str(place), remedy=f"save the file as UTF-8: {how}")
 
 
 def _fields(place: Source, *, separator: str) -> pl.Series | None:

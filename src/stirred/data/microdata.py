@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 
 import polars as pl
@@ -13,7 +12,7 @@ from stirred.data.codes import all_different, all_known
 from stirred.data.columns import Columns, ParquetColumns, as_polars, canonical_frame, select
 from stirred.data.frames import read_frame
 from stirred.data.problems import DataError, bad_file, counted, listed
-from stirred.data.sources import Source
+from stirred.data.sources import Source, which_column
 from stirred.spec.problems import Problem, StirredError
 
 
@@ -242,12 +241,10 @@ def _nulls(column: pl.Series, source: str) -> Problem:
 
 def missing_column(name: str, available: Sequence[str], *, where: str, role: str) -> Problem:
     """Return the problem of a named column that is not there, with those that are."""
-    small = {column.lower(): column for column in available}
-    near = [small[found] for found in get_close_matches(name.lower(), small, n=1, cutoff=0.5)]
     return Problem(
         what=f'there is no column "{name}" (wanted as {role}); there are {listed(list(available)[:30])}',
         where=where,
-        remedy=f"check the spelling{f' (did you mean {listed(near)}?)' if near else ''}, or name another column",
+        remedy=which_column([name], available),
     )
 
 

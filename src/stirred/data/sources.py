@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from stirred.data.problems import DataError, bad_file, listed
+from stirred.data.spelling import near
 
 CSV: Final = (".csv", ".tsv")
 PARQUET: Final = (".parquet", ".pq")
 ARROW: Final = (".arrow", ".feather", ".ipc")
 DATABASES: Final = (".duckdb", ".ddb", ".sqlite", ".sqlite3", ".db")
 LABELLED: Final = (".sav", ".zsav", ".dta", ".sas7bdat", ".xpt")
+# Between names these are not read as separators; a comma, a semicolon, a tab and a bar are.
+_OTHER_SEPARATORS: Final = ("~", "^", ":", "!", "#", "/", " ", "\x1f", "\x01", "§", "¦")
 READS: Final = (*CSV, *PARQUET, *ARROW, *DATABASES, *LABELLED)
 
 
@@ -70,8 +73,20 @@ def missing_columns(absent: Sequence[str], there: Sequence[str], *, where: str) 
     return bad_file(
         f"there is no column {listed(absent)}; there are {listed(list(there)[:30])}",
         where=where,
-        remedy="check the spelling, or name another column",
+        remedy=which_column(absent, there),
     )
+
+
+def which_column(absent: Sequence[str], there: Sequence[str]) -> str:
+    """Say what to do about columns that a file does not have: its separator may be one that is not read.
+
+    >>> which_column(["HHGroese"], ["Kreis", "HHGroesse"])
+    'did you mean "HHGroesse"? Or name another column'
+    """
+    if len(there) == 1 and any(part in there[0] for part in (*absent, *_OTHER_SEPARATORS)):
+        return f"the file has one column, {listed(there)}: is its separator another one? stirred reads , ; tab and |"
+    hints = [found for name in absent if (found := near(name, there))]
+    return f"{f'did you mean {listed(hints)}? Or' if hints else 'check the spelling, or'} name another column"
 
 
 def unreadable(reason: str, *, where: str) -> DataError:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from stirred.data.problems import PlanError, bad_plan
+from stirred.data.spelling import told_once
 from stirred.report.safes import SAFES, SafesSheet
 from stirred.spec.problems import Problem, placed
 
@@ -263,19 +264,28 @@ def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
     try:
         return Planned(plan=PlanFile.model_validate(content), folder=folder, source=source)
     except ValidationError as error:
-        raise PlanError(_problem(detail, source) for detail in error.errors(include_url=False)) from None
+        told = told_once(error.errors(include_url=False), PlanFile)
+        raise PlanError(_problem(detail, source, hint) for detail, hint in told) from None
 
 
-def _problem(detail: Any, source: str) -> Problem:
+# What a section must have at least, for a plan without it.
+_LEAST = {
+    "data": "[data] households = 'households.csv'",
+    "mechanism": "[mechanism] swap = 'county', rate = '5%'",
+    "release": "[release] out = 'bundle', the folder that the bundle goes to",
+}
+
+
+def _problem(detail: Any, source: str, hint: str) -> Problem:
     place = [str(part) for part in detail["loc"]]
     section = f"[{place[0]}] " if place else ""
     where = f"{source} {section}{'.'.join(place[1:])}".strip()
     if detail["type"] == "extra_forbidden":
-        return Problem(
-            what=f"there is no setting called '{place[-1]}'", where=where, remedy="remove it, or check its spelling"
-        )
+        remedy = hint or "remove it, or check its spelling"
+        return Problem(what=f"there is no setting called '{place[-1]}'", where=where, remedy=remedy)
     if detail["type"] == "missing":
-        return Problem(what=f"'{place[-1]}' is missing", where=where, remedy="add it")
+        remedy = f"add {_LEAST[place[0]]}" if len(place) == 1 else "add it"
+        return Problem(what=f"'{place[-1]}' is missing", where=where, remedy=remedy)
     message = str(detail["msg"])
     given = repr(detail.get("input"))[:60]
     return Problem(

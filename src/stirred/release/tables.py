@@ -10,6 +10,7 @@ import polars as pl
 
 from stirred.data.codebook import Codebook
 from stirred.data.problems import PlanError, listed
+from stirred.data.spelling import meant
 from stirred.spec.problems import Problem
 from stirred.utility.wishes import crossed
 
@@ -40,11 +41,12 @@ def wanted_tables(
         title = " x ".join(variables)
         if unknown or not variables or len(set(variables)) < len(variables):
             available = listed([*households, *(p for p in persons if p not in households)])
+            hints = "".join(meant(name, [*households, *persons]) for name in unknown)
             problems.append(
                 Problem(
                     what=f"no released column {listed(unknown)}" if unknown else "a table needs different variables",
                     where=f"table '{title}'",
-                    remedy=f"write such as 'county x tenure', with released columns: {available}",
+                    remedy=f"{hints}write such as 'county x tenure', with released columns: {available}",
                 )
             )
             continue

@@ -14,10 +14,19 @@ from stirred.utility.comparison import Compared
 _MOST_POINTS = 2_000
 _PROTECTED = "not shown: protected"
 
-WHAT_IT_RESTS_ON = (
-    "Losses and shares follow from the invariants of each swap. Errors marked 'from the confidential file' do not: "
-    "choosing settings by them voids the guarantee; use an earlier census or the synthetic one."
+_CONFIDENTIAL = (
+    "The errors are from the confidential file and do not: choosing settings by them voids the guarantee; use an "
+    "earlier census or the synthetic one."
 )
+
+
+def rests_on(found: Sequence[Compared], *, source: str) -> str:
+    """Say what the numbers follow from, and that errors do not, where there are any from the file itself."""
+    text = "Losses and shares follow from the invariants of each swap."
+    if not any(each.errors for each in found):
+        return text
+    chance = "Errors are those of chance alone; the bias comes on top."
+    return f"{text} {_CONFIDENTIAL if source == 'this-data' else chance}"
 
 
 def rows(found: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
@@ -78,15 +87,13 @@ def comparison_page(title: str, found: Sequence[Compared], *, source: str) -> st
         if each.areas is not None
         for records, share in each.areas.select("records", "share_changed").head(_MOST_POINTS).iter_rows()
     ]
-    mark = " Errors are from the confidential file." if source == "this-data" else ""
-    errors = "" if source != "margins" else " Errors are those of chance alone; the bias comes on top."
     return page(
         title,
         [
             f"<h1>{escape(title)}</h1>",
-            section("Side by side", paragraph(WHAT_IT_RESTS_ON + mark + errors), table(header, body)),
+            section("Side by side", paragraph(rests_on(found, source=source)), table(header, body)),
             section(
-                "Who is moved",
+                "Who is changed",
                 paragraph("Each point is one combination of swap values: how many records it has, and which share of "
                           "them is expected to change it. Small areas are where the swaps differ most."),
                 areas_changed(points),

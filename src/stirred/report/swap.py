@@ -58,7 +58,7 @@ def nothing_swapped(plan: SwapPlan) -> bool:
     return plan.perturbed is None and (plan.strata.largest_live is None or plan.strata.moved == 0)
 
 
-def moved_in_words(plan: SwapPlan, *, values: str) -> str:
+def moved_in_words(plan: SwapPlan, mechanism: Swap) -> str:
     """Say how many records are expected to get other values, or that saying it would tell of what is protected."""
     share = plan.strata.moved
     if share is None:
@@ -66,7 +66,7 @@ def moved_in_words(plan: SwapPlan, *, values: str) -> str:
             "How many records move is not said: where rates follow hold and swap values together it depends on counts "
             "that are protected."
         )
-    return f"About {100 * share:.1f}% of all records are expected to get {values}."
+    return f"About {100 * share:.1f}% of all records are expected to get {mechanism.moved_get}."
 
 
 def correction_in_words(mechanism: Swap) -> str:
@@ -135,7 +135,7 @@ def _rate(report: SwapReport) -> str:
         if 0 < part.rate < 1 and part.largest_stratum
     ]
     least = (float(smallest_psa_rate(size, bound="sharp")), float(smallest_psa_epsilon(size, bound="sharp")))
-    moved = moved_in_words(report.plan, values="another record's values")
+    moved = moved_in_words(report.plan, report.mechanism)
     summary = (
         f"The largest stratum with something to swap has {size:,} records. {moved} A smaller stratum would give a "
         "smaller number, but only because more is then published exactly."
@@ -151,7 +151,7 @@ def _losses(report: SwapReport, size: int) -> str:
     """Return rate and loss of the other members, whose loss is not a function of the largest size alone."""
     text = (
         f"{report.mechanism.in_words} The largest stratum with something to swap has {size:,} records. "
-        f"{moved_in_words(report.plan, values='another value')}"
+        f"{moved_in_words(report.plan, report.mechanism)}"
     )
     rows = [[f"{100 * float(rate):g}%", e.shown()] for rate, e in report.mechanism.losses(report.plan, _RATES)]
     policy = report.plan.specification.budget.policy

@@ -208,7 +208,7 @@ def _how_much(a: Specification, b: Specification) -> Block:
     verdict = EQUAL if order == 0 else STRONGER if order < 0 else WEAKER
     reason = f"{a.budget_text} against {b.budget_text}"
     if a.budget.varies or b.budget.varies:
-        reason += ", at the realised universe"
+        reason += ", for this file's fixed figures"
     return Block(block="budget", question=question, verdict=verdict, reason=reason)
 
 

@@ -51,8 +51,8 @@ WHY_NOT_COMPARE: Final = (
 )
 
 
-def explain(specification: Specification) -> Explanation:
-    """Return the specification in words, what is *not* protected first.
+def explain(specification: Specification, *, with_paper: bool = True) -> Explanation:
+    """Return the specification in words, what is *not* protected first; ``with_paper`` tells the paper's bound too.
 
     >>> from stirred.spec import catalogue
     >>> explain(catalogue.load("das-2020").specification).not_protected[0]
@@ -60,7 +60,7 @@ def explain(specification: Specification) -> Explanation:
     """
     return Explanation(
         not_protected=_not_protected(specification),
-        answers=_answers(specification),
+        answers=_answers(specification, with_paper=with_paper),
         how_to_read=_how_to_read(specification),
         why_not_compare=WHY_NOT_COMPARE,
         assumptions=specification.assumptions,
@@ -92,7 +92,7 @@ def _not_protected(specification: Specification) -> tuple[str, ...]:
     return tuple(items)
 
 
-def _answers(specification: Specification) -> tuple[Answer, ...]:
+def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer, ...]:
     domain, premetric, output = (
         specification.domain,
         specification.input_premetric,
@@ -113,7 +113,7 @@ def _answers(specification: Specification) -> tuple[Answer, ...]:
         Answer(question="where", block="multiverse", answer=where),
         Answer(question="what", block="input_premetric", answer=_what(specification)),
         Answer(question="how", block="output_premetric", answer=f"{output.words}; known as {output.classic}"),
-        Answer(question="how much", block="budget", answer=_how_much(specification)),
+        Answer(question="how much", block="budget", answer=_how_much(specification, with_paper=with_paper)),
     )
 
 
@@ -125,7 +125,7 @@ def _what(specification: Specification) -> str:
     return words
 
 
-def _how_much(specification: Specification) -> str:
+def _how_much(specification: Specification, *, with_paper: bool) -> str:
     budget = specification.budget
     if budget.is_free:
         return f"{budget.shown}, a letter: choose its value"
@@ -137,7 +137,7 @@ def _how_much(specification: Specification) -> str:
     if budget.varies:
         text += ". It depends on the figures held fixed; this is its value for those of this file"
     paper = budget.paper_epsilon
-    if paper is not None and paper > budget.realised and paper.shown() != budget.realised.shown():
+    if with_paper and paper is not None and paper > budget.realised and paper.shown() != budget.realised.shown():
         text += f". The paper's bound is {paper.shown()}; this is a sharper one"
     return text
 

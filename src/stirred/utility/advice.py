@@ -29,7 +29,7 @@ from stirred.utility.wishes import Area, Number, Wishes, wishes_for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortfall:
-    """A wish that a swap does not meet: ``epsilon``, ``moved`` or ``undisturbed``, and by how much."""
+    """A wish that a swap does not meet: ``epsilon``, ``changed`` or ``undisturbed``, and by how much."""
 
     wish: str
     text: str
@@ -114,7 +114,7 @@ def propose(
     epsilon: Number | None = None,
     undisturbed: str | Sequence[str] = (),
     at_most: Number = "10%",
-    moved: Number = "5%",
+    changed: Number = "5%",
     hold: Sequence[str] | None = None,
     unit: str = "household",
 ) -> Advice:
@@ -122,7 +122,7 @@ def propose(
 
     ``exact`` names margins that must stay exact, as ``"county x size"``; ``nearly`` those that should only nearly;
     ``epsilon`` is the largest loss; of the records of an ``undisturbed`` area at most ``at_most`` may change
-    their swap values, and of all records at least ``moved`` should. Without ``epsilon`` it is the smallest there is.
+    their swap values, and of all records at least ``changed`` should. Without ``epsilon`` it is the smallest there is.
 
     >>> homes = pl.DataFrame({"county": ["A"] * 900 + ["B"] * 100, "tenure": ["owned", "rented"] * 500})
     >>> advice = propose(homes, swap="county", epsilon=2)
@@ -142,7 +142,7 @@ def propose(
         epsilon=epsilon,
         undisturbed=(undisturbed,) if isinstance(undisturbed, str) else undisturbed,
         at_most=at_most,
-        moved=moved,
+        changed=changed,
         hold=hold,
     )
     from stirred.utility.reasons import reasons
@@ -197,7 +197,7 @@ class _Search:
         return found if self.stages is None else [*found, self.staged(self.stages)]
 
     def gentlest(self, dial: Dial) -> int:
-        """Return the gentlest step that reaches the loss and the share moved, or comes closest."""
+        """Return the gentlest step that reaches the loss and the share changed, or comes closest."""
         return max(self._for_loss(dial), self._for_share(dial))
 
     def _for_loss(self, dial: Dial) -> int:
@@ -207,7 +207,7 @@ class _Search:
         return dial.first(lambda step: dial.loss(step) <= wanted, last=dial.lowest) or dial.lowest
 
     def _for_share(self, dial: Dial) -> int:
-        return dial.first(lambda step: dial.changed(step) >= self.wishes.moved) or dial.steps
+        return dial.first(lambda step: dial.changed(step) >= self.wishes.changed) or dial.steps
 
     def leaving_alone(self, dial: Dial) -> int:
         """Return the strongest step that changes no more of the undisturbed areas than wished; 0 if none."""
@@ -228,7 +228,7 @@ class _Search:
         """Return two stages: the first reaches the loss, the second moves what is wanted beyond."""
         first = Dial(name="permutation", roles=self.roles, plan=self.plan)
         step = self._for_loss(first)
-        fine = next((f for f in range(100, 10_000, 100) if stages.changed(step, f) >= self.wishes.moved), 9_900)
+        fine = next((f for f in range(100, 10_000, 100) if stages.changed(step, f) >= self.wishes.changed), 9_900)
         return self._proposal(
             "two-stage",
             stages.at(step, fine),
@@ -273,7 +273,7 @@ class _Search:
         if found := [p for p in ranked if {s.wish for s in p.shortfalls} == {"undisturbed"}]:
             best = min(found, key=lambda each: max(share for _, share in each.undisturbed))
             yield Concession(gives_up="; ".join(s.text for s in best.shortfalls), proposal=best)
-        if found := [p for p in gentle if [s.wish for s in p.shortfalls] == ["moved"]]:
+        if found := [p for p in gentle if [s.wish for s in p.shortfalls] == ["changed"]]:
             best = max(found, key=lambda each: each.changed)
             yield Concession(gives_up=best.shortfalls[0].text, proposal=best)
         for margin in wishes.demanding:
@@ -295,10 +295,10 @@ def _shortfalls(
         reached, wanted = epsilon.shown(), wishes.epsilon.shown()
         text = f"epsilon {reached} instead of {wanted}"
         yield Shortfall(wish="epsilon", text=text, short=f"epsilon: {reached} > {wanted}")
-    if changed < wishes.moved:
-        reached, wanted = percent(changed), percent(float(wishes.moved))
+    if changed < wishes.changed:
+        reached, wanted = percent(changed), percent(float(wishes.changed))
         text = f"{reached} of all records change instead of {wanted}"
-        yield Shortfall(wish="moved", text=text, short=f"moved: {reached} < {wanted}")
+        yield Shortfall(wish="changed", text=text, short=f"changed: {reached} < {wanted}")
     for area, share in shares:
         if share > wishes.at_most:
             reached, wanted = percent(share), percent(float(wishes.at_most))

@@ -42,7 +42,7 @@ class Compared:
 
     @property
     def moved(self) -> float | None:
-        """Return the share of all records that get another value."""
+        """Return the share of all records that move: their new value may be the same."""
         return self.plan.strata.moved
 
     @property

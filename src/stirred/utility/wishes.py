@@ -23,10 +23,13 @@ T = TypeVar("T")
 def crossed(text: str) -> list[str]:
     """Return the variables of a table as custodians write it.
 
-    >>> crossed("county x size"), crossed("county")
-    (['county', 'size'], ['county'])
+    >>> crossed("county x size"), crossed("county"), crossed("county,size"), crossed("county*size")
+    (['county', 'size'], ['county'], ['county', 'size'], ['county', 'size'])
     """
-    return [part.strip() for part in re.split(r"\s+[x*×]\s+", text) if part.strip()]
+    parts = re.split(r"\s+[x*×]\s+", text)
+    if len(parts) == 1:
+        parts = re.split(r"[,*]", text)
+    return [part.strip() for part in parts if part.strip()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,7 @@ class Area:
 class Wishes:
     """What a swap should do: margins that must be ``exact``, or ``nearly`` so, and what it may change.
 
-    ``moved`` is the share of all records that should at least change their swap values; of the records of an
+    ``changed`` is the share of all records that should at least change their swap values; of the records of an
     ``undisturbed`` area at most a share of ``at_most`` may.
     """
 
@@ -59,7 +62,7 @@ class Wishes:
     epsilon: Exact | None = None
     undisturbed: tuple[Area, ...] = ()
     at_most: Fraction = Fraction(1, 10)
-    moved: Fraction = Fraction(1, 20)
+    changed: Fraction = Fraction(1, 20)
 
     @property
     def match(self) -> tuple[str, ...]:
@@ -96,7 +99,7 @@ def wishes_for(
     epsilon: Number | None = None,
     undisturbed: Sequence[str] = (),
     at_most: Number = "10%",
-    moved: Number = "5%",
+    changed: Number = "5%",
     hold: Sequence[str] | None = None,
 ) -> Wishes:
     """Return the wishes, checked against the columns and areas of a file; all problems at once.
@@ -128,7 +131,7 @@ def wishes_for(
         nearly=margins["--nearly"],
         epsilon=None if epsilon is None else read(_positive_loss, epsilon, "--epsilon", None),
         at_most=read(probability, at_most, "--at-most", Fraction(1, 10)),
-        moved=read(probability, moved, "--moved", Fraction(1, 20)),
+        changed=read(probability, changed, "--changed", Fraction(1, 20)),
     )
     if nearly and epsilon is None:
         what, remedy = "how nearly depends on the loss", "add --epsilon, or write --exact"

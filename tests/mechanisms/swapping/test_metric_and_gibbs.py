@@ -211,8 +211,13 @@ def test_the_metric_swap_is_the_gibbs_swap_whose_vacuous_moves_are_free() -> Non
     [
         ({"x": {"y": 1, "z": 5}, "y": {"z": 1}}, ["x to z: 5, by way of y 2"]),
         ({"x": {"y": 1, "z": 2}, "y": {"x": 3, "z": 1}}, ["x to y: 1, back 3"]),
-        ({"x": {"y": 0, "z": -1}, "y": {"y": 2, "z": 1}}, ["x to y: 0", "x to z: -1", "y to y: 2"]),
+        (
+            {"x": {"y": 0, "z": -1}, "y": {"y": 2, "z": 1}},
+            ["3 distances are wrong", "x to y: 0", "z: -1", "y to y: 2"],
+        ),
         ({"x": {"y": 1}, "z": {"y": 1}}, ['no number for 1 pair: "z and x"']),
+        ({"1": {"2": 1}, "01": {"2": 1}}, ['"1", "01" differ in leading zeros only']),
+        ({"v": dict.fromkeys("abcd", 1)}, ["no number for 6 pairs: ", " and 1 more"]),
         ({"x": {"y": "far", "z": "1/0"}}, ["x to y", "x to z"]),
         ({"x": {"y": "0.0001", "z": 1}, "y": {"z": 1}}, ["10000 times"]),
         ({"x": 3}, ["instead of a number for each other value"]),
@@ -235,10 +240,13 @@ def test_rounding_distances_up_keeps_them_a_metric() -> None:
 
 
 def test_swap_values_without_distances_are_refused_in_the_plan() -> None:
-    with pytest.raises(StirredError, match='1 value that occur: "z"'):
+    with pytest.raises(StirredError, match='1 value that occurs: "z"'):
         metric(distances={"x": {"y": 1}}).plan(HOMES)
-    with pytest.raises(StirredError, match='1 value that occur: "z"'):
+    with pytest.raises(StirredError, match='1 value that occurs: "z"'):
         GibbsSwap(**ROLES, weights={"x": {"y": 1}}).plan(HOMES)
+    codes = HOMES.with_columns(pl.col("county").replace_strict({"x": "01", "y": "02", "z": "10"}))
+    with pytest.raises(StirredError, match=r"leading zeros are different codes \(01 is declared as 1\)"):
+        metric(distances={"1": {"2": 1, "10": 1}, "2": {"10": 1}}).plan(codes)
 
 
 @pytest.mark.parametrize("kind", [MetricSwap, GibbsSwap])

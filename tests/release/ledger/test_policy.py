@@ -281,6 +281,7 @@ def test_a_change_of_policy_is_in_the_ledger_with_its_reason(ledger: Ledger) -> 
     [
         ("[[limits]]\nbudget = 1", "output is missing"),
         ("[[limits]]\nbudget = '1'\noutput = 'zcdp'\nunit = 'person'\ncolour = 1", "no setting called colour"),
+        ("[[limits]]\nbugdet = '1'\noutput = 'zcdp'\nunit = 'person'", "did you mean 'budget'"),
         (
             "[[limits]]\nbudget = '-1'\noutput = 'zcdp'\nunit = 'person'\n[invariants]\nacceptable = []",
             "-1 is negative",

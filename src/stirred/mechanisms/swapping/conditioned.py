@@ -49,6 +49,7 @@ class ConditionedSwap(Swap):
     """
 
     member: ClassVar[str] = "conditioned"
+    moved_get: ClassVar[str] = "another value"
 
     rate: RateLike
     redraw_law: str | Mapping[Any, RateLike] = "uniform"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from stirred.data.codes import Coded, encode
 from stirred.data.problems import PlanError, bad_plan, listed, number
-from stirred.mechanisms.swapping.pairs import Pairs
+from stirred.mechanisms.swapping.pairs import Pairs, some
 from stirred.spec.problems import Problem
 
 Steps = npt.NDArray[np.int64]
@@ -156,7 +156,7 @@ def _pair_problems(pairs: Pairs) -> Iterator[Problem]:
     wrong = [f"{a} to {b}: {value}" for (a, b), value in pairs.numbers.items() if (value > 0) == (a == b) or value < 0]
     if wrong:
         yield Problem(
-            what=f"{number(len(wrong), 'distance')} is wrong: {listed(wrong[:_SHOWN])}",
+            what=f"{number(len(wrong), 'distance is', 'distances are')} wrong: {some(wrong)}",
             where=pairs.where,
             remedy=remedy,
         )
@@ -167,7 +167,7 @@ def _pair_problems(pairs: Pairs) -> Iterator[Problem]:
     ]
     if uneven:
         yield Problem(
-            what=f"{number(len(uneven), 'pair')} with two distances: {listed(uneven[:_SHOWN])}",
+            what=f"{number(len(uneven), 'pair')} with two distances: {some(uneven)}",
             where=pairs.where,
             remedy=remedy,
         )
@@ -184,7 +184,8 @@ def _triangle_problems(pairs: Pairs, steps: Steps, unit: Fraction) -> Iterator[P
             shown.append(f"{pairs.values[a]} to {pairs.values[b]}: {steps[a, b] * unit}, by way of {name} {way}")
     if count:
         yield Problem(
-            what=f"{number(count, 'way')} round another value is shorter: {listed(shown)}",
+            what=f"{number(count, 'way round another value is', 'ways round another value are')} shorter: "
+            f"{some(shown, total=count)}",
             where=pairs.where,
             remedy="use shortest ways: the budget rests on the triangle inequality",
         )

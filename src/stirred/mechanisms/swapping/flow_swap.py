@@ -33,6 +33,7 @@ class FlowSwap(Swap):
     sampler. ``farther`` is advice on settings that reach farther, where a member has any.
     """
 
+    moved_get: ClassVar[str] = "another value"
     farther: ClassVar[str] = ""
 
     @abstractmethod

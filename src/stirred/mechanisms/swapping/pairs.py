@@ -63,8 +63,11 @@ class Pairs:
             if (a, b) not in numbers and (b, a) not in numbers
         ]
         if missing and not problems:
-            what = f"no number for {number(len(missing), 'pair')}: {listed(missing[:_SHOWN])}"
-            problems.append(Problem(what=what, where=where, remedy="give every pair of values a number"))
+            what = f"no number for {number(len(missing), 'pair')}: {some(missing)}"
+            bare = [value.lstrip("0") for value in values]
+            twice = [value for value in values if bare.count(value.lstrip("0")) > 1][:2]
+            alike = f"; {listed(twice)} differ in leading zeros only: write a code one way" if twice else ""
+            problems.append(Problem(what=what, where=where, remedy=f"give every pair of values a number{alike}"))
         if len(values) < 2 and not problems:
             problems.append(Problem(what="no pair of values", where=where, remedy="give every pair of values a number"))
         if problems:
@@ -93,12 +96,26 @@ class Pairs:
         """Return the places of swap values; all that were not declared are refused at once."""
         place = {value: index for index, value in enumerate(self.values)}
         if missing := [name for name in names if name not in place]:
+            bare = {value.lstrip("0"): value for value in self.values}
+            zeros = [f"{name} is declared as {bare[name.lstrip('0')]}" for name in missing if name.lstrip("0") in bare]
+            alike = f"; codes that differ in leading zeros are different codes ({zeros[0]})" if zeros else ""
             raise bad_plan(
-                f"nothing is declared for {number(len(missing), 'value')} that occur: {listed(missing[:_SHOWN])}",
+                f"nothing is declared for {number(len(missing), 'value that occurs', 'values that occur')}: "
+                f"{some(missing)}",
                 where=self.where,
-                remedy="declare every swap value that may occur",
+                remedy=f"declare every swap value that may occur{alike}",
             )
         return [place[name] for name in names]
+
+
+def some(names: list[str], *, total: int | None = None) -> str:
+    """Write the first names in quotes, and how many more there are, of ``total`` where not all are listed.
+
+    >>> some(["a", "b"]), some(list("abcdefg"))
+    ('"a", "b"', '"a", "b", "c", "d", "e" and 2 more')
+    """
+    more = (len(names) if total is None else total) - _SHOWN
+    return listed(names[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def nested_pairs(frame: pl.DataFrame, *, number: str, where: str) -> dict[str, dict[str, str]]:

@@ -116,9 +116,10 @@ class SwapPlan:
                 "practically the same."
             )
         elif epsilon < paper:
+            digits = 2 if epsilon.shown() != paper.shown() else 3
             sentences.append(
-                f"The paper's bound (Theorem 1) is {paper.shown(3)}; the number here, {epsilon.shown(3)}, is lower "
-                "because it uses the exact numbers of derangements where the paper rounds them up to b + 1 (R1)."
+                f"The paper's bound (Theorem 1) is {paper.shown(digits)}; the number here, {epsilon.shown(digits)}, is "
+                "lower because it uses the exact numbers of derangements where the paper rounds them up to b + 1 (R1)."
             )
         if own is not None and own.exact is not None and not own.exact.is_infinite:
             sentences.append(

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, WithJsonSchema
 
+from stirred.data.spelling import told_once
 from stirred.release.ledger.problems import LedgerError
 from stirred.spec.document import invariant_out
 from stirred.spec.document_schema import HierarchyDocument, InequalityDocument, MarginDocument, NamedDocument
@@ -91,17 +92,19 @@ def policy_document(data: Any, *, source: str) -> PolicyDocument:
     try:
         return PolicyDocument.model_validate(data)
     except ValidationError as error:
-        raise LedgerError([_problem(detail, source) for detail in error.errors(include_url=False)]) from None
+        told = told_once(error.errors(include_url=False), PolicyDocument)
+        raise LedgerError([_problem(detail, source, hint) for detail, hint in told]) from None
 
 
 # Parts of a place that name a branch of our models, and no key of the file.
 _BRANCHES: Final = frozenset({"list", "any", "margin", "named", "inequality", "str", "int"})
 
 
-def _problem(detail: Any, source: str) -> Problem:
+def _problem(detail: Any, source: str, hint: str) -> Problem:
     place = ".".join(str(part) for part in detail["loc"] if part not in _BRANCHES)
     if detail["type"] == "extra_forbidden":
-        what, remedy = f"there is no setting called {detail['loc'][-1]}", "remove it, or check its spelling"
+        what = f"there is no setting called {detail['loc'][-1]}"
+        remedy = hint or "remove it, or check its spelling"
     elif detail["type"] == "missing":
         what, remedy = f"{detail['loc'][-1]} is missing", "add it"
     else:

@@ -1,0 +1,66 @@
+"""Names that were probably meant: columns, options, and keys of plans, codebooks and policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+
+def near(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant, whatever its case of letters.
+
+    >>> near("Countie", ["county", "size"]), near("x", ["county"])
+    ('county', None)
+    """
+    by_letters = {each.lower(): each for each in known}
+    found = get_close_matches(name.lower(), by_letters, n=1)
+    return by_letters[found[0]] if found else None
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Write the beginning of a remedy that asks for the name that was probably meant, or nothing.
+
+    >>> meant("countie", ["county", "size"]), meant("x", ["county"])
+    ("did you mean 'county'? ", '')
+    """
+    found = near(name, known)
+    return f"did you mean '{found}'? " if found else ""
+
+
+def told_once(details: Sequence[Any], model: type[BaseModel]) -> Iterator[tuple[Any, str]]:
+    """Yield what pydantic found wrong, each with the hint of :func:`meant`.
+
+    A key that is missing because it is misspelt is told once, as the misspelt one.
+    """
+    hints, found = {}, set()
+    for detail in details:
+        *inside, key = detail["loc"] or ("",)
+        if detail["type"] == "extra_forbidden" and (key_meant := near(str(key), keys(model, inside))):
+            hints[detail["loc"]] = f"did you mean '{key_meant}'? "
+            found.add((*inside, key_meant))
+    for detail in details:
+        if detail["type"] != "missing" or detail["loc"] not in found:
+            yield detail, hints.get(detail["loc"], "")
+
+
+def keys(model: type[BaseModel], place: Sequence[Any]) -> list[str]:
+    """Return the keys that a model has at a place inside it: names of keys, and numbers of entries of lists."""
+    for part in place:
+        if isinstance(part, str):
+            if part not in model.model_fields:
+                return []
+            models = [*_models(model.model_fields[part].annotation)]
+            if len(models) != 1:
+                return []
+            model = models[0]
+    return list(model.model_fields)
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models(inner)
