@@ -417,3 +417,14 @@ def test_a_loss_that_no_rate_reaches_is_refused_all_the_same(folder: Path, capsy
     assert "1 would not be kept" in told
     assert "is the lowest" not in told
     assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--mechanism", "mallows"), ("--fine-rate", "1/2"), ("--codebook", "codes.toml")]
+)
+def test_no_option_beside_a_plan_is_left_without_effect(
+    folder: Path, option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "codes.toml").write_text(CODES, encoding="utf-8")
+    assert run(["plan", "plan.toml", option, value]) == 2
+    assert f"{option}: a plan says this already. Mend: change it in the plan" in capsys.readouterr().err

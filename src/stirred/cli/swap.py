@@ -237,8 +237,11 @@ def plan(
         return
     if file.suffix == ".toml":
         _no_options_beside_plan(
-            match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid, table=table, ledger=ledger
-        )
+            match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid, table=table, ledger=ledger,
+            codebook=codebook, mechanism=None if mechanism == "permutation" else mechanism, kernel=kernel,
+            fine_match=fine_match, fine_rate=fine_rate, distances=distances, weights=weights,
+            noise_epsilon=noise_epsilon, respond=respond, values=values, change=change,
+        )  # fmt: skip
         planned = read_plan(file)
     else:
         options = Options(
@@ -302,7 +305,7 @@ def _no_options_beside_plan(**options: Any) -> None:
     for name, value in options.items():
         if value:
             remedy = "change it in the plan" + (": [release] out" if name == "out" else "")
-            raise bad_plan("a plan says this already", where=f"--{name}", remedy=remedy)
+            raise bad_plan("a plan says this already", where=f"--{name.replace('_', '-')}", remedy=remedy)
 
 
 def _no_settings_beside_wishes(file: Path, **settings: Any) -> None:
