@@ -266,7 +266,7 @@ def test_a_response_is_only_for_the_member_that_has_one(folder: Path) -> None:
         "tenure", cwd=folder,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "the permutation swap has no respond" in done.stderr
+    assert "the permutation swap has no --respond" in done.stderr
 
 
 def test_a_column_that_tells_the_perturbed_one_is_warned_of(folder: Path) -> None:
