@@ -21,7 +21,7 @@ from stirred.release.publish import publish
 from stirred.release.run import run
 from stirred.spec.budget import Budget, Constant, Derived
 from stirred.spec.document import from_json, to_json
-from stirred.spec.exact import loss
+from stirred.spec.given_numbers import loss
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.specification import Specification

@@ -16,8 +16,8 @@ from stirred.mechanisms.swapping.family import FAMILY, swap_named
 from stirred.mechanisms.swapping.response_swap import RESPONSE_COLUMNS
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.spec.budget import Derived
-from stirred.spec.exact import probability
 from stirred.spec.family_budget import mallows_epsilon
+from stirred.spec.given_numbers import probability
 from stirred.spec.invariant import Margin
 from stirred.spec.problems import StirredError
 from stirred.spec.specification import Specification

@@ -20,7 +20,7 @@ from stirred.audit.findings import Findings
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.spec.budget import Budget, PermutationSwapping, SwappedStrata
-from stirred.spec.exact import probability
+from stirred.spec.given_numbers import probability
 from stirred.spec.invariant import Invariant, Margin
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.problems import StirredError

@@ -14,8 +14,9 @@ from stirred.mechanisms.swapping.laws.counting import (
     exact_loss_of_weights,
 )
 from stirred.mechanisms.swapping.laws.family import exact_loss_of_conditioned, mallows_weights, shuffle_weights
-from stirred.spec.exact import ZERO, Exact, probability
+from stirred.spec.exact import ZERO, Exact
 from stirred.spec.family_budget import Number, mallows_epsilon, mallows_weight, redraw_epsilon, redraw_kernel
+from stirred.spec.given_numbers import probability
 from stirred.spec.problems import wrong
 from stirred.spec.shuffle_budget import shuffle_epsilon
 from stirred.spec.swap_budget import psa_epsilon, psa_existential_bound, psa_sharp_epsilon

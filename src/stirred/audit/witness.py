@@ -8,8 +8,9 @@ from fractions import Fraction
 from itertools import permutations
 from typing import Any
 
-from stirred.spec.exact import INFINITE, Exact, brief, exact
+from stirred.spec.exact import INFINITE, Exact, exact
 from stirred.spec.law import Law
+from stirred.spec.number_text import brief
 from stirred.spec.shift_law import DiscreteGaussian, OutputLaw, ShiftLaw, same_noise
 
 

@@ -53,7 +53,7 @@ _RESULT = {"paper": "Theorem 1", "sharp": "R1, the sharp form of Theorem 1"}
 
 
 def _swap_rate(stratum: int, rate: str, bound: Bound, *, as_json: bool) -> None:
-    from stirred.spec.exact import probability
+    from stirred.spec.given_numbers import probability
     from stirred.spec.swap_budget import (
         bounded_psa_epsilon,
         psa_existential_bound,
@@ -105,7 +105,7 @@ def _swap_rate(stratum: int, rate: str, bound: Bound, *, as_json: bool) -> None:
 
 
 def _swap_target(stratum: int, epsilon: str, bound: Bound, *, as_json: bool) -> None:
-    from stirred.spec.exact import loss
+    from stirred.spec.given_numbers import loss
     from stirred.spec.swap_budget import psa_rates_for, rate_not_above
 
     target = loss(epsilon, where="--epsilon")
@@ -183,7 +183,8 @@ def convert(
 ) -> None:
     """Turn a zCDP budget into epsilon at a delta, for two files that differ in one unit."""
     from stirred.spec.convert_output import zcdp_to_epsilon
-    from stirred.spec.exact import loss, probability, small
+    from stirred.spec.given_numbers import loss, probability
+    from stirred.spec.number_text import small
 
     budget, d = loss(rho2, where="--rho2"), probability(delta, where="--delta")
     epsilon = zcdp_to_epsilon(budget, delta=d, method=method)
@@ -207,7 +208,8 @@ def duplicates(
 ) -> None:
     """The budget of a person whose answers stand in several records: group privacy (Proposition 2.4.15)."""
     from stirred.spec.convert_output import zcdp_to_epsilon
-    from stirred.spec.exact import loss, probability, small
+    from stirred.spec.given_numbers import loss, probability
+    from stirred.spec.number_text import small
     from stirred.spec.problems import wrong
 
     if copies < 1:

@@ -32,7 +32,7 @@ def show_choices(
     """Print the choices, or their JSON."""
     from stirred.data.microdata import Microdata
     from stirred.mechanisms.swapping.candidates import candidates
-    from stirred.spec.exact import loss
+    from stirred.spec.given_numbers import loss
 
     data = Microdata.read(file, persons, hid=hid, id=names(id))
     target = None if epsilon is None else loss(epsilon, where="--epsilon")

@@ -342,7 +342,7 @@ def _target(prepared: Prepared, epsilon: str | None) -> dict[str, Any]:
     if epsilon is None:
         return {}
     from stirred.mechanisms.swapping.permutation import PermutationSwap
-    from stirred.spec.exact import loss
+    from stirred.spec.given_numbers import loss
     from stirred.spec.problems import placed
     from stirred.spec.swap_budget import psa_rates_for, rate_not_above
 

@@ -64,7 +64,7 @@ def write_new(path: Path, text: str) -> None:
 def factors(texts: list[str] | None, because: str) -> list[UnitFactor]:
     """Return the factors between units that ``--kappa`` states."""
     from stirred.spec import UnitFactor
-    from stirred.spec.exact import fraction
+    from stirred.spec.given_numbers import fraction
     from stirred.spec.problems import wrong
 
     stated = []
@@ -82,7 +82,7 @@ def factors(texts: list[str] | None, because: str) -> list[UnitFactor]:
 def output_premetric(text: str, *, delta: str | None, order: str | None) -> OutputPremetric:
     """Return the output premetric a word names."""
     from stirred.spec import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
-    from stirred.spec.exact import fraction
+    from stirred.spec.given_numbers import fraction
     from stirred.spec.problems import placed, wrong
 
     simple = {"pure": PURE, "zcdp": ZCDP, "gdp": GDP, "tv": TOTAL_VARIATION}

@@ -164,7 +164,7 @@ class Options:
     def _rate_for(self, epsilon: str) -> Fraction | None:
         """Return the gentlest rate that reaches a loss; None where nothing can be swapped."""
         from stirred.release.prepared import prepare
-        from stirred.spec.exact import loss
+        from stirred.spec.given_numbers import loss
 
         prepared = prepare(replace(self, rate="1/2").planned())
         target = loss(epsilon, where="--epsilon")

@@ -15,7 +15,7 @@ from stirred.data.problems import bad_file
 from stirred.mechanisms.swapping.moments.conditioned_cells import RedrawLaw
 from stirred.spec.budget import Derived
 from stirred.spec.document import from_json
-from stirred.spec.exact import fraction
+from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import StirredError, placed
 
 PROBABILITY = "probability"

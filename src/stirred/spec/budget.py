@@ -6,7 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
 
-from stirred.spec.exact import Exact, largest, loss, probability
+from stirred.spec.exact import Exact, largest
+from stirred.spec.given_numbers import loss, probability
 from stirred.spec.problems import wrong
 from stirred.spec.swap_budget import Bound, bounded_psa_epsilon, checked_stratum
 

@@ -9,7 +9,8 @@ from typing import Final
 
 from stirred.spec.budget import Budget, derived
 from stirred.spec.derivation import Derivation, stepped
-from stirred.spec.exact import Exact, exact, fraction
+from stirred.spec.exact import Exact, exact
+from stirred.spec.given_numbers import fraction
 from stirred.spec.invariant import Invariant, Margin
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.problems import refused, wrong

@@ -11,7 +11,8 @@ from typing import Final
 from stirred.spec.budget import Budget, derived
 from stirred.spec.convert import to_neighbours
 from stirred.spec.derivation import Derivation, stepped
-from stirred.spec.exact import INFINITE, ZERO, Exact, exact, exp, ln, loss, probability, sqrt
+from stirred.spec.exact import INFINITE, ZERO, Exact, exact, exp, ln, sqrt
+from stirred.spec.given_numbers import loss, probability
 from stirred.spec.normal import normal_cdf, normal_quantile
 from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.problems import refused

@@ -25,7 +25,8 @@ from stirred.spec.document_schema import (
     SpecificationDocument,
 )
 from stirred.spec.domain import Domain
-from stirred.spec.exact import Exact, compare_exact, exact, fraction, loss
+from stirred.spec.exact import Exact, compare_exact, exact
+from stirred.spec.given_numbers import fraction, loss
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Inequality, Invariant, Margin, Named

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import decimal
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -18,7 +17,8 @@ from fractions import Fraction
 from functools import reduce
 from typing import Final, NoReturn
 
-from stirred.spec.enclosure import Enclosure, TooCoarseError, rounding_context
+from stirred.spec.enclosure import Enclosure, TooCoarseError
+from stirred.spec.number_text import decimal_text, formula_text, places_for, rounded_up
 from stirred.spec.problems import Problem, SpecificationError, wrong
 
 _FIRST_DIGITS: Final = 34
@@ -97,9 +97,9 @@ class Exact:
         if self.is_infinite:
             return "inf"
         if places is None and self.is_rational and (self.rational * 10**4).denominator == 1:
-            return _decimal_text(self.rational)
-        wanted = places if places is not None else _places_for(self.enclose().high)
-        return f"{_round_up(self, wanted):f}"
+            return decimal_text(self.rational)
+        wanted = places if places is not None else places_for(self.enclose().high)
+        return f"{rounded_up(self, wanted):f}"
 
     def sign(self) -> int:
         """Return -1, 0 or 1."""
@@ -160,7 +160,7 @@ class Exact:
         return reduce(lambda a, b: a * b, [self] * power, ONE)
 
     def __str__(self) -> str:
-        return _text(self)
+        return formula_text(self)
 
     def __repr__(self) -> str:
         return f"Exact({str(self)!r})"
@@ -193,90 +193,6 @@ def exact(value: Exact | int | Fraction | str | Decimal | float) -> Exact:
 ZERO: Final = Exact("rational", Fraction(0))
 ONE: Final = Exact("rational", Fraction(1))
 INFINITE: Final = Exact("infinite")
-
-
-# A fraction, decimal or percentage, and no formula: '1/20/2' is a slip of the pen.
-_PLAIN: Final = re.compile(r"[+-]?[0-9]+/[0-9]+|[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*%?")
-# Beyond this, infinity says what such a number would say.
-_ABSURD: Final = 10**12
-
-
-def fraction(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Fraction:
-    """Return ``value`` as an exact fraction: ``"1/20"``, ``"5%"``, ``"0.05"`` and ``0.05`` agree.
-
-    >>> fraction("5%", where="rate") == fraction(0.05, where="rate") == Fraction(1, 20)
-    True
-    """
-    plain = not isinstance(value, str) or _PLAIN.fullmatch(value.strip()) is not None
-    try:
-        number = exact(value) if plain else INFINITE
-    except SpecificationError:
-        number = INFINITE
-    if not number.is_rational:
-        raise wrong(
-            f"{str(value)[:60]!r} is not a number that can be used here",
-            where=where,
-            remedy="write a fraction, decimal (with a point) or percentage, such as '1/20', '0.05' or '5%'",
-        )
-    return number.rational
-
-
-def probability(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Fraction:
-    """Return ``value`` as an exact fraction from 0 to 1.
-
-    >>> probability("7/4", where="rate")
-    Traceback (most recent call last):
-    stirred.spec.problems.SpecificationError: rate: 7/4 is not a probability. Mend: write a fraction ...
-    """
-    number = fraction(value, where=where)
-    if not 0 <= number <= 1:
-        hint = f"; did you mean {value}%?" if 1 < number <= 100 and not set("%/") & set(str(value)) else ""
-        raise wrong(
-            f"{value} is not a probability",
-            where=where,
-            remedy=f"write a fraction from 0 to 1, such as '1/20', '0.05' or '5%'{hint}",
-        )
-    return number
-
-
-def loss(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Exact:
-    """Return ``value`` as a protection loss: an exact number that is not negative.
-
-    >>> loss("-1", where="budget")
-    Traceback (most recent call last):
-    stirred.spec.problems.SpecificationError: budget: -1 is negative. Mend: a loss is 0 or more, or 'inf'.
-    """
-    try:
-        number = exact(value)
-    except SpecificationError:
-        raise wrong(
-            f"{str(value)[:60]!r} is not a loss",
-            where=where,
-            remedy="write a number such as '3/4', '0.75' or 'ln(3)', or 'inf' if nothing is promised",
-        ) from None
-    try:
-        negative = number.sign() < 0
-    except ArithmeticError as error:
-        raise wrong(f"{str(value)[:60]!r} cannot be evaluated ({error})", where=where, remedy="simplify it") from None
-    if negative:
-        raise wrong(f"{value} is negative", where=where, remedy="a loss is 0 or more, or 'inf'")
-    if not number.is_infinite and number.enclose().low > _ABSURD:
-        raise wrong(
-            f"a loss above {_ABSURD:,} promises nothing", where=where, remedy="write 'inf', or check the number"
-        )
-    return number
-
-
-def small(value: Fraction) -> str:
-    """Write a small probability the way people read it.
-
-    >>> small(Fraction(1, 10**10)), small(Fraction(3, 1000)), small(Fraction(1, 3))
-    ('1e-10', '3e-3', '1/3')
-    """
-    exponent, scaled = 0, value
-    while scaled and scaled.denominator != 1 and exponent < 40:
-        scaled, exponent = scaled * 10, exponent + 1
-    return f"{scaled}e-{exponent}" if value and scaled.denominator == 1 else str(value)
 
 
 def ln(value: Exact | int | Fraction) -> Exact:
@@ -561,63 +477,3 @@ def _double_not_below(value: Fraction) -> float:
     except OverflowError:
         return math.inf
     return double if Fraction(double) >= value else math.nextafter(double, math.inf)
-
-
-def _places_for(size: Decimal) -> int:
-    if size == 0 or abs(size) >= 1:
-        return 2
-    return 2 - size.adjusted()
-
-
-def _round_up(value: Exact, places: int) -> Decimal:
-    """Round up to ``places`` decimals, exactly: a rational is rounded itself, not a decimal copy of it."""
-    if value.is_rational:
-        scaled = math.ceil(value.rational * 10**places)
-        return Decimal(scaled).scaleb(-places, rounding_context(len(str(abs(scaled))) + 10, decimal.ROUND_CEILING))
-    high = value.enclose(60).high
-    wide = rounding_context(max(80, high.adjusted() + places + 10), decimal.ROUND_CEILING)
-    return high.quantize(Decimal(1).scaleb(-places), context=wide)
-
-
-def _decimal_text(value: Fraction) -> str:
-    """Write a decimal of at most four places as it is."""
-    scaled = int(abs(value) * 10**4)
-    whole, rest = divmod(scaled, 10**4)
-    places = f".{rest:04d}".rstrip("0").rstrip(".")
-    return f"{'-' if value < 0 else ''}{whole}{places}"
-
-
-def _text(value: Exact) -> str:
-    if value.kind == "rational":
-        return str(value.rational)
-    if value.is_infinite:
-        return "inf"
-    if value.kind in ("ln", "exp", "sqrt"):
-        return f"{value.kind}({_text(value.parts[0])})"
-    if value.kind == "reciprocal":
-        return f"1/({_text(value.parts[0])})"
-    if value.kind == "product":
-        return _product_text(value)
-    joined = " + ".join(_text(part) for part in value.parts)
-    return joined.replace("+ -", "- ")
-
-
-def _product_text(value: Exact) -> str:
-    first, rest = value.parts[0], value.parts[1:]
-    if first.is_rational and first.rational == -1:
-        return "-" + "*".join(_factor_text(part) for part in rest)
-    return "*".join(_factor_text(part) for part in value.parts)
-
-
-def _factor_text(value: Exact) -> str:
-    return f"({_text(value)})" if value.kind in ("sum", "reciprocal") else _text(value)
-
-
-def brief(value: Fraction) -> str:
-    """Write a fraction for a reader: in full while it is short, and otherwise its first digits.
-
-    >>> brief(Fraction(19, 108)), brief(Fraction(10**40 + 1, 3 * 10**40))
-    ('19/108', 'about 0.333333')
-    """
-    text = str(value)
-    return text if len(text) <= 40 else f"about {Decimal(value.numerator) / value.denominator:.6g}"

@@ -8,8 +8,9 @@ from typing import Final
 
 from stirred.spec.budget import PermutationSwapping
 from stirred.spec.convert_output import zcdp_to_epsilon
-from stirred.spec.exact import Exact, exact, exp, small, sqrt
+from stirred.spec.exact import Exact, exact, exp, sqrt
 from stirred.spec.invariant import plural
+from stirred.spec.number_text import small
 from stirred.spec.specification import Specification
 
 

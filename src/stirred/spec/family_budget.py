@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from stirred.spec.exact import INFINITE, ZERO, Exact, exp, fraction, largest, ln, loss, probability
+from stirred.spec.exact import INFINITE, ZERO, Exact, exp, largest, ln
+from stirred.spec.given_numbers import fraction, loss, probability
 from stirred.spec.problems import refused, wrong
 
 Number = Exact | int | Fraction | str | Decimal | float

@@ -6,7 +6,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-from stirred.spec.exact import Exact, exact, exp, ln, loss
+from stirred.spec.exact import Exact, exact, exp, ln
+from stirred.spec.given_numbers import loss
 from stirred.spec.problems import wrong
 
 # A record that changes leaves one cell of a table and enters another: two counts change by one each.

@@ -12,9 +12,10 @@ from fractions import Fraction
 from typing import Final
 
 from stirred.spec.budget import PermutationSwapping
-from stirred.spec.exact import Exact, exact, small
+from stirred.spec.exact import Exact, exact
 from stirred.spec.invariant import ALL, Margin
 from stirred.spec.multiverse import Multiverse, Verdict
+from stirred.spec.number_text import small
 from stirred.spec.specification import Specification
 
 SERIOUS: Final = "serious"

@@ -9,9 +9,11 @@ from fractions import Fraction
 from typing import Final
 
 from stirred.spec.enclosure import Enclosure
-from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln, probability, small, sqrt
+from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln, sqrt
+from stirred.spec.given_numbers import probability
 from stirred.spec.law import likelihood_pairs
 from stirred.spec.normal import normal_quantile
+from stirred.spec.number_text import small
 from stirred.spec.problems import wrong
 from stirred.spec.renyi import normalised_renyi, renyi
 from stirred.spec.shift_law import OutputLaw, ShiftLaw

@@ -11,8 +11,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln, probability
+from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln
 from stirred.spec.family_budget import Number
+from stirred.spec.given_numbers import probability
 from stirred.spec.problems import refused, wrong
 from stirred.spec.swap_budget import checked_stratum, psa_sharp_epsilon
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from stirred.spec.exact import small
 from stirred.spec.explain import explain
 from stirred.spec.invariant import plural
+from stirred.spec.number_text import small
 from stirred.spec.specification import Specification
 
 

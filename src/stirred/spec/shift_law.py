@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from stirred.spec.exact import Exact, UndecidedError, compare_exact, exact, exp, fraction, loss
+from stirred.spec.exact import Exact, UndecidedError, compare_exact, exact, exp
+from stirred.spec.given_numbers import fraction, loss
 from stirred.spec.law import Law
 from stirred.spec.problems import wrong
 

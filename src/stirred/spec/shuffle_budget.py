@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from stirred.spec.exact import INFINITE, ZERO, Exact, ln, probability
+from stirred.spec.exact import INFINITE, ZERO, Exact, ln
 from stirred.spec.family_budget import Number
+from stirred.spec.given_numbers import probability
 from stirred.spec.problems import wrong
 
 _BITS = 160

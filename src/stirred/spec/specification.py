@@ -8,10 +8,11 @@ from typing import Final
 
 from stirred.spec.budget import Budget
 from stirred.spec.domain import Domain
-from stirred.spec.exact import Exact, small
+from stirred.spec.exact import Exact
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse
+from stirred.spec.number_text import small
 from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.problems import wrong
 

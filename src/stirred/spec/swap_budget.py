@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from stirred.spec.exact import INFINITE, ONE, ZERO, Exact, exact, exp, largest, ln, loss, probability, sqrt
+from stirred.spec.exact import INFINITE, ONE, ZERO, Exact, exact, exp, largest, ln, sqrt
+from stirred.spec.given_numbers import loss, probability
 from stirred.spec.problems import refused, wrong
 
 Bound = Literal["paper", "sharp"]

@@ -13,7 +13,8 @@ import polars as pl
 
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
-from stirred.spec.exact import Exact, loss, probability
+from stirred.spec.exact import Exact
+from stirred.spec.given_numbers import loss, probability
 from stirred.spec.problems import Problem, StirredError
 
 Number = Exact | Fraction | Decimal | float | int | str

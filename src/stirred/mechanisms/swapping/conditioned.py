@@ -22,8 +22,9 @@ from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, Values
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
-from stirred.spec.exact import INFINITE, ZERO, Exact, fraction, largest, probability
+from stirred.spec.exact import INFINITE, ZERO, Exact, largest
 from stirred.spec.family_budget import redraw_epsilon
+from stirred.spec.given_numbers import fraction, probability
 from stirred.spec.law import Law
 
 LAWS: Final = ("uniform", "proportional")

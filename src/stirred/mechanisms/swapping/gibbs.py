@@ -27,7 +27,7 @@ from stirred.spec.family_budget import gibbs_epsilon
 from stirred.spec.law import Law
 from stirred.spec.specification import Specification
 
-# Farther from 1 the numbers of ``flow_kernel`` (m from 2**-256 to 2**256) would lose terms that count.
+# Farther from 1 the numbers of ``kernels.flow`` (m from 2**-256 to 2**256) would lose terms that count.
 _MOST_WEIGHT: Final = Fraction(10) ** 75
 
 

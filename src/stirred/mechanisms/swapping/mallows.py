@@ -19,8 +19,9 @@ from stirred.mechanisms.swapping.swap import PAPER, Swap, Values
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
-from stirred.spec.exact import ZERO, Exact, loss
+from stirred.spec.exact import ZERO, Exact
 from stirred.spec.family_budget import Number, mallows_epsilon, mallows_weight
+from stirred.spec.given_numbers import loss
 from stirred.spec.law import Law
 
 

@@ -22,8 +22,9 @@ from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.swap import PAPER, Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan, SwapUniverse
 from stirred.spec.budget import Derived, PermutationSwapping
-from stirred.spec.exact import INFINITE, ZERO, Exact, loss
+from stirred.spec.exact import INFINITE, ZERO, Exact
 from stirred.spec.family_budget import Number, mallows_epsilon, mallows_weight
+from stirred.spec.given_numbers import loss
 from stirred.spec.law import Law
 from stirred.spec.specification import Specification
 

@@ -36,9 +36,10 @@ from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan, SwapUniverse
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived
-from stirred.spec.exact import Exact, exact, loss
+from stirred.spec.exact import Exact, exact
 from stirred.spec.family_budget import Number
 from stirred.spec.geometric_noise import CELLS_OF_A_CHANGE, decay_for, share_of, table_loss
+from stirred.spec.given_numbers import loss
 from stirred.spec.invariant import Margin
 from stirred.spec.law import Law
 from stirred.spec.layered_budget import PerturbedBudget, perturbed_after

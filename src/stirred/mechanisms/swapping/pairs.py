@@ -12,7 +12,7 @@ from typing import Any, Final
 import polars as pl
 
 from stirred.data.problems import PlanError, bad_plan, listed, number
-from stirred.spec.exact import fraction
+from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import Problem, StirredError
 
 Declared = Mapping[Any, Mapping[Any, Fraction | Decimal | str | float | int]]

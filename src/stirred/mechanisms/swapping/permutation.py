@@ -40,7 +40,8 @@ from stirred.mechanisms.swapping.varying import (
 )
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
-from stirred.spec.exact import Exact, probability
+from stirred.spec.exact import Exact
+from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
 from stirred.spec.problems import StirredError
 from stirred.spec.specification import Specification

@@ -29,7 +29,8 @@ from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, Values, ever
 from stirred.mechanisms.swapping.swap_plan import SwapPlan, SwapUniverse
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived, PermutationSwapping
-from stirred.spec.exact import Exact, probability
+from stirred.spec.exact import Exact
+from stirred.spec.given_numbers import probability
 from stirred.spec.invariant import Margin
 from stirred.spec.law import Law
 from stirred.spec.layered_budget import perturbed_before, response_epsilon

@@ -18,7 +18,8 @@ from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, Values
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived, PermutationSwapping
-from stirred.spec.exact import INFINITE, ZERO, Exact, largest, probability
+from stirred.spec.exact import INFINITE, ZERO, Exact, largest
+from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
 from stirred.spec.shuffle_budget import margin_epsilon
 

@@ -28,7 +28,7 @@ from stirred.mechanisms.swapping.swap import RateLike, Values
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived
-from stirred.spec.exact import probability
+from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
 from stirred.spec.layered_budget import staged_epsilon
 from stirred.spec.specification import Specification

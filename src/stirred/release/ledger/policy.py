@@ -14,9 +14,11 @@ from stirred.release.ledger.total import Copies, Currency, Total
 from stirred.spec.compose import UnitFactor
 from stirred.spec.document import multiverse_of
 from stirred.spec.document_schema import MultiverseDocument
-from stirred.spec.exact import Exact, loss, small
+from stirred.spec.exact import Exact
+from stirred.spec.given_numbers import loss
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse, Verdict
+from stirred.spec.number_text import small
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
 from stirred.spec.problems import Problem, placed, wrong
 from stirred.spec.specification import Specification

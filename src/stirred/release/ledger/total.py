@@ -11,7 +11,7 @@ from stirred.spec.compose import UnitFactor, compose
 from stirred.spec.convert import change_unit
 from stirred.spec.convert_output import change_output
 from stirred.spec.derivation import Derivation
-from stirred.spec.exact import fraction
+from stirred.spec.given_numbers import fraction
 from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.problems import Problem, StirredError, refused, wrong
 from stirred.spec.specification import Flavor, Specification

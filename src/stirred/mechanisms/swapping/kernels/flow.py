@@ -6,7 +6,7 @@ what is left of each column. The largest value is last, as a row and as a column
 
 Weights reach far beyond the range of double precision. Here a number is a double m with an exponent e and means
 m * 2**(512 e), m from 2**-256 to 2**256: sums and products of such numbers are off by one rounding, never by a lost
-term that counts. A draw that double precision cannot tell is left to ``flow_law``, which has integers.
+term that counts. A draw that double precision cannot tell is left to ``laws.flow``, which has integers.
 """
 
 from __future__ import annotations

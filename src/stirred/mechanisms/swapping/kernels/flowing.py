@@ -1,6 +1,6 @@
 """Swaps in which the flow table of every stratum is drawn first. Importing this module loads numba.
 
-In every stratum: draw how many records of each swap value get each value (``flow_law``); write these values down, kind
+In every stratum: draw how many records of each swap value get each value (``laws.flow``); write these values down, kind
 by kind; shuffle them inside each kind; and hand them out. ``reference.swap_flow_reference`` is the plain Python
 twin, equal bit for bit.
 """

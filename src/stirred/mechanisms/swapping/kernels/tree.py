@@ -1,8 +1,8 @@
 """How many records go up at each node of a tree of swap values, in compiled code. Importing this module loads numba.
 
-Messages go up the tree (sums over all that happens below), draws come down. Numbers are those of ``flow_kernel``: a
+Messages go up the tree (sums over all that happens below), draws come down. Numbers are those of ``kernels.flow``: a
 double m and an exponent e that mean m * 2**(512 e). A compiled function may call those of its own file only, so that
-the two operations stand here once more.
+the two operations stand here once more; a test holds them equal.
 """
 
 from __future__ import annotations

@@ -27,8 +27,10 @@ from typing import Protocol
 import numpy as np
 
 from stirred.mechanisms.swapping.laws.permutation import psa_weights
-from stirred.spec.exact import INFINITE, ZERO, Exact, brief, exact, largest, ln, probability
+from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln
+from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
+from stirred.spec.number_text import brief
 from stirred.spec.problems import refused, wrong
 
 Margins = Sequence[int]

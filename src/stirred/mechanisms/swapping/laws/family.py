@@ -17,7 +17,7 @@ from stirred.mechanisms.swapping.laws.counting import (
     up_to_symmetry,
 )
 from stirred.mechanisms.swapping.laws.permutation import permutation_law
-from stirred.spec.exact import probability
+from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
 from stirred.spec.problems import wrong
 from stirred.spec.swap_budget import derangements

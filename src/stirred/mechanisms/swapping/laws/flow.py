@@ -154,7 +154,7 @@ class FlowLaw:
 
 
 class _Integers:
-    """The sums of ``flow_kernel`` in integers: every row's weights are multiplied by what makes them whole."""
+    """The sums of ``kernels.flow`` in integers: every row's weights are multiplied by what makes them whole."""
 
     def __init__(
         self, counts: list[int], pair: list[list[Fraction]], kept: Sequence[Sequence[Fraction]] | None

@@ -1,7 +1,7 @@
 """Expected tables of the other members of the family (swapping theory R18): closed forms, before anything is swapped.
 
 The Mallows and the shuffle swap need the law of the number of moved records only (``moments.Laws.by_number_moved``).
-Of the conditioned swap there is the exact law of small strata here, beside ``conditioned_moments`` for all sizes.
+Of the conditioned swap there is the exact law of small strata here, beside ``moments.conditioned`` for all sizes.
 """
 
 from __future__ import annotations

@@ -1,0 +1,82 @@
+"""Numbers as callers give them: fractions, probabilities and losses, read exactly or refused with the place."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+from stirred.spec.exact import INFINITE, Exact, exact
+from stirred.spec.problems import SpecificationError, wrong
+
+# A fraction, decimal or percentage, and no formula: '1/20/2' is a slip of the pen.
+_PLAIN: Final = re.compile(r"[+-]?[0-9]+/[0-9]+|[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*%?")
+# Beyond this, infinity says what such a number would say.
+_ABSURD: Final = 10**12
+
+
+def fraction(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Fraction:
+    """Return ``value`` as an exact fraction: ``"1/20"``, ``"5%"``, ``"0.05"`` and ``0.05`` agree.
+
+    >>> fraction("5%", where="rate") == fraction(0.05, where="rate") == Fraction(1, 20)
+    True
+    """
+    plain = not isinstance(value, str) or _PLAIN.fullmatch(value.strip()) is not None
+    try:
+        number = exact(value) if plain else INFINITE
+    except SpecificationError:
+        number = INFINITE
+    if not number.is_rational:
+        raise wrong(
+            f"{str(value)[:60]!r} is not a number that can be used here",
+            where=where,
+            remedy="write a fraction, decimal (with a point) or percentage, such as '1/20', '0.05' or '5%'",
+        )
+    return number.rational
+
+
+def probability(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Fraction:
+    """Return ``value`` as an exact fraction from 0 to 1.
+
+    >>> probability("7/4", where="rate")
+    Traceback (most recent call last):
+    stirred.spec.problems.SpecificationError: rate: 7/4 is not a probability. Mend: write a fraction ...
+    """
+    number = fraction(value, where=where)
+    if not 0 <= number <= 1:
+        hint = f"; did you mean {value}%?" if 1 < number <= 100 and not set("%/") & set(str(value)) else ""
+        raise wrong(
+            f"{value} is not a probability",
+            where=where,
+            remedy=f"write a fraction from 0 to 1, such as '1/20', '0.05' or '5%'{hint}",
+        )
+    return number
+
+
+def loss(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Exact:
+    """Return ``value`` as a protection loss: an exact number that is not negative.
+
+    >>> loss("-1", where="budget")
+    Traceback (most recent call last):
+    stirred.spec.problems.SpecificationError: budget: -1 is negative. Mend: a loss is 0 or more, or 'inf'.
+    """
+    try:
+        number = exact(value)
+    except SpecificationError:
+        raise wrong(
+            f"{str(value)[:60]!r} is not a loss",
+            where=where,
+            remedy="write a number such as '3/4', '0.75' or 'ln(3)', or 'inf' if nothing is promised",
+        ) from None
+    try:
+        negative = number.sign() < 0
+    except ArithmeticError as error:
+        raise wrong(f"{str(value)[:60]!r} cannot be evaluated ({error})", where=where, remedy="simplify it") from None
+    if negative:
+        raise wrong(f"{value} is negative", where=where, remedy="a loss is 0 or more, or 'inf'")
+    if not number.is_infinite and number.enclose().low > _ABSURD:
+        raise wrong(
+            f"a loss above {_ABSURD:,} promises nothing", where=where, remedy="write 'inf', or check the number"
+        )
+    return number
