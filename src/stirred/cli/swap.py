@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -68,6 +69,9 @@ from stirred.cli.swap_options import (
 if TYPE_CHECKING:
     from stirred.release.prepared import Prepared
 
+# With wishes the file and its columns are told, and everything else is what is proposed.
+_BESIDE_WISHES = ("swap", "hold", "id", "persons", "hid", "codebook", "table", "unit", "epsilon")
+
 
 def swap(
     file: File,
@@ -103,37 +107,10 @@ def swap(
     json: Json = False,
 ) -> None:
     """Swap a household file and write the bundle: data, tables, specification, checks, report."""
+    given = locals()
     from stirred.release.prepared import prepare
 
-    options = Options(
-        file=file,
-        match=match,
-        swap=swap,
-        rate=rate,
-        hold=hold,
-        id=id,
-        persons=persons,
-        hid=hid,
-        codebook=codebook,
-        unit=unit,
-        table=table,
-        out=out or (NOWHERE if dry_run else None),
-        format_=format_,
-        settings_from=settings_from,
-        ledger=ledger,
-        purpose=purpose,
-        mechanism=mechanism,
-        kernel=kernel,
-        fine_match=fine_match,
-        fine_rate=fine_rate,
-        distances=distances,
-        weights=weights,
-        epsilon=None if has_rate(mechanism) else epsilon,
-        noise_epsilon=noise_epsilon,
-        respond=respond,
-        values=values,
-        change=change,
-    )
+    options = Options.of(given, out=out or (NOWHERE if dry_run else None))
     options.refuse_epsilon_beside_rate(epsilon)
     prepared = prepare(options.planned())
     if dry_run:
@@ -199,6 +176,7 @@ def plan(
     json: Json = False,
 ) -> None:
     """Show what a release would promise, the choices a geography has, or what fits your wishes. Nothing is released."""
+    given = locals()
     from stirred.data.problems import bad_plan
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
@@ -226,52 +204,15 @@ def plan(
         raise bad_plan("--cross goes with --geography", where="--cross", remedy=remedy)
     if advising:
         _no_settings_beside_wishes(
-            file, match=match, rate=rate, kernel=kernel, fine_match=fine_match, fine_rate=fine_rate,
-            mechanism=None if mechanism == "permutation" else mechanism, expect_from=expect_from,
-        )  # fmt: skip
-        options = Options(
-            file=file, match=None, swap=swap, rate=None, hold=hold, id=id, persons=persons, hid=hid, codebook=codebook,
-            table=table, unit=unit, out=NOWHERE, command="plan",
-        )  # fmt: skip
-        show_advice(options, wished, as_json=json)
+            file, [*Options.named(given, but=_BESIDE_WISHES), *(["--expect-from"] if expect_from else [])]
+        )
+        show_advice(Options.of(given, out=NOWHERE, command="plan"), wished, as_json=json)
         return
     if file.suffix == ".toml":
-        _no_options_beside_plan(
-            match=match, swap=swap, rate=rate, hold=hold, id=id, persons=persons, hid=hid, table=table, ledger=ledger,
-            codebook=codebook, mechanism=None if mechanism == "permutation" else mechanism, kernel=kernel,
-            fine_match=fine_match, fine_rate=fine_rate, distances=distances, weights=weights,
-            noise_epsilon=noise_epsilon, respond=respond, values=values, change=change,
-        )  # fmt: skip
+        _no_options_beside_plan(Options.named(given, but=["epsilon"]))
         planned = read_plan(file)
     else:
-        options = Options(
-            file=file,
-            match=match,
-            swap=swap,
-            rate=rate,
-            hold=hold,
-            id=id,
-            persons=persons,
-            hid=hid,
-            codebook=codebook,
-            table=table,
-            unit=unit,
-            out=NOWHERE,
-            ledger=ledger,
-            mechanism=mechanism,
-            kernel=kernel,
-            fine_match=fine_match,
-            fine_rate=fine_rate,
-            distances=distances,
-            weights=weights,
-            epsilon=None if has_rate(mechanism) else epsilon,
-            noise_epsilon=noise_epsilon,
-            respond=respond,
-            values=values,
-            change=change,
-            command="plan",
-        )
-        planned = options.with_rate_for(epsilon).planned()
+        planned = Options.of(given, out=NOWHERE, command="plan").with_rate_for(epsilon).planned()
     if expect_persons is not None and expect_from in (None, "margins", "this-data"):
         raise bad_plan(
             "this file belongs to another file of households",
@@ -295,38 +236,35 @@ def release(
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
 
-    _no_options_beside_plan(out=out)
+    _no_options_beside_plan([] if out is None else ["--out"])
     _run(prepare(read_plan(file)), seed=seed, quiet=quiet, as_json=json)
 
 
-def _no_options_beside_plan(**options: Any) -> None:
-    from stirred.data.problems import bad_plan
+def _no_options_beside_plan(options: Sequence[str]) -> None:
+    from stirred.data.problems import PlanError
+    from stirred.spec.problems import Problem
 
-    for name, value in options.items():
-        if value:
-            remedy = "change it in the plan" + (": [release] out" if name == "out" else "")
-            raise bad_plan("a plan says this already", where=f"--{name.replace('_', '-')}", remedy=remedy)
+    def mend(option: str) -> str:
+        return "change it in the plan" + (": [release] out" if option == "--out" else "")
+
+    if options:
+        raise PlanError(Problem(what="a plan says this already", where=name, remedy=mend(name)) for name in options)
 
 
-def _no_settings_beside_wishes(file: Path, **settings: Any) -> None:
+def _no_settings_beside_wishes(file: Path, options: Sequence[str]) -> None:
     """Refuse settings that the advice is asked for."""
     from stirred.data.problems import PlanError, bad_plan
     from stirred.spec.problems import Problem
 
     if file.suffix == ".toml":
         raise bad_plan("a plan has made its choice", where=str(file), remedy="give the household file instead")
-    how = {"match": "name the counts that must stay exact with --exact instead; what to match on follows from them"}
-    problems = [
-        Problem(
-            what="with wishes this is what is proposed",
-            where=f"--{name.replace('_', '-')}",
-            remedy=how.get(name, "leave it out, or leave the wishes out"),
+    how = {"--match": "name the counts that must stay exact with --exact instead; what to match on follows from them"}
+    other = "leave it out, or leave the wishes out"
+    if options:
+        raise PlanError(
+            Problem(what="with wishes this is what is proposed", where=name, remedy=how.get(name, other))
+            for name in options
         )
-        for name, value in settings.items()
-        if value
-    ]
-    if problems:
-        raise PlanError(problems)
 
 
 def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -119,7 +120,9 @@ def names(values: list[str] | None) -> list[str]:
 
 def has_rate(mechanism: str) -> bool:
     """Say whether a member of the family has a rate; for the others ``--epsilon`` is no target but a setting."""
-    return mechanism not in ("mallows", "metric", "gibbs")
+    from stirred.mechanisms.swapping.family import FAMILY
+
+    return "rate" in FAMILY[f"{mechanism}-swap"].needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,16 +130,16 @@ class Options:
     """What `swap` and `plan` may be told on the command line instead of in a plan."""
 
     file: Path
-    match: list[str] | None
-    swap: list[str] | None
-    rate: str | None
-    hold: list[str] | None
-    id: list[str] | None
-    persons: Path | None
-    hid: str | None
-    codebook: Path | None
-    unit: str
-    out: Path | None
+    match: list[str] | None = None
+    swap: list[str] | None = None
+    rate: str | None = None
+    hold: list[str] | None = None
+    id: list[str] | None = None
+    persons: Path | None = None
+    hid: str | None = None
+    codebook: Path | None = None
+    unit: str = "household"
+    out: Path | None = None
     table: list[str] | None = None
     format_: str = "parquet"
     settings_from: str | None = None
@@ -154,6 +157,20 @@ class Options:
     change: str | None = None
     epsilon: str | None = None
     command: str = "swap"
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], **others: Any) -> Options:
+        """Return the options among the arguments of a command; ``others`` override them."""
+        own = {field.name: given[field.name] for field in fields(cls) if field.name in given}
+        if has_rate(own["mechanism"]):
+            own["epsilon"] = None  # a target to be shown, and no setting
+        return cls(**{**own, **others})
+
+    @classmethod
+    def named(cls, given: Mapping[str, Any], *, but: Sequence[str]) -> list[str]:
+        """Return the options that were given, but for some: those that are not as they are by default."""
+        others = [field for field in fields(cls) if field.name in given and field.name not in ("file", *but)]
+        return [f"--{field.name.replace('_', '-')}" for field in others if given[field.name] not in (field.default, [])]
 
     def with_rate_for(self, epsilon: str | None) -> Options:
         """Return the options with the gentlest rate that reaches a target, where a target and no rate was given."""
