@@ -17,30 +17,9 @@ from stirred.cli.option_words import EXAMPLES
 from stirred.cli.swap_options import MEMBERS
 from stirred.mechanisms.swapping.family import FAMILY
 from stirred.spec.document import from_document, from_json
-from tests.release.bundles import households, listing, persons, stirred
+from tests.release.bundles import CODEBOOK_OF_HOMES, households, listing, persons, stirred
 
 SWAP = ["--match", "size", "--swap", "county", "--rate", "1/2", "--id", "hid"]
-
-CODES = """
-[[variables]]
-name = "county"
-file = "households"
-type = "code"
-codes = { East = "", North = "", South = "", West = "" }
-[[variables]]
-name = "size"
-file = "households"
-type = "integer"
-min = 1
-max = 3
-[[variables]]
-name = "tenure"
-file = "households"
-type = "code"
-codes = { owned = "", rented = "" }
-[link]
-hid = "hid"
-"""
 
 
 @pytest.fixture
@@ -366,7 +345,7 @@ def test_how_to_read_the_number_is_said_with_every_promise(folder: Path, capsys:
 def test_moved_and_changed_are_told_apart(
     folder: Path, options: list[str], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "codes.toml").write_text(CODES, encoding="utf-8")
+    (folder / "codes.toml").write_text(CODEBOOK_OF_HOMES, encoding="utf-8")
     assert run(["plan", "homes.parquet", *SWAP, *options]) == 0, capsys.readouterr().err
     assert line in re.sub(r"[\d.]+% of", "N of", " ".join(capsys.readouterr().out.split()))
 
@@ -425,6 +404,6 @@ def test_a_loss_that_no_rate_reaches_is_refused_all_the_same(folder: Path, capsy
 def test_no_option_beside_a_plan_is_left_without_effect(
     folder: Path, option: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "codes.toml").write_text(CODES, encoding="utf-8")
+    (folder / "codes.toml").write_text(CODEBOOK_OF_HOMES, encoding="utf-8")
     assert run(["plan", "plan.toml", option, value]) == 2
     assert f"{option}: a plan says this already. Mend: change it in the plan" in capsys.readouterr().err

@@ -37,6 +37,31 @@ def persons(homes: pl.DataFrame) -> pl.DataFrame:
     return people.with_columns(((pl.col("hid") * 13 + pl.col("pid") * 29) % 90).alias("age"))
 
 
+CODEBOOK_OF_HOMES = """
+[codebook]
+title = "Homes"
+[[variables]]
+name = "hid"
+file = "households"
+type = "id"
+[[variables]]
+name = "county"
+file = "households"
+type = "code"
+codes = { East = "", North = "", South = "", West = "" }
+[[variables]]
+name = "size"
+file = "households"
+type = "integer"
+min = 1
+max = 3
+[[variables]]
+name = "tenure"
+file = "households"
+type = "code"
+codes = { owned = "owned", rented = "rented" }
+"""
+
 SWAP = ["--match", "size", "--swap", "county", "--rate", "1/2"]
 
 

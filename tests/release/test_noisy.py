@@ -17,32 +17,10 @@ from stirred.release.publish import PublishError, publish
 from stirred.release.verify import VerificationError
 from stirred.spec.document import from_json
 from stirred.spec.exact import Exact
-from tests.release.bundles import files_in, households, listing, manifest, sha256, stirred
+from tests.release.bundles import CODEBOOK_OF_HOMES, files_in, households, listing, manifest, sha256, stirred
 
-CODEBOOK = """
-[codebook]
-title = "Homes"
-[[variables]]
-name = "hid"
-file = "households"
-type = "id"
-[[variables]]
-name = "county"
-file = "households"
-type = "code"
-codes = { East = "", North = "", South = "", West = "", Nowhere = "" }
-[[variables]]
-name = "size"
-file = "households"
-type = "integer"
-min = 1
-max = 3
-[[variables]]
-name = "tenure"
-file = "households"
-type = "code"
-codes = { owned = "owned", rented = "rented" }
-"""
+# A county where nobody lives is declared too.
+CODEBOOK = CODEBOOK_OF_HOMES.replace('West = ""', 'West = "", Nowhere = ""')
 PLAN = """
 [data]
 households = "homes.parquet"
