@@ -86,6 +86,11 @@ types: $(STAMP) ## mypy
 pytest: $(STAMP) ## the tests alone, on all cores
 	@$(BIN)/python -m pytest -q -n auto $(ARGS)
 
+.PHONY: coverage
+coverage: $(STAMP) browser postgres ## what the tests run of each package, and build/coverage/index.html line by line
+	@$(BIN)/python -m pytest -q -n auto --cov --cov-report=json:build/coverage.json --cov-report=html:build/coverage $(ARGS)
+	@$(BIN)/python tests/coverage_by_package.py build/coverage.json
+
 .PHONY: audit
 audit: $(STAMP) ## the long audits and statistical tests, marked slow
 	@$(BIN)/python -m pytest -q -n auto -m slow

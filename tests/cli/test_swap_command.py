@@ -234,12 +234,12 @@ def test_a_target_that_no_rate_reaches_is_refused(folder: Path, capsys: pytest.C
 def test_an_interrupt_gives_130(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from stirred.release import run as run_module
+    from stirred.release import records
 
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_module, "verify_swap", interrupt)
+    monkeypatch.setattr(records, "verify_swap", interrupt)
     before = listing(folder)
     assert run(["swap", "homes.parquet", *SWAP, "--out", "out", "--quiet"]) == 130
     assert "Interrupted" in capsys.readouterr().err
@@ -249,12 +249,12 @@ def test_an_interrupt_gives_130(
 def test_a_fault_of_ours_gives_1_and_says_so(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from stirred.release import run as run_module
+    from stirred.release import records
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("unexpected")
 
-    monkeypatch.setattr(run_module, "verify_swap", fail)
+    monkeypatch.setattr(records, "verify_swap", fail)
     monkeypatch.delenv("STIRRED_DEBUG", raising=False)
     assert run(["swap", "homes.parquet", *SWAP, "--out", "out", "--quiet"]) == 1
     err = capsys.readouterr().err

@@ -280,7 +280,7 @@ def test_faults_in_parts_destroy_the_bundle(folder: Path, fault: str, monkeypatc
                 first = path / "part-00000.parquet"
                 (path / "part-99999.parquet").write_bytes(first.read_bytes())
 
-        monkeypatch.setattr("stirred.release.public_files.write_parts", write_parts)
+        monkeypatch.setattr("stirred.release.records.write_parts", write_parts)
     with pytest.raises(VerificationError):
         released(folder, hid="hid", codebook="codebook.toml")
     assert not (folder / "bundle").exists()

@@ -431,12 +431,12 @@ def test_a_full_disk_is_refused_and_leaves_nothing(
 ) -> None:
     import errno
 
-    from stirred.release import public_files
+    from stirred.release import records
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
 
-    monkeypatch.setattr(public_files, "write_frame", full)
+    monkeypatch.setattr(records, "write_frame", full)
     before = everything(folder)
     assert run([*SWAP, "--quiet"]) == 2
     assert "No space left on device" in capsys.readouterr().err

@@ -239,7 +239,7 @@ def test_a_failure_after_the_draw_is_spent(folder: Path, monkeypatch: pytest.Mon
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("the verification failed")
 
-    monkeypatch.setattr("stirred.release.run.verify_swap", fails)
+    monkeypatch.setattr("stirred.release.records.verify_swap", fails)
     with pytest.raises(RuntimeError):
         released(folder)
     (entry,) = Ledger.open(folder / "a.ledger").entries()
@@ -580,7 +580,7 @@ def test_a_failure_after_the_draw_tells_the_user_what_was_spent(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("stirred.release.run.verify_swap", interrupted)
+    monkeypatch.setattr("stirred.release.records.verify_swap", interrupted)
     monkeypatch.chdir(folder)
     assert command(["release", "plan.toml", "--quiet"]) == 130
     assert "Entry 1 of the ledger" in capsys.readouterr().err

@@ -231,7 +231,7 @@ def test_a_table_that_is_not_what_was_drawn_never_appears(
             (internal.parent / "public/data.parquet").write_bytes(b"")
         write(type(release)(public=release.public, specification=release.specification, internal={"drawn": drawn}), internal, **notes)  # fmt: skip  # noqa: E501
 
-    monkeypatch.setattr("stirred.release.run.write_drawn", other)
+    monkeypatch.setattr("stirred.release.noisy.write_drawn", other)
     from stirred.randomness.entropy import Entropy
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare

@@ -33,7 +33,7 @@ _LAW: Final = "stratum_law"
 def publishes_tables_only(public: Path, making: Making | None) -> bool:
     """Say whether a bundle is one of noisy tables: by its plan, or by its list of strata if there is no plan."""
     if making is not None:
-        return isinstance(making.mechanism, NoisySwap)
+        return not making.mechanism.releases_records
     try:
         strata = read_frame(public / "strata.parquet")
     except StirredError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stirred.mechanisms.swapping.moments.class_laws import Laws, cell_bounds
@@ -13,6 +15,7 @@ from stirred.mechanisms.swapping.moments.class_laws import Laws, cell_bounds
 SQUARES_TOLERANCE: Final = 0.05**2
 
 Number = TypeVar("Number")
+Numbers = npt.NDArray[np.float64]
 
 
 def corrected(published: Number, *, independent: Number, kept: Number) -> Number:
@@ -27,45 +30,83 @@ def corrected(published: Number, *, independent: Number, kept: Number) -> Number
     return independent + (published - independent) / kept  # type: ignore[operator]
 
 
-def estimated_shrunken(cells: pl.DataFrame, *, tolerance: float, member: str) -> pl.DataFrame:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What is known of the cells after a swap: the published counts, or estimates where another swap followed.
+
+    ``variance`` and ``plug_in`` are of the estimate, ``low`` and ``high`` bound its bias, and ``kept`` is the part of
+    it that no later swap could be undone for.
+    """
+
+    cell: Numbers
+    cell_squares: Numbers
+    variance: Numbers
+    plug_in: Numbers
+    low: Numbers
+    high: Numbers
+    kept: Numbers
+    near: npt.NDArray[np.bool_]
+    moves: npt.NDArray[np.bool_]
+
+    @classmethod
+    def published(cls, cells: pl.DataFrame) -> Seen:
+        """Return the counts themselves, which nothing disturbed since."""
+        cell, squares = (cells[f"__{name}"].to_numpy().astype(np.float64) for name in ("cell", "cell_squares"))
+        zero, no = np.zeros(cells.height), np.zeros(cells.height, dtype=np.bool_)
+        return cls(
+            cell=cell,
+            cell_squares=squares,
+            variance=zero,
+            plug_in=zero,
+            low=zero,
+            high=zero,
+            kept=zero,
+            near=no,
+            moves=no,
+        )
+
+
+def estimated_shrunken(cells: pl.DataFrame, *, tolerance: float, member: str, seen: Seen | None = None) -> pl.DataFrame:
     """Add estimate, variance and bounds of every cell of every stratum.
 
-    ``__squares`` is the same estimate for the sum of squared weights.
+    ``__squares`` is the same estimate for the sum of squared weights. ``seen`` is what the estimates start from.
     """
-    n, r, c, z, rr, zz = (
-        cells[f"__{name}"].to_numpy().astype(np.float64)
-        for name in ("stratum", "hold", "swap", "cell", "hold_squares", "cell_squares")
+    n, r, c, z, rr = (
+        cells[f"__{name}"].to_numpy().astype(np.float64) for name in ("stratum", "hold", "swap", "cell", "hold_squares")
     )
+    seen = seen or Seen.published(cells)
     laws = Laws.of(cells["__stratum"].to_numpy(), cells["stratum_rate"].to_list(), member=member)
     low, high = cell_bounds(cells)
     known, independent = low == high, r * c / n
-    near = (np.abs(laws.kept) < tolerance) & ~known
-    usable = ~near & ~known
+    lost = (np.abs(laws.kept) < tolerance) & ~known
+    usable = ~lost & ~known
     kept = np.where(usable, laws.kept, 1.0)
-    estimate = np.where(usable, corrected(z, independent=independent, kept=kept), z)
-    squares = np.where(usable, corrected(zz, independent=rr * c / n, kept=kept), zz)
+    estimate = np.where(usable, corrected(seen.cell, independent=independent, kept=kept), z)
+    squares = np.where(usable, corrected(seen.cell_squares, independent=rr * c / n, kept=kept), seen.cell_squares)
     margins = {"hold": r, "hold_squares": rr, "swap": c}
     _, free = laws.moments(cell=estimate, cell_squares=squares, **margins)
     plain = np.clip(estimate, low, high)
-    squares_plain = plain if np.array_equal(zz, z) else np.clip(squares, 0.0, rr)
+    squares_plain = plain if np.array_equal(seen.cell_squares, seen.cell) else np.clip(squares, 0.0, rr)
     _, inside = laws.moments(cell=plain, cell_squares=squares_plain, **margins)
-    plug_in = np.maximum(inside, 0.0) / kept**2
-    # The variance of Z is a quadratic in X; with the estimate put in, its mean is (q / lambda^2) Var Z, so this
-    # is unbiased for Var Z / lambda^2.
+    plug_in = (np.maximum(inside, 0.0) + seen.plug_in) / kept**2
+    # The variance of Z is a quadratic in X; with the estimate put in, its mean is (q / lambda^2) Var Z, so this is
+    # unbiased for Var Z / lambda^2. An estimate of Z in its place puts (q - lambda^2) / lambda^2 of its own variance
+    # in besides, so that with this variance added the mean is again q times that of both.
     q = laws.kept_squares
-    unbiased = np.where(np.abs(q) < SQUARES_TOLERANCE, plug_in, free / np.where(q == 0, 1.0, q))
+    unbiased = np.where(np.abs(q) < SQUARES_TOLERANCE, plug_in, (free + seen.variance) / np.where(q == 0, 1.0, q))
+    ends = np.sort(np.stack([seen.low / kept, seen.high / kept]), axis=0)
     new = {
-        "__moves": laws.moved > 0,
-        "__near": near,
+        "__moves": (laws.moved > 0) | seen.moves,
+        "__near": lost | (usable & seen.near),
         "__estimate": estimate,
         "__squares": squares,
         "__variance": np.where(usable, unbiased, 0.0),
         "__plug_in": np.where(usable, plug_in, 0.0),
         "__low": low,
         "__high": high,
-        "__bias_low": np.where(near, low - z, 0.0),
-        "__bias_high": np.where(near, high - z, 0.0),
-        "__kept": np.where(near, z, 0.0).astype(np.int64),
+        "__bias_low": np.where(lost, low - z, np.where(usable, ends[0], 0.0)),
+        "__bias_high": np.where(lost, high - z, np.where(usable, ends[1], 0.0)),
+        "__kept": np.where(lost, z, np.where(usable, seen.kept, 0.0)).astype(np.int64),
         "__independent": independent,
     }
     return cells.with_columns(pl.Series(name, values) for name, values in new.items())

@@ -1,12 +1,17 @@
-"""The values of a response from the codebook, where a plan does not list them itself."""
+"""The values that a codebook declares, for a response and for the cells of noisy tables."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from stirred.data.codebook import Codebook
+from stirred.mechanisms.swapping.noisy import NoisySwap
+from stirred.mechanisms.swapping.swap import Swap
 from stirred.release.plan_file import Planned
 from stirred.spec.problems import StirredError
+
+# More values than any table may have cells.
+_MOST_VALUES = 1_000_000
 
 
 def with_declared_values(planned: Planned) -> Planned:
@@ -30,3 +35,26 @@ def with_declared_values(planned: Planned) -> Planned:
         values = [*dict.fromkeys((*variable.codes, *sorted(codebook.leaves(variable.name))))]
     mechanism = section.model_copy(update={"values": values})
     return replace(planned, plan=planned.plan.model_copy(update={"mechanism": mechanism}))
+
+
+def with_declared_cells(mechanism: Swap, codebook: Codebook) -> Swap:
+    """Return a mechanism that releases tables alone with the values its variables can take; others as they are."""
+    if not isinstance(mechanism, NoisySwap):
+        return mechanism
+    return replace(mechanism, values=_of_tables(codebook, mechanism))
+
+
+def _of_tables(codebook: Codebook, mechanism: NoisySwap) -> dict[str, list[str | None]]:
+    """Return the values that a codebook declares for variables of the tables: codes, or whole numbers in a range."""
+    found: dict[str, list[str | None]] = {}
+    wanted = {name for variables in mechanism.tables for name in variables}
+    for name, variable in ((name, v) for name, v in codebook.of("households").items() if name in wanted):
+        values: list[str | None] = []
+        if variable.type == "code":
+            values = [*dict.fromkeys((*variable.codes, *sorted(codebook.leaves(name))))]
+        elif variable.type == "integer" and variable.min is not None and variable.max is not None:
+            last = min(variable.max, variable.min + _MOST_VALUES)
+            values = [str(value) for value in range(variable.min, last + 1)]
+        if values:
+            found[name] = [*values, None] if variable.missing else values
+    return found

@@ -3,40 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from stirred.data.codebook import Codebook
 from stirred.data.frames import read_frame, write_frame
 from stirred.mechanisms.protocol import Release
 from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.release.invariants import sorted_cells
-from stirred.release.readme import exactness
+from stirred.release.prepared import Prepared
 from stirred.release.tables import Table
 from stirred.release.verify import Check, as_read, failed
 from stirred.report.noisy import reading_noise
 
-# More values than any table may have cells.
-_MOST_VALUES = 1_000_000
 
+@dataclass(frozen=True, slots=True)
+class NoisyTables:
+    """Tables of the swapped file with noise, and the sizes of the strata. No record is published."""
 
-def declared_values(codebook: Codebook, mechanism: NoisySwap) -> dict[str, list[str | None]]:
-    """Return the values that a codebook declares for variables of the tables: codes, or whole numbers in a range."""
-    found: dict[str, list[str | None]] = {}
-    wanted = {name for variables in mechanism.tables for name in variables}
-    for name, variable in ((name, v) for name, v in codebook.of("households").items() if name in wanted):
-        values: list[str | None] = []
-        if variable.type == "code":
-            values = [*dict.fromkeys((*variable.codes, *sorted(codebook.leaves(name))))]
-        elif variable.type == "integer" and variable.min is not None and variable.max is not None:
-            last = min(variable.max, variable.min + _MOST_VALUES)
-            values = [str(value) for value in range(variable.min, last + 1)]
-        if values:
-            found[name] = [*values, None] if variable.missing else values
-    return found
+    prepared: Prepared
+    mechanism: NoisySwap
+
+    def columns(self) -> set[str]:
+        """Return the columns of households that may be in public files: those of the tables and the matched ones."""
+        return {*self.mechanism.match, *(name for variables in self.mechanism.tables for name in variables)}
+
+    def table(self, release: Release, table: Table) -> pl.DataFrame:
+        """Return a table as it was drawn."""
+        return release.public.frame(table.title)
+
+    def exactness(self, table: Table) -> str:
+        """Say what was done to a table."""
+        swapped = self.mechanism.swaps and self.mechanism.crosses(table.variables)
+        return "with noise, after swapping" if swapped else "with noise"
+
+    def write(self, release: Release, folder: Path, *, note: Mapping[str, str]) -> None:
+        """Write the sizes of the strata, all that is fixed, and keep inside what was drawn."""
+        plan, public = self.prepared.plan, folder / "public"
+        write_frame(strata_sizes(plan), public / "invariants.parquet", note=dict(note))
+        # Whether there is anything to swap in a stratum is not fixed.
+        strata = self.mechanism.strata_table(plan.strata).drop("stratum_live")
+        write_frame(strata, public / "strata.parquet", note=dict(note))
+        write_drawn(release, folder / "internal", note=note)
+
+    def readme(self, title: str, public: Path) -> str:
+        """Return the page for a reader who has only the public folder."""
+        del public
+        tables = {table: self.exactness(table) for table in self.prepared.tables}
+        purpose = self.prepared.planned.plan.release.purpose
+        return noisy_readme(title, self.mechanism, self.prepared.plan, tables, purpose=purpose)
+
+    def verify(self, release: Release, folder: Path) -> list[Check]:
+        """Compare the written tables with the counts of the swapped file and the noise that was drawn."""
+        return verify_noisy(self.prepared.plan, release, self.prepared.tables, folder)
 
 
 def strata_sizes(plan: SwapPlan) -> pl.DataFrame:
@@ -89,7 +111,7 @@ def verify_noisy(plan: SwapPlan, release: Release, tables: Sequence[Table], fold
     return checks
 
 
-def noisy_readme(title: str, mechanism: NoisySwap, plan: SwapPlan, tables: Sequence[Table], *, purpose: str) -> str:
+def noisy_readme(title: str, mechanism: NoisySwap, plan: SwapPlan, tables: Mapping[Table, str], *, purpose: str) -> str:
     """Return the page for a reader who has only the public folder."""
     fixed = " x ".join(mechanism.match)
     lines = [f"# {title}", "", mechanism.in_words, ""]
@@ -105,7 +127,7 @@ def noisy_readme(title: str, mechanism: NoisySwap, plan: SwapPlan, tables: Seque
         "",
         "## Files",
         "",
-        *(f"- `tables/{t.name}.csv`: {t.title}, {exactness(t, mechanism, plan, persons=())}" for t in tables),
+        *(f"- `tables/{table.name}.csv`: {table.title}, {words}" for table, words in tables.items()),
         "- `invariants.parquet`: the one table published exactly, the sizes of the strata",
         "- `strata.parquet`: match values, records, rate, expected share moved",
         "- `specification.json`, `specification.md`: the promise; `report.html`: the same with figures",

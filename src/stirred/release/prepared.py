@@ -15,15 +15,13 @@ from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
 from stirred.data.validate import validate
 from stirred.mechanisms.swapping.family import swap_named
-from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.revealing import revealing_columns
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.release.bundle import checksum
-from stirred.release.declared_values import with_declared_values
+from stirred.release.declared_values import with_declared_cells, with_declared_values
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.total import numbers
-from stirred.release.noisy import declared_values
 from stirred.release.plan_file import Planned
 from stirred.release.tables import Table, wanted_tables
 from stirred.spec.problems import Problem, StirredError, placed
@@ -49,11 +47,10 @@ def prepare(planned: Planned) -> Prepared:
     planned = with_declared_values(planned)
     mechanism, data, inputs, codebook = _both(planned)
     ledger = None if planned.ledger is None else Ledger.open(planned.ledger)
-    if isinstance(mechanism, NoisySwap) and codebook is not None:
-        mechanism = replace(mechanism, values=declared_values(codebook, mechanism))
     called = planned.plan.data.name or ("" if ledger is None else ledger.dataset)
     data = replace(data, called=called)
     if codebook is not None:
+        mechanism = with_declared_cells(mechanism, codebook)
         _check_codebook(codebook, data)
     plan = mechanism.plan(data)
     if codebook is not None:
@@ -61,8 +58,7 @@ def prepare(planned: Planned) -> Prepared:
     requests = [(table.name, table.columns) for table in planned.plan.tables]
     released = [name for name in data.households.columns if name in (*plan.hold, *mechanism.swap)]
     tables = wanted_tables(requests, households=released, persons=data.person_variables)
-    # Where no record is published, no held column can undo the swap.
-    revealing = () if isinstance(mechanism, NoisySwap) else revealing_columns(data, plan)
+    revealing = revealing_columns(data, plan) if mechanism.releases_records else ()
     warnings = (*plan.warnings, *revealing, *_other_inputs(ledger, inputs))
     _check_names([*released, *data.person_variables])
     return Prepared(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.response_swap import ResponseSwap
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
@@ -20,8 +19,6 @@ def exactness(table: Table, mechanism: Swap, plan: SwapPlan, *, persons: Sequenc
     that got a randomised response (R14).
     """
     variables = set(table.variables)
-    if isinstance(mechanism, NoisySwap):
-        return "with noise, after swapping" if mechanism.crosses(table.variables) and mechanism.swaps else "with noise"
     if plan.perturbed in variables:
         return "disturbed by the response and by swapping"
     held = {*plan.exact_hold, *persons}
@@ -38,14 +35,16 @@ def public_readme(
     title: str,
     mechanism: Swap,
     plan: SwapPlan,
-    tables: Sequence[Table],
+    tables: Mapping[Table, str],
     *,
-    persons: Sequence[str],
     format_: str,
     purpose: str,
     in_parts: Sequence[str] = (),
 ) -> str:
-    """Return the page for a reader who has only the public folder; ``in_parts`` names its files that are folders."""
+    """Return the page for a reader who has only the public folder.
+
+    ``tables`` says for each table how exact it is; ``in_parts`` names the files that are folders.
+    """
     lines = [f"# {title}", "", mechanism.in_words, ""]
     if purpose:
         lines += [f"Purpose: {purpose}", ""]
@@ -64,11 +63,8 @@ def public_readme(
         lines.append(
             f"- `persons.{format_}`: the persons in them; the household id is new and links to `data.{format_}`"
         )
-    for table in tables:
-        lines.append(
-            f"- `tables/{table.name}.csv`: {table.title}, {exactness(table, mechanism, plan, persons=persons)}"
-        )
     lines += [
+        *(f"- `tables/{table.name}.csv`: {table.title}, {words}" for table, words in tables.items()),
         "- `invariants.parquet`: the tables published exactly; column `table` says which",
         "- `strata.parquet`: match values, records, whether there is anything to swap, rate, expected share moved"
         + ("" if plan.perturbed is None else f"; the response on {plan.perturbed}, its values and how often it changes")

@@ -19,10 +19,10 @@ from stirred.mechanisms.protocol import Release
 from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.moments.class_laws import TooLargeError
 from stirred.mechanisms.swapping.two_stage import TwoStageSwap
+from stirred.release.contents import Contents
 from stirred.release.expectation import Expectation, expectations, within_reach
 from stirred.release.prepared import Prepared
-from stirred.release.public_files import notes_on, released_table, title_of
-from stirred.release.readme import exactness
+from stirred.release.public_files import notes_on, title_of
 from stirred.release.tables import Table, labelled, tabulate
 from stirred.release.verify import Check
 from stirred.report.swap import SwapReport, internal_report, public_report
@@ -30,14 +30,15 @@ from stirred.utility.error import compare_tables
 from stirred.utility.measures import Accuracy, measure
 
 
-def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Sequence[Check]) -> None:
+def write_reports(
+    folder: Path, prepared: Prepared, contents: Contents, release: Release, checks: Sequence[Check]
+) -> None:
     """Write both editions of the report, and the accuracy files that only the inner one may rest on."""
-    accuracy = _accuracy(prepared, release)
+    accuracy = _accuracy(prepared, contents, release)
     measures = {title: _measures(prepared, frame) for title, frame in accuracy.items()}
     expected = _expected(prepared)
-    persons = prepared.data.person_variables
     shown = {
-        f"{table.title} ({exactness(table, prepared.mechanism, prepared.plan, persons=persons)})": pl.read_csv(
+        f"{table.title} ({contents.exactness(table)})": pl.read_csv(
             folder / "public" / "tables" / f"{table.name}.csv", infer_schema=False
         ).with_columns(pl.col("count").cast(pl.Int64))
         for table in prepared.tables
@@ -84,11 +85,11 @@ def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Se
         write_frame(pl.concat(frames), folder / "internal" / "accuracy.parquet", note=notes_on(release.specification))
 
 
-def _accuracy(prepared: Prepared, release: Release) -> dict[str, pl.DataFrame]:
+def _accuracy(prepared: Prepared, contents: Contents, release: Release) -> dict[str, pl.DataFrame]:
     accuracy = {}
     for table in prepared.tables:
         truth = tabulate(_truth(prepared, table), table.variables)
-        accuracy[table.title] = compare_tables(truth, released_table(release, table), table.variables)
+        accuracy[table.title] = compare_tables(truth, contents.table(release, table), table.variables)
     return accuracy
 
 

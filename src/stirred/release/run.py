@@ -16,23 +16,23 @@ from stirred import __version__
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Progress, Release
-from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_at, check_place, mark_seeded, write_manifest
+from stirred.release.contents import Contents, contents_of
 from stirred.release.ledger import Request, Total
 from stirred.release.ledger.store import store_at
-from stirred.release.noisy import verify_noisy, write_drawn
 from stirred.release.plan_file import Planned
 from stirred.release.prepared import Prepared
-from stirred.release.public_files import notes_on, write_public
+from stirred.release.public_files import write_public
 from stirred.release.reports import write_reports
 from stirred.release.reservation import reserved
-from stirred.release.verify import Check, verify_swap, verify_tables
+from stirred.release.verify import Check
 
 
 def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = None) -> Path:
     """Carry a prepared plan out and return the bundle. It is complete, or it does not exist."""
     _check_promise(prepared)
+    contents = contents_of(prepared)
     advance = progress or (lambda stage, done, total: None)
     out = prepared.planned.out
     check_place(out)
@@ -47,23 +47,17 @@ def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = Non
         release = _marked(release, seeded=entropy.seeded)
         log.add("swapped")
         advance("write", 0, 1)
-        write_public(folder, prepared, release)
+        write_public(folder, prepared, contents, release)
         log.add("written")
         advance("verify", 0, 1)
-        public, ending = folder / "public", prepared.planned.plan.release.format
-        if isinstance(prepared.mechanism, NoisySwap):
-            write_drawn(release, folder / "internal", note=notes_on(release.specification))
-            checks = verify_noisy(prepared.plan, release, prepared.tables, folder)
-        else:
-            checks = verify_swap(prepared.data, prepared.plan, release, public, format_=ending)
-            checks += verify_tables(release, prepared.tables, public, format_=ending)
+        checks = contents.verify(release, folder)
         log.add("verified", checks=[f"{check.what}: {check.result}" for check in checks])
         advance("report", 0, 1)
-        write_reports(folder, prepared, release, checks)
+        write_reports(folder, prepared, contents, release, checks)
         if entropy.seeded:
             mark_seeded(folder)
         log.add("complete")
-        write_manifest(folder, {**_manifest(prepared, release, checks), "ledger": reservation.facts})
+        write_manifest(folder, {**_manifest(prepared, contents, release, checks), "ledger": reservation.facts})
         advance("done", 1, 1)
     reservation.commit(out)
     return out
@@ -148,7 +142,7 @@ def _marked(release: Release, *, seeded: bool) -> Release:
     return replace(release, specification=replace(release.specification, seeded=seeded))
 
 
-def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> dict[str, Any]:
+def _manifest(prepared: Prepared, contents: Contents, release: Release, checks: Sequence[Check]) -> dict[str, Any]:
     planned = prepared.planned
     parameters = _parameters(planned)
     # A file of distances or weights may be gone when somebody audits the bundle.
@@ -163,18 +157,16 @@ def _manifest(prepared: Prepared, release: Release, checks: Sequence[Check]) -> 
         "inputs": dict(prepared.inputs),
         "records": prepared.data.households.height,
         "identifiers": list(prepared.data.identifiers),
-        "released": _released(prepared),
+        "released": _released(prepared, contents),
         "seeded": release.specification.seeded,
         "checks": [asdict(check) for check in checks],
     }
 
 
-def _released(prepared: Prepared) -> dict[str, Any]:
+def _released(prepared: Prepared, contents: Contents) -> dict[str, Any]:
     """Return the columns that may be in public files, and the one that is issued anew to link them."""
     data, mechanism = prepared.data, prepared.mechanism
-    homes = {*prepared.plan.hold, *mechanism.swap}
-    if isinstance(mechanism, NoisySwap):
-        homes = {*mechanism.match, *(name for variables in mechanism.tables for name in variables)}
+    homes = contents.columns()
     return {
         "households": [name for name in data.households.columns if name in homes],
         "persons": [name for name in data.person_variables if mechanism.hold is None or name in mechanism.hold],

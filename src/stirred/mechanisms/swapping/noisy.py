@@ -78,6 +78,7 @@ class NoisySwap(PermutationSwap):
     member: ClassVar[str] = "noisy"
     # The rules of R15 are for class laws, one rate in a stratum.
     rates_inside: ClassVar[bool] = False
+    releases_records: ClassVar[bool] = False
 
     noise_epsilon: Number
     tables: Sequence[Sequence[str]]

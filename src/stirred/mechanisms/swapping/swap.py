@@ -70,6 +70,8 @@ class Swap(ABC):
     member: ClassVar[str]  # its name in the family
     # What a moved record gets. Where a law is one of values and not of records, moved records are the changed ones.
     moved_get: ClassVar[str] = "another record's values, which may be the same"
+    # Or only tables of them, and then no held column can undo the swap.
+    releases_records: ClassVar[bool] = True
 
     match: Sequence[str]
     swap: Sequence[str]
