@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -54,23 +54,27 @@ def audit_invariants(public: Path, specification: Specification, data: pl.DataFr
     return digests[0] if digests else None
 
 
-def audit_tables(public: Path, data: pl.DataFrame, persons: pl.DataFrame | None, found: Findings) -> None:
-    """Count the published tables anew: from households, or from persons with the variables of their household."""
+def published_tables(public: Path, found: Findings) -> Iterator[tuple[str, str, pl.DataFrame, list[str]]]:
+    """Yield each table that can be read, with its name, its place for messages, and its variables."""
     for path in sorted((public / "tables").glob("*.csv")):
-        place = f"public/tables/{path.name}"
         try:
             table = read_frame(path)
         except StirredError as error:
             found.problems += error.problems
             continue
-        variables = [name for name in table.columns if name != "count"]
+        yield path.stem, f"public/tables/{path.name}", table, [name for name in table.columns if name != "count"]
+
+
+def audit_tables(public: Path, data: pl.DataFrame, persons: pl.DataFrame | None, found: Findings) -> None:
+    """Count the published tables anew: from households, or from persons with the variables of their household."""
+    for name, place, table, variables in published_tables(public, found):
         counted = data if set(variables) <= set(data.columns) else persons
         if "count" not in table.columns or counted is None or not set(variables) <= set(counted.columns):
             found.bad("it cannot be counted anew from the released files", where=place)
         elif not same_cells(table, counted, variables):
             found.bad("it is not the table of the released file", where=place)
         else:
-            found.checks.append(f"table {path.stem}{'' if counted is data else ' of persons'}: counted anew")
+            found.checks.append(f"table {name}{'' if counted is data else ' of persons'}: counted anew")
 
 
 def same_cells(published: pl.DataFrame, data: pl.DataFrame, variables: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 
 import polars as pl
 
-from stirred.audit.bundle_counts import as_text
+from stirred.audit.bundle_counts import as_text, published_tables
 from stirred.audit.bundle_making import Making
 from stirred.audit.bundle_promise import same_promise
 from stirred.audit.findings import Findings
@@ -109,14 +109,7 @@ def _audit_promise(specification: Specification, making: Making, mechanism: Nois
 def _audit_cells(public: Path, mechanism: NoisySwap | None, found: Findings) -> None:
     """Check that every table has each combination of its values once, with whole numbers, and that all are there."""
     seen: list[frozenset[str]] = []
-    for path in sorted((public / "tables").glob("*.csv")):
-        place = f"public/tables/{path.name}"
-        try:
-            table = read_frame(path)
-        except StirredError as error:
-            found.problems += error.problems
-            continue
-        variables = [name for name in table.columns if name != "count"]
+    for name, place, table, variables in published_tables(public, found):
         seen.append(frozenset(variables))
         if "count" not in table.columns or not variables:
             found.bad("it has no variables, or no counts", where=place)
@@ -125,7 +118,7 @@ def _audit_cells(public: Path, mechanism: NoisySwap | None, found: Findings) -> 
         elif _incomplete(table.select(variables)):
             found.bad("cells are missing or doubled: which of them are there may tell who exists", where=place)
         else:
-            found.checks.append(f"table {path.stem}: {table.height:,} cells, every combination of its values once")
+            found.checks.append(f"table {name}: {table.height:,} cells, every combination of its values once")
     if mechanism is not None and sorted(map(sorted, seen)) != sorted(sorted(t) for t in mechanism.tables):
         found.bad("the tables are not those of the plan", where="public/tables")
 
