@@ -45,8 +45,8 @@ def test_swap_in_words(capsys: Out) -> None:
 
 
 MEMBERS = [
-    (["--mechanism", "conditioned", "--kernel", "uniform", "--rate", "1/2"], "ln(4)"),
-    (["--mechanism", "conditioned", "--kernel", "proportional", "--rate", "1/2"], "1/2*ln(21)"),
+    (["--mechanism", "conditioned", "--redraw-law", "uniform", "--rate", "1/2"], "ln(4)"),
+    (["--mechanism", "conditioned", "--redraw-law", "proportional", "--rate", "1/2"], "1/2*ln(21)"),
     (["--mechanism", "mallows", "--epsilon", "ln(3)"], "ln(3)"),
     (["--mechanism", "shuffle", "--rate", "1/2"], "ln(32/7)"),
 ]
@@ -76,8 +76,11 @@ def test_the_published_cases_of_the_members_by_command(capsys: Out) -> None:
     ("arguments", "places"),
     [
         (["--mechanism", "mallows", "--rate", "1/2"], ["--rate", "--epsilon"]),
-        (["--mechanism", "shuffle", "--epsilon", "2", "--kernel", "uniform"], ["--kernel", "--epsilon", "--rate"]),
-        (["--mechanism", "conditioned", "--rate", "1/2", "--kernel", "x"], ["kernel"]),
+        (
+            ["--mechanism", "shuffle", "--epsilon", "2", "--redraw-law", "uniform"],
+            ["--redraw-law", "--epsilon", "--rate"],
+        ),
+        (["--mechanism", "conditioned", "--rate", "1/2", "--redraw-law", "x"], ["redraw_law"]),
         (["--mechanism", "conditioned", "--rate", "x"], ["rate"]),
         ([], ["--rate"]),
     ],

@@ -23,7 +23,7 @@ from tests.release.bundles import assert_complete, households, stirred
 SETTINGS = {
     "permutation": ["--rate", "1/2"],
     "conditioned": ["--rate", "1/2"],
-    "conditioned, proportional": ["--rate", "1/2", "--kernel", "proportional"],
+    "conditioned, proportional": ["--rate", "1/2", "--redraw-law", "proportional"],
     "mallows": ["--epsilon", "2"],
     "shuffle": ["--rate", "9/10"],
     "metric": ["--epsilon", "3", "--distances", "distances.csv"],
@@ -125,7 +125,7 @@ def test_tables_of_the_other_class_laws_can_be_corrected(folder: Path, name: str
 
 CORRECTED = {
     "conditioned": ["--mechanism", "conditioned", "--rate", "1/3"],
-    "conditioned, proportional": ["--mechanism", "conditioned", "--rate", "1/3", "--kernel", "proportional"],
+    "conditioned, proportional": ["--mechanism", "conditioned", "--rate", "1/3", "--redraw-law", "proportional"],
     "two-stage": ["--mechanism", "two-stage", "--rate", "1/5", "--fine-match", "household_type", "--fine-rate", "1/3"],
 }
 
@@ -207,8 +207,8 @@ def test_a_declared_law_is_read_from_the_specification_or_asked_for(folder: Path
     ("arguments", "what"),
     [
         (["--mechanism", "mallows", "--rate", "1/2"], "--epsilon"),
-        (["--mechanism", "shuffle", "--rate", "1/2", "--kernel", "uniform"], "has no --kernel"),
-        (["--mechanism", "conditioned", "--rate", "1/2", "--kernel", "round"], "'round' is not known"),
+        (["--mechanism", "shuffle", "--rate", "1/2", "--redraw-law", "uniform"], "has no --redraw-law"),
+        (["--mechanism", "conditioned", "--rate", "1/2", "--redraw-law", "round"], "'round' is not known"),
         (["--mechanism", "rank", "--rate", "1/2"], "write one of permutation, "),
     ],
 )

@@ -304,8 +304,8 @@ GALLERY = {
     ),
     "an option of another member": Broken(
         GOOD,
-        [["--kernel: the permutation swap has no --kernel", "it takes --rate, rates (only in a plan)"]],
-        swapped("--kernel", "uniform"),
+        [["--redraw-law: the permutation swap has no --redraw-law", "it takes --rate, rates (only in a plan)"]],
+        swapped("--redraw-law", "uniform"),
     ),
     "an unknown member": Broken(
         GOOD,

@@ -21,7 +21,7 @@ from stirred.spec.problems import wrong
 from stirred.spec.shuffle_budget import shuffle_epsilon
 from stirred.spec.swap_budget import psa_epsilon, psa_existential_bound, psa_sharp_epsilon
 
-KERNELS: Final = ("uniform", "proportional")
+REDRAW_LAWS: Final = ("uniform", "proportional")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +76,19 @@ def audit_swap(hold: Margins, swap: Margins, rate: Fraction | str) -> SwapAudit:
     )
 
 
-def audit_conditioned(hold: Margins, swap: Margins, rate: Number, *, kernel: str = "uniform") -> MemberAudit:
-    """Return the exact loss of the conditioned swap (R6) on a stratum; ``kernel`` is the law values are redrawn by.
+def audit_conditioned(hold: Margins, swap: Margins, rate: Number, *, redraw_law: str = "uniform") -> MemberAudit:
+    """Return the exact loss of the conditioned swap (R6) on a stratum; ``redraw_law`` is the law values are redrawn by.
 
     ``uniform`` over the swap values of the stratum, or ``proportional`` to their counts.
 
     >>> audit_conditioned((1, 1, 1), (1, 1, 1), "1/2").exact_loss
     Exact('ln(4)')
     """
-    if kernel not in KERNELS:
-        raise wrong(f"{kernel!r} is not known", where="kernel", remedy=f"write {' or '.join(KERNELS)}")
+    if redraw_law not in REDRAW_LAWS:
+        raise wrong(f"{redraw_law!r} is not known", where="redraw_law", remedy=f"write {' or '.join(REDRAW_LAWS)}")
     q = probability(rate, where="rate")
     n, size = sum(swap), len(swap)
-    masses = [Fraction(1, size) if kernel == "uniform" else Fraction(count, n or 1) for count in swap]
+    masses = [Fraction(1, size) if redraw_law == "uniform" else Fraction(count, n or 1) for count in swap]
     found = exact_loss_of_conditioned(hold, swap, redraw_kernel(q, masses))
     return _member(found, redraw_epsilon(q, masses))
 

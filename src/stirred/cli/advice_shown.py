@@ -116,7 +116,7 @@ def plan_of(proposal: Proposal, advice: Advice, options: Options, path: Path) ->
         match=list(swap.match),
         rate=_percent(getattr(swap, "rate", None)),
         epsilon=str(_decimal(swap.epsilon.rational)) if swap.member == "mallows" else None,
-        kernel=swap.redraw_law if swap.member == "conditioned" else None,
+        redraw_law=swap.redraw_law if swap.member == "conditioned" else None,
         fine_match=list(getattr(swap, "fine_match", ())),
         fine_rate=_percent(getattr(swap, "fine_rate", None)),
         settings_from="invariants",

@@ -34,7 +34,7 @@ def swap(
     mechanism: Annotated[
         str, typer.Option(help="The kind of swapping: permutation, conditioned, mallows or shuffle.")
     ] = "permutation",
-    kernel: Annotated[
+    redraw_law: Annotated[
         str | None, typer.Option(help="Conditioned: the law of redrawn values, uniform (default) or proportional.")
     ] = None,
     epsilon: Annotated[str | None, typer.Option(help="Mallows: its parameter, such as 2 or ln(3).")] = None,
@@ -52,11 +52,11 @@ def swap(
     from stirred.cli.budget import _rounded_down as rounded_down
     from stirred.spec.document import number_out
 
-    setting = _setting(mechanism, rate=rate, kernel=kernel, epsilon=epsilon)
+    setting = _setting(mechanism, rate=rate, redraw_law=redraw_law, epsilon=epsilon)
     hold, swapped = _margin(hold_margin, "--hold-margin"), _margin(swap_margin, "--swap-margin")
     found: MemberAudit
     if mechanism == "conditioned":
-        found = audit_conditioned(hold, swapped, setting["rate"], kernel=setting["kernel"])
+        found = audit_conditioned(hold, swapped, setting["rate"], redraw_law=setting["redraw_law"])
     elif mechanism == "mallows":
         found = audit_mallows(hold, swapped, setting["epsilon"])
     elif mechanism == "shuffle":
@@ -89,7 +89,7 @@ def swap(
             }
         )
     else:
-        how = ", ".join(f"{name} {value}" for name, value in setting.items())
+        how = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in setting.items())
         scope = {"permutation": " of this size", "mallows": ", whatever its size"}.get(mechanism, " with these margins")
         heading(f"{mechanism.capitalize()} swapping at {how}, {sum(hold)} records, {found.tables:,} tables")
         facts(
@@ -112,10 +112,14 @@ def swap(
 # What each kind of swapping is told: its options, with the default where there is one.
 _OPTIONS: dict[str, dict[str, str | None]] = {
     "permutation": {"rate": None},
-    "conditioned": {"rate": None, "kernel": "uniform"},
+    "conditioned": {"rate": None, "redraw_law": "uniform"},
     "mallows": {"epsilon": None},
     "shuffle": {"rate": None},
 }
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _setting(mechanism: str, **given: str | None) -> dict[str, str]:
@@ -126,7 +130,7 @@ def _setting(mechanism: str, **given: str | None) -> dict[str, str]:
         raise wrong(f"{mechanism!r} is not known", where="--mechanism", remedy=f"write one of {', '.join(_OPTIONS)}")
     wanted = _OPTIONS[mechanism]
     problems = [
-        Problem(what=f"{mechanism} swapping has no {name}", where=f"--{name}", remedy="leave the option out")
+        Problem(what=f"{mechanism} swapping has none", where=_option(name), remedy="leave the option out")
         for name, value in given.items()
         if value is not None and name not in wanted
     ]
@@ -136,7 +140,7 @@ def _setting(mechanism: str, **given: str | None) -> dict[str, str]:
         if value is None:
             example = "such as 2" if name == "epsilon" else "such as 1/20"
             problems.append(
-                Problem(what=f"{mechanism} swapping needs it", where=f"--{name}", remedy=f"give one, {example}")
+                Problem(what=f"{mechanism} swapping needs it", where=_option(name), remedy=f"give one, {example}")
             )
         else:
             setting[name] = value

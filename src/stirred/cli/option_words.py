@@ -9,14 +9,14 @@ from typing import Final
 from stirred.spec.problems import Problem
 
 SOURCE: Final = "command line"
-# Keys of a plan that have an option, and how it is written; where the names differ the option says so.
+# Keys of a plan that have an option, and how it is written.
 EXAMPLES: Final = {
     "swap": "--swap county",
     "match": "--match size",
     "hold": "--hold tenure",
     "rate": "--rate 1/20",
     "epsilon": "--epsilon 2",
-    "redraw_law": "--kernel uniform",
+    "redraw_law": "--redraw-law uniform",
     "fine_match": "--fine-match tenure",
     "fine_rate": "--fine-rate 1/2",
     "distances": "--distances distances.csv",
@@ -45,7 +45,7 @@ def option(key: str) -> str:
     """Return the option for a key of a plan.
 
     >>> option("redraw_law"), option("fine_match")
-    ('--kernel', '--fine-match')
+    ('--redraw-law', '--fine-match')
     """
     return EXAMPLES[key].split()[0]
 

@@ -60,9 +60,11 @@ NoiseEpsilon = Annotated[
 Respond = Annotated[str | None, typer.Option("--respond", help="For the response swap: the variable that gets a randomised response before the swap.")]  # fmt: skip  # noqa: E501
 DeclaredValues = Annotated[list[str] | None, typer.Option("--values", help="For the response swap: every value that this variable may have; default the codebook's.")]  # fmt: skip  # noqa: E501
 Change = Annotated[str | None, typer.Option("--change", help="For the response swap: how likely another value is, exactly: 1/10.")]  # fmt: skip  # noqa: E501
-Kernel = Annotated[
+RedrawLaw = Annotated[
     str | None,
-    typer.Option("--kernel", help="For the conditioned swap: redraw from a uniform (default) or a proportional law."),
+    typer.Option(
+        "--redraw-law", help="For the conditioned swap: redraw from a uniform (default) or a proportional law."
+    ),
 ]
 Id = Annotated[list[str] | None, typer.Option("--id", help="Identifier column: never released.")]
 Persons = Annotated[Path | None, typer.Option("--persons", help="File of the persons in the households.")]
@@ -146,7 +148,7 @@ class Options:
     ledger: str | None = None
     purpose: str = ""
     mechanism: str = "permutation"
-    kernel: str | None = None
+    redraw_law: str | None = None
     fine_match: list[str] | None = None
     fine_rate: str | None = None
     distances: list[str] | None = None
@@ -238,7 +240,7 @@ class Options:
                 "swap": names(self.swap),
                 "rate": self.rate,
                 "epsilon": self.epsilon,
-                "redraw_law": self.kernel,
+                "redraw_law": self.redraw_law,
                 "fine_match": names(self.fine_match),
                 "fine_rate": self.fine_rate,
                 "distances": self._distances,
