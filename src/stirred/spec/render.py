@@ -47,22 +47,38 @@ def to_latex(specification: Specification) -> str:
     if delta:
         text = f"({text}, \\delta={_power(small(delta))})"
     universes = r"\{\mathcal{X}\}" if specification.multiverse.is_vacuous else r"\mathscr{D}_{\mathbf{c}}"
-    domain = rf"\mathcal{{X}}_{{\text{{{specification.domain.name}}}}}"
+    domain = rf"\mathcal{{X}}_{{\text{{{_tex(specification.domain.name)}}}}}"
     return (
         rf"${text}\text{{-DP}}({domain}, {universes}, {_latex_input(specification)}, {_latex_output(specification)})$"
     )
 
 
+# Signs that LaTeX takes for commands; files and units have them in their names.
+_TEX = str.maketrans(
+    {
+        **{sign: rf"\{sign}" for sign in "_%&#${}"},
+        "\\": r"\textbackslash{}",
+        "^": r"\textasciicircum{}",
+        "~": r"\textasciitilde{}",
+    }
+)
+
+
+def _tex(text: str) -> str:
+    return text.translate(_TEX)
+
+
 def _power(text: str) -> str:
     mantissa, _, exponent = text.partition("e-")
-    return rf"{mantissa}\cdot 10^{{-{exponent}}}" if exponent else text
+    times = "" if mantissa == "1" else rf"{mantissa}\cdot "
+    return rf"{times}10^{{-{exponent}}}" if exponent else text
 
 
 def _latex_input(specification: Specification) -> str:
     premetric = specification.input_premetric
     name = premetric.name.removeprefix("d_") if premetric.name != "d_r" else "r"
-    sub = rf"r[{name}\leq {premetric.within}]" if premetric.within else name
-    return rf"d_{{\text{{{sub}}}}}^{{\text{{{premetric.unit}}}}}".replace(r"\leq", r"$\leq$")
+    sub = rf"r[{name}$\leq$ {premetric.within}]" if premetric.within else name
+    return rf"d_{{\text{{{sub}}}}}^{{\text{{{_tex(premetric.unit)}}}}}"
 
 
 def _latex_output(specification: Specification) -> str:
