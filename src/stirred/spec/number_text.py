@@ -69,13 +69,16 @@ def rounded_up(value: Exact, places: int) -> Decimal:
 def small(value: Fraction) -> str:
     """Write a small probability the way people read it.
 
-    >>> small(Fraction(1, 10**10)), small(Fraction(3, 1000)), small(Fraction(1, 3))
-    ('1e-10', '3e-3', '1/3')
+    >>> small(Fraction(1, 10**10)), small(Fraction(1, 4_000_000)), small(Fraction(1, 3))
+    ('1e-10', '2.5e-7', '1/3')
     """
     exponent, scaled = 0, value
     while scaled and scaled.denominator != 1 and exponent < 40:
         scaled, exponent = scaled * 10, exponent + 1
-    return f"{scaled}e-{exponent}" if value and scaled.denominator == 1 else str(value)
+    if not value or scaled.denominator != 1 or value >= 1:
+        return str(value)
+    digits = str(scaled)
+    return f"{digits[0]}{'.' if digits[1:] else ''}{digits[1:]}e-{exponent - len(digits) + 1}"
 
 
 def brief(value: Fraction) -> str:
