@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stirred.cli.main import run
 from tests.release.bundles import SWAP, households, persons
 
 ROOT = Path(__file__).parents[2]
@@ -37,3 +38,19 @@ def test_a_release_compiles_nothing_that_set_up_did_not_compile(tmp_path: Path) 
         env=environment, cwd=tmp_path, check=True, capture_output=True,
     )  # fmt: skip
     assert {path.name for path in (tmp_path / "cache").rglob("*.nbc")} == before
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_check_whose_output_nobody_reads_does_not_look_like_one_that_passed(tmp_path: Path, damaged: bool) -> None:
+    """As `stirred audit bundle out | head -1` with pipefail: the reader may go away before the verdict."""
+    households(60).write_parquet(tmp_path / "homes.parquet")
+    homes, out = str(tmp_path / "homes.parquet"), tmp_path / "out"
+    assert run(["swap", homes, *SWAP, "--id", "hid", "--out", str(out), "--quiet"]) == 0
+    if damaged:
+        (out / "public" / "specification.md").write_text("another", encoding="utf-8")
+    command = [sys.executable, "-m", "stirred", "audit", "bundle", str(out)]
+    audit = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert audit.stdout is not None
+    audit.stdout.close()
+    assert audit.wait() == 141
+    assert subprocess.run(command, capture_output=True).returncode == int(damaged)

@@ -153,7 +153,7 @@ def test_a_column_that_is_not_there_is_told_with_those_that_are(
     assert [problem.what for problem in refusal.value.problems] == [message]
 
 
-CELLS = st.none() | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=1, max_size=6)
+CELLS = st.none() | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), min_size=1, max_size=6)
 
 
 @settings(max_examples=100, derandomize=True, deadline=None)
@@ -288,6 +288,9 @@ ODD_BYTES = {
     "line-1-is-not-utf-8": "a,caf\xe9\n1,2\n".encode("latin-1"),
     "this-is-utf-16": "a,b\n1,2\n".encode("utf-16"),
     "its-lines-end-in-a-bare-carriage-return": b"a,b\r1,2\r",
+    "line-1-has-a-carriage-return-in-the-middle": b"a,b\r,c\n1,2,3\n",
+    "line-2-has-a-nul-byte-in-it": b"a,b\n1,\x002\n3,4\n",
+    "a-quote-is-opened-in-line-3-and-not-closed": b'a,b\n"1",2\n3,"4\n"5",6\n',
     "the-file-holds-no-records": b"",
     "lines-end-before-the-last-of-the-2-columns-1-line-3": b"a,b\r\n1,2\r\n\r\n3,4\r\n",
 }
@@ -300,6 +303,13 @@ def test_odd_bytes_give_the_message_they_are_named_after(name: str, content: byt
     with pytest.raises(DataError) as refusal:
         read_frame(path)
     assert is_named_after(path, refusal.value.problems)
+
+
+@pytest.mark.parametrize("header", ['a,"b\r\nc",d', '"a",b,d\r'])
+def test_line_ends_inside_quotes_and_of_windows_lose_no_column(header: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(f"{header}\n1,2,3\n".encode())
+    assert read_frame(tmp_path / "t.csv").width == 3
+    assert read_frame(tmp_path / "t.csv").row(0)[2] == "3"
 
 
 def test_an_unreadable_file_does_not_quote_its_values(tmp_path: Path) -> None:

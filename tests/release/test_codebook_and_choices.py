@@ -164,6 +164,7 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(swapped_file, "PART", 7)
     monkeypatch.setattr(frames, "ROWS_IN_ONE_FILE", 10)
     monkeypatch.setattr(verify, "ROWS_IN_ONE_FILE", 10)
+    monkeypatch.setattr("stirred.release.verify_counts.ROWS_IN_ONE_FILE", 10)
     monkeypatch.setattr(verify, "PERSONS_RELINKED", 0)
 
 
@@ -192,12 +193,17 @@ def done_and_not(bundle: Path) -> tuple[list[str], list[str]]:
 
 BY_CODES = "match x swap table, counted anew by the codes of the values that were written"
 HELD = ["all hold variables, record by record", "persons of every household, record by record"]
+EXACT = [
+    "invariants.parquet: match x swap, counted from the values of the input",
+    "invariants.parquet: hold, counted from the values of the input",
+    "strata.parquet: sizes, counted from the values of the input",
+]
 AGE = "table county x age, counted from the written file"
 
 
 def test_a_release_says_what_was_checked(folder: Path) -> None:
     done, not_done = done_and_not(released(folder, hid="hid", codebook="codebook.toml"))
-    assert done == [BY_CODES, verify.RECOUNTED, *HELD, verify.RELINKED, AGE]
+    assert done == [BY_CODES, verify.RECOUNTED, *HELD, verify.RELINKED, AGE, *EXACT]
     assert not_done == []
 
 
@@ -209,6 +215,7 @@ def test_a_long_release_says_what_was_not_checked(folder: Path) -> None:
         f"{verify.RECOUNTED}: not done: there are more than 10 records",
         f"{verify.RELINKED}: not done: there are more than 0 persons",
         f"{AGE}: not done: there are more than 10 persons",
+        *(f"{what}: not done: there are more than 10 records" for what in EXACT),
     ]
 
 

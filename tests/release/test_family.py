@@ -135,7 +135,7 @@ def test_tables_of_swaps_that_are_no_class_laws_are_corrected_from_the_public_fo
     folder: Path, name: str
 ) -> None:
     owned = pl.col("county").is_in(["East", "North"]) & (pl.col("hid") % 5 > 0)
-    homes = households(600).with_columns(
+    homes = households(6_000).with_columns(
         pl.when(owned).then(pl.lit("owned")).otherwise(pl.lit("rented")).alias("tenure"),
         (pl.col("hid") % 2).cast(pl.String).alias("household_type"),
     )

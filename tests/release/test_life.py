@@ -32,7 +32,7 @@ from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
 from stirred.release.run import remaining, run
 from stirred.spec.document import from_json
-from tests.release.bundles import files_in, households, sha256, start, stirred
+from tests.release.bundles import files_in, households, listing, sha256, start, stirred
 from tests.release.killed_run import POINTS
 
 KILLED_RUN = Path(__file__).with_name("killed_run.py")
@@ -525,13 +525,21 @@ def test_releases_from_one_dataset_add_up_whatever_the_file_is_called_and_whatev
     assert Ledger.open(folder / "a.ledger").total().specification is not None
 
 
-def test_a_file_the_ledger_has_not_seen_gives_a_warning(folder: Path) -> None:
+def test_a_file_the_ledger_has_not_seen_is_refused_until_somebody_says_it_is_the_same_dataset(folder: Path) -> None:
     released(folder)
     households(601).write_parquet(folder / "homes.parquet")
-    (folder / "plan.toml").write_text(plan_text(out="second"), encoding="utf-8")
-    assert any(
-        "is not that of entry 1, released before" in w for w in prepare(read_plan(folder / "plan.toml")).warnings
-    )
+    plan = plan_text(out="second")
+    (folder / "plan.toml").write_text(plan, encoding="utf-8")
+    with pytest.raises(PlanError, match="not the file of entry 1, released before from 'six hundred homes'"):
+        prepare(read_plan(folder / "plan.toml"))
+    for called, refused in (("homes", True), ("six hundred homes", False)):
+        said = plan.replace("[data]\n", f'[data]\nname = "{called}"\n')
+        (folder / "plan.toml").write_text(said, encoding="utf-8")
+        if refused:
+            with pytest.raises(PlanError, match="name = 'six hundred homes' under"):
+                prepare(read_plan(folder / "plan.toml"))
+    warnings = prepare(read_plan(folder / "plan.toml")).warnings
+    assert any("is not that of entry 1, released before" in warning for warning in warnings)
 
 
 def test_another_file_under_the_same_dataset_is_told_wherever_one_looks(
@@ -542,6 +550,13 @@ def test_another_file_under_the_same_dataset_is_told_wherever_one_looks(
     households(601).write_parquet(folder / "others.parquet")
     options = ["others.parquet", "--match", "size", "--swap", "county", "--rate", "1/2", "--id", "hid"]
     options += ["--ledger", "a.ledger"]
+    before = listing(folder)
+    for arguments in (["plan", *options], ["swap", *options, "--quiet", "--out", "second"]):
+        assert command(arguments) == 2
+        err = " ".join(capsys.readouterr().err.split())
+        assert "FILE: this is not the file of entry 1, released before from 'six hundred homes'. Mend: if it is" in err
+    assert listing(folder) == before
+    options += ["--name", "six hundred homes"]
     # Told before the run, in its result, and again once the ledger holds releases from both files.
     for arguments in (
         ["plan", *options],
@@ -557,11 +572,38 @@ def test_another_file_under_the_same_dataset_is_told_wherever_one_looks(
         assert any(
             "is not that of entry 1, released before" in w for w in json.loads(capsys.readouterr().out)["warnings"]
         )
-    (folder / "plan.toml").write_text(plan_text(out="fifth"), encoding="utf-8")
+    said = plan_text(out="fifth").replace("[data]\n", '[data]\nname = "six hundred homes"\n')
+    (folder / "plan.toml").write_text(said, encoding="utf-8")
     assert command(["release", "plan.toml", "--quiet", "--json"]) == 0
     assert any("is not that of entry 4, 7, 10" in w for w in json.loads(capsys.readouterr().out)["warnings"])
     command(["ledger", "show", "a.ledger"])
     assert "2 different files of households: entry 1, 13; entry 4, 7, 10." in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "what"),
+    [
+        (('rate = "1/2"', 'rate = "0"'), "rate", "the loss would be infinite, and nothing in this ledger"),
+        (('rate = "1/2"', 'rate = "1"'), "rate", "the loss would be infinite, and nothing in this ledger"),
+        (('id = ["hid"]\n', ""), "id", '"hid" is different for every record and would be released as it is'),
+    ],
+)
+def test_nothing_is_spent_on_what_could_not_be_published(
+    folder: Path, change: tuple[str, str], where: str, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "plan.toml").write_text(plan_text().replace(*change), encoding="utf-8")
+    before = listing(folder)
+    for verb in ("plan", "release"):
+        assert command([verb, str(folder / "plan.toml")]) == 2
+        err = " ".join(capsys.readouterr().err.split())
+        assert f"{where}: {what}" in err
+    assert listing(folder) == before
+    # Without a ledger, or with the column named among those that go out, it is for the custodian to say.
+    alone = plan_text().replace(*change).replace('ledger = "a.ledger"\n', "")
+    held = plan_text().replace(*change).replace("[[tables]]", 'hold = ["tenure", "hid"]\n[[tables]]')
+    for text in (alone, *([held] if where == "id" else [])):
+        (folder / "plan.toml").write_text(text, encoding="utf-8")
+        assert prepare(read_plan(folder / "plan.toml")).warnings
 
 
 def test_the_same_file_again_is_no_other_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

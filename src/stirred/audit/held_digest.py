@@ -15,18 +15,18 @@ import polars as pl
 
 # Above this the checksum is not made: it sorts all households by all their values.
 MOST_PERSONS: Final = 5_000_000
-_NAMED: Final = "hold with persons, sha256 "
+WITH_PERSONS: Final = "hold with persons, sha256 "
 _BLOCK: Final = 1 << 16
 
 
 def digest_name(digest: str) -> str:
     """Return the name under which a digest stands in the column ``table`` of invariants.parquet."""
-    return f"{_NAMED}{digest}"
+    return f"{WITH_PERSONS}{digest}"
 
 
 def digest_named(table: str | None) -> str | None:
     """Return the digest that stands in a name, or None if it is that of a table."""
-    return table.removeprefix(_NAMED) if table is not None and table.startswith(_NAMED) else None
+    return table.removeprefix(WITH_PERSONS) if table is not None and table.startswith(WITH_PERSONS) else None
 
 
 def held_digest(households: pl.DataFrame, persons: pl.DataFrame, rows: pl.Series) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from stirred.cli import audit, budget, codebook, compare, ledger, publish, schema, spec, swap, synth, unswap
 
-DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, REFUSED, INTERRUPTED, UNREAD = 0, 1, 2, 130, 141
 
 app = typer.Typer(
     name="stirred",
@@ -53,7 +53,10 @@ def _root(
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code: 0 done, 1 a check failed, 2 bad input or refused, 130 interrupted."""
+    """Run one command and return its exit code: 0 done, 1 a check failed, 2 bad input or refused, 130 interrupted.
+
+    141 means that nobody read the output to its end.
+    """
     _never_fail_to_print()
     try:
         code = app(args=arguments, prog_name="stirred", standalone_mode=False)
@@ -69,11 +72,12 @@ def run(arguments: list[str]) -> int:
     except SystemExit as stop:
         # The command-line library leaves like this when the reader of a pipe went away.
         closed = type(sys.stdout).__name__ == "PacifyFlushWrapper"
-        return DONE if closed else int(stop.code or 0)
+        return UNREAD if closed else int(stop.code or 0)
     except BrokenPipeError:
-        # The reader of a pipe went away (such as `head`): not an error of ours.
+        # The reader of a pipe went away (such as `head`). What the command found is then not known, and a check that
+        # failed must not look like one that passed: the code is that of any program which is stopped by this.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+        return UNREAD
     except Exception as error:
         return _report(error, as_json="--json" in arguments)
 

@@ -63,6 +63,8 @@ def in_options(problem: Problem) -> Problem:
     >>> print(in_options(told))
     --fine-match: the noisy swap has no --fine-match.
     """
+    if problem.where == f"{SOURCE} [data] name":
+        return replace(problem, where="--name")
     place = re.match(rf"{SOURCE} \[\w+\] (\w+)(.*)", problem.where, flags=re.DOTALL)
     if place is None or place[1] not in EXAMPLES:
         return problem

@@ -71,13 +71,14 @@ def say_warnings(prepared: Prepared) -> None:
 
 def five_answers(prepared: Prepared, *, with_paper: bool = True) -> None:
     """Print the five answers of a plan's specification, and how to read its number."""
+    from stirred.report.swap import published_as_they_are
     from stirred.spec.explain import explain
 
     words = explain(prepared.plan.specification, with_paper=with_paper)
     heading(prepared.plan.specification.notation)
     emit()
     emit("NOT protected, because it is published exactly:")
-    bullets(words.not_protected)
+    bullets([*words.not_protected, *published_as_they_are(prepared.plan, prepared.mechanism)])
     emit()
     facts([(answer.question, answer.answer) for answer in words.answers])
     emit()
@@ -105,7 +106,6 @@ def ledger_text(account: Total) -> str:
 def other_file_lines(prepared: Prepared) -> list[tuple[str, str]]:
     """Say beside the promise, and not in a warning alone, that the ledger accounts for other files as the same one."""
     from stirred.release.ledger.total import numbers as listed
-    from stirred.release.prepared import other_files
 
     return [
         (
@@ -113,7 +113,7 @@ def other_file_lines(prepared: Prepared) -> list[tuple[str, str]]:
             f"the file of {role} is NOT that of entry {listed(entries)}; if it is no version of the same file, it "
             "needs a ledger of its own",
         )
-        for role, entries in other_files(prepared.ledger, prepared.inputs).items()
+        for role, entries in prepared.other_files.items()
     ]
 
 
@@ -304,15 +304,15 @@ def _moved_line(prepared: Prepared) -> tuple[str, str]:
 
 
 def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:
-    strata, total = prepared.plan.strata, prepared.data.households.height
-    if not strata.exact_records or prepared.mechanism.member == "noisy":
+    """Say which records a swap leaves alone and the response does not; others are listed with what is not protected."""
+    count, perturbed = prepared.plan.strata.exact_records, prepared.plan.perturbed
+    if not count or perturbed is None:
         return []
-    share = 100 * strata.exact_records / total
-    perturbed = prepared.plan.perturbed
-    but = "" if perturbed is None else f", but for the response on {perturbed}"
-    records = f"{strata.exact_records:,} records ({share:.1f}%)"
-    text = f"{records} lie in strata with nothing to swap: published as they are{but}"
-    return [("unchanged", text)]
+    from stirred.data.problems import number
+
+    return [
+        ("unchanged", f"{number(count, 'record')} in strata with nothing to swap, but for the response on {perturbed}")
+    ]
 
 
 def _by_rate(curve: Sequence[tuple[Fraction, Exact]]) -> str:

@@ -30,6 +30,7 @@ from stirred.cli.swap_options import (
     Change,
     Changed,
     CodebookFile,
+    DataName,
     DeclaredValues,
     Distances,
     Epsilon,
@@ -92,6 +93,7 @@ def swap(
     id: Id = None,
     persons: Persons = None,
     hid: Hid = None,
+    name: DataName = None,
     codebook: CodebookFile = None,
     table: Table = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the bundle; must not exist.")] = None,
@@ -138,6 +140,7 @@ def plan(
     id: Id = None,
     persons: Persons = None,
     hid: Hid = None,
+    name: DataName = None,
     codebook: CodebookFile = None,
     unit: Unit = "household",
     ledger: LedgerPlace = None,
@@ -192,9 +195,9 @@ def plan(
     if geography:
         if advising:
             raise bad_plan("--geography has no wishes", where="--geography", remedy="name what is swapped with --swap")
-        for name, value in (("match", match), ("swap", swap), ("rate", rate), ("hold", hold), ("codebook", codebook)):
+        for option, value in (("match", match), ("swap", swap), ("rate", rate), ("hold", hold), ("codebook", codebook)):
             if value:
-                raise bad_plan("--geography tries all choices", where=f"--{name}", remedy="leave one of them out")
+                raise bad_plan("--geography tries all choices", where=f"--{option}", remedy="leave one of them out")
         if file.suffix == ".toml":
             raise bad_plan("a plan has made its choice", where=str(file), remedy="give the household file instead")
         show_choices(file, geography, cross, id, persons, hid, unit=unit, epsilon=epsilon, as_json=json)

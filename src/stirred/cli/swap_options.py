@@ -68,6 +68,7 @@ RedrawLaw = Annotated[
 ]
 Id = Annotated[list[str] | None, typer.Option("--id", help="Identifier column: never released.")]
 Persons = Annotated[Path | None, typer.Option("--persons", help="File of the persons in the households.")]
+DataName = Annotated[str | None, typer.Option("--name", help="What the specification calls the dataset; with a ledger its name for it, to say that an edited file is the same dataset.")]  # fmt: skip  # noqa: E501
 CodebookFile = Annotated[Path | None, typer.Option("--codebook", help="Codebook to validate the files against.")]
 Hid = Annotated[str | None, typer.Option("--hid", help="Column linking persons to households; re-issued on release.")]
 Table = Annotated[
@@ -139,6 +140,7 @@ class Options:
     id: list[str] | None = None
     persons: Path | None = None
     hid: str | None = None
+    name: str | None = None
     codebook: Path | None = None
     unit: str = "household"
     out: Path | None = None
@@ -258,7 +260,7 @@ class Options:
             content["mechanism"]["settings_from"] = self.settings_from
         if self.hold is not None:
             content["mechanism"]["hold"] = names(self.hold)
-        for name, value in (("persons", self.persons), ("hid", self.hid), ("codebook", self.codebook)):
-            if value is not None:
-                content["data"][name] = str(value)
+        for key in ("persons", "hid", "name", "codebook"):
+            if (value := getattr(self, key)) is not None:
+                content["data"][key] = str(value)
         return planned(content, source=SOURCE, folder=Path())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,3 +100,11 @@ def unreadable(reason: str, *, where: str) -> DataError:
 def first_line(error: Exception) -> str:
     """Return what an error says, at most a line of it."""
     return next(iter(str(error).strip().splitlines()), "")[:200] or type(error).__name__
+
+
+def unreadable_because(place: Source, error: Exception) -> DataError:
+    """Return the problem of a file that a reader gave up on, in its words but without values of the file."""
+    # A reader may quote the data it stumbled over, between backquotes: that is not for a message.
+    text = re.sub(r"`.*?(`|$)", "a value", str(error).strip(), flags=re.DOTALL)
+    reason = next(iter(text.splitlines()), "")[:200] or type(error).__name__
+    return unreadable(reason, where=str(place))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,9 @@ from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.persons import household_rows
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 
-_PART = 5_000_000  # cells in one part
+CROSSED: Final = "match x swap"
+HELD: Final = "hold"
+_PART: Final = 5_000_000  # cells in one part
 
 
 def invariant_tables(data: Microdata, plan: SwapPlan) -> Iterator[pl.DataFrame]:
@@ -26,16 +29,29 @@ def invariant_tables(data: Microdata, plan: SwapPlan) -> Iterator[pl.DataFrame]:
     name, the checksum of the hold table with the persons, and counts them.
     """
     schema = _schema(data, plan)
-    # Without the variable of a response there may be nothing left of a table but the sizes of the strata.
-    if plan.exact_swap:
+    tables = fixed_tables(data, plan)
+    if CROSSED in tables:
         yield from _crossed(plan, schema)
-    if data.persons is None and not {*plan.exact_hold} - {*plan.universe.match} and plan.perturbed is not None:
+    if HELD not in tables:
         return
     hold = encode(data.households, list(plan.exact_hold))
     held = count(hold.codes, groups=hold.count)
-    table = _completed("hold", [*hold.levels.get_columns(), pl.Series("count", held)], schema)
+    table = _completed(HELD, [*hold.levels.get_columns(), pl.Series("count", held)], schema)
     digest = _with_persons(data, plan)
     yield table if digest is None else pl.concat([table, _completed(digest, [_persons_count(data)], schema)])
+
+
+def fixed_tables(data: Microdata, plan: SwapPlan) -> dict[str, Sequence[str]]:
+    """Return the tables that a swap keeps, by name, with their variables.
+
+    Without the variable of a response there may be nothing left of a table but the sizes of the strata.
+    """
+    tables: dict[str, Sequence[str]] = {}
+    if plan.exact_swap:
+        tables[CROSSED] = [*plan.strata.match, *plan.exact_swap]
+    if data.persons is not None or {*plan.exact_hold} - {*plan.universe.match} or plan.perturbed is None:
+        tables[HELD] = plan.exact_hold
+    return tables
 
 
 def _crossed(plan: SwapPlan, schema: dict[str, pl.DataType]) -> Iterator[pl.DataFrame]:
@@ -47,7 +63,7 @@ def _crossed(plan: SwapPlan, schema: dict[str, pl.DataType]) -> Iterator[pl.Data
         match = strata.decoded((part >> np.uint64(32)).astype(np.uint32))
         place = swap.decoded((part & np.uint64(0xFFFFFFFF)).astype(np.uint32))
         columns = [*match.get_columns(), *place.get_columns(), pl.Series("count", counts[begin : begin + _PART])]
-        yield _completed("match x swap", columns, schema)
+        yield _completed(CROSSED, columns, schema)
 
 
 def _persons_count(data: Microdata) -> pl.Series:

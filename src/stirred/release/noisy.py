@@ -17,6 +17,7 @@ from stirred.release.invariants import sorted_cells
 from stirred.release.prepared import Prepared
 from stirred.release.tables import Table
 from stirred.release.verify import Check, as_read, failed
+from stirred.release.verify_counts import verify_invariants, verify_strata
 from stirred.report.noisy import reading_noise
 
 
@@ -44,9 +45,7 @@ class NoisyTables:
         """Write the sizes of the strata, all that is fixed, and keep inside what was drawn."""
         plan, public = self.prepared.plan, folder / "public"
         write_frame(strata_sizes(plan), public / "invariants.parquet", note=dict(note))
-        # Whether there is anything to swap in a stratum is not fixed.
-        strata = self.mechanism.strata_table(plan.strata).drop("stratum_live")
-        write_frame(strata, public / "strata.parquet", note=dict(note))
+        write_frame(self._strata, public / "strata.parquet", note=dict(note))
         write_drawn(release, folder / "internal", note=note)
 
     def readme(self, title: str, public: Path) -> str:
@@ -58,7 +57,17 @@ class NoisyTables:
 
     def verify(self, release: Release, folder: Path) -> list[Check]:
         """Compare the written tables with the counts of the swapped file and the noise that was drawn."""
-        return verify_noisy(self.prepared.plan, release, self.prepared.tables, folder)
+        plan, homes, public = self.prepared.plan, self.prepared.data.households, folder / "public"
+        return [
+            *verify_noisy(plan, release, self.prepared.tables, folder),
+            *verify_invariants(homes, {"match": plan.strata.match}, public),
+            verify_strata(homes, plan, self._strata, public),
+        ]
+
+    @property
+    def _strata(self) -> pl.DataFrame:
+        """Return the strata as they are published: whether there is anything to swap in one is not fixed."""
+        return self.mechanism.strata_table(self.prepared.plan.strata).drop("stratum_live")
 
 
 def strata_sizes(plan: SwapPlan) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import polars as pl
@@ -15,6 +15,7 @@ from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
 from stirred.data.validate import validate
 from stirred.mechanisms.swapping.family import swap_named
+from stirred.mechanisms.swapping.identifiers import unnamed_identifiers
 from stirred.mechanisms.swapping.revealing import revealing_columns
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
@@ -39,6 +40,8 @@ class Prepared:
     inputs: Mapping[str, str]
     codebook: Codebook | None = None
     ledger: Ledger | None = None
+    # For each file, the entries of the ledger that count and were released from another one.
+    other_files: Mapping[str, Sequence[int]] = field(default_factory=dict)
     warnings: Sequence[str] = ()
 
 
@@ -59,8 +62,11 @@ def prepare(planned: Planned) -> Prepared:
     released = [name for name in data.households.columns if name in (*plan.hold, *mechanism.swap)]
     tables = wanted_tables(requests, households=released, persons=data.person_variables)
     revealing = revealing_columns(data, plan) if mechanism.releases_records else ()
-    warnings = (*plan.warnings, *revealing, *_other_inputs(ledger, inputs))
+    others = _other_files(ledger, inputs)
     _check_names([*released, *data.person_variables])
+    if ledger is not None:
+        _check_accountable(planned, mechanism, data, plan, ledger, others)
+    warnings = (*plan.warnings, *revealing, *_of_other_files(ledger, others))
     return Prepared(
         planned=planned,
         data=data,
@@ -70,11 +76,44 @@ def prepare(planned: Planned) -> Prepared:
         inputs=inputs,
         codebook=codebook,
         ledger=ledger,
+        other_files=others,
         warnings=warnings,
     )
 
 
-def other_files(ledger: Ledger | None, inputs: Mapping[str, str]) -> dict[str, list[int]]:
+def _check_accountable(
+    planned: Planned,
+    mechanism: Swap,
+    data: Microdata,
+    plan: SwapPlan,
+    ledger: Ledger,
+    others: Mapping[str, Sequence[int]],
+) -> None:
+    """Refuse what would be spent for nothing: a ledger never forgets, and publishing would refuse it afterwards."""
+    problems = []
+    if planned.plan.data.name != ledger.dataset:
+        remedy = (
+            f"if it is the same dataset, edited since, say so with name = '{ledger.dataset}' under [data] (--name); "
+            "another dataset needs a ledger of its own"
+        )
+        for role, entries in others.items():
+            what = f"this is not the file of entry {numbers(entries)}, released before from '{ledger.dataset}'"
+            problems.append(Problem(what=what, where=f"{planned.source} [data] {role}", remedy=remedy))
+    if plan.specification.budget.realised.is_infinite:
+        what = "the loss would be infinite, and nothing in this ledger would be promised any more"
+        remedy = "choose a rate above 0 and below 1, or run it without a ledger"
+        problems.append(Problem(what=what, where=f"{planned.source} [mechanism] rate", remedy=remedy))
+    # With hold = [...] somebody named the columns that go out.
+    if mechanism.releases_records and mechanism.hold is None:
+        for name, of in unnamed_identifiers(data, plan.hold):
+            what = f'"{name}" is different for every {of} and would be released as it is'
+            remedy = f'if it is an identifier, name it with id = ["{name}"] (--id {name}); if not, name what is held'
+            problems.append(Problem(what=what, where=f"{planned.source} [data] id", remedy=remedy))
+    if problems:
+        raise PlanError(problems)
+
+
+def _other_files(ledger: Ledger | None, inputs: Mapping[str, str]) -> dict[str, list[int]]:
     """Return, for each file, the entries of the ledger that count and were released from another one."""
     found: dict[str, list[int]] = {}
     for entry in () if ledger is None else ledger.entries():
@@ -84,9 +123,9 @@ def other_files(ledger: Ledger | None, inputs: Mapping[str, str]) -> dict[str, l
     return found
 
 
-def _other_inputs(ledger: Ledger | None, inputs: Mapping[str, str]) -> Iterator[str]:
+def _of_other_files(ledger: Ledger | None, others: Mapping[str, Sequence[int]]) -> Iterator[str]:
     """Warn where the ledger accounts for other files than these."""
-    for role, entries in other_files(ledger, inputs).items():
+    for role, entries in others.items():
         assert ledger is not None
         yield (
             f"the file of {role} is not that of entry {numbers(entries)}, released before from '{ledger.dataset}': an "

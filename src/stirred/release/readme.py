@@ -8,7 +8,7 @@ from stirred.mechanisms.swapping.response_swap import ResponseSwap
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.release.tables import Table
-from stirred.report.swap import NOTHING_SWAPPED, correction_in_words, nothing_swapped
+from stirred.report.swap import NOTHING_SWAPPED, correction_in_words, nothing_swapped, published_as_they_are
 
 
 def exactness(table: Table, mechanism: Swap, plan: SwapPlan, *, persons: Sequence[str]) -> str:
@@ -95,6 +95,7 @@ def _conclusions(mechanism: Swap, plan: SwapPlan) -> list[str]:
         *_of_the_response(mechanism, plan),
         f"- Counts that cross {swapped} with held variables are disturbed: {many} carry another "
         f"record's {swapped}. Associations between {swapped} and held variables are weakened.",
+        *(f"- Published as it is: {item}." for item in published_as_they_are(plan, mechanism)),
         *([f"- {undo}"] if undo else []),
     ]
 

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import polars as pl
 
+from stirred.audit.held_digest import WITH_PERSONS
 from stirred.data.frames import write_frame, write_parts
 from stirred.mechanisms.protocol import Release
-from stirred.release.invariants import invariant_tables
+from stirred.release.invariants import fixed_tables, invariant_tables
 from stirred.release.prepared import Prepared
 from stirred.release.readme import exactness, public_readme
 from stirred.release.tables import Table, completed
 from stirred.release.verify import Check, verify_swap, verify_tables
+from stirred.release.verify_counts import verify_invariants, verify_strata
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,5 +78,10 @@ class Records:
         """Compare the written records with the confidential input, and the tables with the records."""
         prepared, public = self.prepared, folder / "public"
         ending = prepared.planned.plan.release.format
-        checks = verify_swap(prepared.data, prepared.plan, release, public, format_=ending)
-        return checks + verify_tables(release, prepared.tables, public, format_=ending)
+        homes, plan = prepared.data.households, prepared.plan
+        return [
+            *verify_swap(prepared.data, plan, release, public, format_=ending),
+            *verify_tables(release, prepared.tables, public, format_=ending),
+            *verify_invariants(homes, fixed_tables(prepared.data, plan), public, others=[WITH_PERSONS]),
+            verify_strata(homes, plan, prepared.mechanism.strata_table(plan.strata), public),
+        ]

@@ -43,7 +43,8 @@ class Check:
     result: str = "identical to the input"
 
 
-def _not_done(what: str, *, limit: int, of: str) -> Check:
+def not_done(what: str, *, limit: int, of: str) -> Check:
+    """Return the check that was not made because there is too much to compare."""
     return Check(what=what, cells=0, result=f"not done: there are more than {limit:,} {of}")
 
 
@@ -82,7 +83,7 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, folder: Path,
     if order.size <= ROWS_IN_ONE_FILE:
         checks.append(_recount(data, plan, read_frame(folder / f"data.{format_}"), format_, folder))
     else:
-        checks.append(_not_done(RECOUNTED, limit=ROWS_IN_ONE_FILE, of="records"))
+        checks.append(not_done(RECOUNTED, limit=ROWS_IN_ONE_FILE, of="records"))
     checks.append(Check(what="all hold variables, record by record", cells=begin * len(plan.exact_hold)))
     if begin != order.size:
         raise failed(f"{order.size:,} households went in and {begin:,} came out")
@@ -91,7 +92,7 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, folder: Path,
         if checks[-1].cells <= PERSONS_RELINKED:
             checks.append(_relink(swapped.data, order, read_frame(folder / f"persons.{format_}"), format_, folder))
         else:
-            checks.append(_not_done(RELINKED, limit=PERSONS_RELINKED, of="persons"))
+            checks.append(not_done(RELINKED, limit=PERSONS_RELINKED, of="persons"))
     return checks
 
 
@@ -157,7 +158,7 @@ def verify_tables(release: Release, tables: Sequence[Table], folder: Path, *, fo
         what = f"table {table.title}, counted from the written file"
         if table.of_persons and (folder / f"persons.{format_}").is_dir():
             # Too long to join here; the persons themselves were checked record by record.
-            checks.append(_not_done(what, limit=ROWS_IN_ONE_FILE, of="persons"))
+            checks.append(not_done(what, limit=ROWS_IN_ONE_FILE, of="persons"))
             continue
         homes = pl.concat([found for found, _ in _both(release, folder, "data", format_)])
         people = read_frame(folder / f"persons.{format_}") if table.of_persons else None

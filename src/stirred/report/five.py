@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from stirred.spec.explain import explain
@@ -16,10 +17,10 @@ _QUESTIONS = {
 }
 
 
-def first_screen(specification: Specification) -> str:
-    """Return the five answers, the invariants first."""
+def first_screen(specification: Specification, *, besides: Sequence[str] = ()) -> str:
+    """Return the five answers, the invariants first, and what is published exactly ``besides``."""
     words = explain(specification)
-    fixed = "".join(f"<li>{escape(item)}</li>" for item in words.not_protected)
+    fixed = "".join(f"<li>{escape(item)}</li>" for item in (*words.not_protected, *besides))
     cards = "".join(
         f"<div><b>{_QUESTIONS[a.question]}</b>{_answer(a.question, a.answer, specification)}</div>"
         for a in words.answers

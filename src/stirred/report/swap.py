@@ -58,6 +58,18 @@ def nothing_swapped(plan: SwapPlan) -> bool:
     return plan.perturbed is None and (plan.strata.largest_live is None or plan.strata.moved == 0)
 
 
+def published_as_they_are(plan: SwapPlan, mechanism: Swap) -> list[str]:
+    """Say how many records no swap can change, where the invariants tell which these are."""
+    count, every = plan.strata.exact_records, sum(stratum.records for stratum in plan.strata.table)
+    if not count or not mechanism.releases_records or plan.perturbed is not None:
+        return []
+    lie = "lies" if count == 1 else "lie"
+    return [
+        f"everything about {number(count, 'record')} ({100 * count / every:.2g}% of all), which {lie} in strata with "
+        "nothing to swap: strata.parquet tells which strata these are"
+    ]
+
+
 def moved_in_words(plan: SwapPlan, mechanism: Swap) -> str:
     """Say how many records are expected to get other values, or that saying it would tell of what is protected."""
     share = plan.strata.moved
@@ -82,7 +94,7 @@ def correction_in_words(mechanism: Swap) -> str:
 
 def public_report(report: SwapReport) -> str:
     """Return the edition that may be published as far as the specification says."""
-    body = [_head(report, internal=False), first_screen(report.plan.specification)]
+    body = [_head(report, internal=False), _first(report)]
     body += [_rate(report), _strata(report), _checks(report), _tables(report), _conditions(report)]
     body.append(_safes(report, internal=False))
     return page(report.title, body, seeded=report.seeded)
@@ -90,10 +102,14 @@ def public_report(report: SwapReport) -> str:
 
 def internal_report(report: SwapReport) -> str:
     """Return the edition for the agency: the public one, and before and after with errors."""
-    body = [_head(report, internal=True), first_screen(report.plan.specification)]
+    body = [_head(report, internal=True), _first(report)]
     body += [_warnings(report), _accuracy(report), _rate(report), _strata(report), _checks(report), _conditions(report)]
     body.append(_safes(report, internal=True))
     return page(f"{report.title} (internal)", body, seeded=report.seeded)
+
+
+def _first(report: SwapReport) -> str:
+    return first_screen(report.plan.specification, besides=published_as_they_are(report.plan, report.mechanism))
 
 
 def _safes(report: SwapReport, *, internal: bool) -> str:

@@ -21,21 +21,21 @@ _GLANCE: Final = 1_000
 
 def identifier_doubts(data: Microdata, hold: Sequence[str], *, unit: str) -> Iterator[str]:
     """Warn of released columns that look like identifiers, and of identifiers that look like none."""
-    yield from _unnamed(data, hold)
+    yield from (_looks_like_one(name, of) for name, of in unnamed_identifiers(data, hold))
     yield from repeated_ids(data, unit=unit)
 
 
-def _unnamed(data: Microdata, hold: Sequence[str]) -> Iterator[str]:
-    """Warn of released columns that tell every record apart: often an identifier that nobody named as one."""
+def unnamed_identifiers(data: Microdata, hold: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield released columns that tell every record apart, and of what: often identifiers that nobody named as one."""
     for name in hold:
         if tells_records_apart(data.households[name]):
-            yield _looks_like_one(name, "record")
+            yield name, "record"
     if data.persons is None:
         return
     first = data.persons.head(_GLANCE)
     for name in data.person_variables:
         if all_different(first[name]) and tells_records_apart(data.persons[name]):
-            yield _looks_like_one(name, "person")
+            yield name, "person"
 
 
 def _looks_like_one(name: str, of: str) -> str:

@@ -1,0 +1,154 @@
+"""What is published exactly is read back and counted anew: a file that is wrong never appears."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from stirred import Entropy
+from stirred.data.frames import write_frame, write_parts
+from stirred.release import verify_counts
+from stirred.release.noisy import strata_sizes
+from stirred.release.plan_file import read_plan
+from stirred.release.prepared import prepare
+from stirred.release.run import run
+from stirred.release.verify import VerificationError
+from tests.release.bundles import CODEBOOK_OF_HOMES, households, listing, persons
+
+PLAN = """
+[data]
+households = "homes.parquet"
+id = ["hid"]
+[mechanism]
+match = ["size"]
+swap = ["county"]
+rate = "1/2"
+[[tables]]
+variables = ["county", "tenure"]
+[release]
+out = "out"
+"""
+NOISY = PLAN.replace("homes.parquet", "declared.parquet").replace(
+    "[mechanism]", 'codebook = "codes.toml"\n[mechanism]\nname = "noisy-swap"\nnoise_epsilon = "1"'
+)
+IMPUTED = PLAN.replace('rate = "1/2"', 'rate = "1/2"\nimputed = "imputed"')
+PEOPLE = PLAN.replace('id = ["hid"]', 'hid = "hid"\npersons = "people.parquet"')
+RESPONSE = PLAN.replace(
+    "[mechanism]",
+    '[mechanism]\nname = "response-swap"\nrespond = "tenure"\nvalues = ["owned", "rented"]\nchange = "1/10"',
+)
+ALONE = RESPONSE.replace("[[tables]]", 'hold = ["tenure"]\n[[tables]]')  # nothing else is held
+UNMATCHED = PLAN.replace('match = ["size"]', "match = []")
+PLANS = {
+    "permutation": PLAN,
+    "noisy": NOISY,
+    "imputed": IMPUTED,
+    "persons": PEOPLE,
+    "response": RESPONSE,
+    "response on the only held variable": ALONE,
+    "nothing matched": UNMATCHED,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    homes = households(601).with_columns((pl.col("hid") % 7 == 0).alias("imputed"))
+    homes.write_parquet(tmp_path / "homes.parquet")
+    homes.drop("imputed").write_parquet(tmp_path / "declared.parquet")
+    persons(homes).write_parquet(tmp_path / "people.parquet")
+    (tmp_path / "codes.toml").write_text(CODEBOOK_OF_HOMES, encoding="utf-8")
+    return tmp_path
+
+
+def written(folder: Path, plan: str) -> Path:
+    (folder / "plan.toml").write_text(plan, encoding="utf-8")
+    return run(prepare(read_plan(folder / "plan.toml")), entropy=Entropy.from_os())
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_right_release_passes_and_says_what_was_counted(folder: Path, name: str) -> None:
+    text = (written(folder, PLANS[name]) / "public" / "report.html").read_text(encoding="utf-8")
+    assert "strata.parquet: sizes, counted from the values of the input" in text
+    assert "invariants.parquet: " in text
+
+
+def one_more(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.col("count") + pl.int_range(pl.len()).eq(0).cast(pl.Int64))
+
+
+def moved(frame: pl.DataFrame) -> pl.DataFrame:
+    """One record is counted in another cell: the sum is right."""
+    step = pl.int_range(pl.len()).replace_strict({0: 1, 1: -1}, default=0, return_dtype=pl.Int64)
+    return frame.with_columns(pl.col("count") + step)
+
+
+def exchanged(frame: pl.DataFrame) -> pl.DataFrame:
+    """The sizes of strata are right, and stand beside other strata."""
+    return frame.with_columns(pl.col("stratum_records").reverse())
+
+
+def renamed(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(table=pl.lit("something else"))
+
+
+def other_rate(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(stratum_rate=pl.lit("1/3"))
+
+
+@pytest.mark.parametrize(
+    ("file", "wrong", "what"),
+    [
+        ("invariants", one_more, "do not add up to the records"),
+        ("invariants", moved, "they differ"),
+        ("invariants", renamed, "a table that nothing fixes: 'something else'"),
+        ("strata", exchanged, "is not the list of strata"),
+        ("strata", other_rate, "is not the list of strata"),
+    ],
+)
+@pytest.mark.parametrize("name", ["permutation", "noisy", "imputed", "persons", "response"])
+def test_wrong_invariants_or_strata_destroy_the_bundle(
+    folder: Path,
+    name: str,
+    file: str,
+    wrong: Callable[[pl.DataFrame], pl.DataFrame],
+    what: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def frame_of(frame: pl.DataFrame, path: Path, **note: Any) -> None:
+        write_frame(wrong(frame) if path.stem == file else frame, path, **note)
+
+    def parts_of(parts: Iterable[pl.DataFrame], path: Path, **note: Any) -> None:
+        write_parts([wrong(pl.concat(parts))] if path.stem == file else parts, path, **note)
+
+    monkeypatch.setattr("stirred.release.records.write_parts", parts_of)
+    for module in ("records", "noisy"):
+        monkeypatch.setattr(f"stirred.release.{module}.write_frame", frame_of)
+    before = {*listing(folder)}
+    with pytest.raises(VerificationError, match=what):
+        written(folder, PLANS[name])
+    assert {*listing(folder)} - before == {"plan.toml"}
+
+
+def test_sizes_are_held_against_the_input_where_nothing_else_is_fixed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of noisy tables both files have sizes alone: wrong in the same way they would agree with each other."""
+    (folder / "plan.toml").write_text(NOISY, encoding="utf-8")
+    prepared = prepare(read_plan(folder / "plan.toml"))
+    exact = strata_sizes(prepared.plan)
+    monkeypatch.setattr("stirred.release.noisy.strata_sizes", lambda plan: moved(exact))
+    with pytest.raises(VerificationError, match=r"invariants.parquet: match, counted .*: they differ"):
+        run(prepared, entropy=Entropy.from_os())
+    assert not (folder / "out").exists()
+
+
+def test_files_too_long_to_be_counted_twice_are_held_to_the_number_of_records(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify_counts, "ROWS_IN_ONE_FILE", 500)
+    text = (written(folder, PLAN) / "public" / "report.html").read_text(encoding="utf-8")
+    assert "not done: there are more than 500 records" in text
