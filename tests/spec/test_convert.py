@@ -461,6 +461,10 @@ REFUSALS: dict[str, Any] = {
     "delta zero": lambda: zcdp_to_epsilon(exact(1), delta=Fraction(0)),
     "delta one": lambda: gdp_to_epsilon(exact(1), delta=Fraction(1)),
     "an unknown method by name": lambda: change_output(specification(ZCDP, 1), to=approximate(TINY), method="best"),
+    "an unknown method of no loss": lambda: zcdp_to_epsilon(exact(0), delta=TINY, method="best"),
+    "an unknown method of an infinite loss": lambda: pure_to_rho2(INFINITE, method="best"),
+    "a method where there is no choice": lambda: change_output(specification(PURE, 1), to=GDP, method="sharp"),
+    "a method for what is there already": lambda: change_output(specification(ZCDP, 1), to=ZCDP, method="sharp"),
 }
 
 

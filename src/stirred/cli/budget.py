@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stirred.cli.option_words import told_by_options
 from stirred.cli.output import emit, emit_json, facts, heading, paragraph
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from stirred.spec.exact import Exact
     from stirred.spec.swap_budget import Bound
 
@@ -42,11 +45,12 @@ def swap(
     if bound not in ("paper", "sharp"):
         raise wrong(f"there is no bound '{bound}'", where="--bound", remedy="write paper or sharp")
     chosen: Bound = "sharp" if bound == "sharp" else "paper"
-    if rate is not None:
-        _swap_rate(stratum, rate, chosen, as_json=json)
-    else:
-        assert epsilon is not None
-        _swap_target(stratum, epsilon, chosen, as_json=json)
+    with told_by_options():
+        if rate is not None:
+            _swap_rate(stratum, rate, chosen, as_json=json)
+        else:
+            assert epsilon is not None
+            _swap_target(stratum, epsilon, chosen, as_json=json)
 
 
 _RESULT = {"paper": "Theorem 1", "sharp": "R1, the sharp form of Theorem 1"}
@@ -122,16 +126,21 @@ def _swap_target(stratum: int, epsilon: str, bound: Bound, *, as_json: bool) -> 
                 "rates": both,
                 "rates_exact": [str(rates.low), str(rates.high)],
                 "usable_rates": [str(rate) for rate in usable],
+                "relative_to": dict(_COMPANIONS),
             }
         )
         return
     heading(f"Permutation swapping with epsilon {target.shown()}, largest stratum {stratum:,}")
     _companions(f"epsilon {target.shown()} ({_RESULT[bound]})")
     emit()
+    if target.is_infinite:
+        paragraph("Nothing is promised, and every rate will do: ask for a finite epsilon to get rates that protect.")
+        return
+    low, high = (_decimal(rate) for rate in usable)
     facts(
         [
             ("rates", f"{_percent(rates.low)} or {_percent(rates.high)} reach it"),
-            ("to use", f"{float(usable[0])} or {float(usable[1])}: rounded so that the loss is not above the target"),
+            ("to use", f"{low} or {high}: rounded so that the loss is not above the target"),
         ]
     )
     paragraph(
@@ -153,7 +162,19 @@ def _companions(how_much: str) -> None:
 
 def _percent(value: Exact) -> str:
     number = float(value) * 100
+    if 0 < number < 0.01:
+        return f"{number:.1e}%"
+    if value < 1 and number >= 99.99995:
+        return "just below 100%"
     return f"{number:.2f}%" if number < 99.9 else f"{number:.4f}%"
+
+
+def _decimal(rate: Fraction) -> str:
+    """Write a rate of finitely many decimals with all of them: one less could put the loss above the target."""
+    from decimal import Decimal, localcontext
+
+    with localcontext(prec=60):
+        return f"{(Decimal(rate.numerator) / rate.denominator).normalize():f}"
 
 
 def _rounded_down(value: Exact) -> float | str:
@@ -187,7 +208,8 @@ def convert(
     from stirred.spec.number_text import small
 
     budget, d = loss(rho2, where="--rho2"), probability(delta, where="--delta")
-    epsilon = zcdp_to_epsilon(budget, delta=d, method=method)
+    with told_by_options():
+        epsilon = zcdp_to_epsilon(budget, delta=d, method=method)
     if json:
         emit_json(
             {**_numbers(rho2=budget, epsilon=epsilon), "delta": float(d), "delta_exact": str(d), "method": method}
@@ -219,10 +241,11 @@ def duplicates(
     d = probability(delta, where="--delta")
     each = loss(rho2, where="--rho2")
     budget = each * copies * copies
-    epsilon = zcdp_to_epsilon(budget, delta=d, method=method)
+    with told_by_options():
+        epsilon = zcdp_to_epsilon(budget, delta=d, method=method)
     if json:
-        emit_json({"copies": copies, **_numbers(rho2=budget, epsilon=epsilon), "delta": float(d), "delta_exact": str(d),
-                   "method": method})  # fmt: skip
+        numbers = _numbers(rho2_per_record=each, rho2=budget, epsilon=epsilon)
+        emit_json({"copies": copies, **numbers, "delta": float(d), "delta_exact": str(d), "method": method})
         return
     heading(
         f"A person whose answers stand in {copies} record{'s' if copies > 1 else ''} of rho squared {each.shown()} each"

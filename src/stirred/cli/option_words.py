@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, StirredError
 
 SOURCE: Final = "command line"
 # Keys of a plan that have an option, and how it is written.
@@ -39,6 +41,35 @@ EXAMPLES: Final = {
     "purpose": "--purpose 'a test'",
     "ledger": "--ledger census.ledger",
 }
+
+
+# Where the conversions of `stirred.spec` say that a number is wrong, and the option it was given by.
+_PLACES: Final = {
+    **{name: f"--{name}" for name in ("because", "budget", "delta", "epsilon", "factor", "method", "order", "rho2")},
+    **{name: f"--{name}" for name in ("stratum", "unit")},
+    "input_premetric unit": "--unit",
+    "input_premetric within": "--at-distance",
+    "output_premetric": "--output",
+    "output_premetric delta": "--delta",
+    "output_premetric order": "--order",
+}
+
+
+@contextmanager
+def told_by_options() -> Iterator[None]:
+    """Name the option in problems that name the argument it was passed on as.
+
+    >>> from stirred.spec.given_numbers import loss
+    >>> with told_by_options():
+    ...     loss("-1", where="epsilon")
+    Traceback (most recent call last):
+    stirred.spec.problems.SpecificationError: --epsilon: -1 is negative. Mend: a loss is 0 or more, or 'inf'.
+    """
+    try:
+        yield
+    except StirredError as error:
+        told = (replace(problem, where=_PLACES.get(problem.where, problem.where)) for problem in error.problems)
+        raise type(error)(told) from None
 
 
 def option(key: str) -> str:

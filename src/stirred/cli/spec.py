@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stirred.cli.option_words import told_by_options
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, say, wrapped
 from stirred.cli.spec_given import factors, invariant, output_premetric, read, write_new
 
 if TYPE_CHECKING:
     from stirred.spec import Comparison, Derivation
     from stirred.spec.catalogue import Entry
+    from stirred.spec.problems import SpecificationError
 
 app = typer.Typer(
     help="DP specifications: the five answers behind a budget. NAME is a catalogue name or a specification.json.",
@@ -140,7 +142,7 @@ def compare(
             raise wrong(
                 f"{factor.old} and {factor.new} are not the units here",
                 where="--kappa",
-                remedy=f"use {', '.join(units)}",
+                remedy=f"use {', '.join(sorted(units))}",
             )
     comparison = compare_specifications(first.specification, second.specification, units=factors(kappa, because))
     if json:
@@ -195,7 +197,22 @@ def compose(
     if len(names) < 2:
         raise wrong("there is one specification", where="stirred spec compose", remedy="give two or more")
     parts = [read(name).specification for name in names]
-    derivation = compose_specifications(parts, unit=unit, units=factors(kappa, because), delta=delta)
+    for name, part in zip(names, parts, strict=True):
+        if part.budget.is_free:
+            raise wrong(
+                "the budget is a letter without a value",
+                where=name,
+                remedy=f"give it one first: `stirred spec export {name} --budget 1 --format json --out chosen.json`",
+            )
+    stated = factors(kappa, because)
+    derivation = compose_specifications(parts, unit=unit, units=stated, delta=delta)
+    reached, present = derivation.specification, {part.input_premetric.unit for part in parts}
+    if any(factor.old not in present or factor.new != reached.input_premetric.unit for factor in stated):
+        raise _idle("--kappa")
+    if delta is not None and all(part.output_premetric.name == "D_Mult^delta" for part in parts):
+        raise _idle("--delta")
+    if delta is not None and reached.output_premetric.name != "D_Mult^delta":
+        raise _idle("--delta")
     _derived(derivation, title=" + ".join(names), out=out, as_json=json)
 
 
@@ -240,7 +257,7 @@ def convert(
     if refine:
         invariants = [invariant(text, derivation.specification) for text in refine]
         derivation = derivation.then(refine_specification(derivation.specification, invariants=invariants))
-    if unit:
+    if unit is not None:
         if factor is None:
             raise wrong(
                 f"nothing says how many old units one {unit} changes",
@@ -248,17 +265,22 @@ def convert(
                 remedy=f"state the largest number of {derivation.specification.input_premetric.unit} records that one "
                 f"{unit} changes, and why: --factor 6 --because '...'",
             )
-        step = change_unit(
-            derivation.specification,
-            unit=unit,
-            factor=factor,
-            because=because or "stated on the command line",
-            post_imputation=False if people else None,
-        )
+        with told_by_options():
+            step = change_unit(
+                derivation.specification,
+                unit=unit,
+                factor=factor,
+                because=because or "stated on the command line",
+                post_imputation=False if people else None,
+            )
         derivation = derivation.then(step)
-    if output:
+    if output is not None:
         target = output_premetric(output, delta=delta, order=order)
-        step = change_output(derivation.specification, to=target, method=method, at_distance=at_distance)
+        before = derivation.specification
+        with told_by_options():
+            step = change_output(before, to=target, method=method, at_distance=at_distance)
+        if at_distance is not None and step.specification.input_premetric == before.input_premetric:
+            raise _idle("--at-distance")
         derivation = derivation.then(step)
     _derived(derivation, title=name, out=out, as_json=json)
 
@@ -350,6 +372,10 @@ def export(
     }
     if format_ not in writers:
         raise wrong(f"{format_!r} is not a format", where="--format", remedy=f"one of {', '.join(writers)}")
+    if title is not None and format_ not in ("opendp", "markdown"):
+        raise _idle("--title")
+    if curator and format_ != "opendp":
+        raise _idle("--curator")
     text = writers[format_]()
     if out is not None:
         write_new(out, text)
@@ -364,18 +390,27 @@ def _no_idle_options(**options: Any) -> None:
     """Refuse options that would have no effect: whoever gave them expects one."""
     from stirred.spec.problems import wrong
 
-    if not (options["output"] or options["unit"] or options["refine"]):
+    if options["output"] is None and options["unit"] is None and not options["refine"]:
         raise wrong("nothing to convert to", where="stirred spec convert", remedy="give --output, --unit or --refine")
+    output = (options["output"] or "").lower()
+    to_approximate, to_renyi = output in ("approximate", "d_mult^delta"), output in ("renyi", "d_renyi")
     needs = {
-        "delta": options["output"] in ("approximate", "D_Mult^delta", "d_mult^delta"),
-        "order": options["output"] in ("renyi", "D_Renyi", "d_renyi"),
-        "method": bool(options["output"]),
-        "at_distance": options["output"] in ("approximate", "renyi"),
-        "factor": bool(options["unit"]),
-        "because": bool(options["unit"]),
-        "people": bool(options["unit"]),
+        "delta": to_approximate,
+        "order": to_renyi,
+        "method": options["output"] is not None,
+        "at_distance": to_approximate or to_renyi,
+        "factor": options["unit"] is not None,
+        "because": options["unit"] is not None,
+        "people": options["unit"] is not None,
     }
+    absent = {"because": "", "people": False}
     for name, has_effect in needs.items():
-        if options[name] and not has_effect:
-            option = "--" + name.replace("_", "-")
-            raise wrong("this option has no effect here", where=option, remedy="leave it out, or see --help")
+        if options[name] != absent.get(name) and not has_effect:
+            raise _idle("--" + name.replace("_", "-"))
+
+
+def _idle(option: str) -> SpecificationError:
+    """Return (not raise) the error of an option that would have no effect."""
+    from stirred.spec.problems import wrong
+
+    return wrong("this option has no effect here", where=option, remedy="leave it out, or see --help")

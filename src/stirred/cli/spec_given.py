@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stirred.cli.option_words import told_by_options
+
 if TYPE_CHECKING:
     from stirred.spec import Margin, OutputPremetric, Specification, UnitFactor
     from stirred.spec.catalogue import Entry
@@ -16,13 +18,17 @@ def read(name: str, *, budget: str | None = None) -> Entry:
 
     from stirred.spec import catalogue
     from stirred.spec.document import from_json
-    from stirred.spec.problems import placed, wrong
+    from stirred.spec.problems import wrong
 
     path = Path(name)
     if path.is_dir():  # a bundle, or its public folder
         inside = [path / "specification.json", path / "public" / "specification.json"]
-        path = next((place for place in inside if place.is_file()), path)
-        name = str(path)
+        found = next((place for place in inside if place.is_file()), None)
+        if found is None and name not in catalogue.names():
+            raise wrong(
+                "this folder holds no specification.json", where=name or "NAME", remedy="name a bundle or a file"
+            )
+        path, name = (found, str(found)) if found is not None else (path, name)
     if path.suffix == ".json" or "/" in name or path.is_file():
         try:
             text = path.read_text(encoding="utf-8-sig")
@@ -44,7 +50,7 @@ def read(name: str, *, budget: str | None = None) -> Entry:
                 where="--budget",
                 remedy="leave --budget out; it is for definitions whose budget is a letter",
             )
-        with placed("--budget"):
+        with told_by_options():
             entry = replace(entry, specification=entry.specification.with_budget(budget))
     return entry
 
@@ -56,7 +62,13 @@ def write_new(path: Path, text: str) -> None:
     if path.exists():
         raise wrong("this file exists already", where=str(path), remedy="choose another name, or remove it")
     try:
-        path.write_text(text, encoding="utf-8")
+        content = text.encode("utf-8")  # before the file is made, so that none is left half-written
+    except UnicodeEncodeError:
+        raise wrong(
+            "the text to write holds half a character", where=str(path), remedy="give titles and reasons in UTF-8"
+        ) from None
+    try:
+        path.write_bytes(content)
     except OSError as error:
         raise wrong(f"cannot write: {error.strerror}", where=str(path), remedy="choose another place") from None
 
@@ -73,9 +85,16 @@ def factors(texts: list[str] | None, because: str) -> list[UnitFactor]:
         old, colon, new = units.partition(":")
         if not (equals and colon and old.strip() and new.strip()):
             raise wrong(f"{text!r} is not OLD:NEW=K", where="--kappa", remedy="write such as household:person=1")
-        stated.append(
-            UnitFactor(old=old.strip(), new=new.strip(), factor=fraction(value, where="--kappa"), because=because)
-        )
+        factor = fraction(value, where="--kappa")
+        if factor < 1:
+            raise wrong(
+                f"{value.strip()} is below 1, but whoever changes one {new.strip()} changes at least one record",
+                where="--kappa",
+                remedy=f"write the largest number of {old.strip()} records that one {new.strip()} changes, 1 or more",
+            )
+        if old.strip() == new.strip():
+            raise wrong(f"{text!r} names one unit twice", where="--kappa", remedy="name two different units")
+        stated.append(UnitFactor(old=old.strip(), new=new.strip(), factor=factor, because=because))
     return stated
 
 
@@ -83,7 +102,7 @@ def output_premetric(text: str, *, delta: str | None, order: str | None) -> Outp
     """Return the output premetric a word names."""
     from stirred.spec import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
     from stirred.spec.given_numbers import fraction
-    from stirred.spec.problems import placed, wrong
+    from stirred.spec.problems import wrong
 
     simple = {"pure": PURE, "zcdp": ZCDP, "gdp": GDP, "tv": TOTAL_VARIATION}
     simple |= {premetric.name.lower(): premetric for premetric in simple.values()}
@@ -93,11 +112,12 @@ def output_premetric(text: str, *, delta: str | None, order: str | None) -> Outp
     if key in ("approximate", "d_mult^delta"):
         if delta is None:
             raise wrong("approximate DP needs a delta", where="--delta", remedy="write such as --delta 1e-10")
-        return approximate(delta)
+        with told_by_options():
+            return approximate(delta)
     if key in ("renyi", "d_renyi"):
         if order is None:
             raise wrong("Rényi DP needs an order", where="--order", remedy="write such as --order 2")
-        with placed("--order"):
+        with told_by_options():
             return OutputPremetric(name="D_Renyi", order=fraction(order, where="order"))
     raise wrong(
         f"{text!r} is not an output premetric",

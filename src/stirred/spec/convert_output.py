@@ -32,13 +32,21 @@ def zcdp_to_epsilon(rho2: Exact, *, delta: Fraction, method: str = "bun-steinke"
     """
     rho2 = loss(rho2, where="rho2")
     delta = _checked_delta(delta)
+    _check_method(method, _TO_APPROXIMATE)
     if rho2.is_infinite or rho2 == ZERO:
         return rho2
-    if method == "bun-steinke":
-        return rho2 + 2 * sqrt(rho2 * ln(1 / delta))
-    if method == "cks":
-        return _cks(rho2, delta)
-    raise refused(f"{method!r} is not a conversion", where="method", remedy="choose bun-steinke or cks")
+    return _cks(rho2, delta) if method == "cks" else rho2 + 2 * sqrt(rho2 * ln(1 / delta))
+
+
+# Where a conversion can be made in several ways, their names; the first is the usual one.
+_TO_APPROXIMATE: Final = ("bun-steinke", "cks")
+_TO_ZCDP: Final = ("sharp", "bun-steinke")
+
+
+def _check_method(method: str, methods: tuple[str, ...]) -> None:
+    if method not in methods:
+        remedy = f"choose {' or '.join(methods)}" if methods else "leave it out: there is nothing to choose here"
+        raise refused(f"{method!r} is not a conversion", where="method", remedy=remedy)
 
 
 def _checked_delta(delta: Fraction) -> Fraction:
@@ -91,12 +99,11 @@ def pure_to_rho2(epsilon: Exact, *, nearest: int = 1, method: str = "sharp") -> 
     ('0.462118', '0.380798')
     """
     epsilon = loss(epsilon, where="epsilon")
+    _check_method(method, _TO_ZCDP)
     if epsilon.is_infinite:
         return INFINITE
     if method == "bun-steinke":
         return epsilon * epsilon / 2
-    if method != "sharp":
-        raise refused(f"{method!r} is not a conversion", where="method", remedy="choose sharp or bun-steinke")
     ratio = exp(epsilon * nearest)
     return epsilon / nearest * ((ratio - 1) / (ratio + 1))
 
@@ -162,9 +169,11 @@ def change_output(
     the nearest pair the multiverse has: 2 for swapping).
     """
     old = specification.output_premetric
+    rule = _RULES.get((old.name, to.name))
+    if method is not None and (rule is not None or old == to):
+        _check_method(method, rule.methods if rule is not None else ())
     if old == to:
         return Derivation(specification=specification)
-    rule = _RULES.get((old.name, to.name))
     if rule is None:
         raise refused(
             f"{old.classic} gives no {to.classic}: {_why_not(old, to)}",
@@ -193,6 +202,7 @@ _Computed = tuple[Exact, str, str]
 class _Rule:
     compute: Callable[[Specification, OutputPremetric, str | None], _Computed]
     neighbours_only: bool = False
+    methods: tuple[str, ...] = ()
 
 
 def _nearest(specification: Specification) -> int:
@@ -318,14 +328,14 @@ def _at_most_one(value: Exact) -> Exact:
 
 
 _RULES: Final = {
-    ("D_Mult", "D_NoR"): _Rule(_pure_to_zcdp),
+    ("D_Mult", "D_NoR"): _Rule(_pure_to_zcdp, methods=_TO_ZCDP),
     ("D_Mult", "D_Mult^delta"): _Rule(_pure_to_approximate),
     ("D_Mult", "D_GDP"): _Rule(_pure_to_gdp),
     ("D_Mult", "D_Renyi"): _Rule(_pure_to_renyi),
     ("D_Mult", "D_TV"): _Rule(_approximate_to_tv),
     ("D_Mult^delta", "D_Mult^delta"): _Rule(_looser_delta),
     ("D_Mult^delta", "D_TV"): _Rule(_approximate_to_tv),
-    ("D_NoR", "D_Mult^delta"): _Rule(_zcdp_to_approximate, neighbours_only=True),
+    ("D_NoR", "D_Mult^delta"): _Rule(_zcdp_to_approximate, neighbours_only=True, methods=_TO_APPROXIMATE),
     ("D_NoR", "D_Renyi"): _Rule(_zcdp_to_renyi, neighbours_only=True),
     ("D_NoR", "D_TV"): _Rule(_zcdp_to_tv),
     ("D_Renyi", "D_Mult^delta"): _Rule(_renyi_to_approximate),

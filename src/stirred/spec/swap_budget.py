@@ -123,7 +123,7 @@ def psa_rates_for(epsilon: Exact, *, largest_stratum: int, bound: Bound = "paper
     least = smallest_psa_epsilon(largest_stratum, bound=bound)
     if epsilon < least:
         raise refused(
-            f"no rate reaches epsilon {epsilon.shown()} with a largest stratum of {largest_stratum:,}: "
+            f"no rate reaches epsilon {_below(epsilon)} with a largest stratum of {largest_stratum:,}: "
             f"the smallest is {least.shown(3)}",
             where="epsilon",
             remedy=f"ask for {least.shown(3)} or more, or make the largest stratum smaller "
@@ -146,6 +146,12 @@ def psa_rates_for(epsilon: Exact, *, largest_stratum: int, bound: Bound = "paper
     else:
         top = exp(_offset(largest_stratum, bound))
     return SwapRates(low=top / (top + ratio), high=ratio / (1 + ratio))
+
+
+def _below(epsilon: Exact) -> str:
+    """Write a target that is too small so that it looks small: rounded up it could pass for the smallest possible."""
+    shown = epsilon.shown()
+    return shown if exact(shown) == epsilon else f"{math.floor(Fraction(epsilon.enclose(40).low) * 1000) / 1000:.3f}"
 
 
 def rate_not_above(epsilon: Exact, *, largest_stratum: int, high: bool = False, bound: Bound = "paper") -> Fraction:

@@ -1,0 +1,219 @@
+"""`stirred spec` as a user runs it: the numbers and verdicts of `stirred.spec`, in words and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stirred.spec import Specification, UnitFactor, catalogue, compare
+from stirred.spec.document import from_document, to_document, to_json
+from stirred.spec.explain import explain
+from stirred.spec.lint import lint
+from stirred.spec.render import to_latex, to_markdown, to_registry
+from tests.cli.running import SURVEY, Command, flat, load, told, words
+
+SHOWN = ["pure-dp", "zcdp", "randomised-response", "das-2020-pl-household", "das-2020-topdown-measured", "das-2020",
+         "psa-1940-massachusetts-5pct", "psa-2010-2pct", "psa-2020-county-tract-size-50pct"]  # fmt: skip
+
+
+# ---- list, show, explain --------------------------------------------------------------------------
+
+
+def test_the_list_has_every_entry_with_its_budget(command: Command) -> None:
+    entries = [catalogue.load(name) for name in catalogue.names()]
+    assert told(command, "spec", "list") == [
+        {"name": e.name, "title": e.title, "notation": e.specification.notation, "source": e.source} for e in entries
+    ]
+    shown = words(command, "spec", "list")
+    assert shown.startswith(
+        " ".join(flat(f"{e.name} {e.title}: {e.specification.budget_text}") for e in entries)
+        + " The budgets are in different currencies and must not be ranked"
+    )
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_show_prints_the_five_blocks_in_words_and_the_document_as_json(name: str, command: Command) -> None:
+    entry = catalogue.load(name)
+    document = told(command, "spec", "show", name)
+    assert document == to_document(entry.specification)
+    assert from_document(document) == entry.specification
+    shown, answers = words(command, "spec", "show", name), explain(entry.specification)
+    assert shown.startswith(flat(f"{entry.title} {entry.specification.notation} who {answers.answers[0].answer} where"))
+    for answer in answers.answers:
+        assert flat(f"{answer.question} {answer.answer}") in shown
+    for invariant in entry.specification.multiverse.invariants:
+        assert f"- {'' if str(invariant).startswith('whether') else 'the '}{invariant}" in shown
+    for line in (*map(str, entry.steps), *entry.notes, entry.source):
+        assert flat(line) in shown
+
+
+def test_a_definition_holds_nothing_fixed_but_what_its_distance_fixes(command: Command) -> None:
+    assert "not protected: - the total number of records: not listed" in words(command, "spec", "show", "pure-dp")
+    unbounded = {
+        **SURVEY,
+        "multiverse": {"invariants": []},
+        "input_premetric": {"name": "d_SymDiff", "unit": "household"},
+    }
+    Path("open.json").write_text(json.dumps(unbounded), encoding="utf-8")
+    assert words(command, "spec", "show", "open.json").endswith("held fixed, and so not protected: - nothing")
+
+
+@pytest.mark.parametrize("name", ["das-2020", "pure-dp", "psa-1940-massachusetts-5pct", "randomised-response"])
+def test_explain_tells_the_same_in_words_and_as_json(name: str, command: Command) -> None:
+    entry = catalogue.load(name)
+    meant = explain(entry.specification)
+    assert told(command, "spec", "explain", name) == {
+        "title": entry.title,
+        "notation": entry.specification.notation,
+        "not_protected": list(meant.not_protected),
+        "answers": {answer.question: answer.answer for answer in meant.answers},
+        "how_to_read": meant.how_to_read,
+        "why_not_compare": meant.why_not_compare,
+        "assumptions": list(meant.assumptions),
+    }
+    shown = words(command, "spec", "explain", name)
+    order = [entry.title, *meant.not_protected, *(a.answer for a in meant.answers), meant.how_to_read]
+    places = [shown.find(flat(line)) for line in (*order, meant.why_not_compare, *meant.assumptions)]
+    assert -1 not in places
+    assert places == sorted(places), "what is not protected comes first"
+    assert ("This holds if:" in shown) == bool(meant.assumptions)
+
+
+@pytest.mark.parametrize(("value", "shown"), [("1", "ε=1"), ("ln(3)", "ε=1.10"), ("2/3", "ε=0.667"), ("inf", "ε=inf")])
+def test_a_letter_gets_the_value_of_budget_rounded_up(value: str, shown: str, command: Command) -> None:
+    chosen = load("pure-dp").with_budget(value)
+    for subcommand in ("show", "explain"):
+        assert f"{shown} at distance 1" in words(command, "spec", subcommand, "pure-dp", "--budget", value)
+    assert told(command, "spec", "show", "pure-dp", "--budget", value) == to_document(chosen)
+    assert told(command, "spec", "explain", "pure-dp", "--budget", value)["notation"].startswith(f"{shown}-DP(")
+
+
+# ---- files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "named"),
+    [("a.json", "a.json"), ("plain", "plain"), ("b/specification.json", "b"), ("b/public/specification.json", "b/")],
+)
+def test_a_file_or_a_bundle_is_read_where_a_name_is(place: str, named: str, command: Command, tmp_path: Path) -> None:
+    target = tmp_path / place
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text("\ufeff" + to_json(load("das-2020")), encoding="utf-8")
+    assert from_document(told(command, "spec", "show", named)) == load("das-2020")
+    assert words(command, "spec", "show", named).startswith(f"{target.stem} ρ²=55.371-DP(X_CEF")
+
+
+def test_a_folder_that_is_no_bundle_does_not_hide_a_name_of_the_catalogue(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "das-2020").mkdir()
+    assert from_document(told(command, "spec", "show", "das-2020")) == load("das-2020")
+
+
+# ---- compare --------------------------------------------------------------------------------------
+
+PAIRS = [
+    ("psa-1940-massachusetts-50pct", "psa-1940-massachusetts-5pct", "stronger"),
+    ("psa-1940-massachusetts-5pct", "psa-1940-massachusetts-50pct", "weaker"),
+    ("das-2020", "das-2020", "equal"),
+    ("das-2020", "psa-2020-state-county-5pct", None),
+    ("pure-dp", "zcdp", None),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "overall"), PAIRS)
+def test_compare_gives_an_overall_verdict_only_where_one_follows(
+    a: str, b: str, overall: str | None, command: Command
+) -> None:
+    meant = compare(load(a), load(b))
+    facts = told(command, "spec", "compare", a, b)
+    assert facts == {
+        "first": {"name": a, "notation": load(a).notation},
+        "second": {"name": b, "notation": load(b).notation},
+        "blocks": {
+            block.block: {"question": block.question, "verdict": block.verdict, "reason": block.reason}
+            for block in meant.blocks
+        },
+        "overall": overall,
+        "because": meant.because,
+        "to_change": list(meant.to_change),
+    }
+    shown = words(command, "spec", "compare", a, b)
+    verdict = {"stronger": "the first is STRONGER", "weaker": "the first is WEAKER", "equal": "EQUAL"}
+    for block in meant.blocks:
+        assert flat(f"{block.question} {verdict.get(block.verdict, 'INCOMPARABLE')}: {block.reason}") in shown
+    assert flat(f"Overall: {verdict[overall] if overall else 'no verdict'}. {meant.because}") in shown
+    assert ("For a verdict one would have to:" in shown) == (overall is None)
+
+
+def test_a_stated_factor_between_units_is_used_and_quoted(command: Command) -> None:
+    names = ("das-2020-topdown", "das-2020-phsafe")
+    because = "a person lives in one household"
+    factor = UnitFactor(old="household", new="person", factor=1, because=because)
+    meant = compare(load(names[0]), load(names[1]), units=[factor])
+    facts = told(command, "spec", "compare", *names, "--kappa", " household : person = 1", "--because", because)
+    block = facts["blocks"]["input_premetric"]
+    assert (block["verdict"], block["reason"]) == ("weaker", meant.blocks[2].reason)
+    assert block["reason"].endswith(f"a change of one person changes at most 1 household record ({because})")
+    assert facts["overall"] == meant.overall
+
+
+# ---- lint and export ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "checks"),
+    [
+        (["randomised-response"], 0, []),
+        (["das-2020"], 0, ["post-imputation-units", "settings-from-other-data", "large-budget"]),
+        (["approximate-dp", "--budget", "1", "--records", "1000"], 0, []),
+        (["approximate-dp", "--budget", "1", "--records", "1000000000"], 0, ["delta-too-large"]),
+        (["approximate-dp", "--budget", "1", "--records", "10000000000"], 1, ["delta-too-large"]),
+        (["pure-dp", "--budget", "inf"], 1, ["infinite-budget"]),
+        (["psa-2020-block-group-block-size-5pct", "--before", "psa-2020-state-county-5pct"], 1,
+         ["fell-by-invariants", "post-imputation-units", "large-budget"]),
+    ],
+)  # fmt: skip
+def test_lint_leaves_with_one_only_on_a_serious_finding(
+    arguments: list[str], code: int, checks: list[str], command: Command
+) -> None:
+    given = dict(zip(arguments[1::2], arguments[2::2], strict=True))
+    specification = load(arguments[0])
+    specification = specification.with_budget(given["--budget"]) if "--budget" in given else specification
+    before = load(given["--before"]) if "--before" in given else None
+    meant = lint(specification, before=before, records=int(given["--records"]) if "--records" in given else None)
+    status, out, _ = command("spec", "lint", *arguments, "--json")
+    findings = json.loads(out)["findings"]
+    assert (status, [finding["check"] for finding in findings]) == (code, checks)
+    assert findings == [
+        {"check": f.check, "severity": f.severity, "message": f.message, "advice": f.advice} for f in meant
+    ]
+    status, out, _ = command("spec", "lint", *arguments)
+    in_words = [f"{f.severity}: {f.check} {f.message} Advice: {f.advice}" for f in meant]
+    assert (status, flat(out)) == (code, flat(" ".join(in_words) or "nothing found; that is not a proof of protection"))
+
+
+@pytest.mark.parametrize(
+    ("options", "write"),
+    [
+        ([], lambda s: to_registry(s, name=catalogue.load("das-2020").title)),
+        (["--title", "T", "--curator", "C"], lambda s: to_registry(s, name="T", curator="C")),
+        (["--format", "markdown", "--title", "T"], lambda s: to_markdown(s, title="T")),
+        (["--format", "latex"], lambda s: to_latex(s) + "\n"),
+        (["--format", "json"], to_json),
+    ],
+)  # fmt: skip
+def test_an_export_is_printed_told_and_written_alike(
+    options: list[str], write: Callable[[Specification], str], command: Command
+) -> None:
+    text = write(load("das-2020"))
+    assert command("spec", "export", "das-2020", *options) == (0, text, "")
+    format_ = options[1] if options[:1] == ["--format"] else "opendp"
+    assert told(command, "spec", "export", "das-2020", *options) == {
+        "name": "das-2020",
+        "format": format_,
+        "text": text,
+    }
+    assert command("spec", "export", "das-2020", *options, "--out", "out") == (0, "", "wrote out\n")
+    assert Path("out").read_text(encoding="utf-8") == text
