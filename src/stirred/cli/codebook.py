@@ -23,7 +23,9 @@ app = typer.Typer(
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="The household file, or a table of a database: FILE.duckdb#TABLE.")
 ]
-Persons = Annotated[Path | None, typer.Option("--persons", help="File of the persons in the households.")]
+Persons = Annotated[
+    Path | None, typer.Option("--persons", metavar="FILE", help="File of the persons in the households.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
 
 
@@ -32,7 +34,9 @@ def init(
     file: File,
     out: Annotated[Path, typer.Option("--out", metavar="CODEBOOK.toml", help="Where to write; must not exist.")],
     persons: Persons = None,
-    hid: Annotated[str | None, typer.Option("--hid", help="Column linking persons to households.")] = None,
+    hid: Annotated[
+        str | None, typer.Option("--hid", metavar="COLUMN", help="Column linking persons to households.")
+    ] = None,
 ) -> None:
     """Draft a codebook to edit: types and codes are guessed from the file, and marked as guesses."""
     from stirred.data.draft import WARNING, draft_codebook
@@ -62,7 +66,9 @@ def _check_new(out: Path) -> None:
 
 
 def _check_hid(hid: str | None, files: dict[str, pl.DataFrame]) -> None:
-    from stirred.data.microdata import missing_column
+    from dataclasses import replace
+
+    from stirred.data.microdata import ALIKE, missing_column
     from stirred.data.problems import DataError
     from stirred.spec.problems import Problem
 
@@ -74,6 +80,8 @@ def _check_hid(hid: str | None, files: dict[str, pl.DataFrame]) -> None:
         for source, frame in files.items()
         if hid is not None and hid not in frame.columns
     ]
+    if len(problems) == 1 and len(files) > 1:
+        problems = [replace(problems[0], remedy=f"{ALIKE}; {problems[0].remedy}")]
     if problems:
         raise DataError(problems)
 

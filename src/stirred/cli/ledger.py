@@ -47,8 +47,12 @@ app = typer.Typer(
 @app.command()
 def init(
     ledger: Where,
-    dataset: Annotated[str, typer.Option("--dataset", help="The confidential dataset it accounts for, in words.")],
-    policy: Annotated[Path | None, typer.Option("--policy", help="policy.toml to put in force at once.")] = None,
+    dataset: Annotated[
+        str, typer.Option("--dataset", metavar="TEXT", help="The confidential dataset it accounts for, in words.")
+    ],
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="POLICY.toml", help="policy.toml to put in force at once.")
+    ] = None,
     who: Who = None,
     json: Json = False,
 ) -> None:
@@ -84,23 +88,32 @@ def add(
     specification: Annotated[
         str | None, typer.Argument(metavar="[SPEC]", help="specification.json, a bundle, or a catalogue name.")
     ] = None,
-    mechanism: Annotated[str, typer.Option("--mechanism", help="What made the release.")] = "elsewhere",
-    purpose: Annotated[str, typer.Option("--purpose", help="What it is for.")] = "",
+    mechanism: Annotated[str, typer.Option("--mechanism", metavar="NAME", help="What made the release.")] = "elsewhere",
+    purpose: Annotated[str, typer.Option("--purpose", metavar="TEXT", help="What it is for.")] = "",
     derived_from: Annotated[
         list[str] | None,
-        typer.Option("--derived-from", help="ENTRY whose output it was computed from: it costs nothing."),
+        typer.Option(
+            "--derived-from", metavar="ENTRY", help="ENTRY whose output it was computed from: it costs nothing."
+        ),
     ] = None,
     includes: Annotated[
         list[str] | None,
-        typer.Option("--includes", help="ENTRY that this specification already covers, so it counts once."),
+        typer.Option(
+            "--includes", metavar="ENTRY", help="ENTRY that this specification already covers, so it counts once."
+        ),
     ] = None,
-    sample: Annotated[str | None, typer.Option("--sample", help="Name of the sample it was computed from.")] = None,
+    sample: Annotated[
+        str | None, typer.Option("--sample", metavar="NAME", help="Name of the sample it was computed from.")
+    ] = None,
     amplified: Annotated[
         bool, typer.Option("--amplified", help="The loss is already amplified by the sampling.")
     ] = False,
-    bundle: Annotated[str | None, typer.Option("--checksum", help="Checksum of what was released.")] = None,
+    bundle: Annotated[
+        str | None, typer.Option("--checksum", metavar="TEXT", help="Checksum of what was released.")
+    ] = None,
     when: Annotated[
-        str | None, typer.Option("--when", help="The day it was released, such as 2021-08-12, if that is known.")
+        str | None,
+        typer.Option("--when", metavar="DAY", help="The day it was released, such as 2021-08-12, if that is known."),
     ] = None,
     who: Who = None,
     json: Json = False,
@@ -137,7 +150,9 @@ def total(
     output: Output = None,
     delta: Delta = None,
     copies: Copies = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Also write the specification.json of the total.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Also write the specification.json of the total.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show the specification of everything together, every conversion with its theorem."""
@@ -160,7 +175,8 @@ def total(
 def verify(
     ledger: Where,
     head: Annotated[
-        str | None, typer.Option("--head", help="A hash written down earlier, which must still be there.")
+        str | None,
+        typer.Option("--head", metavar="HASH", help="A hash written down earlier, which must still be there."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -216,7 +232,9 @@ def policy(
     ledger: Where,
     file: Annotated[Path | None, typer.Argument(metavar="[POLICY.toml]", help="A policy to put in force.")] = None,
     none: Annotated[bool, typer.Option("--none", help="Put no policy in force.")] = False,
-    reason: Annotated[str, typer.Option("--reason", help="Why it changes; it stays in the ledger.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why it changes; it stays in the ledger.")
+    ] = "",
     who: Who = None,
     json: Json = False,
 ) -> None:
@@ -236,16 +254,23 @@ def policy(
 def export(
     ledger: Where,
     format_: Annotated[
-        str, typer.Option("--format", help="json (everything), opendp (registry YAML) or markdown (for a website).")
+        str,
+        typer.Option(
+            "--format", metavar="NAME", help="json (everything), opendp (registry YAML) or markdown (for a website)."
+        ),
     ] = "json",
-    curator: Annotated[str, typer.Option("--curator", help="Who publishes, for opendp and markdown.")] = "",
+    curator: Annotated[
+        str, typer.Option("--curator", metavar="TEXT", help="Who publishes, for opendp and markdown.")
+    ] = "",
     unit: Unit = None,
     kappa: Kappa = None,
     because: Because = STATED,
     output: Output = None,
     delta: Delta = None,
     copies: Copies = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write to this file instead of printing.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of printing.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Export the ledger: json without loss, opendp or markdown for the public."""

@@ -21,13 +21,22 @@ app = typer.Typer(
 
 Name = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A name from `stirred spec list`, or a .json file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
-Budget = Annotated[str | None, typer.Option("--budget", help="A value for a budget that is only a letter, such as 1.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Also write the resulting specification.json here.")]
+Budget = Annotated[
+    str | None,
+    typer.Option("--budget", metavar="NUMBER", help="A value for a budget that is only a letter, such as 1."),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Also write the resulting specification.json here.")
+]
 Kappa = Annotated[
     list[str] | None,
-    typer.Option("--kappa", help="OLD:NEW=K, one NEW unit changes at most K OLD records: household:person=1."),
+    typer.Option(
+        "--kappa",
+        metavar="OLD:NEW=K",
+        help="OLD:NEW=K, one NEW unit changes at most K OLD records: household:person=1.",
+    ),
 ]
-Because = Annotated[str, typer.Option("--because", help="Why the factor holds; kept as an assumption.")]
+Because = Annotated[str, typer.Option("--because", metavar="TEXT", help="Why the factor holds; kept as an assumption.")]
 
 
 @app.command("list")
@@ -223,7 +232,11 @@ def convert(
     ] = False,
     refine: Annotated[
         list[str] | None,
-        typer.Option("--refine", help="Hold fixed as well: 'household: size x tenure @ county' or 'person @ state'."),
+        typer.Option(
+            "--refine",
+            metavar="TEXT",
+            help="Hold fixed as well: 'household: size x tenure @ county' or 'person @ state'.",
+        ),
     ] = None,
     budget: Budget = None,
     out: Out = None,
@@ -326,7 +339,7 @@ def lint(
 def export(
     name: Name,
     format_: Annotated[
-        str, typer.Option("--format", help="opendp (registry YAML), json, markdown or latex.")
+        str, typer.Option("--format", metavar="NAME", help="opendp (registry YAML), json, markdown or latex.")
     ] = "opendp",
     title: Annotated[str | None, typer.Option(help="Title of the release.")] = None,
     curator: Annotated[str, typer.Option(help="Who publishes it, for the registry.")] = "",

@@ -94,7 +94,9 @@ def swap(
     hid: Hid = None,
     codebook: CodebookFile = None,
     table: Table = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder of the bundle; must not exist.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Folder of the bundle; must not exist.")
+    ] = None,
     unit: Unit = "household",
     settings_from: SettingsFrom = None,
     ledger: LedgerPlace = None,
@@ -153,18 +155,24 @@ def plan(
         ),
     ] = None,
     expect_persons: Annotated[
-        Path | None, typer.Option("--expect-persons", help="Persons of the file given to --expect-from.")
+        Path | None,
+        typer.Option("--expect-persons", metavar="FILE", help="Persons of the file given to --expect-from."),
     ] = None,
     geography: Annotated[
         list[str] | None,
         typer.Option(
             "--geography",
+            metavar="COLUMN",
             help="Levels from the finest to the coarsest: compare the choices of match and swap they allow.",
         ),
     ] = None,
     cross: Annotated[
         list[str] | None,
-        typer.Option("--cross", help="With --geography: further match variables to try, such as the household size."),
+        typer.Option(
+            "--cross",
+            metavar="COLUMN",
+            help="With --geography: further match variables to try, such as the household size.",
+        ),
     ] = None,
     advise: Advise = False,
     exact: Exact = None,
@@ -227,7 +235,7 @@ def plan(
 
 def release(
     file: Annotated[Path, typer.Argument(metavar="PLAN.toml", help="The plan to carry out.")],
-    out: Annotated[Path | None, typer.Option("--out", hidden=True)] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", hidden=True)] = None,
     seed: Seed = None,
     quiet: Quiet = False,
     json: Json = False,
