@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stirred.spec.problems import Problem
 
 app = typer.Typer(
-    help="Codebooks: what the columns of a confidential file mean, declared rather than learned.",
+    help="Codebooks: what the columns of a confidential file mean. Declared rather than learned.",
     no_args_is_help=True,
 )
 
@@ -38,7 +38,10 @@ def init(
         str | None, typer.Option("--hid", metavar="COLUMN", help="Column linking persons to households.")
     ] = None,
 ) -> None:
-    """Draft a codebook to edit: types and codes are guessed from the file, and marked as guesses."""
+    """Draft a codebook to edit.
+
+    Types and codes are guessed from the file, and marked as guesses.
+    """
     from stirred.data.draft import WARNING, draft_codebook
     from stirred.data.frames import read_labels
     from stirred.data.sources import Source
@@ -93,7 +96,10 @@ def check(
     persons: Persons = None,
     json: Json = False,
 ) -> None:
-    """Hold a file against its codebook; exits with 2 and every problem, or with 0."""
+    """Hold a file against its codebook.
+
+    Exits with 2 and every problem, or with 0.
+    """
 
     from stirred.data.codebook import Codebook
     from stirred.data.problems import DataError
@@ -154,6 +160,12 @@ def _link_problems(frames: dict[str, pl.LazyFrame], codebook: Codebook) -> list[
     return []
 
 
+def _size(records: int, columns: int) -> str:
+    from stirred.data.problems import number
+
+    return f"{number(records, 'record')}, {number(columns, 'column')}"
+
+
 def _tell(file: Path, persons: Path | None, frames: dict[str, pl.LazyFrame], codebook: Path, *, as_json: bool) -> None:
     import polars as pl
 
@@ -167,7 +179,7 @@ def _tell(file: Path, persons: Path | None, frames: dict[str, pl.LazyFrame], cod
         return
     facts(
         [
-            (role, f"{source}: {sizes[str(source)][0]:,} records, {sizes[str(source)][1]} columns")
+            (role, f"{source}: {_size(*sizes[str(source)])}")
             for role, source in (("households", file), ("persons", persons))
             if source is not None
         ]

@@ -36,7 +36,10 @@ def compare(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
 ) -> None:
-    """Compare swaps on a file: what each promises, what it costs, whom it changes. Nothing random happens."""
+    """Compare swaps on a file: promise, cost, and whom each changes.
+
+    Nothing random happens.
+    """
     from stirred.data.problems import bad_plan
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare

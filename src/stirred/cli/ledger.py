@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stirred.release.ledger import Entry, Ledger
 
 app = typer.Typer(
-    help="The ledger: everything released from one confidential dataset, and what it promises together. "
+    help="The ledger: all releases from one dataset, and their promise. "
     "LEDGER is a file, or postgresql://user@host/database for a team.",
     no_args_is_help=True,
 )
@@ -118,7 +118,10 @@ def add(
     who: Who = None,
     json: Json = False,
 ) -> None:
-    """Record a release made elsewhere; it happened, so the policy cannot refuse it."""
+    """Record a release made elsewhere.
+
+    It happened, so the policy cannot refuse it.
+    """
     from stirred.release.bundle import MANIFEST, bundle_checksum
     from stirred.release.ledger import Request
 
@@ -155,7 +158,10 @@ def total(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show the specification of everything together, every conversion with its theorem."""
+    """Show the specification of everything together.
+
+    Every conversion is shown with its theorem.
+    """
     from stirred.spec.document import to_json
     from stirred.spec.problems import wrong
 
@@ -180,7 +186,10 @@ def verify(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check every hash, link, document and change of status; exits with 1 at the first break."""
+    """Check every hash, link, document and change of status.
+
+    Exits with 1 at the first break.
+    """
     from stirred.release.ledger.store import store_at
     from stirred.release.ledger.verify import verify_store
 
@@ -200,7 +209,10 @@ def recover(
     who: Who = None,
     json: Json = False,
 ) -> None:
-    """Resolve reservations of processes that died, from what they left behind."""
+    """Resolve reservations of processes that died.
+
+    What they left behind tells how far they came.
+    """
     from stirred.release.ledger.recover import recover as resolve
 
     done = resolve(_open(ledger), entries or (), who=who, dry_run=dry_run)
@@ -217,13 +229,19 @@ def recover(
 
 @app.command()
 def abort(ledger: Where, entry: Reference, reason: Reason, who: Who = None, json: Json = False) -> None:
-    """Give a reservation up: free if nothing was drawn, spent otherwise."""
+    """Give a reservation up.
+
+    It is free if nothing was drawn, and spent otherwise.
+    """
     _changed(_open(ledger).abort(entry, reason=reason, who=who), as_json=json)
 
 
 @app.command()
 def withdraw(ledger: Where, entry: Reference, reason: Reason, who: Who = None, json: Json = False) -> None:
-    """Record that a release was taken back; what was seen goes on counting."""
+    """Record that a release was taken back.
+
+    What was seen goes on counting.
+    """
     _changed(_open(ledger).withdraw(entry, reason=reason, who=who), as_json=json)
 
 
@@ -238,7 +256,10 @@ def policy(
     who: Who = None,
     json: Json = False,
 ) -> None:
-    """Show the policy in force, what is left and every change, or put another one in force."""
+    """Show the policy in force, or put another one in force.
+
+    Shows what is left as well, and every change.
+    """
     from stirred.release.ledger import Policy
     from stirred.spec.problems import wrong
 
@@ -273,7 +294,10 @@ def export(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Export the ledger: json without loss, opendp or markdown for the public."""
+    """Export the ledger.
+
+    As json without loss, as opendp or markdown for the public.
+    """
     from stirred.release.ledger.export import FORMATS, exported
     from stirred.spec.problems import wrong
 
@@ -301,14 +325,18 @@ def import_(
     ledger: Where,
     json: Json = False,
 ) -> None:
-    """Make a ledger from an export; a broken chain is refused and nothing is written."""
+    """Make a ledger from an export.
+
+    A broken chain is refused, and nothing is written.
+    """
+    from stirred.data.problems import number
     from stirred.release.ledger.export import imported
 
     made = imported(file, ledger)
     if json:
         emit_json({"ledger": made.name, "id": made.id, "dataset": made.dataset, "head": made.head.hash})
         return
-    emit(f"ledger of {made.dataset}: {made.name}, {made.head.number + 1:,} rows")
+    emit(f"ledger of {made.dataset}: {made.name}, {number(made.head.number + 1, 'row')}")
 
 
 def _open(url: str) -> Ledger:

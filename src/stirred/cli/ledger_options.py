@@ -18,7 +18,8 @@ Who = Annotated[str | None, typer.Option("--who", metavar="NAME", help="Who does
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stays in the ledger.")]
 Unit = Annotated[str | None, typer.Option("--unit", metavar="NAME", help="The common unit, where entries differ.")]
 Output = Annotated[
-    str | None, typer.Option("--output", metavar="NAME", help="Express the total in: pure, zcdp, gdp, approximate.")
+    str | None,
+    typer.Option("--output", metavar="NAME", help="Express the total in: pure, zcdp, gdp, tv or approximate."),
 ]
 Delta = Annotated[
     str | None, typer.Option("--delta", metavar="NUMBER", help="delta; alone it means --output approximate.")
@@ -42,7 +43,7 @@ def currency_of(
     return Currency(
         unit=unit,
         units=tuple(factors(kappa, because)),
-        output=None if name is None else output_premetric(name, delta=delta, order=None),
+        output=None if name is None else output_premetric(name, delta=delta),
         copies=None if copies is None else Copies(factor=copies, because=because),
     )
 

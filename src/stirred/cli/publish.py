@@ -33,7 +33,10 @@ def publish(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and scan; copy nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
 ) -> None:
-    """Copy public/ of a bundle to a new folder, after checking and scanning it; any doubt refuses."""
+    """Check and scan a bundle, and copy its public part to a folder.
+
+    Any doubt refuses, and then nothing is copied.
+    """
     from stirred.release.publish import CHECKSUMS
     from stirred.release.publish import publish as publish_bundle
 

@@ -21,6 +21,7 @@ from stirred.cli.plan_shown import (
     other_file_lines,
     say_warnings,
     show_plan,
+    warnings_of,
 )
 from stirred.cli.progress import shown_progress
 from stirred.cli.swap_options import (
@@ -108,7 +109,10 @@ def swap(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Swap a household file and write the bundle: data, tables, specification, checks, report."""
+    """Swap a household file and write the bundle of the release.
+
+    The bundle holds data, tables, specification, checks and report.
+    """
     given = locals()
     from stirred.release.prepared import prepare
 
@@ -142,6 +146,7 @@ def plan(
     hid: Hid = None,
     codebook: CodebookFile = None,
     unit: Unit = "household",
+    settings_from: SettingsFrom = None,
     ledger: LedgerPlace = None,
     epsilon: Epsilon = None,
     table: Table = None,
@@ -183,7 +188,10 @@ def plan(
     write: Write = None,
     json: Json = False,
 ) -> None:
-    """Show what a release would promise, the choices a geography has, or what fits your wishes. Nothing is released."""
+    """Show what a release would promise; nothing is released.
+
+    Shows as well the choices that a geography has, or what fits your wishes.
+    """
     given = locals()
     from stirred.data.problems import bad_plan
     from stirred.release.plan_file import read_plan
@@ -240,7 +248,10 @@ def release(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Carry out a plan: validate, swap, verify, and leave a complete bundle or none."""
+    """Carry out a plan, and leave a complete bundle or none.
+
+    The files are validated, swapped and verified.
+    """
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
 
@@ -300,14 +311,15 @@ def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) ->
                 "notation": specification.notation,
                 **numbers(prepared),
                 "seeded": entropy.seeded,
-                "warnings": list(prepared.warnings),
+                "warnings": warnings_of(prepared),
                 "ledger": None if account is None else {"entry": account[0], **ledger_facts(account[1])},
             }
         )
         return
     five_answers(prepared)
     emit()
-    facts([("bundle", str(out)), ("report", str(out / "public" / "report.html"))])
+    alone = [("ledger", "none: nobody keeps account of this release (--ledger)")] if account is None else []
+    facts([*alone, ("bundle", str(out)), ("report", str(out / "public" / "report.html"))])
     if account is not None:
         done = f"entry {account[0]}, committed; {ledger_text(account[1])}"
         facts([("ledger", done), *other_file_lines(prepared)])

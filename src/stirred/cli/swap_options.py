@@ -41,7 +41,9 @@ def member(name: str) -> str:
 File = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", help="The household file: CSV, Parquet, Arrow, a folder of parts, FILE.sqlite#table."
+        metavar="FILE",
+        help="The household file: CSV, Parquet or a folder of parts, Arrow, a table of a database (FILE.sqlite#TABLE, "
+        "FILE.duckdb#TABLE), SPSS, Stata or SAS.",
     ),
 ]
 Match = Annotated[list[str] | None, typer.Option("--match", metavar="COLUMN", help="Swap only between records equal on this variable; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
@@ -128,7 +130,12 @@ LedgerPlace = Annotated[
     ),
 ]
 Purpose = Annotated[
-    str, typer.Option("--purpose", metavar="TEXT", help="What the release is for; kept in the manifest and the ledger.")
+    str,
+    typer.Option(
+        "--purpose",
+        metavar="TEXT",
+        help="What the release is for. Public: it stands in public/README.md, in the manifest and in the ledger.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
 Seed = Annotated[

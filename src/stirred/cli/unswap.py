@@ -35,7 +35,10 @@ def unswap(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
 ) -> None:
-    """Correct a table for swapping: unbiased estimates, standard errors and intervals, from public files alone."""
+    """Correct a table for swapping, from public files alone.
+
+    Gives unbiased estimates, standard errors and intervals.
+    """
     from stirred.data.frames import read_frame, write_frame
     from stirred.inference.released import SwappedRelease
     from stirred.inference.unswap import unswap as correct

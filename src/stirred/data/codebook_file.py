@@ -41,6 +41,9 @@ class TitleSection(_Strict):
     """[codebook]: what it is about."""
 
     title: str = Field(default="", description="What the codebook is about.")
+    draft: bool = Field(
+        default=False, description="Whether nobody has checked it yet: `stirred codebook init` writes true."
+    )
 
 
 class VariableEntry(_Strict):
@@ -170,6 +173,7 @@ class _Reader:
             return None
         return Codebook(
             title=title.title,
+            draft=title.draft,
             variables=variables,
             hierarchies=hierarchies,
             trees=trees,
