@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -16,7 +17,7 @@ from tests.release.bundles import households
 
 HOMES = households(60).drop("hid")
 BLANK = HOMES.with_columns(county=pl.when(pl.int_range(pl.len()) == 7).then(pl.lit(" North")).otherwise("county"))
-ROLES = {"match": ["size"], "swap": ["county"], "rate": "1/2"}
+ROLES: dict[str, Any] = {"match": ["size"], "swap": ["county"], "rate": "1/2"}
 
 
 def told(homes: pl.DataFrame, swap: Swap) -> list[str]:
