@@ -186,13 +186,21 @@ def figure_1(errors: list[dict[str, object]]) -> str:
     return section("Figure 1: error of the table", paragraph(text), chart)
 
 
+def around(rate: Fraction) -> list[Fraction]:
+    """Return rates from below one to above it, denser the closer to 1 it lies."""
+    return [1 - factor * (1 - rate) for factor in (Fraction(n, 8) for n in range(1, 17)) if 0 < factor * (1 - rate) < 1]
+
+
 def figure_2() -> str:
     """Figure 2: loss against rate for several largest strata."""
     sizes = (2, 10, 100, 1_000, 10_000, 100_000, 264_331, 1_000_000)
+    least = {b: Fraction(float(smallest_psa_rate(b))) for b in sizes}
+    # The minimum of a large stratum lies so close to 1 that even steps would end before it.
+    rates = {b: sorted({*(Fraction(n, 200) for n in range(1, 200)), *around(least[b])}) for b in sizes}
     rows = [
-        {"rate": n / 200, "epsilon": float(psa_epsilon(Fraction(n, 200), largest_stratum=b)), "b": f"{b:,}"}
+        {"rate": float(rate), "epsilon": float(psa_epsilon(rate, largest_stratum=b)), "b": f"{b:,}"}
         for b in sizes
-        for n in range(1, 200)
+        for rate in rates[b]
     ]
     marks = [
         {"rate": float(smallest_psa_rate(b)), "epsilon": float(smallest_psa_epsilon(b)), "b": f"{b:,}"} for b in sizes

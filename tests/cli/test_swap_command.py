@@ -196,6 +196,33 @@ def test_the_four_ways_to_a_dry_run_say_the_same(folder: Path, capsys: pytest.Ca
     assert all(text == texts[0] for text in texts)
 
 
+def test_a_release_without_a_ledger_says_that_nobody_accounts_for_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["swap", "homes.parquet", *SWAP, "--out", "alone", "--quiet"]) == 0
+    assert "\nledger  none: nobody keeps account of this release (--ledger)\n" in capsys.readouterr().out
+    assert run(["ledger", "init", "homes.ledger", "--dataset", "homes"]) == 0
+    assert run(["swap", "homes.parquet", *SWAP, "--out", "kept", "--ledger", "homes.ledger", "--quiet"]) == 0
+    out = capsys.readouterr().out
+    assert "nobody keeps account" not in out
+    assert "\nledger  entry 1, committed" in out
+
+
+@pytest.mark.parametrize(
+    ("basis", "said"),
+    [
+        ([], "chosen not said on what the settings rest (--settings-from): they must have been fixed beforehand"),
+        (["--settings-from", "policy"], "chosen the settings, by policy"),
+        (["--settings-from", "this-data"], "on THIS FILE: that voids the guarantee, and a release is refused"),
+    ],
+)
+def test_a_plan_says_on_what_its_settings_rest(
+    basis: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["plan", "homes.parquet", *SWAP, *basis]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_plan_shows_strata_loss_against_rate_and_share_moved(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -180,6 +180,15 @@ def test_lines_below_and_beside_a_broken_one_are_not_blamed(text: str, told: lis
     assert [f"{problem.where.strip()}: {problem.what}" for problem in refusal.value.problems] == told
 
 
+def test_the_same_slip_in_many_entries_is_told_once(tmp_path: Path) -> None:
+    entry = '[[variables]]\nname = "{}"\nfile = "households"\ntyp = "code"\n'
+    with pytest.raises(DataError) as refusal:
+        Codebook.from_toml("".join(map(entry.format, "abcdefg")), source="book.toml", folder=tmp_path)
+    (problem,) = refusal.value.problems
+    assert problem.where == 'book.toml variables "a", "b", "c", "d", "e" and 2 more typ'
+    assert problem.what == "there is no setting called 'typ'"
+
+
 def test_all_mistakes_are_told_at_once_with_file_and_key(tmp_path: Path) -> None:
     (tmp_path / "broken.hrc").write_text("A\n@B\n@B\n")
     text = """

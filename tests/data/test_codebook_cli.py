@@ -44,6 +44,8 @@ def test_a_draft_is_written_once_and_fits_its_files(
     assert WARNING in out.read_text()
     codebook = Codebook.read(out)
     assert (codebook.title, codebook.hid, codebook.id) == ("h", "hid", ("pid",))
+    assert codebook.draft
+    assert "hid" not in [variable.name for variable in codebook.variables], "the link needs no declaration"
     assert codebook.hierarchies_for_spec()[0].levels == ("block", "county")
     assert codebook.labels("tenure") == {"1": "1", "2": "2"}
     check = ["codebook", "check", households, "--persons", persons, "--codebook", str(out)]
@@ -63,6 +65,7 @@ def test_a_draft_is_written_once_and_fits_its_files(
     [
         (["--persons", "p.csv"], "--hid: persons are given, but not the column"),
         (["--persons", "p.csv", "--hid", "serial"], 'p.csv: there is no column "serial" (wanted as hid)'),
+        (["--persons", "p.csv", "--hid", "pid"], "the household id must have the same name in both files"),
         (["--out", "nowhere/c.toml"], "nowhere: there is no such folder"),
     ],
 )

@@ -120,6 +120,12 @@ def test_link_columns_that_are_absent_are_told_for_each_file() -> None:
     ]
 
 
+def test_a_link_that_only_one_file_has_is_said_to_need_one_name() -> None:
+    (problem,) = validate(HOUSEHOLDS, PERSONS.rename({"hid": "dwelling"}), BOTH)[:1]
+    assert problem.where == "persons"
+    assert problem.remedy.startswith("the household id must have the same name in both files: rename the column")
+
+
 def test_persons_without_a_declared_link_are_told() -> None:
     problems = validate(HOUSEHOLDS.drop("hid"), PERSONS.drop("hid", "pid"), Codebook(variables=(HOUSE, PERSON)))
     assert told(problems) == [

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -14,6 +16,22 @@ import pytest
 from tests.release.bundles import manifest, sha256
 
 ROOT = Path(__file__).parents[2]
+
+
+def test_the_curves_of_figure_2_run_through_their_smallest_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    demonstration = runpy.run_path(str(ROOT / "examples" / "massachusetts_1940.py"))
+    drawn: dict[str, list[dict[str, Any]]] = {}
+    monkeypatch.setitem(
+        demonstration["figure_2"].__globals__, "curves", lambda rows, marks: drawn.update(rows=rows, marks=marks) or ""
+    )
+    demonstration["figure_2"]()
+    assert len(drawn["marks"]) == 8
+    for mark in drawn["marks"]:
+        rates = [row["rate"] for row in drawn["rows"] if row["b"] == mark["b"]]
+        assert rates == sorted(rates)
+        assert min(rates) < mark["rate"] < max(rates)
+        losses = [row["epsilon"] for row in drawn["rows"] if row["b"] == mark["b"]]
+        assert mark["epsilon"] == pytest.approx(min(losses), abs=0.01)
 
 
 @pytest.mark.slow

@@ -119,7 +119,12 @@ GALLERY = {
     ),
     "persons without a link": Broken(
         people(lambda f: f.rename({"hid": "household"})),
-        [['people.parquet: there is no column "hid" (wanted as hid); there are "household", "pid", "age"']],
+        [
+            [
+                'people.parquet: there is no column "hid" (wanted as hid); there are "household", "pid", "age"',
+                "the household id must have the same name in both files: rename the column in one of them",
+            ]
+        ],
         PERSONS,
     ),
     "persons linked by another type": Broken(
@@ -169,7 +174,9 @@ GALLERY = {
         [['homes.parquet "tenure": values of type List(Int64) cannot be used as a hold variable', "store it as text"]],
     ),
     "cannot read a file ending in .xlsx": Broken(
-        file("homes.xlsx", b"PK"), [["cannot read a file ending in '.xlsx'", ".parquet"]], of_file("homes.xlsx")
+        file("homes.xlsx", b"PK"),
+        [["cannot read a file ending in '.xlsx'", "Mend: save it as 'CSV UTF-8', or give", ".parquet"]],
+        of_file("homes.xlsx"),
     ),
     "there is no such file": Broken(
         GOOD, [["nowhere.csv: there is no such file", "check the path"]], of_file("nowhere.csv")
@@ -211,6 +218,21 @@ GALLERY = {
         ],
         RELEASE,
     ),
+    "a mechanism without its ending": Broken(
+        plan(lambda text: text.replace("[mechanism]", '[mechanism]\nname = "permutation"')),
+        [["[mechanism] name: 'permutation'", "'gibbs-swap'", 'did you mean "permutation-swap"? Or see docs/plans.md']],
+        RELEASE,
+    ),
+    "a mechanism that nothing is like": Broken(
+        plan(lambda text: text.replace("[mechanism]", '[mechanism]\nname = "Q"')),
+        [["[mechanism] name: 'Q'", "Mend: see docs/plans.md"]],
+        RELEASE,
+    ),
+    "a data file in the place of a plan": Broken(
+        file("homes.csv", b"size,county\n1,A\n"),
+        [["homes.csv: this is a data file, and here a plan is read", "`stirred swap homes.csv`"]],
+        ("release", "homes.csv"),
+    ),
     "a plan without a release": Broken(
         plan(lambda text: text.partition("[release]")[0]),
         [["plan.toml [release]: 'release' is missing", "add [release] out = 'bundle'"]],
@@ -224,8 +246,8 @@ GALLERY = {
     "an unusual separator": Broken(
         file("tilde.csv", b"size~county~tenure\n1~A~o\n2~B~r\n"),
         [
-            ['"size"', 'one column, "size~county~tenure": is its separator another one? stirred reads , ; tab and |'],
-            ['"county"', "is its separator another one?"],
+            # Once, although both the match and the swap variable are missing.
+            ['tilde.csv: the file has one column, "size~county~tenure"', "another one? stirred reads , ; tab and |"],
         ],
         ("swap", "tilde.csv", *(word for word in SWAP[2:] if word not in ("--hid", "hid"))),
     ),
@@ -301,6 +323,14 @@ GALLERY = {
         GOOD,
         [["--noise-epsilon: is needed"], ["--table: is needed", "such as --table 'county x tenure'"]],
         swapped("--mechanism", "noisy"),
+    ),
+    "a rate where the loss is told instead": Broken(
+        GOOD,
+        [
+            ["--epsilon: is needed"],
+            ["--rate: the mallows swap has no --rate", "leave it out; it takes --epsilon"],
+        ],
+        swapped("--mechanism", "mallows"),
     ),
     "an option of another member": Broken(
         GOOD,

@@ -252,6 +252,15 @@ def test_the_command_line_is_the_plan(folder: Path, capsys: pytest.CaptureFixtur
     assert audit_bundle(folder / "other").passed
 
 
+def test_cells_of_a_draft_are_warned_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert facts(["plan", "plan.toml", "--json"], capsys)["warnings"] == []
+    marked = CODEBOOK.replace('title = "Homes"', 'title = "Homes"\ndraft = true')
+    (folder / "codebook.toml").write_text(marked, encoding="utf-8")
+    (told,) = facts(["plan", "plan.toml", "--json"], capsys)["warnings"]
+    assert told.startswith('the values of "county", "size", "tenure" are those of a codebook that is still a draft')
+    assert "which values occur is confidential" in told
+
+
 def test_the_ledger_keeps_the_promise_with_the_fewest_invariants(folder: Path) -> None:
     Ledger.create(str(folder / "ledger.db"), dataset="homes")
     plan = PLAN.replace('out = "out"', 'out = "out"\nledger = "ledger.db"')

@@ -352,7 +352,9 @@ def test_a_column_that_tells_records_apart_is_refused_unless_said_to_be_harmless
         "release": {"out": "bundle"},
     }
     bundle = release(tmp_path, plan)
-    assert '"income" is different for every record, as an identifier is' in refusal(bundle, capsys)
+    told = refusal(bundle, capsys)
+    assert '"income" is different for every record, as an identifier is' in told
+    assert "name it with --id income, or in a plan under [data] id" in told
     assert refusal(bundle, capsys, "--harmless", "size")
     assert command(["publish", str(bundle), str(tmp_path / "out"), "--harmless", "income"]) == 0
     assert '"income" identifies nobody, as you say' in capsys.readouterr().out

@@ -216,6 +216,27 @@ def test_values_come_from_the_codebook_and_are_kept_in_the_manifest(folder: Path
     assert pl.read_parquet(bundle / "public" / "data.parquet")["tenure"].is_in(["owned", "rented", "free"]).all()
 
 
+def test_values_of_a_draft_are_warned_of_until_somebody_declares_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["codebook", "init", "homes.parquet", "--out", "codes.toml"]) == 0
+    told = ["plan", *OPTIONS, "1/2", "--respond", "county", "--change", "20%", "--codebook", "codes.toml"]
+    said = 'the values of "county" are those of a codebook that is still a draft'
+    capsys.readouterr()
+    assert command(told) == 0
+    assert said in capsys.readouterr().err
+    assert command([*told, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["warnings"][-1].startswith(said)
+    # Declared by the custodian: in the plan, or by removing the mark.
+    assert command([*told, "--values", ",".join([*COUNTIES, "Nowhere"])]) == 0
+    assert "draft" not in capsys.readouterr().err
+    text = (folder / "codes.toml").read_text(encoding="utf-8")
+    (folder / "codes.toml").write_text(re.sub("draft = true.*", "", text), encoding="utf-8")
+    capsys.readouterr()
+    assert command(told) == 0
+    assert "draft" not in capsys.readouterr().err
+
+
 def test_the_ledger_accounts_for_the_promise_with_the_fewest_invariants(folder: Path) -> None:
     ledger = Ledger.create(folder / "account.ledger", dataset="homes")
     release(folder, "swap", ledger="account.ledger")

@@ -243,6 +243,18 @@ def test_a_table_of_nine_columns_shows_its_last_one_on_a_laptop(tmp_path: Path) 
     assert measured(file, tmp_path, width=500)["hidden"] > 0, "the check would see it"
 
 
+def test_numbers_that_are_written_as_text_are_aligned_like_numbers() -> None:
+    shown = table(
+        ["measure", "this run", "cells"], [["error", "4.91%", 3], ["association", "", 4]], numbers=["this run"]
+    )
+    assert "<th>measure</th><th class=n>this run</th><th class=n>cells</th>" in shown
+    assert "<td>error</td><td class=n>4.91%</td><td class=n>3</td>" in shown
+
+
+def test_what_is_in_the_tables_of_the_internal_edition_is_told_apart(seen: dict[str, str]) -> None:
+    assert "Cell by cell:" in seen["internal"]
+
+
 def test_dark_and_light_differ_and_both_can_be_read(bundle: Path, tmp_path: Path) -> None:
     page = bundle / "public" / "report.html"
     assert "@media (prefers-color-scheme: dark)" in page.read_text(encoding="utf-8")

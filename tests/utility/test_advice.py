@@ -281,14 +281,14 @@ def refusals(**wishes: object) -> list[str]:
 @pytest.mark.parametrize(
     ("wishes", "said"),
     [
-        ({"exact": ["county x sise"]}, 'there is no variable "sise"'),
+        ({"exact": ["county x sise"]}, "there is no variable \"sise\". Mend: write such as 'county x size', with "),
         ({"exact": ["county x county"]}, "a margin needs different variables"),
         ({"exact": ["county x age"]}, '"age" belongs to persons'),
         ({"nearly": ["county x age"], "epsilon": 1}, '"age" belongs to persons'),
         ({"nearly": ["county x size"]}, "how nearly depends on the loss"),
         ({"epsilon": 0}, "epsilon 0 is no wish"),
         ({"epsilon": "inf"}, "is no wish"),
-        ({"epsilon": -1}, "-1 is negative"),
+        ({"epsilon": -1}, "-1 is negative. Mend: write a loss of 0 or more."),
         ({"undisturbed": ["Q"]}, 'there is no such area; there are "A", "B"'),
         ({"changed": "120%"}, "is not a probability"),
         ({"at_most": "x"}, "--at-most"),

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from stirred.mechanisms.swapping.laws.counting import LossWitness
 
 app = typer.Typer(
-    help="Check a promise: exactly on small domains, by repeated runs, or a finished bundle from its files.",
+    help="Check a promise exactly, by repeated runs, or a finished bundle. "
+    "Exactly on small domains; a bundle from its files alone.",
     no_args_is_help=True,
 )
 
@@ -28,19 +29,29 @@ Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON
 
 @app.command()
 def swap(
-    hold_margin: Annotated[str, typer.Option(help="How many records have each hold value, such as 3,2.")],
-    swap_margin: Annotated[str, typer.Option(help="How many records have each swap value, such as 2,2,1.")],
-    rate: Annotated[str | None, typer.Option(help="Swap rate, exactly: 1/20, 0.05 or 5%.")] = None,
+    hold_margin: Annotated[
+        str, typer.Option(metavar="NUMBERS", help="How many records have each hold value, such as 3,2.")
+    ],
+    swap_margin: Annotated[
+        str, typer.Option(metavar="NUMBERS", help="How many records have each swap value, such as 2,2,1.")
+    ],
+    rate: Annotated[str | None, typer.Option(metavar="RATE", help="Swap rate, exactly: 1/20, 0.05 or 5%.")] = None,
     mechanism: Annotated[
-        str, typer.Option(help="The kind of swapping: permutation, conditioned, mallows or shuffle.")
+        str, typer.Option(metavar="NAME", help="The kind of swapping: permutation, conditioned, mallows or shuffle.")
     ] = "permutation",
     redraw_law: Annotated[
-        str | None, typer.Option(help="Conditioned: the law of redrawn values, uniform (default) or proportional.")
+        str | None,
+        typer.Option(metavar="NAME", help="Conditioned: the law of redrawn values, uniform (default) or proportional."),
     ] = None,
-    epsilon: Annotated[str | None, typer.Option(help="Mallows: its parameter, such as 2 or ln(3).")] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Mallows: its parameter, such as 2 or ln(3).")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """The exact loss of swapping on one stratum, over all its tables, beside the bounds on it."""
+    """The exact loss of swapping on one stratum, and its bounds.
+
+    The loss is the largest over all tables of the stratum.
+    """
     from stirred.audit.swap import (
         MemberAudit,
         SwapAudit,
@@ -178,7 +189,9 @@ def mechanism(
     target: Annotated[str, typer.Argument(metavar="MODULE:OBJECT", help="Where the mechanism is, such as mine:coin.")],
     json: Json = False,
 ) -> None:
-    """Audit your own mechanism on all its datasets: it needs law(dataset), universe() and specification.
+    """Audit your own mechanism on all its datasets.
+
+    It needs law(dataset), universe() and specification.
 
     Without a specification it claims nothing, and an output that gives a dataset away is looked for.
     """
@@ -219,13 +232,19 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 @app.command()
 def statistical(
     target: Target,
-    runs: Annotated[int, typer.Option(min=10, help="How often to run it on each of the two datasets.")] = 10_000,
-    confidence: Annotated[float, typer.Option(help="How sure an alarm must be.")] = 0.99,
-    power: Annotated[float, typer.Option(help="How likely the stated loss must be to be seen.")] = 0.99,
+    runs: Annotated[
+        int, typer.Option(metavar="NUMBER", min=10, help="How often to run it on each of the two datasets.")
+    ] = 10_000,
+    confidence: Annotated[float, typer.Option(metavar="PROBABILITY", help="How sure an alarm must be.")] = 0.99,
+    power: Annotated[
+        float, typer.Option(metavar="PROBABILITY", help="How likely the stated loss must be to be seen.")
+    ] = 0.99,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Bound the loss of your own mechanism from below by running it often on two datasets.
+    """Bound your own mechanism's loss from below, by many runs.
+
+    It is run often on each of two datasets.
 
     It needs sample(dataset, entropy), pair (the two datasets) and specification, and may have event(output); without
     one an event is chosen in pilot runs that are not counted.
@@ -281,11 +300,13 @@ def statistical(
 @app.command()
 def order(
     target: Target,
-    runs: Annotated[int, typer.Option(min=2, help="How often to run it.")] = 200,
+    runs: Annotated[int, typer.Option(metavar="NUMBER", min=2, help="How often to run it.")] = 200,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Test whether the order or the ids of released records tell anything about the input order.
+    """Test whether released records tell the input order.
+
+    Looks at their order and at their ids.
 
     It needs release(data, entropy), data (a small file as a frame) and, if there is an identifier, id (its column).
     With hold (columns it leaves as they are) or swap (columns it exchanges) it can say what it would have seen.
@@ -379,7 +400,10 @@ def bundle(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished release.")],
     json: Json = False,
 ) -> None:
-    """Check a finished bundle, or what was published of it, from its files alone: everything is computed anew."""
+    """Check a finished bundle from its files alone.
+
+    Also what was published of one; everything is computed anew.
+    """
     from stirred.audit.bundle import audit_bundle
 
     result = audit_bundle(folder)

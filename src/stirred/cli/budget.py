@@ -29,15 +29,25 @@ def _numbers(**values: Exact) -> dict[str, Any]:
 
 @app.command()
 def swap(
-    stratum: Annotated[int, typer.Option(help="Number of records in the largest stratum that has something to swap.")],
-    rate: Annotated[str | None, typer.Option(help="Swap rate, exactly: 1/20, 0.05 or 5%.")] = None,
-    epsilon: Annotated[str | None, typer.Option(help="Target epsilon; gives both rates that reach it.")] = None,
+    stratum: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Number of records in the largest stratum that has something to swap.")
+    ],
+    rate: Annotated[str | None, typer.Option(metavar="RATE", help="Swap rate, exactly: 1/20, 0.05 or 5%.")] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Target epsilon; gives both rates that reach it.")
+    ] = None,
     bound: Annotated[
-        str, typer.Option(help="paper (Theorem 1) or sharp (R1, never above it; what specifications carry).")
+        str,
+        typer.Option(
+            metavar="NAME", help="paper (Theorem 1) or sharp (R1, never above it; what specifications carry)."
+        ),
     ] = "paper",
     json: Json = False,
 ) -> None:
-    """Epsilon of permutation swapping from rate and largest stratum (Theorem 1), or the rates for an epsilon."""
+    """Epsilon of permutation swapping, or the rates for an epsilon.
+
+    From the rate and the largest stratum (Theorem 1).
+    """
     from stirred.spec.problems import wrong
 
     if (rate is None) == (epsilon is None):
@@ -197,12 +207,19 @@ def _shown_down(value: Exact, places: int = 2) -> str:
 
 @app.command()
 def convert(
-    rho2: Annotated[str, typer.Option(help="Budget of zero-concentrated DP, the customary rho (our rho squared).")],
-    delta: Annotated[str, typer.Option(help="delta of the approximate budget, such as 1e-10.")],
-    method: Annotated[str, typer.Option(help="bun-steinke (the Census Bureau's) or cks (tighter).")] = "bun-steinke",
+    rho2: Annotated[
+        str, typer.Option(metavar="NUMBER", help="Budget of zero-concentrated DP, the customary rho (our rho squared).")
+    ],
+    delta: Annotated[str, typer.Option(metavar="NUMBER", help="delta of the approximate budget, such as 1e-10.")],
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="bun-steinke (the Census Bureau's) or cks (tighter).")
+    ] = "bun-steinke",
     json: Json = False,
 ) -> None:
-    """Turn a zCDP budget into epsilon at a delta, for two files that differ in one unit."""
+    """Turn a zCDP budget into epsilon at a delta.
+
+    For two files that differ in one unit.
+    """
     from stirred.spec.convert_output import zcdp_to_epsilon
     from stirred.spec.given_numbers import loss, probability
     from stirred.spec.number_text import small
@@ -222,13 +239,20 @@ def convert(
 
 @app.command()
 def duplicates(
-    rho2: Annotated[str, typer.Option(help="Budget of zero-concentrated DP per record (rho squared).")],
-    copies: Annotated[int, typer.Option(help="Number of records that hold one person's answers after imputation.")],
-    delta: Annotated[str, typer.Option(help="delta of the approximate budget, such as 1e-10.")],
-    method: Annotated[str, typer.Option(help="bun-steinke or cks.")] = "bun-steinke",
+    rho2: Annotated[
+        str, typer.Option(metavar="NUMBER", help="Budget of zero-concentrated DP per record (rho squared).")
+    ],
+    copies: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Number of records that hold one person's answers after imputation.")
+    ],
+    delta: Annotated[str, typer.Option(metavar="NUMBER", help="delta of the approximate budget, such as 1e-10.")],
+    method: Annotated[str, typer.Option(metavar="NAME", help="bun-steinke or cks.")] = "bun-steinke",
     json: Json = False,
 ) -> None:
-    """The budget of a person whose answers stand in several records: group privacy (Proposition 2.4.15)."""
+    """The budget of a person with answers in several records.
+
+    Group privacy (Proposition 2.4.15).
+    """
     from stirred.spec.convert_output import zcdp_to_epsilon
     from stirred.spec.given_numbers import loss, probability
     from stirred.spec.number_text import small

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from stirred.spec.problems import Problem
 
 app = typer.Typer(
-    help="Codebooks: what the columns of a confidential file mean, declared rather than learned.",
+    help="Codebooks: what the columns of a confidential file mean. Declared rather than learned.",
     no_args_is_help=True,
 )
 
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="The household file, or a table of a database: FILE.duckdb#TABLE.")
 ]
-Persons = Annotated[Path | None, typer.Option("--persons", help="File of the persons in the households.")]
+Persons = Annotated[
+    Path | None, typer.Option("--persons", metavar="FILE", help="File of the persons in the households.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
 
 
@@ -32,9 +34,14 @@ def init(
     file: File,
     out: Annotated[Path, typer.Option("--out", metavar="CODEBOOK.toml", help="Where to write; must not exist.")],
     persons: Persons = None,
-    hid: Annotated[str | None, typer.Option("--hid", help="Column linking persons to households.")] = None,
+    hid: Annotated[
+        str | None, typer.Option("--hid", metavar="COLUMN", help="Column linking persons to households.")
+    ] = None,
 ) -> None:
-    """Draft a codebook to edit: types and codes are guessed from the file, and marked as guesses."""
+    """Draft a codebook to edit.
+
+    Types and codes are guessed from the file, and marked as guesses.
+    """
     from stirred.data.draft import WARNING, draft_codebook
     from stirred.data.frames import read_labels
     from stirred.data.sources import Source
@@ -62,7 +69,9 @@ def _check_new(out: Path) -> None:
 
 
 def _check_hid(hid: str | None, files: dict[str, pl.DataFrame]) -> None:
-    from stirred.data.microdata import missing_column
+    from dataclasses import replace
+
+    from stirred.data.microdata import ALIKE, missing_column
     from stirred.data.problems import DataError
     from stirred.spec.problems import Problem
 
@@ -74,6 +83,8 @@ def _check_hid(hid: str | None, files: dict[str, pl.DataFrame]) -> None:
         for source, frame in files.items()
         if hid is not None and hid not in frame.columns
     ]
+    if len(problems) == 1 and len(files) > 1:
+        problems = [replace(problems[0], remedy=f"{ALIKE}; {problems[0].remedy}")]
     if problems:
         raise DataError(problems)
 
@@ -85,7 +96,10 @@ def check(
     persons: Persons = None,
     json: Json = False,
 ) -> None:
-    """Hold a file against its codebook; exits with 2 and every problem, or with 0."""
+    """Hold a file against its codebook.
+
+    Exits with 2 and every problem, or with 0.
+    """
 
     from stirred.data.codebook import Codebook
     from stirred.data.problems import DataError
@@ -146,6 +160,12 @@ def _link_problems(frames: dict[str, pl.LazyFrame], codebook: Codebook) -> list[
     return []
 
 
+def _size(records: int, columns: int) -> str:
+    from stirred.data.problems import number
+
+    return f"{number(records, 'record')}, {number(columns, 'column')}"
+
+
 def _tell(file: Path, persons: Path | None, frames: dict[str, pl.LazyFrame], codebook: Path, *, as_json: bool) -> None:
     import polars as pl
 
@@ -159,7 +179,7 @@ def _tell(file: Path, persons: Path | None, frames: dict[str, pl.LazyFrame], cod
         return
     facts(
         [
-            (role, f"{source}: {sizes[str(source)][0]:,} records, {sizes[str(source)][1]} columns")
+            (role, f"{source}: {_size(*sizes[str(source)])}")
             for role, source in (("households", file), ("persons", persons))
             if source is not None
         ]

@@ -18,16 +18,28 @@ def compare(
         bool, typer.Option("--family", help="With one plan: all members of the swapping family beside it.")
     ] = False,
     equal: Annotated[
-        str, typer.Option("--equal", help="With --family: at an equal share 'changed', or an equal 'epsilon'.")
+        str,
+        typer.Option(
+            "--equal", metavar="NAME", help="With --family: at an equal share 'changed', or an equal 'epsilon'."
+        ),
     ] = "changed",
     expect_from: Annotated[
         str,
-        typer.Option("--expect-from", help="Error of the plan's tables from: margins, or this-data (confidential)."),
+        typer.Option(
+            "--expect-from",
+            metavar="FILE",
+            help="Error of the plan's tables from: margins, or this-data (confidential).",
+        ),
     ] = "margins",
-    out: Annotated[Path | None, typer.Option("--out", help="Also write a page with a plot; must not exist.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Also write a page with a plot; must not exist.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
 ) -> None:
-    """Compare swaps on a file: what each promises, what it costs, whom it changes. Nothing random happens."""
+    """Compare swaps on a file: promise, cost, and whom each changes.
+
+    Nothing random happens.
+    """
     from stirred.data.problems import bad_plan
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare

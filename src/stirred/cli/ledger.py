@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stirred.release.ledger import Entry, Ledger
 
 app = typer.Typer(
-    help="The ledger: everything released from one confidential dataset, and what it promises together. "
+    help="The ledger: all releases from one dataset, and their promise. "
     "LEDGER is a file, or postgresql://user@host/database for a team.",
     no_args_is_help=True,
 )
@@ -47,8 +47,12 @@ app = typer.Typer(
 @app.command()
 def init(
     ledger: Where,
-    dataset: Annotated[str, typer.Option("--dataset", help="The confidential dataset it accounts for, in words.")],
-    policy: Annotated[Path | None, typer.Option("--policy", help="policy.toml to put in force at once.")] = None,
+    dataset: Annotated[
+        str, typer.Option("--dataset", metavar="TEXT", help="The confidential dataset it accounts for, in words.")
+    ],
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="POLICY.toml", help="policy.toml to put in force at once.")
+    ] = None,
     who: Who = None,
     json: Json = False,
 ) -> None:
@@ -84,28 +88,40 @@ def add(
     specification: Annotated[
         str | None, typer.Argument(metavar="[SPEC]", help="specification.json, a bundle, or a catalogue name.")
     ] = None,
-    mechanism: Annotated[str, typer.Option("--mechanism", help="What made the release.")] = "elsewhere",
-    purpose: Annotated[str, typer.Option("--purpose", help="What it is for.")] = "",
+    mechanism: Annotated[str, typer.Option("--mechanism", metavar="NAME", help="What made the release.")] = "elsewhere",
+    purpose: Annotated[str, typer.Option("--purpose", metavar="TEXT", help="What it is for.")] = "",
     derived_from: Annotated[
         list[str] | None,
-        typer.Option("--derived-from", help="ENTRY whose output it was computed from: it costs nothing."),
+        typer.Option(
+            "--derived-from", metavar="ENTRY", help="ENTRY whose output it was computed from: it costs nothing."
+        ),
     ] = None,
     includes: Annotated[
         list[str] | None,
-        typer.Option("--includes", help="ENTRY that this specification already covers, so it counts once."),
+        typer.Option(
+            "--includes", metavar="ENTRY", help="ENTRY that this specification already covers, so it counts once."
+        ),
     ] = None,
-    sample: Annotated[str | None, typer.Option("--sample", help="Name of the sample it was computed from.")] = None,
+    sample: Annotated[
+        str | None, typer.Option("--sample", metavar="NAME", help="Name of the sample it was computed from.")
+    ] = None,
     amplified: Annotated[
         bool, typer.Option("--amplified", help="The loss is already amplified by the sampling.")
     ] = False,
-    bundle: Annotated[str | None, typer.Option("--checksum", help="Checksum of what was released.")] = None,
+    bundle: Annotated[
+        str | None, typer.Option("--checksum", metavar="TEXT", help="Checksum of what was released.")
+    ] = None,
     when: Annotated[
-        str | None, typer.Option("--when", help="The day it was released, such as 2021-08-12, if that is known.")
+        str | None,
+        typer.Option("--when", metavar="DAY", help="The day it was released, such as 2021-08-12, if that is known."),
     ] = None,
     who: Who = None,
     json: Json = False,
 ) -> None:
-    """Record a release made elsewhere; it happened, so the policy cannot refuse it."""
+    """Record a release made elsewhere.
+
+    It happened, so the policy cannot refuse it.
+    """
     from stirred.release.bundle import MANIFEST, bundle_checksum
     from stirred.release.ledger import Request
 
@@ -137,10 +153,15 @@ def total(
     output: Output = None,
     delta: Delta = None,
     copies: Copies = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Also write the specification.json of the total.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Also write the specification.json of the total.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Show the specification of everything together, every conversion with its theorem."""
+    """Show the specification of everything together.
+
+    Every conversion is shown with its theorem.
+    """
     from stirred.spec.document import to_json
     from stirred.spec.problems import wrong
 
@@ -160,11 +181,15 @@ def total(
 def verify(
     ledger: Where,
     head: Annotated[
-        str | None, typer.Option("--head", help="A hash written down earlier, which must still be there.")
+        str | None,
+        typer.Option("--head", metavar="HASH", help="A hash written down earlier, which must still be there."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check every hash, link, document and change of status; exits with 1 at the first break."""
+    """Check every hash, link, document and change of status.
+
+    Exits with 1 at the first break.
+    """
     from stirred.release.ledger.store import store_at
     from stirred.release.ledger.verify import verify_store
 
@@ -184,7 +209,10 @@ def recover(
     who: Who = None,
     json: Json = False,
 ) -> None:
-    """Resolve reservations of processes that died, from what they left behind."""
+    """Resolve reservations of processes that died.
+
+    What they left behind tells how far they came.
+    """
     from stirred.release.ledger.recover import recover as resolve
 
     done = resolve(_open(ledger), entries or (), who=who, dry_run=dry_run)
@@ -201,13 +229,19 @@ def recover(
 
 @app.command()
 def abort(ledger: Where, entry: Reference, reason: Reason, who: Who = None, json: Json = False) -> None:
-    """Give a reservation up: free if nothing was drawn, spent otherwise."""
+    """Give a reservation up.
+
+    It is free if nothing was drawn, and spent otherwise.
+    """
     _changed(_open(ledger).abort(entry, reason=reason, who=who), as_json=json)
 
 
 @app.command()
 def withdraw(ledger: Where, entry: Reference, reason: Reason, who: Who = None, json: Json = False) -> None:
-    """Record that a release was taken back; what was seen goes on counting."""
+    """Record that a release was taken back.
+
+    What was seen goes on counting.
+    """
     _changed(_open(ledger).withdraw(entry, reason=reason, who=who), as_json=json)
 
 
@@ -216,11 +250,16 @@ def policy(
     ledger: Where,
     file: Annotated[Path | None, typer.Argument(metavar="[POLICY.toml]", help="A policy to put in force.")] = None,
     none: Annotated[bool, typer.Option("--none", help="Put no policy in force.")] = False,
-    reason: Annotated[str, typer.Option("--reason", help="Why it changes; it stays in the ledger.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why it changes; it stays in the ledger.")
+    ] = "",
     who: Who = None,
     json: Json = False,
 ) -> None:
-    """Show the policy in force, what is left and every change, or put another one in force."""
+    """Show the policy in force, or put another one in force.
+
+    Shows what is left as well, and every change.
+    """
     from stirred.release.ledger import Policy
     from stirred.spec.problems import wrong
 
@@ -236,19 +275,29 @@ def policy(
 def export(
     ledger: Where,
     format_: Annotated[
-        str, typer.Option("--format", help="json (everything), opendp (registry YAML) or markdown (for a website).")
+        str,
+        typer.Option(
+            "--format", metavar="NAME", help="json (everything), opendp (registry YAML) or markdown (for a website)."
+        ),
     ] = "json",
-    curator: Annotated[str, typer.Option("--curator", help="Who publishes, for opendp and markdown.")] = "",
+    curator: Annotated[
+        str, typer.Option("--curator", metavar="TEXT", help="Who publishes, for opendp and markdown.")
+    ] = "",
     unit: Unit = None,
     kappa: Kappa = None,
     because: Because = STATED,
     output: Output = None,
     delta: Delta = None,
     copies: Copies = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write to this file instead of printing.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of printing.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Export the ledger: json without loss, opendp or markdown for the public."""
+    """Export the ledger.
+
+    As json without loss, as opendp or markdown for the public.
+    """
     from stirred.release.ledger.export import FORMATS, exported
     from stirred.spec.problems import wrong
 
@@ -276,14 +325,18 @@ def import_(
     ledger: Where,
     json: Json = False,
 ) -> None:
-    """Make a ledger from an export; a broken chain is refused and nothing is written."""
+    """Make a ledger from an export.
+
+    A broken chain is refused, and nothing is written.
+    """
+    from stirred.data.problems import number
     from stirred.release.ledger.export import imported
 
     made = imported(file, ledger)
     if json:
         emit_json({"ledger": made.name, "id": made.id, "dataset": made.dataset, "head": made.head.hash})
         return
-    emit(f"ledger of {made.dataset}: {made.name}, {made.head.number + 1:,} rows")
+    emit(f"ledger of {made.dataset}: {made.name}, {number(made.head.number + 1, 'row')}")
 
 
 def _open(url: str) -> Ledger:

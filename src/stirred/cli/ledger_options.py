@@ -14,14 +14,21 @@ if TYPE_CHECKING:
 
 Where = Annotated[str, typer.Argument(metavar="LEDGER", help="The ledger: a file, or postgresql://user@host/database.")]
 Reference = Annotated[str, typer.Argument(metavar="ENTRY", help="An entry: its number, or the beginning of its id.")]
-Who = Annotated[str | None, typer.Option("--who", help="Who does this (default: the user at work).")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; it stays in the ledger.")]
-Unit = Annotated[str | None, typer.Option("--unit", help="The common unit, where entries differ.")]
-Output = Annotated[str | None, typer.Option("--output", help="Express the total in: pure, zcdp, gdp, approximate.")]
-Delta = Annotated[str | None, typer.Option("--delta", help="delta; alone it means --output approximate.")]
+Who = Annotated[str | None, typer.Option("--who", metavar="NAME", help="Who does this (default: the user at work).")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stays in the ledger.")]
+Unit = Annotated[str | None, typer.Option("--unit", metavar="NAME", help="The common unit, where entries differ.")]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", metavar="NAME", help="Express the total in: pure, zcdp, gdp, tv or approximate."),
+]
+Delta = Annotated[
+    str | None, typer.Option("--delta", metavar="NUMBER", help="delta; alone it means --output approximate.")
+]
 Copies = Annotated[
     str | None,
-    typer.Option("--copies", help="Protect people, whose answers stand in at most this many records, say 2."),
+    typer.Option(
+        "--copies", metavar="NUMBER", help="Protect people, whose answers stand in at most this many records, say 2."
+    ),
 ]
 STATED = "stated on the command line"
 
@@ -36,7 +43,7 @@ def currency_of(
     return Currency(
         unit=unit,
         units=tuple(factors(kappa, because)),
-        output=None if name is None else output_premetric(name, delta=delta, order=None),
+        output=None if name is None else output_premetric(name, delta=delta),
         copies=None if copies is None else Copies(factor=copies, because=because),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, table
+from stirred.data.problems import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,11 +37,11 @@ def show_entries(ledger: Ledger, *, as_json: bool) -> None:
             }
         )
         return
-    heading(f"{ledger.dataset}: {len(entries):,} entr{'y' if len(entries) == 1 else 'ies'}")
+    heading(f"{ledger.dataset}: {number(len(entries), 'entry', 'entries')}")
     if entries:
         table(
             ["", "when", "what", "purpose", "loss", "status"],
-            [[str(e.number), e.day, e.mechanism, e.purpose, _loss(e), e.state] for e in entries],
+            [[str(e.number), e.day, e.mechanism, e.purpose, _loss(e), _state(e)] for e in entries],
         )
     for role, files in _files(entries).items():
         if len(files) > 1:
@@ -57,6 +58,11 @@ def _files(entries: list[Entry]) -> dict[str, dict[str, list[int]]]:
             if entry.is_spent:
                 found.setdefault(role, {}).setdefault(seen, []).append(entry.number)
     return found
+
+
+def _state(entry: Entry) -> str:
+    """Return the state of an entry, and that it is published where it is."""
+    return f"{entry.state}, published" if entry.publications else entry.state
 
 
 def _loss(entry: Entry) -> str:
@@ -113,7 +119,7 @@ def show_entry(entry: Entry, *, as_json: bool) -> None:
     if as_json:
         emit_json(entry_facts(entry))
         return
-    heading(f"entry {entry.number}: {entry.mechanism}, {entry.state}")
+    heading(f"entry {entry.number}: {entry.mechanism}, {_state(entry)}")
     if entry.specification is not None:
         emit()
         _five(entry.specification)
@@ -200,7 +206,7 @@ def _show_part(part: Part) -> None:
     from stirred.release.ledger.total import numbers
 
     _five(part.specification)
-    facts([("entries", numbers(part.entries))], indent=2)
+    facts([("entry" if len(part.entries) == 1 else "entries", numbers(part.entries))], indent=2)
     if part.specification.assumptions:
         emit("  holds if:")
         bullets(part.specification.assumptions, indent=4)
@@ -339,7 +345,7 @@ def show_verification(found: Verification, *, as_json: bool) -> None:
         )
         return
     if first is None:
-        emit(f"sound: {found.rows:,} rows, {found.entries:,} entries")
+        emit(f"sound: {number(found.rows, 'row')}, {number(found.entries, 'entry', 'entries')}")
         facts([("head", found.head)])
         paragraph("Write the head down elsewhere: with --head it shows later whether rows were cut off at the end.")
     else:

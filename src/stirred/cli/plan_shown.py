@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, say
+from stirred.data.problems import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,9 +64,16 @@ def _noise_numbers(losses: PerturbedBudget) -> dict[str, Any]:
     return {f"{name}{end}": out(e) for name, e in both.items() for end, out in (("", number_out), ("_exact", str))}
 
 
+def warnings_of(prepared: Prepared) -> list[str]:
+    """Return the warnings of a plan, and those of its codebook."""
+    from stirred.release.declared_values import draft_doubts
+
+    return [*prepared.warnings, *draft_doubts(prepared.planned, prepared.mechanism, prepared.codebook)]
+
+
 def say_warnings(prepared: Prepared) -> None:
     """Print the warnings of a plan."""
-    for warning in prepared.warnings:
+    for warning in warnings_of(prepared):
         say(f"Warning: {warning}")
 
 
@@ -188,6 +196,17 @@ def _expected_line(expected: Expectation) -> tuple[str, str]:
     )
 
 
+# On what the settings rest, as the plan says it or leaves it unsaid.
+_BASIS = {
+    "policy": "the settings, by policy",
+    "invariants": "the settings, from the invariants alone",
+    "other-data": "the settings, on other data",
+    "this-data": "the settings, on THIS FILE: that voids the guarantee, and a release is refused",
+    None: "not said on what the settings rest (--settings-from): they must have been fixed beforehand, or follow from "
+    "the invariants alone",
+}
+
+
 def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Expectation] = (), as_json: bool) -> None:
     """Print a plan, or its JSON."""
     from fractions import Fraction
@@ -216,7 +235,7 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
                     {"rate": str(r), "epsilon": number_out(e), "epsilon_exact": str(e)} for r, e in curve
                 ],
                 "dropped": list(prepared.plan.dropped),
-                "warnings": list(prepared.warnings),
+                "warnings": warnings_of(prepared),
                 "ledger": None if account is None else ledger_facts(account),
                 "expected_error": [_expected_out(each) for each in expected],
                 **target,
@@ -230,11 +249,13 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
     five_answers(prepared, with_paper=not prepared.plan.why_this_number)  # that names the paper's bound
     emit()
     largest = strata.largest_live
-    where = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, largest.values, strict=True)) if largest else ""
+    values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, largest.values, strict=True)) if largest else ""
+    where = f" ({values})" if values else ""
     facts(
         [
+            ("chosen", _BASIS[prepared.mechanism.settings_from]),
             ("strata", f"{len(strata.table):,}, of which {len(strata.live):,} {_live_in_words(prepared)}"),
-            ("largest", f"{largest.records:,} records{f' ({where})' if where else ''}" if largest else "none is live"),
+            ("largest", f"{number(largest.records, 'record')}{where}" if largest else "none is live"),
             _moved_line(prepared),
             *_exact_line(prepared),
             *_decisive_line(prepared),
@@ -308,8 +329,6 @@ def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:
     count, perturbed = prepared.plan.strata.exact_records, prepared.plan.perturbed
     if not count or perturbed is None:
         return []
-    from stirred.data.problems import number
-
     return [
         ("unchanged", f"{number(count, 'record')} in strata with nothing to swap, but for the response on {perturbed}")
     ]
@@ -334,7 +353,7 @@ def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:
     if prepared.mechanism.member == "noisy" or one or (stratum := strata.decisive) is None:
         return []
     values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True)) or "all records"
-    return [("loss set by", f"{values}: {stratum.records:,} records at rate {stratum.rate_shown}")]
+    return [("loss set by", f"{values}: {number(stratum.records, 'record')} at rate {stratum.rate_shown}")]
 
 
 def _target(prepared: Prepared, epsilon: str | None) -> dict[str, Any]:

@@ -15,19 +15,28 @@ def publish(
     place: Annotated[Path, typer.Argument(metavar="DEST", help="The folder to make; must not exist.")],
     harmless: Annotated[
         list[str] | None,
-        typer.Option("--harmless", help="Column that differs for every record and identifies nobody; repeat."),
+        typer.Option(
+            "--harmless", metavar="COLUMN", help="Column that differs for every record and identifies nobody; repeat."
+        ),
     ] = None,
     ledger: Annotated[
-        str | None, typer.Option("--ledger", help="Where the ledger is now, if not where it was at the release.")
+        str | None,
+        typer.Option("--ledger", metavar="LEDGER", help="Where the ledger is now, if not where it was at the release."),
     ] = None,
     called: Annotated[
-        str | None, typer.Option("--as", help="What the ledger calls the place (default: the name of the folder).")
+        str | None,
+        typer.Option("--as", metavar="NAME", help="What the ledger calls the place (default: the name of the folder)."),
     ] = None,
-    who: Annotated[str | None, typer.Option("--who", help="Who publishes (default: the user at work).")] = None,
+    who: Annotated[
+        str | None, typer.Option("--who", metavar="NAME", help="Who publishes (default: the user at work).")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and scan; copy nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
 ) -> None:
-    """Copy public/ of a bundle to a new folder, after checking and scanning it; any doubt refuses."""
+    """Check and scan a bundle, and copy its public part to a folder.
+
+    Any doubt refuses, and then nothing is copied.
+    """
     from stirred.release.publish import CHECKSUMS
     from stirred.release.publish import publish as publish_bundle
 

@@ -20,7 +20,10 @@ SCHEMAS: Final = {
 def schema(
     name: Annotated[str, typer.Argument(metavar="|".join(SCHEMAS), help="The kind of file.")],
 ) -> None:
-    """Print the JSON Schema of a plan, codebook, policy or specification, for editors and programs."""
+    """Print the JSON Schema of a file, for editors and programs.
+
+    The kinds are plan, codebook, policy and specification.
+    """
     from importlib import import_module
 
     from stirred.spec.problems import wrong

@@ -23,13 +23,22 @@ app = typer.Typer(
 
 Name = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A name from `stirred spec list`, or a .json file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
-Budget = Annotated[str | None, typer.Option("--budget", help="A value for a budget that is only a letter, such as 1.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Also write the resulting specification.json here.")]
+Budget = Annotated[
+    str | None,
+    typer.Option("--budget", metavar="NUMBER", help="A value for a budget that is only a letter, such as 1."),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Also write the resulting specification.json here.")
+]
 Kappa = Annotated[
     list[str] | None,
-    typer.Option("--kappa", help="OLD:NEW=K, one NEW unit changes at most K OLD records: household:person=1."),
+    typer.Option(
+        "--kappa",
+        metavar="OLD:NEW=K",
+        help="OLD:NEW=K, one NEW unit changes at most K OLD records: household:person=1.",
+    ),
 ]
-Because = Annotated[str, typer.Option("--because", help="Why the factor holds; kept as an assumption.")]
+Because = Annotated[str, typer.Option("--because", metavar="TEXT", help="Why the factor holds; kept as an assumption.")]
 
 
 @app.command("list")
@@ -58,7 +67,10 @@ def list_(json: Json = False) -> None:
 
 @app.command()
 def show(name: Name, budget: Budget = None, json: Json = False) -> None:
-    """Show one specification: its notation, the five blocks and the listed invariants."""
+    """Show one specification.
+
+    Its notation, the five blocks and the listed invariants.
+    """
     entry = read(name, budget=budget)
     if json:
         from stirred.spec.document import to_document
@@ -92,7 +104,10 @@ def _show(entry: Entry) -> None:
 
 @app.command()
 def explain(name: Name, budget: Budget = None, json: Json = False) -> None:
-    """Explain a specification in plain language: what is not protected comes first."""
+    """Explain a specification in plain language.
+
+    What is not protected comes first.
+    """
     from stirred.spec.explain import explain as in_words
 
     entry = read(name, budget=budget)
@@ -131,7 +146,10 @@ def explain(name: Name, budget: Budget = None, json: Json = False) -> None:
 def compare(
     a: Name, b: Name, kappa: Kappa = None, because: Because = "stated on the command line", json: Json = False
 ) -> None:
-    """Compare two specifications block by block; an overall verdict only where a theorem gives one."""
+    """Compare two specifications block by block.
+
+    There is an overall verdict only where a theorem gives one.
+    """
     from stirred.spec import compare as compare_specifications
     from stirred.spec.problems import wrong
 
@@ -183,14 +201,17 @@ def _comparison_facts(a: str, b: str, comparison: Comparison) -> dict[str, Any]:
 @app.command()
 def compose(
     names: Annotated[list[str], typer.Argument(metavar="NAME|FILE...", help="Two or more specifications.")],
-    unit: Annotated[str | None, typer.Option(help="The common unit, where they differ.")] = None,
+    unit: Annotated[str | None, typer.Option(metavar="NAME", help="The common unit, where they differ.")] = None,
     kappa: Kappa = None,
     because: Because = "stated on the command line",
-    delta: Annotated[str | None, typer.Option(help="delta, if some must become approximate.")] = None,
+    delta: Annotated[str | None, typer.Option(metavar="NUMBER", help="delta, if some must become approximate.")] = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Compose releases into one specification, every conversion shown with its theorem."""
+    """Compose releases into one specification.
+
+    Every conversion is shown with its theorem.
+    """
     from stirred.spec import compose as compose_specifications
     from stirred.spec.problems import wrong
 
@@ -220,19 +241,23 @@ def compose(
 def convert(
     name: Name,
     output: Annotated[
-        str | None, typer.Option(help="To another output premetric: zcdp, approximate, gdp, renyi or tv.")
+        str | None,
+        typer.Option(metavar="NAME", help="To another output premetric: zcdp, approximate, gdp, renyi or tv."),
     ] = None,
-    delta: Annotated[str | None, typer.Option(help="delta, for --output approximate.")] = None,
-    order: Annotated[str | None, typer.Option(help="Order, for --output renyi.")] = None,
+    delta: Annotated[str | None, typer.Option(metavar="NUMBER", help="delta, for --output approximate.")] = None,
+    order: Annotated[str | None, typer.Option(metavar="NUMBER", help="Order, for --output renyi.")] = None,
     method: Annotated[
-        str | None, typer.Option(help="sharp or bun-steinke to zcdp; bun-steinke or cks to approximate.")
+        str | None,
+        typer.Option(metavar="NAME", help="sharp or bun-steinke to zcdp; bun-steinke or cks to approximate."),
     ] = None,
     at_distance: Annotated[
-        int | None, typer.Option(help="Compare files this many records apart (default: the nearest there are).")
+        int | None,
+        typer.Option(metavar="NUMBER", help="Compare files this many records apart (default: the nearest there are)."),
     ] = None,
-    unit: Annotated[str | None, typer.Option(help="To another unit, by group privacy.")] = None,
+    unit: Annotated[str | None, typer.Option(metavar="NAME", help="To another unit, by group privacy.")] = None,
     factor: Annotated[
-        str | None, typer.Option(help="Largest number of old units that one new unit changes, for --unit.")
+        str | None,
+        typer.Option(metavar="NUMBER", help="Largest number of old units that one new unit changes, for --unit."),
     ] = None,
     because: Because = "",
     people: Annotated[
@@ -240,13 +265,20 @@ def convert(
     ] = False,
     refine: Annotated[
         list[str] | None,
-        typer.Option("--refine", help="Hold fixed as well: 'household: size x tenure @ county' or 'person @ state'."),
+        typer.Option(
+            "--refine",
+            metavar="TEXT",
+            help="Hold fixed as well: 'household: size x tenure @ county' or 'person @ state'.",
+        ),
     ] = None,
     budget: Budget = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Convert a specification: --refine, then --unit, then --output; impossible conversions are refused."""
+    """Convert a specification to another unit or measure.
+
+    First --refine, then --unit, then --output; impossible conversions are refused.
+    """
     from stirred.spec import Derivation, change_output, change_unit
     from stirred.spec import refine as refine_specification
     from stirred.spec.problems import wrong
@@ -275,7 +307,7 @@ def convert(
             )
         derivation = derivation.then(step)
     if output is not None:
-        target = output_premetric(output, delta=delta, order=order)
+        target = output_premetric(output, delta=delta, order=order, takes_order=True)
         before = derivation.specification
         with told_by_options():
             step = change_output(before, to=target, method=method, at_distance=at_distance)
@@ -311,11 +343,14 @@ def lint(
     before: Annotated[
         str | None, typer.Option(metavar="NAME|FILE", help="An earlier version, to see why its number fell.")
     ] = None,
-    records: Annotated[int | None, typer.Option(help="Number of records, to judge delta.")] = None,
+    records: Annotated[int | None, typer.Option(metavar="NUMBER", help="Number of records, to judge delta.")] = None,
     budget: Budget = None,
     json: Json = False,
 ) -> None:
-    """Check a specification for ways a small number promises little; exits with 1 on a serious finding."""
+    """Check a specification for ways a number promises little.
+
+    Exits with 1 on a serious finding.
+    """
     from stirred.spec.lint import SERIOUS
     from stirred.spec.lint import lint as check
     from stirred.spec.problems import wrong
@@ -348,15 +383,18 @@ def lint(
 def export(
     name: Name,
     format_: Annotated[
-        str, typer.Option("--format", help="opendp (registry YAML), json, markdown or latex.")
+        str, typer.Option("--format", metavar="NAME", help="opendp (registry YAML), json, markdown or latex.")
     ] = "opendp",
-    title: Annotated[str | None, typer.Option(help="Title of the release.")] = None,
-    curator: Annotated[str, typer.Option(help="Who publishes it, for the registry.")] = "",
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the release.")] = None,
+    curator: Annotated[str, typer.Option(metavar="TEXT", help="Who publishes it, for the registry.")] = "",
     budget: Budget = None,
-    out: Annotated[Path | None, typer.Option(help="Write to this file instead of printing.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file instead of printing.")] = None,
     json: Json = False,
 ) -> None:
-    """Export a specification: OpenDP deployments registry, JSON, Markdown or LaTeX."""
+    """Export a specification to another format.
+
+    OpenDP deployments registry, JSON, Markdown or LaTeX.
+    """
     from stirred.spec.document import to_json
     from stirred.spec.problems import wrong
     from stirred.spec.render import to_latex, to_markdown, to_registry

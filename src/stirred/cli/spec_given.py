@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stirred.cli.option_words import told_by_options
 
@@ -98,13 +98,18 @@ def factors(texts: list[str] | None, because: str) -> list[UnitFactor]:
     return stated
 
 
-def output_premetric(text: str, *, delta: str | None, order: str | None) -> OutputPremetric:
-    """Return the output premetric a word names."""
+_SIMPLE: Final = ("pure", "zcdp", "gdp", "tv")
+
+
+def output_premetric(
+    text: str, *, delta: str | None, order: str | None = None, takes_order: bool = False
+) -> OutputPremetric:
+    """Return the output premetric a word names; Rényi's only where an order can be told."""
     from stirred.spec import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
     from stirred.spec.given_numbers import fraction
     from stirred.spec.problems import wrong
 
-    simple = {"pure": PURE, "zcdp": ZCDP, "gdp": GDP, "tv": TOTAL_VARIATION}
+    simple = dict(zip(_SIMPLE, (PURE, ZCDP, GDP, TOTAL_VARIATION), strict=True))
     simple |= {premetric.name.lower(): premetric for premetric in simple.values()}
     key = text.lower()
     if key in simple:
@@ -114,16 +119,13 @@ def output_premetric(text: str, *, delta: str | None, order: str | None) -> Outp
             raise wrong("approximate DP needs a delta", where="--delta", remedy="write such as --delta 1e-10")
         with told_by_options():
             return approximate(delta)
-    if key in ("renyi", "d_renyi"):
+    if key in ("renyi", "d_renyi") and takes_order:
         if order is None:
             raise wrong("Rényi DP needs an order", where="--order", remedy="write such as --order 2")
         with told_by_options():
             return OutputPremetric(name="D_Renyi", order=fraction(order, where="order"))
-    raise wrong(
-        f"{text!r} is not an output premetric",
-        where="--output",
-        remedy="one of pure, zcdp, approximate, gdp, renyi, tv",
-    )
+    names = [*_SIMPLE, *(["renyi"] if takes_order else []), "approximate"]
+    raise wrong(f"{text!r} is not an output premetric", where="--output", remedy=f"one of {', '.join(names)}")
 
 
 def invariant(text: str, specification: Specification) -> Margin:

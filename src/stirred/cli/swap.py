@@ -21,6 +21,7 @@ from stirred.cli.plan_shown import (
     other_file_lines,
     say_warnings,
     show_plan,
+    warnings_of,
 )
 from stirred.cli.progress import shown_progress
 from stirred.cli.swap_options import (
@@ -96,7 +97,9 @@ def swap(
     name: DataName = None,
     codebook: CodebookFile = None,
     table: Table = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder of the bundle; must not exist.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Folder of the bundle; must not exist.")
+    ] = None,
     unit: Unit = "household",
     settings_from: SettingsFrom = None,
     ledger: LedgerPlace = None,
@@ -108,7 +111,10 @@ def swap(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Swap a household file and write the bundle: data, tables, specification, checks, report."""
+    """Swap a household file and write the bundle of the release.
+
+    The bundle holds data, tables, specification, checks and report.
+    """
     given = locals()
     from stirred.release.prepared import prepare
 
@@ -143,6 +149,7 @@ def plan(
     name: DataName = None,
     codebook: CodebookFile = None,
     unit: Unit = "household",
+    settings_from: SettingsFrom = None,
     ledger: LedgerPlace = None,
     epsilon: Epsilon = None,
     table: Table = None,
@@ -156,18 +163,24 @@ def plan(
         ),
     ] = None,
     expect_persons: Annotated[
-        Path | None, typer.Option("--expect-persons", help="Persons of the file given to --expect-from.")
+        Path | None,
+        typer.Option("--expect-persons", metavar="FILE", help="Persons of the file given to --expect-from."),
     ] = None,
     geography: Annotated[
         list[str] | None,
         typer.Option(
             "--geography",
+            metavar="COLUMN",
             help="Levels from the finest to the coarsest: compare the choices of match and swap they allow.",
         ),
     ] = None,
     cross: Annotated[
         list[str] | None,
-        typer.Option("--cross", help="With --geography: further match variables to try, such as the household size."),
+        typer.Option(
+            "--cross",
+            metavar="COLUMN",
+            help="With --geography: further match variables to try, such as the household size.",
+        ),
     ] = None,
     advise: Advise = False,
     exact: Exact = None,
@@ -178,7 +191,10 @@ def plan(
     write: Write = None,
     json: Json = False,
 ) -> None:
-    """Show what a release would promise, the choices a geography has, or what fits your wishes. Nothing is released."""
+    """Show what a release would promise; nothing is released.
+
+    Shows as well the choices that a geography has, or what fits your wishes.
+    """
     given = locals()
     from stirred.data.problems import bad_plan
     from stirred.release.plan_file import read_plan
@@ -230,12 +246,15 @@ def plan(
 
 def release(
     file: Annotated[Path, typer.Argument(metavar="PLAN.toml", help="The plan to carry out.")],
-    out: Annotated[Path | None, typer.Option("--out", hidden=True)] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", hidden=True)] = None,
     seed: Seed = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Carry out a plan: validate, swap, verify, and leave a complete bundle or none."""
+    """Carry out a plan, and leave a complete bundle or none.
+
+    The files are validated, swapped and verified.
+    """
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
 
@@ -295,14 +314,15 @@ def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) ->
                 "notation": specification.notation,
                 **numbers(prepared),
                 "seeded": entropy.seeded,
-                "warnings": list(prepared.warnings),
+                "warnings": warnings_of(prepared),
                 "ledger": None if account is None else {"entry": account[0], **ledger_facts(account[1])},
             }
         )
         return
     five_answers(prepared)
     emit()
-    facts([("bundle", str(out)), ("report", str(out / "public" / "report.html"))])
+    alone = [("ledger", "none: nobody keeps account of this release (--ledger)")] if account is None else []
+    facts([*alone, ("bundle", str(out)), ("report", str(out / "public" / "report.html"))])
     if account is not None:
         done = f"entry {account[0]}, committed; {ledger_text(account[1])}"
         facts([("ledger", done), *other_file_lines(prepared)])

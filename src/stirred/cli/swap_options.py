@@ -41,46 +41,76 @@ def member(name: str) -> str:
 File = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", help="The household file: CSV, Parquet, Arrow, a folder of parts, FILE.sqlite#table."
+        metavar="FILE",
+        help="The household file: CSV, Parquet or a folder of parts, Arrow, a table of a database (FILE.sqlite#TABLE, "
+        "FILE.duckdb#TABLE), SPSS, Stata or SAS.",
     ),
 ]
-Match = Annotated[list[str] | None, typer.Option("--match", help="Swap only between records equal on this variable; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
-Swap = Annotated[list[str] | None, typer.Option("--swap", help="Variable that is exchanged, such as the geography; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
-Hold = Annotated[list[str] | None, typer.Option("--hold", help="Other variables to release (default: all); unnamed ones are dropped.")]  # fmt: skip  # noqa: E501
-Rate = Annotated[str | None, typer.Option("--rate", help="Swap rate, exactly: 1/20, 0.05 or 5%.")]
-Mechanism = Annotated[str, typer.Option("--mechanism", callback=member, help="Member of the swapping family: permutation, conditioned, mallows, shuffle, two-stage, metric, gibbs, response or noisy.")]  # fmt: skip  # noqa: E501
-FineMatch = Annotated[list[str] | None, typer.Option("--fine-match", help="For the two-stage swap: further variables that the second stage matches on.")]  # fmt: skip  # noqa: E501
-FineRate = Annotated[str | None, typer.Option("--fine-rate", help="For the two-stage swap: rate of the second stage.")]
-Distances = Annotated[list[str] | None, typer.Option("--distances", help="For the metric swap: a file of distances (from, to, distance), or swap variables as levels, from the finest to the coarsest.")]  # fmt: skip  # noqa: E501
-Weights = Annotated[Path | None, typer.Option("--weights", help="For the Gibbs swap: a file of weights (from, to, weight).")]  # fmt: skip  # noqa: E501
+Match = Annotated[list[str] | None, typer.Option("--match", metavar="COLUMN", help="Swap only between records equal on this variable; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
+Swap = Annotated[list[str] | None, typer.Option("--swap", metavar="COLUMN", help="Variable that is exchanged, such as the geography; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
+Hold = Annotated[list[str] | None, typer.Option("--hold", metavar="COLUMN", help="Other variables to release (default: all); unnamed ones are dropped.")]  # fmt: skip  # noqa: E501
+Rate = Annotated[str | None, typer.Option("--rate", metavar="RATE", help="Swap rate, exactly: 1/20, 0.05 or 5%.")]
+Mechanism = Annotated[str, typer.Option("--mechanism", metavar="NAME", callback=member, help="Member of the swapping family: permutation, conditioned, mallows, shuffle, two-stage, metric, gibbs, response or noisy.")]  # fmt: skip  # noqa: E501
+FineMatch = Annotated[list[str] | None, typer.Option("--fine-match", metavar="COLUMN", help="For the two-stage swap: further variables that the second stage matches on.")]  # fmt: skip  # noqa: E501
+FineRate = Annotated[
+    str | None, typer.Option("--fine-rate", metavar="RATE", help="For the two-stage swap: rate of the second stage.")
+]
+Distances = Annotated[list[str] | None, typer.Option("--distances", metavar="FILE|COLUMN", help="For the metric swap: a file of distances (from, to, distance), or swap variables as levels, from the finest to the coarsest.")]  # fmt: skip  # noqa: E501
+Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="For the Gibbs swap: a file of weights (from, to, weight).")]  # fmt: skip  # noqa: E501
 NoiseEpsilon = Annotated[
     str | None,
-    typer.Option("--noise-epsilon", help="For the noisy swap: loss of the noise alone, for all tables together."),
+    typer.Option(
+        "--noise-epsilon",
+        metavar="NUMBER",
+        help="For the noisy swap: loss of the noise alone, for all tables together.",
+    ),
 ]
-Respond = Annotated[str | None, typer.Option("--respond", help="For the response swap: the variable that gets a randomised response before the swap.")]  # fmt: skip  # noqa: E501
-DeclaredValues = Annotated[list[str] | None, typer.Option("--values", help="For the response swap: every value that this variable may have; default the codebook's.")]  # fmt: skip  # noqa: E501
-Change = Annotated[str | None, typer.Option("--change", help="For the response swap: how likely another value is, exactly: 1/10.")]  # fmt: skip  # noqa: E501
+Respond = Annotated[str | None, typer.Option("--respond", metavar="COLUMN", help="For the response swap: the variable that gets a randomised response before the swap.")]  # fmt: skip  # noqa: E501
+DeclaredValues = Annotated[list[str] | None, typer.Option("--values", metavar="VALUE", help="For the response swap: every value that this variable may have; default the codebook's.")]  # fmt: skip  # noqa: E501
+Change = Annotated[str | None, typer.Option("--change", metavar="PROBABILITY", help="For the response swap: how likely another value is, exactly: 1/10.")]  # fmt: skip  # noqa: E501
 RedrawLaw = Annotated[
     str | None,
     typer.Option(
-        "--redraw-law", help="For the conditioned swap: redraw from a uniform (default) or a proportional law."
+        "--redraw-law",
+        metavar="NAME",
+        help="For the conditioned swap: redraw from a uniform (default) or a proportional law.",
     ),
 ]
-Id = Annotated[list[str] | None, typer.Option("--id", help="Identifier column: never released.")]
-Persons = Annotated[Path | None, typer.Option("--persons", help="File of the persons in the households.")]
-DataName = Annotated[str | None, typer.Option("--name", help="What the specification calls the dataset; with a ledger its name for it, to say that an edited file is the same dataset.")]  # fmt: skip  # noqa: E501
-CodebookFile = Annotated[Path | None, typer.Option("--codebook", help="Codebook to validate the files against.")]
-Hid = Annotated[str | None, typer.Option("--hid", help="Column linking persons to households; re-issued on release.")]
+Id = Annotated[list[str] | None, typer.Option("--id", metavar="COLUMN", help="Identifier column: never released.")]
+Persons = Annotated[
+    Path | None, typer.Option("--persons", metavar="FILE", help="File of the persons in the households.")
+]
+DataName = Annotated[
+    str | None,
+    typer.Option(
+        "--name",
+        metavar="TEXT",
+        help="What the specification calls the dataset; with a ledger its name for it, to say that an edited file is "
+        "the same dataset.",
+    ),
+]
+CodebookFile = Annotated[
+    Path | None, typer.Option("--codebook", metavar="CODEBOOK.toml", help="Codebook to validate the files against.")
+]
+Hid = Annotated[
+    str | None,
+    typer.Option("--hid", metavar="COLUMN", help="Column linking persons to households; re-issued on release."),
+]
 Table = Annotated[
     list[str] | None,
-    typer.Option("--table", help="Table to publish, its variables joined by ' x ', such as 'county x tenure'; repeat."),
+    typer.Option(
+        "--table",
+        metavar="TABLE",
+        help="Table to publish, its variables joined by ' x ', such as 'county x tenure'; repeat.",
+    ),
 ]
-Unit = Annotated[str, typer.Option("--unit", help="What a record is.")]
-Format = Annotated[str, typer.Option("--format", help="Of the released data: parquet or csv.")]
+Unit = Annotated[str, typer.Option("--unit", metavar="NAME", help="What a record is.")]
+Format = Annotated[str, typer.Option("--format", metavar="NAME", help="Of the released data: parquet or csv.")]
 Epsilon = Annotated[
     str | None,
     typer.Option(
         "--epsilon",
+        metavar="NUMBER",
         help="Show which rates would reach this loss; for the Mallows and the metric swap, the loss itself.",
     ),
 ]
@@ -88,28 +118,38 @@ OwnEpsilon = Annotated[
     str | None,
     typer.Option(
         "--epsilon",
+        metavar="NUMBER",
         help="For the Mallows and the metric swap: the loss. The others take a rate; `stirred plan --epsilon` shows "
         "which rates reach a loss.",
     ),
 ]
-Exact = Annotated[list[str] | None, typer.Option("--exact", help="Wish: counts that must stay exact, such as 'county x size'; repeat.")]  # fmt: skip  # noqa: E501
-Nearly = Annotated[list[str] | None, typer.Option("--nearly", help="Wish: counts that should stay nearly exact, without being published; repeat.")]  # fmt: skip  # noqa: E501
-Undisturbed = Annotated[list[str] | None, typer.Option("--undisturbed", help="Wish: an area, a value of a swap variable, that should be left alone; repeat.")]  # fmt: skip  # noqa: E501
-AtMost = Annotated[str | None, typer.Option("--at-most", help="Of the records of such an area so many may change (default 10%).")]  # fmt: skip  # noqa: E501
-Changed = Annotated[str | None, typer.Option("--changed", help="Wish: at least this share of all records should get another swap value (default 5%).")]  # fmt: skip  # noqa: E501
+Exact = Annotated[list[str] | None, typer.Option("--exact", metavar="TABLE", help="Wish: counts that must stay exact, such as 'county x size'; repeat.")]  # fmt: skip  # noqa: E501
+Nearly = Annotated[list[str] | None, typer.Option("--nearly", metavar="TABLE", help="Wish: counts that should stay nearly exact, without being published; repeat.")]  # fmt: skip  # noqa: E501
+Undisturbed = Annotated[list[str] | None, typer.Option("--undisturbed", metavar="AREA", help="Wish: an area, a value of a swap variable, that should be left alone; repeat.")]  # fmt: skip  # noqa: E501
+AtMost = Annotated[str | None, typer.Option("--at-most", metavar="SHARE", help="Of the records of such an area so many may change (default 10%).")]  # fmt: skip  # noqa: E501
+Changed = Annotated[str | None, typer.Option("--changed", metavar="SHARE", help="Wish: at least this share of all records should get another swap value (default 5%).")]  # fmt: skip  # noqa: E501
 Advise = Annotated[bool, typer.Option("--advise", help="Propose the member of the swapping family that fits the wishes; implied by any but --epsilon.")]  # fmt: skip  # noqa: E501
 Write = Annotated[Path | None, typer.Option("--write", metavar="PLAN.toml", help="With wishes: write the proposal as a plan; must not exist.")]  # fmt: skip  # noqa: E501
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
-SettingsFrom = Annotated[str | None, typer.Option("--settings-from", help="On what the settings were based: policy, invariants, other-data or this-data.")]  # fmt: skip  # noqa: E501
+SettingsFrom = Annotated[str | None, typer.Option("--settings-from", metavar="NAME", help="On what the settings were based: policy, invariants, other-data or this-data.")]  # fmt: skip  # noqa: E501
 LedgerPlace = Annotated[
-    str | None, typer.Option("--ledger", help="Ledger to account in: a file, or postgresql://user@host/database.")
+    str | None,
+    typer.Option(
+        "--ledger", metavar="LEDGER", help="Ledger to account in: a file, or postgresql://user@host/database."
+    ),
 ]
 Purpose = Annotated[
-    str, typer.Option("--purpose", help="What the release is for; kept in the manifest and the ledger.")
+    str,
+    typer.Option(
+        "--purpose",
+        metavar="TEXT",
+        help="What the release is for. Public: it stands in public/README.md, in the manifest and in the ledger.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
 Seed = Annotated[
-    str | None, typer.Option("--seed", help="FOR TESTS ONLY: reproducible randomness; the bundle is marked.")
+    str | None,
+    typer.Option("--seed", metavar="TEXT", help="FOR TESTS ONLY: reproducible randomness; the bundle is marked."),
 ]
 
 # What a plan that is only shown has as its place.
@@ -228,29 +268,39 @@ class Options:
     def planned(self) -> Planned:
         """Return the plan that the options amount to; refuse where one is wanting."""
         from stirred.data.problems import PlanError
+        from stirred.mechanisms.swapping.family import unknown_settings
         from stirred.release.plan_file import planned
         from stirred.release.tables import parse_table
 
+        settings: dict[str, Any] = {
+            "rate": self.rate,
+            "epsilon": self.epsilon,
+            "redraw_law": self.redraw_law,
+            "fine_match": names(self.fine_match),
+            "fine_rate": self.fine_rate,
+            "distances": self._distances,
+            "weights": None if self.weights is None else str(self.weights),
+            "noise_epsilon": self.noise_epsilon,
+            "respond": self.respond,
+            "values": names(self.values),
+            "change": self.change,
+        }
         given: dict[str, Any] = {key: getattr(self, "table" if key == "tables" else key) for key in self._needs}
         if missing := [key for key, value in given.items() if not value]:
-            raise PlanError(needed(key, command=self.command) for key in missing)
+            unknown = unknown_settings(f"{self.mechanism}-swap", settings)
+            raise PlanError(
+                [
+                    *(needed(key, command=self.command) for key in missing),
+                    *(problem.inside(f"{SOURCE} [mechanism]") for problem in unknown),
+                ]
+            )
         content: dict[str, Any] = {
             "data": {"households": str(self.file), "id": names(self.id)},
             "mechanism": {
                 "name": f"{self.mechanism}-swap",
                 "match": names(self.match),
                 "swap": names(self.swap),
-                "rate": self.rate,
-                "epsilon": self.epsilon,
-                "redraw_law": self.redraw_law,
-                "fine_match": names(self.fine_match),
-                "fine_rate": self.fine_rate,
-                "distances": self._distances,
-                "weights": None if self.weights is None else str(self.weights),
-                "noise_epsilon": self.noise_epsilon,
-                "respond": self.respond,
-                "values": names(self.values),
-                "change": self.change,
+                **settings,
                 "unit": self.unit,
             },
             "tables": [{"variables": parse_table(text)[1]} for text in self.table or ()],

@@ -19,10 +19,13 @@ def _group() -> None:
 
 @app.command("massachusetts-1940")
 def massachusetts(
-    out: Annotated[Path, typer.Option(help="Folder to create, with households.parquet in it.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to create, with households.parquet in it.")],
     json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
 ) -> None:
-    """The 1,144,424 households of Massachusetts in 1940, by the paper's Table 1; other sizes are ours."""
+    """The households of Massachusetts in 1940, by the paper.
+
+    1,144,424 of them, by Table 1; other sizes are ours.
+    """
     from stirred.data.frames import write_frame
     from stirred.data.problems import bad_plan
     from stirred.data.synth.massachusetts import massachusetts_1940
@@ -45,16 +48,22 @@ def massachusetts(
 
 @app.command("census")
 def census(
-    households: Annotated[int, typer.Option(help="Household records to make: 1,000 to 200 million.")],
-    seed: Annotated[int, typer.Option(help="A whole number; the same one gives the same census.")],
-    out: Annotated[Path, typer.Option(help="Folder to create, with households, persons and codebook.toml in it.")],
+    households: Annotated[int, typer.Option(metavar="NUMBER", help="Household records to make: 1,000 to 200 million.")],
+    seed: Annotated[int, typer.Option(metavar="NUMBER", help="A whole number; the same one gives the same census.")],
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder to create, with households, persons and codebook.toml in it.")
+    ],
     segregation: Annotated[
-        float, typer.Option(help="0: the same mixture of races everywhere; 1: nearly homogeneous tracts.")
+        float,
+        typer.Option(metavar="NUMBER", help="0: the same mixture of races everywhere; 1: nearly homogeneous tracts."),
     ] = 0.2,
     json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
-    """Households and persons in nested areas, from a town to a nation: invented, made to look like the US in 2020."""
+    """Households and persons in nested areas, all invented.
+
+    From a town to a nation, made to look like the US in 2020.
+    """
     from stirred.cli.output import facts
     from stirred.cli.progress import shown_progress
     from stirred.data.synth.census import CensusPlan, write_census

@@ -17,19 +17,28 @@ def unswap(
     table: Annotated[
         Path, typer.Argument(metavar="TABLE.csv", help="A published table in long form: variables and count.")
     ],
-    bundle: Annotated[Path, typer.Option("--bundle", help="The bundle it belongs to, or its public folder.")],
-    out: Annotated[Path, typer.Option("--out", help="The corrected table: CSV or Parquet.")],
+    bundle: Annotated[
+        Path, typer.Option("--bundle", metavar="FOLDER", help="The bundle it belongs to, or its public folder.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The corrected table: CSV or Parquet.")],
     project: Annotated[
         bool, typer.Option("--project", help="Add the nearest table that the margins allow, without negative cells.")
     ] = False,
-    level: Annotated[float, typer.Option("--level", help="Of the confidence intervals.")] = 0.95,
+    level: Annotated[float, typer.Option("--level", metavar="NUMBER", help="Of the confidence intervals.")] = 0.95,
     redraw_law: Annotated[
         Path | None,
-        typer.Option("--redraw-law", help="Declared law of a conditioned swap: a table of swap value, probability."),
+        typer.Option(
+            "--redraw-law",
+            metavar="FILE",
+            help="Declared law of a conditioned swap: a table of swap value, probability.",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
 ) -> None:
-    """Correct a table for swapping: unbiased estimates, standard errors and intervals, from public files alone."""
+    """Correct a table for swapping, from public files alone.
+
+    Gives unbiased estimates, standard errors and intervals.
+    """
     from stirred.data.frames import read_frame, write_frame
     from stirred.inference.released import SwappedRelease
     from stirred.inference.unswap import unswap as correct

@@ -95,6 +95,7 @@ class Codebook:
     hid: str | None = None
     id: tuple[str, ...] = ()
     structural_zeros: tuple[StructuralZero, ...] = ()
+    draft: bool = False
 
     def __post_init__(self) -> None:
         problems = list(

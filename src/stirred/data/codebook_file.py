@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,11 +21,12 @@ from stirred.data.codebook import (
     contradictions,
 )
 from stirred.data.hrc import read_hrc
-from stirred.data.problems import DataError, bad_file
+from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.spelling import meant, near, told_once
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.problems import Problem, StirredError
 
+_MOST_NAMES: Final = 5
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -39,6 +41,9 @@ class TitleSection(_Strict):
     """[codebook]: what it is about."""
 
     title: str = Field(default="", description="What the codebook is about.")
+    draft: bool = Field(
+        default=False, description="Whether nobody has checked it yet: `stirred codebook init` writes true."
+    )
 
 
 class VariableEntry(_Strict):
@@ -125,7 +130,7 @@ def parse_codebook(text: str, *, source: str, folder: Path) -> Codebook:
     reader = _Reader(content, source=source, folder=folder)
     codebook = reader.codebook()
     if reader.problems:
-        raise DataError(problem.inside(source) for problem in reader.problems)
+        raise DataError(problem.inside(source) for problem in _together(reader.problems))
     assert codebook is not None
     return codebook
 
@@ -168,6 +173,7 @@ class _Reader:
             return None
         return Codebook(
             title=title.title,
+            draft=title.draft,
             variables=variables,
             hierarchies=hierarchies,
             trees=trees,
@@ -233,6 +239,24 @@ class _Reader:
             for detail, hint in told_once(error.errors(include_url=False), model):
                 self.problems.append(_problem(detail, place=place, known=known, hint=hint))
             return None
+
+
+_OF_ENTRY: Final = re.compile(r'(\w+) "([^"]*)"(.*)', flags=re.DOTALL)
+
+
+def _together(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield the problems, the same slip in many entries told once with the names of the entries."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for problem in problems:
+        place = _OF_ENTRY.fullmatch(problem.where)
+        kind, name, rest = place.groups() if place else (problem.where, "", "")
+        names = alike.setdefault((kind, rest, problem.what, problem.remedy), [])
+        if name and name not in names:
+            names.append(name)
+    for (kind, rest, what, remedy), names in alike.items():
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        shown = f" {listed(names[:_MOST_NAMES])}{more}" if names else ""
+        yield Problem(what=what, where=f"{kind}{shown}{rest}", remedy=remedy)
 
 
 def _unknown(key: str, *, where: str, known: list[str], hint: str) -> Problem:

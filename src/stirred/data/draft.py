@@ -48,15 +48,15 @@ def draft_codebook(
 
 def _sections(households: Labelled, persons: Labelled | None, *, hid: str | None, title: str) -> Iterator[str]:
     yield "".join(f"# {line}\n" for line in ("A codebook " + WARNING).replace("; ", ";\n").split("\n"))
-    yield f"[codebook]\ntitle = {quoted(title)}\n"
+    yield f"[codebook]\ntitle = {quoted(title)}\ndraft = true  # remove this line when you have checked all below\n"
     ids: list[str] = []
     files: list[tuple[File, Labelled]] = [("households", households)]
     if persons is not None:
         files.append(("persons", persons))
     for file, table in files:
-        for name in table.frame.columns:
-            guess = _guess(table, name, hid=hid)
-            if guess.type == "id" and name != hid and name not in ids:
+        for name in (column for column in table.frame.columns if column != hid):
+            guess = _guess(table, name)
+            if guess.type == "id" and name not in ids:
                 ids.append(name)
             yield guess.toml(name, file=file, label=table.columns.get(name, ""))
     places = [name for name in _PLACES if name in households.frame.columns]
@@ -97,10 +97,8 @@ class _Guess:
         return variable_toml(variable, remarks=remarks)
 
 
-def _guess(table: Labelled, name: str, *, hid: str | None) -> _Guess:
+def _guess(table: Labelled, name: str) -> _Guess:
     column = table.frame[name]
-    if name == hid:
-        return _Guess(type="id")
     if name.lower() in _IDS:
         return _Guess(type="id", remark="drafted from the name of the column: check that it identifies")
     if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +12,7 @@ from stirred.data.codes import all_different, all_known
 from stirred.data.columns import Columns, ParquetColumns, as_polars, canonical_frame, select
 from stirred.data.frames import read_frame
 from stirred.data.problems import DataError, bad_file, counted, listed
-from stirred.data.sources import Source, which_column
+from stirred.data.sources import Source, other_separator, which_column
 from stirred.spec.problems import Problem, StirredError
 
 
@@ -149,6 +149,8 @@ class Microdata:
         return problems
 
 
+ALIKE = "the household id must have the same name in both files: rename the column in one of them"
+
 # From here persons are fetched column by column: a national file does not fit beside its households.
 _LARGE_FILE = 256 << 20
 
@@ -188,6 +190,8 @@ def _hid_problems(data: Microdata, hid: str) -> list[Problem]:
     for frame, source in ((data.households, data.household_source), (data.persons, data.person_source)):
         if frame is not None and hid not in frame.columns:
             problems.append(missing_column(hid, frame.columns, where=source, role="hid"))
+    if len(problems) == 1 and data.persons is not None:
+        return [replace(problems[0], remedy=f"{ALIKE}; {problems[0].remedy}")]
     if problems:
         return problems
     ids = data.households[hid]
@@ -241,6 +245,8 @@ def _nulls(column: pl.Series, source: str) -> Problem:
 
 def missing_column(name: str, available: Sequence[str], *, where: str, role: str) -> Problem:
     """Return the problem of a named column that is not there, with those that are."""
+    if (one := other_separator([name], available, where=where)) is not None:
+        return one
     return Problem(
         what=f'there is no column "{name}" (wanted as {role}); there are {listed(list(available)[:30])}',
         where=where,

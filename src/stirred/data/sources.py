@@ -10,12 +10,14 @@ from typing import Final
 
 from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.spelling import near
+from stirred.spec.problems import Problem
 
 CSV: Final = (".csv", ".tsv")
 PARQUET: Final = (".parquet", ".pq")
 ARROW: Final = (".arrow", ".feather", ".ipc")
 DATABASES: Final = (".duckdb", ".ddb", ".sqlite", ".sqlite3", ".db")
 LABELLED: Final = (".sav", ".zsav", ".dta", ".sas7bdat", ".xpt")
+_SPREADSHEETS: Final = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 # Between names these are not read as separators; a comma, a semicolon, a tab and a bar are.
 _OTHER_SEPARATORS: Final = ("~", "^", ":", "!", "#", "/", " ", "\x1f", "\x01", "§", "¦")
 READS: Final = (*CSV, *PARQUET, *ARROW, *DATABASES, *LABELLED)
@@ -55,10 +57,11 @@ class Source:
             raise bad_file("there is no such file", where=str(self), remedy="check the path")
         if self.kind != "folder" and self.kind not in READS:
             kind = f"a file ending in '{self.path.suffix}'" if self.path.suffix else "a file without an ending"
+            first = "save it as 'CSV UTF-8', or " if self.kind in _SPREADSHEETS else ""
             raise bad_file(
                 f"cannot read {kind}",
                 where=str(self),
-                remedy=f"give a file ending in {', '.join(READS)}, or a folder of Parquet or of CSV files",
+                remedy=f"{first}give a file ending in {', '.join(READS)}, or a folder of Parquet or of CSV files",
             )
         if self.table is not None and self.kind not in DATABASES:
             raise bad_file(
@@ -69,8 +72,24 @@ class Source:
         return self
 
 
+def other_separator(absent: Sequence[str], there: Sequence[str], *, where: str) -> Problem | None:
+    """Return the problem of a file that is one column because its separator is none that is read.
+
+    It names no wanted column, so that it is told once, however many are wanted.
+
+    >>> print(other_separator(["size"], ["size~county"], where="homes.csv"))
+    homes.csv: the file has one column, "size~county". Mend: is its separator another one? stirred reads , ; tab and |.
+    """
+    if len(there) != 1 or not any(part in there[0] for part in (*absent, *_OTHER_SEPARATORS)):
+        return None
+    remedy = "is its separator another one? stirred reads , ; tab and |"
+    return Problem(what=f"the file has one column, {listed(there)}", where=where, remedy=remedy)
+
+
 def missing_columns(absent: Sequence[str], there: Sequence[str], *, where: str) -> DataError:
     """Return (not raise) the error for wanted columns that a file does not have."""
+    if (one := other_separator(absent, there, where=where)) is not None:
+        return DataError([one])
     return bad_file(
         f"there is no column {listed(absent)}; there are {listed(list(there)[:30])}",
         where=where,
@@ -79,13 +98,11 @@ def missing_columns(absent: Sequence[str], there: Sequence[str], *, where: str) 
 
 
 def which_column(absent: Sequence[str], there: Sequence[str]) -> str:
-    """Say what to do about columns that a file does not have: its separator may be one that is not read.
+    """Say what to do about columns that a file does not have.
 
     >>> which_column(["HHGroese"], ["Kreis", "HHGroesse"])
     'did you mean "HHGroesse"? Or name another column'
     """
-    if len(there) == 1 and any(part in there[0] for part in (*absent, *_OTHER_SEPARATORS)):
-        return f"the file has one column, {listed(there)}: is its separator another one? stirred reads , ; tab and |"
     hints = [found for name in absent if (found := near(name, there))]
     return f"{f'did you mean {listed(hints)}? Or' if hints else 'check the spelling, or'} name another column"
 

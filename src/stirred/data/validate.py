@@ -11,6 +11,7 @@ from itertools import pairwise
 import polars as pl
 
 from stirred.data.codebook import FILES, TRUTH, WHOLE, Codebook, File, StructuralZero, Variable, names_text, shown
+from stirred.data.microdata import ALIKE
 from stirred.data.problems import counted, listed
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.problems import Problem
@@ -101,13 +102,14 @@ def _link_problems(files: Mapping[str, _Table], codebook: Codebook) -> Iterator[
             where="[link] hid",
             remedy='name it in the codebook: [link] hid = "..."',
         )
-    for table in files.values():
-        if hid is not None and hid not in table.columns:
-            yield Problem(
-                what=f'there is no column "{hid}" (wanted as hid); there are {names_text(list(table.columns))}',
-                where=table.source,
-                remedy="add it, or correct [link] in the codebook",
-            )
+    lacking = [table for table in files.values() if hid is not None and hid not in table.columns]
+    alike = f"{ALIKE}; or " if len(lacking) == 1 and len(files) == 2 else ""
+    for table in lacking:
+        yield Problem(
+            what=f'there is no column "{hid}" (wanted as hid); there are {names_text(list(table.columns))}',
+            where=table.source,
+            remedy=f"{alike}add it, or correct [link] in the codebook",
+        )
     # Without the person file, its ids are not expected.
     absent = [name for name in codebook.id if name not in everywhere]
     if absent and ("persons" in files or not codebook.of("persons")):

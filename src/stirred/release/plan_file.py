@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from decimal import Decimal
@@ -11,7 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from stirred.data.problems import PlanError, bad_plan
-from stirred.data.spelling import told_once
+from stirred.data.sources import READS, Source
+from stirred.data.spelling import near, told_once
 from stirred.report.safes import SAFES, SafesSheet
 from stirred.spec.problems import Problem, placed
 
@@ -241,6 +243,10 @@ class Planned:
 
 def read_plan(path: Path) -> Planned:
     """Read plan.toml; every problem is reported at once with its section and key."""
+    place = Source.of(path)
+    if place.kind in READS:
+        remedy = f"write a plan.toml that names it, or use `stirred swap {path}` with options"
+        raise bad_plan("this is a data file, and here a plan is read", where=str(path), remedy=remedy)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -291,8 +297,18 @@ def _problem(detail: Any, source: str, hint: str) -> Problem:
     return Problem(
         what=f"{given}: {message[:1].lower()}{message[1:]}",
         where=where,
-        remedy="see docs/plans.md, or `stirred schema plan`",
+        remedy=f"{_value_meant(detail)}see docs/plans.md, or `stirred schema plan`",
     )
+
+
+def _value_meant(detail: Any) -> str:
+    """Return the hint for a misspelt word among those that a key takes; a mechanism without its "-swap" is one."""
+    if detail["type"] != "literal_error" or not isinstance(detail.get("input"), str):
+        return ""
+    known = re.findall(r"'([^']+)'", detail["ctx"]["expected"])
+    written = re.sub(r"[\s_]+", "-", detail["input"].strip().lower())
+    found = f"{written}-swap" if f"{written}-swap" in known else near(written, known)
+    return f'did you mean "{found}"? Or ' if found else ""
 
 
 def json_schema() -> dict[str, Any]:

@@ -322,5 +322,6 @@ def _identifying(public: Path, manifest: Manifest, harmless: Sequence[str]) -> I
                 yield _doubt(
                     f'"{column.name}" is different for every record, as an identifier is',
                     f"public/{path.name}",
-                    f"name it under [data] id and release again; if it identifies nobody, --harmless {column.name}",
+                    f"name it with --id {column.name}, or in a plan under [data] id, and release again; if it "
+                    f"identifies nobody, publish with --harmless {column.name}",
                 )

@@ -74,7 +74,8 @@ def epsilon_curve(
         }
     ]
     if least is not None:
-        layers.append(_points([least], shape="diamond", filled=False, label="smallest possible", axis=axis))
+        # Under its point, where the curve, which has its minimum there, cannot run through it.
+        layers.append(_points([least], shape="diamond", filled=False, label="smallest possible", axis=axis, below=True))
     if chosen:
         layers.append(_points(chosen, shape="circle", filled=True, label="chosen", axis=axis))
     return chart({"layer": layers}, title="Protection loss against swap rate")
@@ -93,7 +94,13 @@ def _xy(axis: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _points(
-    points: Sequence[tuple[float, float]], *, shape: str, filled: bool, label: str, axis: Mapping[str, Any]
+    points: Sequence[tuple[float, float]],
+    *,
+    shape: str,
+    filled: bool,
+    label: str,
+    axis: Mapping[str, Any],
+    below: bool = False,
 ) -> dict[str, Any]:
     rows = [
         {"rate": r, "epsilon": e, "label": f"{label}: {100 * r:.4g}%, epsilon {math.ceil(100 * e) / 100:.2f}"}
@@ -105,7 +112,7 @@ def _points(
         "type": "text",
         "align": "right" if inwards else "left",
         "dx": -9 if inwards else 9,
-        "dy": -9,
+        "dy": 18 if below else -9,
         "fontSize": 12,
     }
     return {
@@ -160,7 +167,15 @@ def box_plot(
 def curves(rows: Sequence[Mapping[str, Any]], *, marks: Sequence[Mapping[str, Any]]) -> str:
     """Return loss against rate for several largest strata (Figure 2 of the paper)."""
     axis = {"format": "~%", "title": "swap rate", "grid": False}
-    colour = {"field": "b", "type": "ordinal", "title": "largest stratum", "scale": {"range": _RANGE}, "sort": None}
+    colour = {
+        "field": "b",
+        "type": "ordinal",
+        "title": "largest stratum",
+        "scale": {"range": _RANGE},
+        "sort": None,
+        # As below: beside the plot a wider font would be cut off.
+        "legend": {"orient": "top", "columns": 8, "columnPadding": 24},
+    }
     return chart(
         {
             "layer": [

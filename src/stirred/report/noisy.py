@@ -52,4 +52,6 @@ def sizes_section(plan: SwapPlan, *, shown: int) -> str:
         for s, share in strata.largest_first[:shown]
     ]
     more = f" The {shown} largest are shown." if len(strata.table) > shown else ""
-    return section("Strata", paragraph(f"{len(strata.table):,} of them.{more}"), table(header, rows))
+    return section(
+        "Strata", paragraph(f"{len(strata.table):,} of them.{more}"), table(header, rows, numbers=header[-2:])
+    )

@@ -76,12 +76,13 @@ def bullets(items: Iterable[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table; numbers are right-aligned and grouped."""
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> str:
+    """Return a table; numbers are right-aligned and grouped. ``numbers`` are columns of numbers written as text."""
     kept = [list(row) for row in rows]
     numeric = [
-        bool(kept) and all(isinstance(row[i], (int, float)) and not isinstance(row[i], bool) for row in kept)
-        for i in range(len(header))
+        name in numbers
+        or (bool(kept) and all(isinstance(row[i], (int, float)) and not isinstance(row[i], bool) for row in kept))
+        for i, name in enumerate(header)
     ]
     head = "".join(
         f"<th{' class=n' if number else ''}>{escape(name)}</th>" for name, number in zip(header, numeric, strict=True)

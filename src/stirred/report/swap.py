@@ -173,7 +173,8 @@ def _losses(report: SwapReport, size: int) -> str:
     policy = report.plan.specification.budget.policy
     if report.plan.strata.by_record is not None and isinstance(policy, Derived):
         text += f" The loss is {policy.formula}. For comparison, the loss if one rate applied everywhere:"
-    by_rate = [table(["rate", "ε (relative to the invariants)"], rows)] if rows else []
+    header = ["rate", "ε (relative to the invariants)"]
+    by_rate = [table(header, rows, numbers=header)] if rows else []
     also = [paragraph(report.plan.also_promised)] if report.plan.also_promised else []
     return section("Rate and loss", paragraph(text), *also, *by_rate)
 
@@ -190,7 +191,7 @@ def _strata(report: SwapReport) -> str:
     ]
     count = f"{number(len(strata.table), 'stratum', 'strata')}, {len(strata.live):,} of them with something to swap."
     more = f" The {_ROWS_SHOWN} largest are shown." if len(strata.table) > _ROWS_SHOWN else ""
-    return section("Strata", paragraph(count + more), table(header, rows))
+    return section("Strata", paragraph(count + more), table(header, rows, numbers=header[-2:]))
 
 
 def _checks(report: SwapReport) -> str:
@@ -227,6 +228,7 @@ def _accuracy(report: SwapReport) -> str:
         parts.append(
             f"<h3>{escape(name)}</h3>"
             + _measured(report.measures[name], report.expected.get(name), report.corrected.get(name))
+            + "<p class=note>Cell by cell:</p>"
             + table(frame.columns, frame.head(_ROWS_SHOWN).rows())
             + "<p class=note>By true size of the cell:</p>"
             + _by_size(by_cell_size(frame), of="cell")
@@ -273,7 +275,7 @@ def _measured(found: Accuracy, expected: ExpectedError | None, corrected: Accura
         kept = f"{found.association_released:.4f} of {found.association_true:.4f}"
         row = ["association with the area kept (Cramér's V)", kept]
         rows.append([*row, *[""] * (len(columns) - len(row))])
-    return table(list(columns), rows)
+    return table(list(columns), rows, numbers=list(columns)[1:])
 
 
 def _of(expected: ExpectedError | None, name: str, *, percent: bool = False) -> str:
@@ -290,7 +292,7 @@ def _by_size(classes: pl.DataFrame, *, of: str) -> str:
         [_class(row["from"]), row["cells"], f"{row['bias']:.4g}", f"{row['mean_absolute_error']:.4g}"]
         for row in classes.iter_rows(named=True)
     ]
-    return table([of, "cells", "bias", "mean absolute error"], rows)
+    return table([of, "cells", "bias", "mean absolute error"], rows, numbers=["bias", "mean absolute error"])
 
 
 def _class(start: int) -> str:

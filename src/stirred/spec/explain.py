@@ -143,7 +143,7 @@ def _how_much(specification: Specification, *, with_paper: bool) -> str:
     return text
 
 
-_MOST_CHARACTERS: Final = 40
+_MOST_CHARACTERS: Final = 16
 
 
 def _exactly(value: Exact) -> str:

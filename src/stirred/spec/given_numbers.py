@@ -59,7 +59,7 @@ def loss(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -
 
     >>> loss("-1", where="budget")
     Traceback (most recent call last):
-    stirred.spec.problems.SpecificationError: budget: -1 is negative. Mend: a loss is 0 or more, or 'inf'.
+    stirred.spec.problems.SpecificationError: budget: -1 is negative. Mend: write a loss of 0 or more.
     """
     try:
         number = exact(value)
@@ -74,7 +74,7 @@ def loss(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -
     except ArithmeticError as error:
         raise wrong(f"{str(value)[:60]!r} cannot be evaluated ({error})", where=where, remedy="simplify it") from None
     if negative:
-        raise wrong(f"{value} is negative", where=where, remedy="a loss is 0 or more, or 'inf'")
+        raise wrong(f"{value} is negative", where=where, remedy="write a loss of 0 or more")
     if not number.is_infinite and number.enclose().low > _ABSURD:
         raise wrong(
             f"a loss above {_ABSURD:,} promises nothing", where=where, remedy="write 'inf', or check the number"

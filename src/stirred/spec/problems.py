@@ -13,6 +13,8 @@ class Problem:
 
     >>> print(Problem(what="7/4 is not a probability", where="rate", remedy="write 0 to 1, such as '1/20'"))
     rate: 7/4 is not a probability. Mend: write 0 to 1, such as '1/20'.
+    >>> print(Problem(what="no such key", where="", remedy="did you mean 'rate'? "))
+    no such key. Mend: did you mean 'rate'?
     """
 
     what: str
@@ -21,13 +23,18 @@ class Problem:
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        end = "" if self.remedy.endswith("?") else "."
-        remedy = f" Mend: {self.remedy.rstrip('.')}{end}" if self.remedy else ""
-        return f"{place}{self.what.rstrip('.')}.{remedy}"
+        remedy = f" Mend: {_sentence(self.remedy)}" if self.remedy.strip() else ""
+        return f"{place}{_sentence(self.what)}{remedy}"
 
     def inside(self, place: str) -> Problem:
         """Return the same problem with the outer place put in front, as the layer that knows the file does."""
         return Problem(what=self.what, where=f"{place} {self.where}".strip(), remedy=self.remedy)
+
+
+def _sentence(text: str) -> str:
+    """Return text with one mark at its end: its own question mark or the dots of a list cut short, or a full stop."""
+    text = text.strip()
+    return text if text.endswith(("?", "...")) else f"{text.rstrip('.')}."
 
 
 class StirredError(Exception):

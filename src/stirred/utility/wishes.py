@@ -162,7 +162,7 @@ def _margin_problems(
         yield Problem(
             what=f"there is no variable {listed(unknown)}" if unknown else "a margin needs different variables",
             where=where,
-            remedy=f"write such as '{swap[0] if swap else 'county'} x size', with {listed(known[:30])}",
+            remedy=f"write such as '{_such_as(known, swap)}', with {listed(known[:30])}",
         )
         return
     of_persons = [name for name in margin if name not in homes]
@@ -180,6 +180,12 @@ def _margin_problems(
     if dropped:
         remedy = "add it to --hold, or leave the margin out"
         yield Problem(what=f"{listed(dropped)} is not released", where=where, remedy=remedy)
+
+
+def _such_as(known: Sequence[str], swap: Sequence[str]) -> str:
+    """Return a margin of columns that the file has, across the swap if it can be."""
+    own = [name for name in swap if name in known][:1]
+    return " x ".join([*own, *(name for name in known if name not in swap)][:2])
 
 
 def _area(name: str, households: pl.DataFrame, swap: Sequence[str]) -> Area | Problem:

@@ -58,6 +58,7 @@ def test_a_large_file_of_persons_is_looked_at_column_by_column(tmp_path: Path, m
 def test_a_household_that_stands_in_two_records_is_warned_of() -> None:
     twice = HOMES.with_columns(hid=pl.col("hid") - (pl.col("hid") == 5001).cast(pl.Int64))
     (told,) = warnings(twice, None, "hid")
+    assert told.endswith("This is no error, because some identifiers may recur, such as an address")
     assert told.startswith('"hid" is repeated in 2 records: are they the same household?')
     assert warnings(HOMES, None, "hid") == []
     conditioned = ConditionedSwap(match=["size"], swap=["county"], rate="1/2", redraw_law="uniform")

@@ -40,6 +40,19 @@ def test_the_day_of_a_release_made_elsewhere_is_kept_beside_when_it_was_recorded
     assert ledger.verify().is_sound
 
 
+def test_a_published_entry_is_listed_as_published(ledger: Ledger, url: str, capsys: Out) -> None:
+    entry = released(ledger, "1")
+    assert "published" not in told(capsys, "show", url)[1]
+    ledger.publish(entry.id, to="website")
+    _, out, _ = told(capsys, "show", url)
+    assert "the register: 1 entry " in out
+    assert "published" in out.partition("Losses")[0]
+    assert f"entry {entry.number}: noise, committed, published" in told(capsys, "show", url, "1")[1]
+    _, out, _ = told(capsys, "total", url)
+    assert " entry 1 " in out
+    assert "entries" not in out
+
+
 @pytest.mark.parametrize("text", ["2011-13-01", "yesterday", "", "2011", "24.3.2011", "2011-02-29", "2011-03-24T10:00"])
 def test_what_is_no_date_is_refused_and_leaves_no_row(ledger: Ledger, text: str) -> None:
     with pytest.raises(LedgerError, match="is not a date"):

@@ -55,6 +55,21 @@ _EXAMPLES: Final = {
 }
 
 
+def unknown_settings(name: str, settings: Mapping[str, Any]) -> list[Problem]:
+    """Return a problem for each setting that was given and that the member of this name does not have.
+
+    >>> print(*unknown_settings("mallows-swap", {"rate": "5%", "epsilon": 2}))
+    rate: the mallows swap has no rate. Mend: leave it out; it takes "epsilon".
+    """
+    takes = [*FAMILY[name].needs, *FAMILY[name].knows]
+    remedy = f"leave it out; it takes {listed(takes)}"
+    return [
+        Problem(what=f"the {name.replace('-', ' ')} has no {key}", where=key, remedy=remedy)
+        for key, value in settings.items()
+        if value is not None and value != [] and key not in takes
+    ]
+
+
 def swap_named(name: str, settings: Mapping[str, Any], **roles: Any) -> Swap:
     """Return the member of this name; settings that are None or empty were not given.
 
@@ -65,15 +80,7 @@ def swap_named(name: str, settings: Mapping[str, Any], **roles: Any) -> Swap:
     if member is None:
         raise bad_plan(f"there is no swap called '{name}'", where="name", remedy=f"write one of {listed([*FAMILY])}")
     given = {key: value for key, value in settings.items() if value is not None and value != []}
-    problems = [
-        Problem(
-            what=f"the {name.replace('-', ' ')} has no {key}",
-            where=key,
-            remedy=f"leave it out; it takes {listed([*member.needs, *member.knows])}",
-        )
-        for key in given
-        if key not in (*member.needs, *member.knows)
-    ]
+    problems = unknown_settings(name, given)
     problems += [
         Problem(what="is needed", where=key, remedy=f"add {key}, such as {_EXAMPLES[key]}")
         for key in member.needs

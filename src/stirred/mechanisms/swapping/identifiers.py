@@ -73,5 +73,6 @@ def _repeated(name: str, values: pl.Series, *, of: str, place: str = "") -> str:
     records = number(int((values.is_duplicated() & values.is_not_null()).sum()), "record")
     return (
         f'"{name}" is repeated in {records}{place}: are they the same {of}? What is promised is for one record, and '
-        f"holds for a {of} only where it has one"
+        f"holds for a {of} only where it has one. This is no error, because some identifiers may recur, such as an "
+        f"address"
     )

@@ -30,6 +30,7 @@ from stirred.mechanisms.swapping.permutation import PermutationSwap
 from stirred.mechanisms.swapping.persons import Part
 from stirred.mechanisms.swapping.roles import Roles
 from stirred.mechanisms.swapping.shares import Shares
+from stirred.mechanisms.swapping.similar_values import similar_values
 from stirred.mechanisms.swapping.small_strata import OwnLoss
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.mechanisms.swapping.swap import Swap
@@ -234,7 +235,7 @@ class NoisySwap(PermutationSwap):
         losses = self._losses(plan.strata.policy.realised)
         given = {each.name: getattr(plan, each.name) for each in fields(plan)}
         alone = () if self.swaps else ("at a rate of 0 nothing is swapped: this is the noise alone",)
-        given["warnings"] = (*repeated_ids(data, unit=self.unit), *alone)
+        given["warnings"] = (*repeated_ids(data, unit=self.unit), *similar_values(plan.strata, plan.swap), *alone)
         return NoisyPlan(
             **given,
             cells={" x ".join(variables): declared_cells(variables, declared) for variables in self.tables},

@@ -24,6 +24,7 @@ from stirred.mechanisms.swapping.rates import Rule
 from stirred.mechanisms.swapping.response_plan import ResponsePlan
 from stirred.mechanisms.swapping.roles import Roles
 from stirred.mechanisms.swapping.shares import Shares
+from stirred.mechanisms.swapping.similar_values import similar_values
 from stirred.mechanisms.swapping.strata import Strata, find_strata
 from stirred.mechanisms.swapping.swap import PAPER, RateLike, Swap, Values, every_rule_fits
 from stirred.mechanisms.swapping.swap_plan import SwapPlan, SwapUniverse
@@ -285,6 +286,7 @@ class ResponseSwap(Swap):
             swap=swap,
             warnings=(
                 *identifier_doubts(data, roles.hold, unit=self.unit),
+                *similar_values(strata, swap),
                 *self._warnings(strata, universe.budget),
             ),
             perturbed=self.respond,

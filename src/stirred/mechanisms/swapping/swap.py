@@ -27,6 +27,7 @@ from stirred.mechanisms.swapping.rate_rules import fits_nothing
 from stirred.mechanisms.swapping.rates import Rule, text_of
 from stirred.mechanisms.swapping.roles import Roles, check_names, roles_in
 from stirred.mechanisms.swapping.shares import Shares, class_law_changes
+from stirred.mechanisms.swapping.similar_values import similar_values
 from stirred.mechanisms.swapping.small_strata import OwnLoss
 from stirred.mechanisms.swapping.strata import Strata, find_strata
 from stirred.mechanisms.swapping.swap_plan import SwapPlan, SwapUniverse
@@ -296,7 +297,11 @@ class Swap(ABC):
             dropped=roles.dropped,
             universe=universe,
             swap=swap,
-            warnings=(*identifier_doubts(data, hold, unit=self.unit), *_empty(strata, universe.budget)),
+            warnings=(
+                *identifier_doubts(data, hold, unit=self.unit),
+                *similar_values(strata, swap),
+                *_empty(strata, universe.budget),
+            ),
         )
 
     def _strata(self, data: Microdata, swap: Coded, held: Sequence[Part]) -> Strata:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -157,7 +158,7 @@ def to_registries(ledger: Ledger, found: Total, entries: list[Entry], *, curator
     documents += [
         to_registry(
             part.specification,
-            name=_line(f"{ledger.dataset}: everything together, entries {numbers(part.entries)}"),
+            name=_line(f"{ledger.dataset}: everything together, {_entries(part.entries)}"),
             curator=curator,
         )
         for part in found.parts
@@ -186,7 +187,7 @@ def to_page(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str 
         lines += ["There is no one number for everything. The following stand side by side.", ""]
         lines += [f"- {_line(problem.what)}" for problem in found.apart] + [""]
     for part in found.parts:
-        title = f"Together: entries {numbers(part.entries)}"
+        title = f"Together: {_entries(part.entries)}"
         page = to_markdown(part.specification, title=title)
         lines += [
             page.replace("\n## ", "\n### ").replace("# ", "## ", 1).rstrip("\n"),
@@ -202,6 +203,10 @@ def to_page(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str 
         "The ledger knows the releases it was told about, and no others.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _entries(entries: Sequence[int]) -> str:
+    return f"{'entry' if len(entries) == 1 else 'entries'} {numbers(entries)}"
 
 
 def _policies(ledger: Ledger) -> list[str]:
