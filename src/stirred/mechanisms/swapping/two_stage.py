@@ -203,7 +203,7 @@ class TwoStageSwap(PermutationSwap):
         )
 
     def _relative_to_fine(self, plan: SwapPlan, largest: int) -> Specification:
-        """Return the promise in the fine flavor, as a function of the coarse invariants (section 9, condition 4)."""
+        """Return the promise in the fine flavor, as a function of the coarse invariants (condition 4 of use)."""
         coarse = plan.specification.budget.realised
         # A stratum of one record has nobody to swap with: its fine universe is a single file.
         fine = psa_sharp_epsilon(Fraction(self.fine_rate), stratum=largest if largest > 1 else 0)
