@@ -49,6 +49,8 @@ EXAMPLES: dict[type, list[Any]] = {
     PermutationSwap: [
         *(PermutationSwap(**ROLES, rate=rate) for rate in ("0", "1/100", "1/10", "1/2", "9/10", "1")),
         *(PermutationSwap(**ROLES, rate="1/10", rates=rules) for rules in RULES),
+        *(PermutationSwap(**ROLES, rate=rate, imputed="flag") for rate in ("1/10", "1/2", "1")),
+        PermutationSwap(**ROLES, rate="1/10", rates=RULES[0], imputed="flag"),
     ],
     ConditionedSwap: [
         ConditionedSwap(**ROLES, rate=rate, redraw_law=law)

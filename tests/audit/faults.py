@@ -94,3 +94,21 @@ FAULTS = {
     "an output that keeps row order": replace(RIGHT, keeps_order=True),
     "a budget one derangement step too small": replace(RIGHT, budget=one_step_too_small),
 }
+
+
+@dataclass(frozen=True)
+class Understated:
+    """A mechanism of the package whose stated budget is a tenth too small."""
+
+    mechanism: Any
+
+    def audit_universes(self) -> list[list[Hashable]]:
+        return self.mechanism.audit_universes()
+
+    def law(self, dataset: Any) -> Any:
+        return self.mechanism.law(dataset)
+
+    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
+        right: Specification = self.mechanism.audit_specification(universe)
+        budget = right.budget.realised
+        return right if budget.is_infinite else right.with_budget(budget * Fraction(9, 10))

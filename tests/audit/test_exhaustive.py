@@ -27,7 +27,7 @@ from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
 from stirred.spec.problems import StirredError
 from tests.audit.contract import EXAMPLES, mechanisms_in, without_audit
-from tests.audit.faults import FAULTS, RIGHT
+from tests.audit.faults import FAULTS, RIGHT, Understated
 
 PROMISE = catalogue.load("pure-dp").specification
 UNORDERED = PROMISE.with_flavor(input_premetric=InputPremetric(name="d_HamS", unit="record"))
@@ -80,6 +80,24 @@ def test_every_mechanism_of_the_package_keeps_its_promise(mechanism: Any) -> Non
     assert result.passed, result.in_words
     assert result.universes == len(universes)
     assert result.orders > 0
+
+
+@pytest.mark.parametrize("cls", EXAMPLES, ids=lambda cls: cls.__name__)
+def test_a_budget_a_tenth_too_small_breaks_the_contract(cls: type) -> None:
+    """The power of the contract: of every mechanism an example comes near its budget, and less is seen to be wrong."""
+    verdicts = (audit(Understated(example)).verdict for example in EXAMPLES[cls])
+    assert Verdict.FAILED in verdicts
+
+
+@pytest.mark.parametrize("rate", ["1/100", "1/10", "1/2", "9/10"])
+def test_permutation_swapping_is_audited_where_its_budget_is_attained(rate: str) -> None:
+    """R1 has a formula for two, one for three and one for four and more records; each is met by equality."""
+    swap = PermutationSwap(match=["size"], swap=["county"], rate=rate)
+    for universe in swap.audit_universes():
+        found = audit(FiniteMechanism(function=swap.law, datasets=universe, promise=promise_for(swap, universe)))
+        assert found.passed
+        if len({h for h, _ in universe[0]}) == len(universe[0]):  # type: ignore[arg-type, attr-defined]
+            assert not found.loss.low < found.budget
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -206,6 +206,14 @@ def test_intervals_of_sums_over_many_tiny_strata_cover_too(rate: Fraction) -> No
     assert abs(shares.mean() - 0.95) < 0.02
 
 
+def test_in_one_stratum_of_thirty_records_the_normal_approximation_is_a_guide_only() -> None:
+    """What docs/unswap.md and the page of claims say of small strata: single cells are far from 95%, on either side."""
+    homes = town(30).with_columns(size=1, home=pl.int_range(30))  # different homes: no plan enumerates their loss
+    shares = np.concatenate([coverage(homes, CELL, Fraction(p), copies=2_000) for p in ("1/20", "1/10", "1/2", "3/4")])
+    assert 0.79 < shares.min() < 0.85
+    assert 0.97 < shares.max() < 1
+
+
 def test_massachusetts_intervals_cover_within_two_points_of_95_percent() -> None:
     """400 swaps of one in two hundred of its homes, with its own counties, sizes and tenures.
 

@@ -87,7 +87,7 @@ def test_a_bundle_keeps_the_fewer_invariants_passes_its_audit_and_can_be_publish
 
 @ROLES
 def test_no_public_file_but_the_release_itself_depends_on_the_perturbed_variable(folder: Path, role: str) -> None:
-    """Section 9.4. Two inputs differ in the perturbed variable alone; every other public file is the same, to the byte.
+    """Condition 4 of use: inputs differ in the perturbed variable alone; other public files are the same, to the byte.
 
     The second input has one value everywhere, so that strata which are live in the first are not in the plain sense.
     """

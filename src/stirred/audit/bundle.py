@@ -218,7 +218,7 @@ def _not_issued_anew(column: pl.Series) -> str | None:
 
 
 def _order(specification: Specification, data: pl.DataFrame, making: Making | None, found: Findings) -> None:
-    """Check that rows are grouped by released values and otherwise in random order (swapping theory, section 9.1)."""
+    """Check that rows are grouped by released values and otherwise in random order (docs/theory/conditions.md, 1)."""
     if not data.width:
         return
     margins = [m.variables for m in specification.multiverse.invariants if isinstance(m, Margin)]

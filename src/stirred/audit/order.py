@@ -1,7 +1,7 @@
 """The order and identifier audit: does the place or the id of a released record tell anything about the input?
 
 The guarantee of swapping is about the unordered table; a file left in input order gives every true
-location away (swapping theory, section 9, condition 1). The mechanism is run many times on one small
+location away (docs/theory/conditions.md, condition 1). The mechanism is run many times on one small
 file, each time with its rows in a uniformly random order and their ids dealt out anew. If place and id
 tell nothing, the released files are independent of these orders, so that every way of pairing releases
 with input orders was equally likely: an exact test, whatever the mechanism does to the values.

@@ -32,7 +32,7 @@ def try_orders(
 ) -> Reordering:
     """Look for two orders of the same records with different output laws.
 
-    The distance between them is 0, so any difference is an infinite loss (swapping theory, section 9.1).
+    The distance between them is 0, so any difference is an infinite loss (docs/theory/conditions.md, 1).
     Orders for which there is no law, a LookupError, cannot be tried and are counted.
     """
     loss, tried, untried = Between(ZERO, ZERO), 0, 0

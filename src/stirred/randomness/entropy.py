@@ -12,7 +12,7 @@ The counter block is the chunk number (64 bits) followed by the block number ins
 machine. Seeded entropy, for tests, differs in nothing but where the first key comes from.
 
 A 256-bit key matters: a 64-bit seed cannot reach all permutations of even 21 records
-(swapping theory, section 9, condition 7).
+(docs/theory/conditions.md, condition 7).
 """
 
 from __future__ import annotations

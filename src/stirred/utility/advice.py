@@ -1,8 +1,8 @@
 """The member of the swapping family that fits a custodian's wishes, the others beside it, and why.
 
-Every number used is a function of the invariants of the proposed swap, as condition 3 of use asks (swapping theory,
-section 9): all members looked at have the same invariants. What it would take to give up a margin is not: that
-is for a decision by policy, and never proposed by itself.
+Every number used is a function of the invariants of the proposed swap, as condition 3 of use asks
+(docs/theory/conditions.md): all members looked at have the same invariants. What it would take to give up a margin is
+not: that is for a decision by policy, and never proposed by itself.
 """
 
 from __future__ import annotations

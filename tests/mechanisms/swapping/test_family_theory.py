@@ -396,6 +396,19 @@ def test_rates_chosen_by_looking_at_the_table_break_the_budget() -> None:
     assert loss > psa_sharp_epsilon(Fraction(1, 20), stratum=4)
 
 
+def test_drawing_again_until_an_edit_is_satisfied_breaks_the_budget() -> None:
+    """Condition 5 of use: three different records at rate 9/10, (b,z) and (c,y) ruled out: 2.701 > ln 9."""
+    rate, ruled_out = Fraction(9, 10), {("b", "z"), ("c", "y")}
+    allowed = [x for x in universe("abc", "xyz") if not ruled_out & {*x}]
+    laws = {}
+    for x in allowed:
+        kept = {t: p for t, p in psa_law(x, rate=rate).probabilities.items() if t in allowed}
+        laws[x] = Law({t: p / sum(kept.values()) for t, p in kept.items()})
+    loss = loss_of_laws(laws)
+    assert abs(float(loss) - 2.7011) < 1e-4
+    assert loss > psa_sharp_epsilon(rate, stratum=3) == ln(9)
+
+
 # ---- R9: imputed records ------------------------------------------------------------------------------
 
 

@@ -137,7 +137,7 @@ def test_only_the_sizes_of_strata_are_fixed_and_closer_files_are_promised_more()
 
 
 def test_nothing_of_the_plan_follows_from_more_than_the_sizes_of_strata() -> None:
-    """Liveness, levels and margins differ; the sizes do not (section 9, condition 4)."""
+    """Liveness, levels and margins differ; the sizes do not (condition 4 of use)."""
     other = HOMES.with_columns(county=pl.lit("x"), tenure=pl.lit("a"))
     one, two = planned(SWAP), planned(SWAP, other)
     assert one.specification == two.specification

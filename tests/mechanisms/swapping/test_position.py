@@ -1,7 +1,7 @@
 """Where a record stands in the released file, and its new id, tell nothing about where it stood before.
 
 The file is sorted by block and every record has a hold value of its own, so that an attacker who could
-link positions would learn every true block (swapping theory, section 9, condition 1). Blocks are small and
+link positions would learn every true block (docs/theory/conditions.md, condition 1). Blocks are small and
 many, so that one run gives many independent looks. False-alarm rate: 1e-6 for each comparison.
 """
 

@@ -279,12 +279,12 @@ def test_the_expected_share_moved_remembers_the_redraw(rate: str, records: int, 
     ],
 )
 def test_the_conditions_of_use_that_code_cannot_enforce_are_stated_as_assumptions(condition: str) -> None:
-    """Swapping theory, section 9; conditions 1, 4, 6 and 7 are enforced (order, plan, Theorem 1, entropy)."""
+    """docs/theory/conditions.md; conditions 1, 4, 6 and 7 are enforced (order, plan, Theorem 1, entropy)."""
     assert any(condition in assumption for assumption in specification().assumptions)
 
 
 def test_a_rate_that_depends_on_what_is_not_released_is_refused() -> None:
-    """Section 9, condition 3, and R8e: a flag beside the released columns is made from who knows what."""
+    """Condition 3 of use, and R8e: a flag beside the released columns is made from who knows what."""
     with pytest.raises(PlanError, match=r"rates may depend on match, hold and swap variables only, not on \"risk\""):
         specification(hold=["tenure"], rates=[{"risk": "high", "rate": "1/10"}])
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
-from itertools import pairwise
+from itertools import combinations, pairwise, permutations
 
 import polars as pl
 import pytest
@@ -127,3 +128,91 @@ def test_the_sharp_bound_never_falls_with_the_size_nor_exceeds_the_papers(rate: 
     losses = [psa_sharp_epsilon(p, stratum=n) for n in sizes]
     assert all(a <= b for a, b in pairwise(losses))
     assert all(loss <= psa_epsilon(p, largest_stratum=n) for n, loss in zip(sizes, losses, strict=True))
+
+
+# ---- by enumeration from the definition -----------------------------------------------------------------
+# Nothing here calls the package but the budget itself: selections, derangements, tables and distances are listed.
+
+Rows = tuple[tuple[int, int], ...]
+RATES = [Fraction(1, 20), HALF, Fraction(7, 10), Fraction(19, 20)]
+
+
+def sums_to(n: int, most: int) -> list[tuple[int, ...]]:
+    if n == 0:
+        return [()]
+    return [(part, *rest) for part in range(min(n, most), 0, -1) for rest in sums_to(n - part, part)]
+
+
+MARGINS = [(r, c) for n in range(2, 6) for r in sums_to(n, n) for c in sums_to(n, n) if len(r) > 1 < len(c)]
+
+
+WHOLE = 396  # divided by the numbers of derangements of up to five records: 1, 1, 2, 9, 44
+
+
+def spelled_out(margin: tuple[int, ...]) -> list[int]:
+    return [value for value, many in enumerate(margin) for _ in range(many)]
+
+
+def swapped(rows: Rows, rate: Fraction) -> Counter[Rows]:
+    """Select each record with the rate, again if it is one alone; exchange along a derangement, all alike.
+
+    The probabilities are in units of one over their sum, which is the same for all files of a size.
+    """
+    n = len(rows)
+    chances: Counter[Rows] = Counter()
+    for k in (k for k in range(n + 1) if k != 1):
+        for selected in combinations(range(n), k):
+            orders = [o for o in permutations(selected) if all(i != j for i, j in zip(selected, o, strict=True))]
+            chance = rate.numerator**k * (rate.denominator - rate.numerator) ** (n - k) * WHOLE // len(orders)
+            for order in orders:
+                new = list(rows)
+                for i, j in zip(selected, order, strict=True):
+                    new[i] = (rows[i][0], rows[j][1])
+                chances[tuple(sorted(new))] += chance
+    return chances
+
+
+def ratios(hold: tuple[int, ...], swap: tuple[int, ...], rate: Fraction) -> set[tuple[Fraction, int]]:
+    """Return every ratio of the probabilities of one output from two files, with the distance of the files."""
+    held = spelled_out(hold)
+    files: set[Rows] = {tuple(sorted(zip(held, order, strict=True))) for order in permutations(spelled_out(swap))}
+    laws = {file: swapped(file, rate) for file in files}
+    assert len({law.total() for law in laws.values()}) == 1
+    assert all(law.keys() == files for law in laws.values()), "no output gives a file away"
+    found = set()
+    for x, y in permutations(files, 2):
+        apart = len(x) - (Counter(x) & Counter(y)).total()
+        p, q = laws[x], laws[y]
+        found |= {(p[output], q[output], apart) for output in files}
+    return {(Fraction(p, q), apart) for p, q, apart in found}
+
+
+def to_the_sixth(n: int, rate: Fraction) -> Fraction:
+    """Return e to the power of six times R1, which is rational: sixth powers are compared exactly."""
+    o = rate / (1 - rate)
+    if n == 2:
+        return max(o, 1 / o) ** 6
+    if n == 3:
+        return max(o**6, (2 / o) ** 3, 4 / o**6)
+    few, many = (
+        sum(all(i != j for i, j in enumerate(order)) for order in permutations(range(size))) for size in (n - 2, n)
+    )
+    return max((Fraction(many, few) / o**2) ** 3, o**6)
+
+
+@pytest.mark.parametrize("rate", RATES, ids=str)
+def test_the_definition_itself_never_exceeds_the_sharp_budget(rate: Fraction) -> None:
+    """57 margins of two to five records: every file, every output, every pair; different values attain the budget."""
+    assert len(MARGINS) == 57
+    for n in range(2, 6):
+        stated, derived = psa_sharp_epsilon(rate, stratum=n) * 6, ln(to_the_sixth(n, rate))
+        assert stated <= derived <= stated
+    for hold, swap in MARGINS:
+        n = sum(hold)
+        bound = to_the_sixth(n, rate)
+        found = ratios(hold, swap, rate)
+        assert all(ratio**6 <= bound**apart for ratio, apart in found)
+        if len(hold) == len(swap) == n:
+            assert any(ratio**6 == bound**apart for ratio, apart in found)
+            if bound > 1:  # nine tenths of the budget are exceeded
+                assert any(ratio**60 > bound ** (9 * apart) for ratio, apart in found)

@@ -105,7 +105,7 @@ def test_the_published_invariants_are_the_coarse_ones_and_the_fine_flavor_adds_o
 
 
 def test_the_fine_promise_is_the_same_for_all_files_of_a_coarse_universe() -> None:
-    """Condition 4 of section 9: fine liveness is no coarse invariant, so the number must not show it.
+    """Condition 4 of use: fine liveness is no coarse invariant, so the number must not show it.
 
     In the first file no fine stratum has two swap values; in the second both have.
     """

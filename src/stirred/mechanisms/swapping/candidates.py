@@ -70,8 +70,8 @@ def candidates(
     ``cross`` names further match variables, tried together. With ``epsilon`` each candidate says the
     gentlest rate that reaches it. Everything shown is a function of the candidate's own invariants;
     ``safe`` says whether it is also one of the invariants of *this* candidate for all the others, so
-    that choosing it by looking at the whole list reveals nothing more (condition 3 of use); that the
-    levels nest is checked, and taken as publicly known.
+    that choosing it by looking at the whole list reveals nothing more (docs/theory/conditions.md, condition 3);
+    that the levels nest is checked, and taken as publicly known.
     """
     microdata = as_microdata(data)
     _check_names(microdata, levels, cross)

@@ -7,9 +7,10 @@ exactly is an invariant, so that universes hold only such files and the distance
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from stirred.data.problems import DataError, listed
 from stirred.mechanisms.swapping.strata import Strata
 from stirred.spec.invariant import Named
+from stirred.spec.law import Law
 from stirred.spec.problems import Problem
 from stirred.spec.specification import Specification
 
@@ -65,3 +67,28 @@ def agreeing_on_imputed(specification: Specification, flag: str, *, unit: str) -
             "nobody counts on protection for values that were copied from their record into an imputed one",
         ),
     )
+
+
+# ---- small universes for audits ------------------------------------------------------------------------
+
+
+def beside_imputed(universe: Sequence[Any]) -> list[Hashable]:
+    """Return the tables of a universe with two imputed records that differ, the same two in each.
+
+    >>> beside_imputed([(("a", "x"), ("b", "y"))])
+    [((('false', 'a'), 'x'), (('false', 'b'), 'y'), (('true', 'a'), 'x'), (('true', 'b'), 'y'))]
+    """
+    first = universe[0]
+    kept = [(("true", h), s) for h, s in (first[0], first[-1])]
+    return [(*((("false", h), s) for h, s in table), *kept) for table in universe]
+
+
+def law_beside_imputed(dataset: Any, law: Callable[[Any], Law]) -> Law:
+    """Return the law of a table whose imputed records stay as they are while the others follow ``law``."""
+    kept = [((flag, h), s) for (flag, h), s in dataset if flag in FLAGGED]
+    swapped = law([(h, s) for (flag, h), s in dataset if flag not in FLAGGED])
+    outcomes: dict[Hashable, Fraction] = {}
+    for table, chance in swapped.probabilities.items():
+        rows: Any = table
+        outcomes[tuple(sorted([*((("false", h), s) for h, s in rows), *kept]))] = chance
+    return Law(outcomes)

@@ -59,7 +59,7 @@ def closer_flavors(
 ) -> tuple[Specification, Specification, Specification]:
     """Return the promises between files that agree on what is held, on match x swap, and on both.
 
-    All are functions of the sizes of the strata (section 9, condition 4): whether a stratum is live is not looked at.
+    All are functions of the sizes of the strata (condition 4 of use): whether a stratum is live is not looked at.
     """
     crossed, held = margins
     once = Derived(formula="the loss of the noise, once (R15)", value=losses.one)

@@ -14,7 +14,13 @@ from stirred.data.codes import Coded
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import Progress
-from stirred.mechanisms.swapping.imputed import FLAGGED, agreeing_on_imputed, without_imputed
+from stirred.mechanisms.swapping.imputed import (
+    FLAGGED,
+    agreeing_on_imputed,
+    beside_imputed,
+    law_beside_imputed,
+    without_imputed,
+)
 from stirred.mechanisms.swapping.laws.family import varying_rate_law
 from stirred.mechanisms.swapping.laws.permutation import psa_law
 from stirred.mechanisms.swapping.margins import SwapMargins
@@ -73,6 +79,8 @@ class PermutationSwap(Swap):
 
     member: ClassVar[str] = "permutation"
     rates_inside: ClassVar[bool] = True
+    # The budget is a formula in n, another one from n = 4 on, and attained where all values differ (R1).
+    audited: ClassVar[tuple[tuple[str, str], ...]] = (*Swap.audited, ("abcd", "wxyz"))
 
     rate: RateLike
     rates: Sequence[Mapping[str, Any]] = ()
@@ -150,12 +158,19 @@ class PermutationSwap(Swap):
         """Return the exact law of the swapped table for a small dataset of one stratum.
 
         Rules on match values do not count. A hold or swap value is that of the one variable that rules name, or a
-        tuple where they name several.
+        tuple where they name several; where imputed records are left out, hold values are pairs (flag, value).
         """
+        if self.imputed is not None:
+            return law_beside_imputed(dataset, self._without_flag().law)
         if not self.followed:
             return psa_law(dataset, rate=Fraction(self.rate))
         rules, (hold, swap) = self.rate_rules.without(self.match), self._sides()
         return varying_rate_law(dataset, lambda record: rules.of({**named(hold, record[0]), **named(swap, record[1])}))
+
+    def _without_flag(self) -> PermutationSwap:
+        """Return the same swap of the records that are not imputed."""
+        match = [name for name in self.match if name != self.imputed]
+        return replace(self, match=match, rates=[rule for rule in self.rates if self.imputed not in rule], imputed=None)
 
     def _sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the hold and the swap variables of a file of one stratum: those that rates depend on, or one."""
@@ -163,21 +178,27 @@ class PermutationSwap(Swap):
         return tuple(name for name in self.followed if name not in swap) or ("held",), swap or self.swap[:1]  # type: ignore[return-value]
 
     def audit_universes(self) -> list[list[Hashable]]:
-        """Return all tables with the margins of a few small strata; with rules, of the values that these name."""
+        """Return all tables with the margins of a few small strata; with rules, of the values that these name.
+
+        Where imputed records are left out, two of them stand beside the others: the same ones in a whole universe (R9).
+        """
+        if self.imputed is not None:
+            return [*map(beside_imputed, self._without_flag().audit_universes())]
         universes = Swap.audit_universes(self)
         if not self.followed:
             return universes
         rules, (hold, swap) = self.rate_rules.without(self.match), self._sides()
-        names = {**as_named_values("abcd", hold, rules), **as_named_values("xyz", swap, rules)}
+        names = {**as_named_values("abcd", hold, rules), **as_named_values("xyzw", swap, rules)}
         return [[tuple(sorted((names[h], names[s]) for h, s in table)) for table in tables] for tables in universes]  # type: ignore[attr-defined]
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         """Return the promise for a file of one stratum, given the (hold, swap) pairs of all its tables."""
-        if not self.followed:
-            return Swap.audit_specification(self, universe)
         first: Any = universe[0]
         hold, swap = self._sides()
-        records = [{**named(hold, h), **named(swap, s)} for h, s in first]
+        if self.imputed is None:
+            records = [{**named(hold, h), **named(swap, s)} for h, s in first]
+        else:
+            records = [{self.imputed: flag, **named(hold, h), **named(swap, s)} for (flag, h), s in first]
         one = self._one_stratum()
         one = replace(one, rates=fitting(one.rates, records))
         return one.plan(pl.DataFrame(records)).specification
@@ -212,7 +233,7 @@ class PermutationSwap(Swap):
     def _one_stratum(self) -> PermutationSwap:
         hold, swap = self._sides()
         rules = [rule for rule in self.rates if not {*rule} & {*self.match}]
-        return replace(self, match=(), swap=swap, hold=hold, rates=rules, imputed=None)
+        return replace(self, match=(), swap=swap, hold=hold, rates=rules)
 
     def _roles(self, data: Microdata) -> Roles:
         problems = [*followed_problems(data, [name for name in self.followed if name not in self.swap])]

@@ -2,7 +2,7 @@
 
 Rates may differ between strata if they depend on the stratum and the invariants only (swapping theory,
 R0'), and inside a stratum if they depend on the record's own values by a rule fixed beforehand (R8). A rate
-chosen from the confidential file in any other way voids the guarantee (section 9, condition 3).
+chosen from the confidential file in any other way voids the guarantee (docs/theory/conditions.md, condition 3).
 """
 
 from __future__ import annotations

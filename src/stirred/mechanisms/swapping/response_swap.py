@@ -223,7 +223,7 @@ class ResponseSwap(Swap):
         return tuple(margin for margin in left if not {*margin.variables} <= {*universe.match})
 
     def _relative_to_both(self, universe: SwapUniverse, strata: Strata, exposed: Strata) -> Specification:
-        """Return the promise in the flavor of the swap, as a function of the fewer invariants (section 9.4)."""
+        """Return the promise in the flavor of the swap, as a function of the fewer invariants (condition 4 of use)."""
         swap, rest = strata.policy.realised, exposed.policy.realised
         value = perturbed_before(swap, self.response_loss, rest=rest if exposed.live else None).both
         formula = (

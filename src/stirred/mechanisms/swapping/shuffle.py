@@ -39,6 +39,7 @@ class ShuffleSwap(Swap):
     """
 
     member: ClassVar[str] = "shuffle"
+    audited: ClassVar[tuple[tuple[str, str], ...]] = (*Swap.audited, ("abcd", "wxyz"))
 
     rate: RateLike
 

@@ -47,7 +47,7 @@ PAPER = "Bailie, Gong and Meng, A Refreshment Stirred, Not Shaken"
 RateLike = Fraction | str | float | int | Decimal
 Values = npt.NDArray[np.uint32]
 
-# The conditions of use (swapping theory, section 9) that no code can enforce.
+# The conditions of use that no code can enforce (docs/theory/conditions.md).
 ASSUMPTIONS = (
     "the rates, the match, swap and hold variables and the collapsing of their values were fixed beforehand, or "
     "depend on the invariants alone",
@@ -73,6 +73,8 @@ class Swap(ABC):
     moved_get: ClassVar[str] = "another record's values, which may be the same"
     # Or only tables of them, and then no held column can undo the swap.
     releases_records: ClassVar[bool] = True
+    # The hold and swap values of the strata that audits enumerate.
+    audited: ClassVar[tuple[tuple[str, str], ...]] = (("aab", "xxy"), ("ab", "xy"), ("abc", "xyz"), ("aabb", "xxyy"))
 
     match: Sequence[str]
     swap: Sequence[str]
@@ -258,7 +260,7 @@ class Swap(ABC):
 
     def audit_universes(self) -> list[list[Hashable]]:
         """Return all tables with the margins of a few small strata, as multisets of (hold, swap) pairs."""
-        return [tables_with_margins(h, s) for h, s in (("aab", "xxy"), ("ab", "xy"), ("abc", "xyz"), ("aabb", "xxyy"))]
+        return [tables_with_margins(hold, swap) for hold, swap in self.audited]
 
     def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
         """Return the promise for a file of one stratum, given the (hold, swap) pairs of all its tables."""

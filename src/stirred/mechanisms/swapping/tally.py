@@ -10,7 +10,7 @@ class SwapTally:
     """Counts of one run of permutation swapping. INTERNAL: never release ``selected``.
 
     The number of records actually selected is not an invariant. Published beside the swapped data it
-    voids the guarantee (swapping theory, section 9, condition 2: the loss becomes infinite). ``records``
+    voids the guarantee (docs/theory/conditions.md, condition 2: the loss becomes infinite). ``records``
     and ``strata`` are invariants.
     """
 

@@ -136,8 +136,11 @@ class TwoStageSwap(PermutationSwap):
         return Law(outcomes)
 
     def audit_universes(self) -> list[list[Hashable]]:
-        """Return all tables with the margins of a few small coarse strata, each of one, two or three fine strata."""
-        files = (("1a1b", "xy"), ("1a1b2c", "xxy"), ("1a1b2c", "xyz"), ("1a1b2c2d", "xxyy"), ("1a2a3b", "xyz"))
+        """Return all tables with the margins of a few small coarse strata, each of one to four fine strata."""
+        files = (
+            *(("1a1b", "xy"), ("1a1b2c", "xxy"), ("1a1b2c", "xyz"), ("1a1b2c2d", "xxyy"), ("1a2a3b", "xyz")),
+            ("1a2a3b4c", "wxyz"),
+        )
         return [
             [tuple(((h[0], h[1]), s) for h, s in table) for table in tables_with_margins(_pairs(hold), swap)]  # type: ignore[attr-defined]
             for hold, swap in files
@@ -200,7 +203,7 @@ class TwoStageSwap(PermutationSwap):
         )
 
     def _relative_to_fine(self, plan: SwapPlan, largest: int) -> Specification:
-        """Return the promise in the fine flavor, as a function of the coarse invariants (section 9, condition 4)."""
+        """Return the promise in the fine flavor, as a function of the coarse invariants (condition 4 of use)."""
         coarse = plan.specification.budget.realised
         # A stratum of one record has nobody to swap with: its fine universe is a single file.
         fine = psa_sharp_epsilon(Fraction(self.fine_rate), stratum=largest if largest > 1 else 0)

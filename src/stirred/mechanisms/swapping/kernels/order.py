@@ -1,7 +1,7 @@
 """The order in which swapped records may be released. Importing this module loads numba.
 
 The swapping guarantee is about the unordered table: a file left in input order, often sorted by
-geography, would give every true location away (swapping theory, section 9, condition 1).
+geography, would give every true location away (docs/theory/conditions.md, condition 1).
 """
 
 from __future__ import annotations
