@@ -140,7 +140,7 @@ WRONG: list[tuple[list[str], tuple[str, str, str]]] = [
      ("--budget", "das-2020 has a budget already: ρ²=55.371",
       "leave --budget out; it is for definitions whose budget is a letter")),
     (["explain", "pure-dp", "--budget", "many"], ("--budget", "'many' is not a loss", LOSS)),
-    (["export", "pure-dp", "--budget", "-1"], ("--budget", "-1 is negative", "a loss is 0 or more, or 'inf'")),
+    (["export", "pure-dp", "--budget", "-1"], ("--budget", "-1 is negative", "write a loss of 0 or more")),
     (["lint", "das-2020", "--records", "0"], ("--records", "0 is not a number of records", "write 1 or more")),
     (["export", "das-2020", "--format", "word"],
      ("--format", "'word' is not a format", "one of opendp, json, markdown, latex")),

@@ -63,7 +63,7 @@ def told_by_options() -> Iterator[None]:
     >>> with told_by_options():
     ...     loss("-1", where="epsilon")
     Traceback (most recent call last):
-    stirred.spec.problems.SpecificationError: --epsilon: -1 is negative. Mend: a loss is 0 or more, or 'inf'.
+    stirred.spec.problems.SpecificationError: --epsilon: -1 is negative. Mend: write a loss of 0 or more.
     """
     try:
         yield

@@ -86,7 +86,8 @@ def five_answers(prepared: Prepared, *, with_paper: bool = True) -> None:
     heading(prepared.plan.specification.notation)
     emit()
     emit("NOT protected, because it is published exactly:")
-    bullets([*words.not_protected, *published_as_they_are(prepared.plan, prepared.mechanism)])
+    *fixed, rest = words.not_protected
+    bullets([*fixed, *published_as_they_are(prepared.plan, prepared.mechanism), rest])
     emit()
     facts([(answer.question, answer.answer) for answer in words.answers])
     emit()

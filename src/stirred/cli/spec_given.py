@@ -98,7 +98,7 @@ def factors(texts: list[str] | None, because: str) -> list[UnitFactor]:
     return stated
 
 
-_SIMPLE: Final = ("pure", "zcdp", "gdp", "tv")
+_OUTPUTS: Final = ("pure", "zcdp", "approximate", "gdp", "renyi", "tv")
 
 
 def output_premetric(
@@ -109,7 +109,7 @@ def output_premetric(
     from stirred.spec.given_numbers import fraction
     from stirred.spec.problems import wrong
 
-    simple = dict(zip(_SIMPLE, (PURE, ZCDP, GDP, TOTAL_VARIATION), strict=True))
+    simple = {"pure": PURE, "zcdp": ZCDP, "gdp": GDP, "tv": TOTAL_VARIATION}
     simple |= {premetric.name.lower(): premetric for premetric in simple.values()}
     key = text.lower()
     if key in simple:
@@ -124,7 +124,7 @@ def output_premetric(
             raise wrong("Rényi DP needs an order", where="--order", remedy="write such as --order 2")
         with told_by_options():
             return OutputPremetric(name="D_Renyi", order=fraction(order, where="order"))
-    names = [*_SIMPLE, *(["renyi"] if takes_order else []), "approximate"]
+    names = [name for name in _OUTPUTS if name != "renyi" or takes_order]
     raise wrong(f"{text!r} is not an output premetric", where="--output", remedy=f"one of {', '.join(names)}")
 
 

@@ -20,7 +20,8 @@ _QUESTIONS = {
 def first_screen(specification: Specification, *, besides: Sequence[str] = ()) -> str:
     """Return the five answers, the invariants first, and what is published exactly ``besides``."""
     words = explain(specification)
-    fixed = "".join(f"<li>{escape(item)}</li>" for item in (*words.not_protected, *besides))
+    *first, rest = words.not_protected
+    fixed = "".join(f"<li>{escape(item)}</li>" for item in (*first, *besides, rest))
     cards = "".join(
         f"<div><b>{_QUESTIONS[a.question]}</b>{_answer(a.question, a.answer, specification)}</div>"
         for a in words.answers
