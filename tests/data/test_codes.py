@@ -115,3 +115,18 @@ def test_numbers_beyond_63_bits_are_coded_too(column: pl.Series) -> None:
     levels = sorted(set(column))
     assert coded.levels["a"].to_list() == levels
     assert coded.codes.tolist() == [levels.index(value) for value in column]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("others", [[], [1.5, 2.0], [1.5, None]], ids=["alone", "with numbers", "with missing values"])
+def test_nan_is_a_value_like_others_also_in_a_column_that_is_known_to_be_sorted(
+    way: str, others: list[float | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Polars joins such columns in another way, in which NaN is not equal to itself."""
+    for name, value in WAYS[way].items():
+        monkeypatch.setattr(module, name, value, raising=False)
+    column = pl.Series([*others, float("nan"), float("nan")], dtype=pl.Float64).sort()
+    coded = encode(pl.DataFrame({"a": column, "b": 1}), ["a", "b"])
+    assert coded.count == len(others) + 1
+    assert coded.codes.tolist() == [*range(len(others) + 1), len(others)]
+    assert coded.decoded(coded.codes)["a"].equals(column, null_equal=True)

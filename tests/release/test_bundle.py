@@ -270,6 +270,9 @@ def test_a_written_file_that_differs_destroys_the_bundle(
     damage(fault)
     with pytest.raises(VerificationError) as caught:
         release(tmp_path, plan=content(format_=format_))
+    homes = "the household file, as written, is not what was swapped"
+    people = "persons and households, as written, do not belong together as in the input"
+    assert [problem.what for problem in caught.value.problems] == [homes if FAULTS[fault][0] == "data" else people]
     assert all(problem.remedy for problem in caught.value.problems)
     assert listing(tmp_path) == before
 
@@ -293,7 +296,7 @@ def test_a_swap_that_changed_a_place_itself_destroys_the_bundle(
     write_files(tmp_path)
     before = listing(tmp_path)
     monkeypatch.setattr(Coded, "decoded", wrong)
-    with pytest.raises(VerificationError):
+    with pytest.raises(VerificationError, match="match x swap table of the written file differs from the input"):
         release(tmp_path, plan=content(persons_too=False))
     assert listing(tmp_path) == before
 
@@ -308,7 +311,7 @@ def test_a_swap_that_mixed_up_persons_itself_destroys_the_bundle(
     monkeypatch.setattr(module, "household_rows", lambda data: (right(data) + 1) % data.households.height)
     write_files(tmp_path)
     before = listing(tmp_path)
-    with pytest.raises(VerificationError):
+    with pytest.raises(VerificationError, match="persons, as written, are not in the households they came from"):
         release(tmp_path)
     assert listing(tmp_path) == before
 

@@ -259,8 +259,17 @@ def test_the_readme_names_persons_without_variables_of_their_own(folder: Path) -
 
 
 @pytest.mark.usefixtures("in_parts")
-@pytest.mark.parametrize("fault", ["persons stay where they were", "old ids", "a part too many"])
-def test_faults_in_parts_destroy_the_bundle(folder: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("fault", "what"),
+    [
+        ("persons stay where they were", "persons do not carry the swap values of their household"),
+        ("old ids", "the household ids are not 1, 2, 3"),
+        ("a part too many", "there are more parts of data than were written"),
+    ],
+)
+def test_faults_in_parts_destroy_the_bundle(
+    folder: Path, fault: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if fault == "persons stay where they were":
         right = swapped_file.SwappedFile.persons
 
@@ -288,6 +297,6 @@ def test_faults_in_parts_destroy_the_bundle(folder: Path, fault: str, monkeypatc
                 (path / "part-99999.parquet").write_bytes(first.read_bytes())
 
         monkeypatch.setattr("stirred.release.records.write_parts", write_parts)
-    with pytest.raises(VerificationError):
+    with pytest.raises(VerificationError, match=what):
         released(folder, hid="hid", codebook="codebook.toml")
     assert not (folder / "bundle").exists()

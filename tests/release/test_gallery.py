@@ -173,6 +173,13 @@ GALLERY = {
         homes(lambda f: f.with_columns(pl.concat_list("size").alias("tenure"))),
         [['homes.parquet "tenure": values of type List(Int64) cannot be used as a hold variable', "store it as text"]],
     ),
+    "values of type Duration": Broken(
+        homes(lambda f: f.with_columns(size=pl.duration(days="size"), tenure=pl.duration(days="size"))),
+        [
+            ['homes.parquet "size": values of type Duration', "cannot be used as a match variable"],
+            ['homes.parquet "tenure": values of type Duration', "cannot be used as a hold variable", "whole numbers"],
+        ],
+    ),
     "cannot read a file ending in .xlsx": Broken(
         file("homes.xlsx", b"PK"),
         [["cannot read a file ending in '.xlsx'", "Mend: save it as 'CSV UTF-8', or give", ".parquet"]],

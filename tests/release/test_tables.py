@@ -28,6 +28,12 @@ def test_every_combination_of_values_is_counted_empty_cells_too(rows: list[tuple
     assert table.height == len(expected)
 
 
+@pytest.mark.parametrize("values", [[1.5, 2.0], []], ids=["with numbers", "alone"])
+def test_records_without_a_number_are_counted_also_where_the_column_is_sorted(values: list[float]) -> None:
+    frame = pl.DataFrame({"rent": pl.Series([*values, float("nan"), float("nan")]).sort()})
+    assert tabulate(frame, ["rent"])["count"].to_list() == [*(1 for _ in values), 2]
+
+
 def test_in_a_huge_table_only_cells_that_occur_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_CELLS", 3)
     table = tabulate(pl.DataFrame({"a": [1, 2], "b": [1, 2]}), ["a", "b"])

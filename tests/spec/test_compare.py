@@ -223,6 +223,63 @@ def test_a_stated_factor_between_units_gives_a_verdict() -> None:
     assert compare(person, household, units=[factor]).overall in (STRONGER, EQUAL)
 
 
+def test_a_stated_factor_decides_which_unit_is_the_stronger_one_from_either_side() -> None:
+    """d_person <= 6 d_household: a promise for persons gives one for households, and that is what is said."""
+    person = specification(PURE, 1)
+    household = specification(PURE, 1, premetric=replace(PERSONS, unit="household"))
+    factor = UnitFactor(old="person", new="household", factor=6, because="nobody lives with more than five others")
+    there, back = compare(person, household, units=[factor]), compare(household, person, units=[factor])
+    assert (verdicts(there)[2], verdicts(back)[2]) == (STRONGER, WEAKER)
+    assert "it gives one for each household too" in there.blocks[2].reason
+    assert "the second gives one for each household too" in back.blocks[2].reason
+    for found in (there, back):
+        stated = "a change of one household changes at most 6 person records (nobody lives with more than five others)"
+        assert stated in found.blocks[2].reason
+
+
+def test_of_two_neighbour_relations_the_wider_one_is_the_stronger() -> None:
+    near, far = (specification(PURE, 1, premetric=replace(PERSONS, within=within)) for within in (1, 3))
+    assert verdicts(compare(near, far))[2] == WEAKER
+    assert verdicts(compare(far, near))[2] == STRONGER
+
+
+def listed(*universes: str, budget: int = 1) -> Specification:
+    """A promise inside universes that are listed one by one, each dataset a letter."""
+    return specification(PURE, budget, multiverse=Multiverse(universes=tuple(map(frozenset, universes))))
+
+
+def test_listed_universes_are_the_same_in_any_order_and_then_budgets_compare() -> None:
+    assert compare(listed("ab", "cd"), listed("cd", "ab")).overall == EQUAL
+    assert compare(listed("ab", "cd"), listed("cd", "ab", budget=2)).overall == STRONGER
+
+
+def test_listed_universes_are_weaker_than_one_that_contains_them_and_their_budgets_are_of_another_currency() -> None:
+    found = compare(listed("ab", "cd"), listed("abcd"))
+    assert (verdicts(found)[1], verdicts(found)[4], found.overall) == (WEAKER, INCOMPARABLE, WEAKER)
+    assert "the two differ in where" in found.blocks[4].reason
+
+
+def test_listed_universes_and_invariants_are_not_taken_for_the_same() -> None:
+    found = compare(listed("ab", "cd"), specification(PURE, 1))
+    assert verdicts(found)[1] == INCOMPARABLE
+    assert found.overall != EQUAL
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("exp(1)*exp(2)", "exp(3)"), ("sqrt(2) + sqrt(3)", "sqrt(5 + 2*sqrt(6))")]
+)
+def test_equal_numbers_in_different_forms_have_no_verdict_and_the_advice_says_what_to_do(
+    first: str, second: str
+) -> None:
+    """Both are equal, and no number of digits shows it: the comparison says so instead of ending with an error."""
+    one, other = (specification(PURE, Budget.constant(text)) for text in (first, second))
+    found = compare(one, other)
+    assert (verdicts(found)[4], found.overall) == (INCOMPARABLE, None)
+    assert "agree to 600 digits" in found.blocks[4].reason
+    assert "agree to 600 digits" in found.because
+    assert any("write both budgets in the same form" in advice for advice in found.to_change)
+
+
 def test_a_verdict_at_the_realised_universe_is_not_one_about_all_universes() -> None:
     """At rate 9/10 the loss is smaller for the file at hand and larger where the largest stratum is small.
 
@@ -323,6 +380,15 @@ def test_swapping_budgets_are_ordered_only_where_they_are_in_every_universe(firs
         elif first == second:
             assert not below, f"{p} is below {q} everywhere, and compare does not see it"
     assert STRONGER in verdicts or first == "paper" != second
+
+
+@pytest.mark.parametrize("bound", ["paper", "sharp"])
+@pytest.mark.parametrize("nothing", [0, 1])
+def test_a_rate_that_promises_nothing_is_never_the_stronger_one(nothing: int, bound: Bound) -> None:
+    none, half = swapped(Fraction(nothing), bound), swapped(Fraction(1, 2), bound)
+    assert compare(none, half).overall == WEAKER
+    assert compare(half, none).overall == STRONGER
+    assert compare(none, swapped(Fraction(1 - nothing), bound)).overall == EQUAL
 
 
 def test_varying_budgets_are_not_equal_because_their_numbers_are() -> None:

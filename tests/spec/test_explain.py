@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
-from stirred.spec import PURE, Budget, exact
+import pytest
+
+from stirred.spec import (
+    GDP,
+    PURE,
+    TOTAL_VARIATION,
+    ZCDP,
+    Budget,
+    InputPremetric,
+    Margin,
+    Multiverse,
+    approximate,
+    exact,
+)
+from stirred.spec.budget import Free, PermutationSwapping, SwappedStrata
 from stirred.spec.document import to_document
 from stirred.spec.explain import explain
+from stirred.spec.output_premetric import OutputPremetric
 from tests.spec.strategies import specification
 
 
@@ -40,3 +56,104 @@ def test_an_exact_number_too_long_to_read_is_left_to_the_documents() -> None:
     assert to_document(specification(PURE, budget))["budget"]["exact"] == f"ln({'7' * 280})"
     assert "(rounded up)" in how_much(Budget.constant("1/2*ln(15011730000000081/1000000000)"))
     assert "rounded up from exactly 1/2*ln(22)" in how_much(Budget.constant("1/2*ln(22)"))
+
+
+# ---- how to read it ---------------------------------------------------------------------------------------
+
+
+TWO_APART = Multiverse(invariants=(Margin(of="person", level="county"),), nearest=2, nearest_because="swapping")
+
+
+def read(output: OutputPremetric, budget: Budget | str, **blocks: object) -> str:
+    stated = Budget.constant(budget) if isinstance(budget, str) else budget
+    text = explain(specification(output, stated, **blocks)).how_to_read  # type: ignore[arg-type]
+    assert text.startswith("How to read it: ")
+    return text.removeprefix("How to read it: ")
+
+
+@pytest.mark.parametrize("output", [PURE, ZCDP, GDP, TOTAL_VARIATION, approximate("1e-6")])
+def test_a_budget_that_promises_nothing_is_not_read_as_a_promise(output: OutputPremetric) -> None:
+    assert read(output, "inf") == "the budget is infinite, so nothing is promised."
+    assert read(output, "100001") == "the budget is so large that nothing is promised."
+
+
+def test_a_letter_is_read_as_a_letter() -> None:
+    assert read(PURE, Budget(policy=Free(symbol="epsilon"))).startswith("the smaller the letter's value")
+
+
+def test_a_swap_without_anything_to_swap_is_not_read_as_protection() -> None:
+    policy = PermutationSwapping(strata=(SwappedStrata(rate=Fraction(1, 2), largest_stratum=0),))
+    assert "0 is not protection here" in read(PURE, Budget(policy=policy))
+    live = PermutationSwapping(strata=(SwappedStrata(rate=Fraction(1, 2), largest_stratum=4),))
+    assert "is not protection" not in read(PURE, Budget(policy=live))
+
+
+@pytest.mark.parametrize(
+    ("budget", "factor"),
+    [
+        ("ln(3)", "at most 3."),
+        ("ln(270)", "at most 270.0."),
+        ("ln(123456.5)", "at most 123,457."),
+        ("ln(2500000)", "at most 3 million: on its own, practically no limit."),
+        ("ln(7)*12", "at most 14 billion: on its own, practically no limit."),
+        ("50", "at most 6 followed by 21 zeros: on its own, practically no limit."),
+    ],
+)
+def test_the_factor_of_odds_is_written_so_that_people_can_take_it_in_and_never_rounded_down(
+    budget: str, factor: str
+) -> None:
+    assert read(PURE, budget) == (
+        "if the true file and another version of it differ in 1 person, seeing the output changes the odds between "
+        f"them by a factor of {factor}"
+    )
+
+
+def test_with_a_delta_it_is_said_that_anything_may_be_revealed() -> None:
+    text = read(approximate("1e-6"), "ln(3)")
+    assert "more than 3 times as probable under one as under the other, plus" in text
+    assert text.endswith("With that probability anything may be revealed.")
+
+
+@pytest.mark.parametrize(
+    ("output", "budget", "apart", "overlap"),
+    [
+        (ZCDP, "1/2", "1 apart", True),
+        (ZCDP, "50", "10 apart", False),
+        (GDP, "1", "1 apart", True),
+        (GDP, "7", "7 apart", False),
+    ],
+)
+def test_bell_curves_stand_for_concentrated_and_gaussian_promises_and_hardly_overlap_where_little_is_promised(
+    output: OutputPremetric, budget: str, apart: str, overlap: bool
+) -> None:
+    text = read(output, budget)
+    assert f"two bell curves of unit width whose centres are {apart}" in text
+    assert ("they hardly overlap" in text) != overlap
+    assert ("at δ=1e-10" in text) == (output is ZCDP)
+
+
+def test_between_versions_that_are_two_apart_the_factor_is_squared() -> None:
+    """A budget is per unit of distance: what counts is how far apart the nearest versions are."""
+    assert "differ in 2 persons, seeing the output changes the odds between them by a factor of at most 9." in read(
+        PURE, "ln(3)", multiverse=TWO_APART
+    )
+    assert "centres are 2 apart" in read(GDP, "1", multiverse=TWO_APART)
+    assert "centres are 2 apart" in read(ZCDP, "1/2", multiverse=TWO_APART)
+
+
+def test_a_neighbour_relation_is_read_up_to_its_width() -> None:
+    near = InputPremetric(name="d_HamS", unit="person", within=3)
+    text = read(PURE, "ln(3)", premetric=near, multiverse=TWO_APART)
+    assert "differ in up to 3 persons" in text
+    assert "at most 3." in text, "the relation covers all of them at once: nothing is multiplied"
+
+
+@pytest.mark.parametrize(("budget", "probability", "nearest"), [("0.25", "0.25", 1), ("0.75", "1", 2), ("3", "1", 1)])
+def test_a_probability_never_changes_by_more_than_1(budget: str, probability: str, nearest: int) -> None:
+    text = read(TOTAL_VARIATION, budget, multiverse=TWO_APART if nearest == 2 else Multiverse())
+    who = "1 person changes" if nearest == 1 else "2 persons change"
+    assert f"changes by at most {probability} when {who}; one may still give a file away" in text
+
+
+def test_a_divergence_of_some_order_is_called_an_average() -> None:
+    assert "an average over outputs" in read(OutputPremetric(name="D_Renyi", order=Fraction(2)), "1")

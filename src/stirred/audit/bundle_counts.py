@@ -10,11 +10,11 @@ from typing import Final
 
 import polars as pl
 
+from stirred.audit.bundle_files import read_released
 from stirred.audit.findings import Findings
 from stirred.audit.held_digest import digest_named
 from stirred.data.frames import read_frame, write_frame
 from stirred.spec.invariant import Margin
-from stirred.spec.problems import StirredError
 from stirred.spec.specification import Specification
 
 _INVARIANTS: Final = "public/invariants.parquet"
@@ -22,16 +22,18 @@ _INVARIANTS: Final = "public/invariants.parquet"
 
 def audit_invariants(public: Path, specification: Specification, data: pl.DataFrame, found: Findings) -> str | None:
     """Count every table of the invariants anew; return the digest of what households hold with their persons."""
-    try:
-        published = read_frame(public / "invariants.parquet")
-    except StirredError as error:
-        found.problems += error.problems
+    published = read_released(public / "invariants.parquet", found, where=_INVARIANTS)
+    if published is None:
         return None
     if "table" not in published.columns or "count" not in published.columns:
         found.bad("it has no columns table and count", where=_INVARIANTS)
         return None
+    published = published.with_columns(pl.col("table").cast(pl.String))
     margins = [margin for margin in specification.multiverse.invariants if isinstance(margin, Margin)]
-    tables = published["table"].cast(pl.String).unique(maintain_order=True).to_list()
+    known = {"table", "count", *(variable for margin in margins for variable in margin.variables)}
+    if extra := [name for name in published.columns if name not in known]:
+        found.bad(f"{', '.join(extra)} is in no table that the specification fixes", where=_INVARIANTS)
+    tables = published["table"].unique(maintain_order=True).to_list()
     digests = [digest for name in tables if (digest := digest_named(name)) is not None]
     names = [name for name in tables if digest_named(name) is None]
     if len(margins) != len(names):
@@ -45,7 +47,7 @@ def audit_invariants(public: Path, specification: Specification, data: pl.DataFr
             continue
         if lacking := [variable for variable in left if variable in data.columns]:
             found.bad(f"it has no column {', '.join(lacking)}", where=_INVARIANTS)
-        cells = published.filter(pl.col("table") == name).select(*variables, "count")
+        cells = published.filter(pl.col("table").eq_missing(pl.lit(name))).select(*variables, "count")
         if not same_cells(cells, data, variables):
             found.bad(f"the released file does not have the published table '{name}'", where=f"invariant {margin}")
             continue
@@ -57,12 +59,10 @@ def audit_invariants(public: Path, specification: Specification, data: pl.DataFr
 def published_tables(public: Path, found: Findings) -> Iterator[tuple[str, str, pl.DataFrame, list[str]]]:
     """Yield each table that can be read, with its name, its place for messages, and its variables."""
     for path in sorted((public / "tables").glob("*.csv")):
-        try:
-            table = read_frame(path)
-        except StirredError as error:
-            found.problems += error.problems
-            continue
-        yield path.stem, f"public/tables/{path.name}", table, [name for name in table.columns if name != "count"]
+        where = f"public/tables/{path.name}"
+        table = read_released(path, found, where=where)
+        if table is not None:
+            yield path.stem, where, table, [name for name in table.columns if name != "count"]
 
 
 def audit_tables(public: Path, data: pl.DataFrame, persons: pl.DataFrame | None, found: Findings) -> None:

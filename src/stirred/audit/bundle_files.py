@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import polars as pl
+
 from stirred.audit.findings import Findings
+from stirred.data.columns import has_text
+from stirred.data.frames import read_frame
+from stirred.spec.problems import StirredError
 
 MANIFEST: Final = "manifest.json"
 CHECKSUMS: Final = "CHECKSUMS.sha256"
@@ -39,6 +44,20 @@ def audit_published(public: Path, found: Findings) -> None:
         return
     recorded = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     _compare(public, _files(public) - {CHECKSUMS}, recorded, CHECKSUMS, found)
+
+
+def read_released(path: Path, found: Findings, *, where: str) -> pl.DataFrame | None:
+    """Return a table of a bundle; what cannot be read, or is of a kind that is never released, is a finding."""
+    try:
+        frame = read_frame(path)
+    except StirredError as error:
+        for problem in error.problems:
+            found.bad(f"it cannot be read: {problem.what}", where=where)
+        return None
+    odd = [f'"{name}" ({kind})' for name, kind in frame.schema.items() if kind != pl.Null and not has_text(kind)]
+    if odd:
+        found.bad(f"it has values of a kind that is never released: {', '.join(odd)}", where=where)
+    return None if odd else frame
 
 
 def _files(folder: Path) -> set[str]:

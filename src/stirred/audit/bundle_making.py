@@ -193,7 +193,7 @@ def _settings(
         formula = policy.formula if isinstance(policy, Derived) else ""
         laws = [law for law in ("uniform", "proportional") if f"the law is {law}" in formula]
         return {"rate": usual, "redraw_law": laws[0]} if laws else None
-    others = strata.filter(pl.col("stratum_rate").cast(pl.String) != usual).select(
+    others = strata.filter(pl.col("stratum_rate").cast(pl.String).ne_missing(pl.lit(usual))).select(
         *match, pl.col("stratum_rate").alias("rate")
     )
     if others.height > _MOST_RULES or (others.height and "rate" in match):

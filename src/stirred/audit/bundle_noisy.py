@@ -15,6 +15,7 @@ from typing import Final
 import polars as pl
 
 from stirred.audit.bundle_counts import as_text, published_tables
+from stirred.audit.bundle_files import read_released
 from stirred.audit.bundle_making import Making
 from stirred.audit.bundle_promise import same_promise
 from stirred.audit.findings import Findings
@@ -38,7 +39,7 @@ def publishes_tables_only(public: Path, making: Making | None) -> bool:
         strata = read_frame(public / "strata.parquet")
     except StirredError:
         return False
-    return _LAW in strata.columns and strata[_LAW].cast(pl.String).unique().to_list() == [NoisySwap.member]
+    return strata.schema.get(_LAW) == pl.String and strata[_LAW].unique().to_list() == [NoisySwap.member]
 
 
 def audit_noisy(public: Path, specification: Specification, making: Making | None, found: Findings) -> None:
@@ -65,10 +66,9 @@ def audit_noisy(public: Path, specification: Specification, making: Making | Non
 
 def _audit_sizes(public: Path, specification: Specification, found: Findings) -> list[str] | None:
     """Compare the one published invariant with the specification and with the list of strata."""
-    try:
-        sizes, strata = read_frame(public / "invariants.parquet"), read_frame(public / "strata.parquet")
-    except StirredError as error:
-        found.problems += error.problems
+    sizes = read_released(public / "invariants.parquet", found, where=_INVARIANTS)
+    strata = read_released(public / "strata.parquet", found, where=_STRATA)
+    if sizes is None or strata is None:
         return None
     margins = [m.variables for m in specification.multiverse.invariants if isinstance(m, Margin)]
     match = [name for name in sizes.columns if name not in ("table", "count")]

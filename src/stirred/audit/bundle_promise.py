@@ -221,6 +221,10 @@ def _audit_by_strata(data: pl.DataFrame, specification: Specification, strata: p
     policy = specification.budget.policy
     if not isinstance(policy, PermutationSwapping):
         return
+    records = strata["stratum_records"]
+    if strata.schema["stratum_live"] != pl.Boolean or not records.dtype.is_integer() or records.null_count():
+        found.bad("stratum_live is not true or false, or stratum_records not a number", where=_STRATA)
+        return
     try:
         listed = _largest_live(strata)
     except StirredError:
@@ -233,7 +237,7 @@ def _audit_by_strata(data: pl.DataFrame, specification: Specification, strata: p
 
 
 def _largest_live(strata: pl.DataFrame) -> set[SwappedStrata]:
-    sizes = pl.when(pl.col("stratum_live").cast(pl.Boolean)).then(pl.col("stratum_records").cast(pl.Int64)).otherwise(0)
+    sizes = pl.when("stratum_live").then(pl.col("stratum_records").cast(pl.Int64)).otherwise(0)
     largest = strata.group_by(pl.col("stratum_rate").cast(pl.String)).agg(sizes.max().alias("size"))
     rates: dict[Fraction, int] = {}
     for text, size in largest.rows():

@@ -138,6 +138,9 @@ def _single(column: pl.Series) -> _Single:
     codes = pl.DataFrame({"value": column}).join(
         index, on="value", how="left", maintain_order="left", nulls_equal=True
     )["code"]
+    if column.dtype.is_float():
+        # A join of columns that are marked as sorted loses NaN (polars 2.1); of the levels it is always the last.
+        codes = codes.fill_null(len(levels) - 1)
     table = np.arange(max(len(levels), 1), dtype=np.uint32)
     return _Single(codes.to_numpy(), 0, table, levels)
 

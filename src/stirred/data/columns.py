@@ -17,6 +17,15 @@ from stirred.data.frames import scan_frame
 from stirred.data.problems import bad_file, listed
 
 
+def has_text(kind: pl.DataType) -> bool:
+    """Say whether values of a type can be written to CSV: only such columns are released, and can be compared.
+
+    >>> has_text(pl.Date()), has_text(pl.Duration()), has_text(pl.List(pl.Int64))
+    (True, False, False)
+    """
+    return not kind.is_nested() and kind not in (pl.Object, pl.Null, pl.Binary, pl.Duration)
+
+
 class Columns(Protocol):
     """What the mechanisms need of a table: names, length, and a column by name. A frame has all of it."""
 

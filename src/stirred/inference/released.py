@@ -14,9 +14,12 @@ import polars as pl
 from stirred.data.frames import read_frame, scan_frame
 from stirred.data.problems import bad_file, listed
 from stirred.inference.stated_law import stated_law
+from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS
 from stirred.mechanisms.swapping.moments.conditioned_cells import RedrawLaw
 from stirred.mechanisms.swapping.noisy import NoisySwap
 from stirred.mechanisms.swapping.two_stage import FINE_COLUMNS
+from stirred.spec.given_numbers import probability
+from stirred.spec.problems import placed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -110,6 +113,7 @@ class SwappedRelease:
                 where=str(public),
                 remedy="correcting needs the margins of every stratum, which are counted from them",
             )
+        _check_strata(rates, match, records.collect_schema().names(), member=member, where=str(strata))
         persons = _file(public, "persons")
         swap = _swapped(specification, match, records.collect_schema().names())
         staged = {*FINE_COLUMNS.values()} <= {*rates.columns} and rates.height > 0
@@ -123,8 +127,8 @@ class SwappedRelease:
             source=str(public),
             member=member,
             redraw_law=stated_law(specification, given=redraw_law, swap=swap) if member == "conditioned" else None,
-            fine_match=tuple(json.loads(rates[FINE_COLUMNS["fine_match"]][0])) if staged else (),
-            fine_rate=rates[FINE_COLUMNS["fine_rate"]][0] if staged else None,
+            fine_match=_fine_match(rates, records.collect_schema().names(), where=str(strata)) if staged else (),
+            fine_rate=_fine_rate(rates, where=str(strata)) if staged else None,
         )
 
     def known_redraw_law(self) -> RedrawLaw:
@@ -176,6 +180,39 @@ def _file(public: Path, name: str) -> pl.LazyFrame | None:
         if path.exists():
             return scan_frame(path)
     return None
+
+
+def _check_strata(
+    rates: pl.DataFrame, match: Sequence[str], columns: Sequence[str], *, member: str, where: str
+) -> None:
+    """Refuse a list of strata that is not one of these records: nothing could be corrected by it."""
+    other = [name for name in match if name not in columns]
+    if other or (rates.select(match).is_duplicated().any() if match else rates.height > 1):
+        what = f"the released microdata have no column {listed(other)}" if other else "a stratum is listed twice"
+        raise bad_file(what, where=where, remedy="use data and strata of the same release")
+    if member in WITH_MOMENTS:
+        with placed(where):
+            for rate in rates["stratum_rate"].cast(pl.String).unique().drop_nulls():
+                probability(rate, where="stratum_rate")
+
+
+def _fine_match(rates: pl.DataFrame, columns: Sequence[str], *, where: str) -> tuple[str, ...]:
+    try:
+        names = json.loads(str(rates[FINE_COLUMNS["fine_match"]][0]))
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not names or any(name not in columns for name in names):
+        raise bad_file(
+            f"{FINE_COLUMNS['fine_match']} is not a list of released variables",
+            where=where,
+            remedy="use data and strata of the same release",
+        )
+    return tuple(names)
+
+
+def _fine_rate(rates: pl.DataFrame, *, where: str) -> str:
+    with placed(where):
+        return str(probability(str(rates[FINE_COLUMNS["fine_rate"]][0]), where=FINE_COLUMNS["fine_rate"]))
 
 
 def _swapped(specification: Path, match: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:

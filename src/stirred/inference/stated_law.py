@@ -43,7 +43,7 @@ def stated_law(specification: Path, *, given: Path | None, swap: Sequence[str]) 
             raise bad_file(
                 "the specification states the law itself", where=f"--redraw-law {given}", remedy="leave it out"
             )
-        return said.group(1) if text is None else {name: Fraction(mass) for name, mass in _MASS.findall(text)}
+        return said.group(1) if text is None else _masses(text, where=str(specification))
     if given is None:
         raise bad_file(
             "the specification has only the checksum of the declared redraw law",
@@ -57,6 +57,18 @@ def stated_law(specification: Path, *, given: Path | None, swap: Sequence[str]) 
             "this is not the law of the release: its checksum is another",
             where=f"--redraw-law {given}",
             remedy="use the law of the plan, its values and their order unchanged",
+        )
+    return law
+
+
+def _masses(text: str, *, where: str) -> Mapping[str, Fraction]:
+    with placed(where):
+        law = {name: fraction(mass, where="redraw law") for name, mass in _MASS.findall(text)}
+    if any(mass <= 0 for mass in law.values()) or not 0 < sum(law.values()) <= 1:
+        raise bad_file(
+            f"the probabilities of its redraw law sum to {sum(law.values())}, or one is not above 0",
+            where=where,
+            remedy="use the specification that was published with the data",
         )
     return law
 

@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from stirred.data.problems import bad_plan
+from stirred.spec.document import from_json
+from stirred.spec.problems import StirredError
+from stirred.spec.specification import Specification
 
 MANIFEST = "manifest.json"
 SEEDED_MARK = "SEEDED-TEST-RUN.txt"
@@ -157,6 +160,14 @@ def checksum(path: Path) -> str:
 def bundle_checksum(folder: Path) -> str:
     """Return the checksum of a bundle: that of its manifest, which holds the checksum of every other file."""
     return checksum(folder / MANIFEST)
+
+
+def published_specification(bundle: Path) -> Specification | None:
+    """Return the promise that a bundle publishes, or None if it cannot be read."""
+    try:
+        return from_json((bundle / "public" / "specification.json").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, StirredError):
+        return None
 
 
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:

@@ -78,10 +78,7 @@ def _with_persons(data: Microdata, plan: SwapPlan) -> str | None:
     # The plan lists the columns of persons that an explicit hold leaves out.
     own = [name for name in data.person_variables if f"{name} (of persons)" not in plan.dropped]
     rows = pl.Series(household_rows(data))
-    try:
-        return digest_name(held_digest(data.households.select(plan.exact_hold), select(data.persons, own), rows))
-    except pl.exceptions.ComputeError:  # values that CSV cannot hold, such as durations, have no common text
-        return None
+    return digest_name(held_digest(data.households.select(plan.exact_hold), select(data.persons, own), rows))
 
 
 def counted_cells(stratum: Codes, swap: Codes) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stirred.release.bundle import bundle_checksum
+from stirred.release.bundle import bundle_checksum, published_specification
 from stirred.release.ledger import Entry, Ledger, LedgerError, Request
 from stirred.release.ledger.entry import COMMITTED
 from stirred.release.ledger.problems import BrokenLedgerError, bad_storage
-from stirred.spec.document import from_json
-from stirred.spec.problems import Problem, StirredError
-from stirred.spec.specification import Specification
+from stirred.spec.problems import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -110,14 +108,6 @@ def accounted(facts: Mapping[str, str | int] | None, bundle: Path, *, ledger: st
         return _doubtful(f"a publication is recorded, and {place} refuses: {problem.what}", problem.remedy)
     words = f"committed as entry {entry.number} of the ledger of {opened.dataset}, with this manifest"
     return Accounted(words=words, ledger=opened, entry=entry)
-
-
-def published_specification(bundle: Path) -> Specification | None:
-    """Return the promise that a bundle publishes, or None if it cannot be read."""
-    try:
-        return from_json((bundle / "public" / "specification.json").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, StirredError):
-        return None
 
 
 def _doubtful(what: str, remedy: str) -> Accounted:

@@ -13,7 +13,6 @@ from typing import Any
 import polars as pl
 
 from stirred import __version__
-from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Progress, Release
 from stirred.randomness.entropy import Entropy
@@ -97,26 +96,6 @@ def _check_promise(prepared: Prepared) -> None:
             where=f"{prepared.planned.source} [mechanism] settings_from",
             remedy="choose them by policy, from the invariants, or on an earlier or synthetic file",
         )
-    if prepared.planned.plan.release.format == "csv":
-        _check_writable(prepared.data)
-
-
-def _check_writable(data: Microdata) -> None:
-    """Refuse columns that CSV cannot hold before anything random happens."""
-    for column in (*data.households.head(1).get_columns(), *([] if data.persons is None else _first_rows(data))):
-        try:
-            column.to_frame().write_csv()
-        except pl.exceptions.PolarsError:
-            raise bad_plan(
-                f"values of type {column.dtype} cannot be written to CSV",
-                where=f'"{column.name}"',
-                remedy='use format = "parquet", or leave the column out',
-            ) from None
-
-
-def _first_rows(data: Microdata) -> list[pl.Series]:
-    assert data.persons is not None
-    return [data.persons[name].head(1) for name in data.person_variables]
 
 
 class Log:

@@ -86,9 +86,9 @@ def completed(counts: pl.DataFrame, variables: Sequence[str]) -> pl.DataFrame:
         grid = levels[0]
         for level in levels[1:]:
             grid = grid.join(level, how="cross")
-        counts = grid.join(counts, on=list(variables), how="left", nulls_equal=True).with_columns(
-            pl.col("count").fill_null(0)
-        )
+        # Added up and not joined: a join of sorted columns loses NaN (polars 2.1), and grouping does not.
+        both = pl.concat([counts, grid.with_columns(count=pl.lit(0, dtype=pl.Int64))])
+        counts = both.group_by(list(variables)).agg(pl.col("count").sum())
     return counts.sort(list(variables))
 
 

@@ -150,9 +150,12 @@ def _different_units(mine: str, yours: str, units: tuple[UnitFactor, ...]) -> tu
         some = "record" if str(relation.factor) == "1" else "records"
         stated = f"a change of one {relation.new} changes at most {relation.factor} {relation.old} {some}"
         if (relation.old, relation.new) == (mine, yours):
-            return STRONGER, f"it protects a whole {mine}; stated: {stated} ({relation.because})"
+            return (
+                STRONGER,
+                f"it gives one for each {yours} too, at another budget: {stated} ({relation.because})",
+            )
         if (relation.old, relation.new) == (yours, mine):
-            return WEAKER, f"the second protects a whole {yours}; stated: {stated} ({relation.because})"
+            return WEAKER, f"the second gives one for each {mine} too, at another budget: {stated} ({relation.because})"
     if mine in _COARSER and yours in _COARSER:
         stronger = _COARSER.index(mine) > _COARSER.index(yours)
         first, second = ("it", "the second") if stronger else ("the second", "it")
@@ -204,7 +207,10 @@ def _how_much(a: Specification, b: Specification) -> Block:
             reason=f"{a.budget_text} and {b.budget_text} are in different currencies: the two differ in "
             f"{_differing(a, b)}. A smaller number with more held fixed, or for a smaller unit, is not more protection",
         )
-    order = compare_exact(a.budget.realised, b.budget.realised)
+    try:
+        order = compare_exact(a.budget.realised, b.budget.realised)
+    except UndecidedError as error:
+        return Block(block="budget", question=question, verdict=INCOMPARABLE, reason=error.problems[0].what)
     verdict = EQUAL if order == 0 else STRONGER if order < 0 else WEAKER
     reason = f"{a.budget_text} against {b.budget_text}"
     if a.budget.varies or b.budget.varies:
@@ -375,4 +381,6 @@ def _to_change(blocks: tuple[Block, ...]) -> list[str]:
     }
     if any(block.block == "budget" and "left open" in block.reason for block in blocks):
         advice["budget"] = "choose a value for the budget that is only a letter (`--budget`, `with_budget`)"
+    elif all(block.verdict == EQUAL for block in blocks[:-1]):
+        advice["budget"] = "write both budgets in the same form, or state rates that can be ordered in every universe"
     return [advice[block.block] for block in blocks if block.verdict != EQUAL and block.block in advice]

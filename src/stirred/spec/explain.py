@@ -201,9 +201,10 @@ def _how_to_read(specification: Specification) -> str:
             f"two bell curves of unit width whose centres are {mu.shown()} apart{_overlap(mu)}."
         )
     if output.name == "D_TV":
+        change = "changes" if far == f"1 {unit}" else "change"
         return (
             "How to read it: the probability of any output event changes by at most "
-            f"{_at_most_one(budget.realised * nearest).shown()} when {far} change; one may still give a file away."
+            f"{_at_most_one(budget.realised * nearest).shown()} when {far} {change}; one may still give a file away."
         )
     return "How to read it: an average over outputs of the factor by which odds change, on a logarithmic scale."
 

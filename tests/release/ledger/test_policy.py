@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
 from stirred.release.ledger.total import Part, Total
-from stirred.spec import Inequality, Margin, Multiverse, Named, Specification, approximate
+from stirred.spec import Domain, Inequality, Margin, Multiverse, Named, Specification, approximate
 from stirred.spec.derivation import Derivation
 from stirred.spec.hierarchy import Hierarchy
 from tests.release.ledger.making import COUNTIES, limit, pure, released, request, specification
@@ -117,6 +118,72 @@ def test_a_whole_holds_fixed_what_its_parts_hold_fixed(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="does not hold fixed what entry 1 holds fixed"):
         ledger.add(request("1", includes=[1]))
     ledger.add(request(specification=specification("1", invariants=[COUNTIES]), includes=[1]))
+
+
+OTHER_FILE = Domain(name="census", dataset="the persons of a census", record_types=("person",))
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole", "words"),
+    [
+        (
+            [specification("1"), specification("1", unit="household")],
+            specification("9"),
+            r"entry 1-2 cannot be added up \(.*units: person, household\), so it cannot contain it",
+        ),
+        (
+            [specification("1"), specification("1", domain=OTHER_FILE)],
+            specification("9"),
+            r"entry 1-2 cannot be added up \(the domains differ: .*\), so it cannot contain it",
+        ),
+        ([specification("1", domain=OTHER_FILE)], specification("9"), r"it cannot be compared with entry 1 \("),
+        (
+            [specification("1", output=approximate("1e-6"))],
+            specification("9", output=approximate("1e-7")),
+            r"it cannot be compared with entry 1 \(the deltas or the measures of change differ\)",
+        ),
+    ],
+    ids=["two units", "two files", "another file", "a smaller delta"],
+)
+def test_a_whole_that_cannot_be_compared_with_its_parts_does_not_contain_them(
+    tmp_path: Path, parts: list[Specification], whole: Specification, words: str
+) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
+    included = [ledger.add(request(specification=part)).number for part in parts]
+    before = ledger.head
+    for way in (ledger.add, ledger.reserve):
+        with pytest.raises(LedgerError, match=words) as caught:
+            way(request(specification=whole, includes=included))
+        assert caught.value.exit_code == 2
+        assert "leave includes out" in caught.value.problems[0].remedy
+    assert ledger.head == before
+
+
+def test_with_a_delta_that_is_no_smaller_a_whole_contains_its_part(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
+    ledger.add(request(specification=specification("1", output=approximate("1e-7"))))
+    whole = specification("2", output=approximate("1e-6"))
+    assert ledger.add(request(specification=whole, includes=[1])).includes
+
+
+def test_a_whole_may_contain_what_costs_nothing(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
+    given_up = ledger.abort(ledger.reserve(request("100")).id, reason="never drawn")
+    ledger.add(request("1", includes=[given_up.number]))
+    total = ledger.total().specification
+    assert total is not None
+    assert total.budget.realised == 1
+
+
+@pytest.mark.parametrize("more", [{"includes": [1]}, {"sample": "a tenth"}], ids=["includes", "sample"])
+def test_a_derived_product_includes_nothing_and_draws_from_no_sample(tmp_path: Path, more: dict[str, Any]) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
+    released(ledger, "1")
+    before = ledger.head
+    for way in (ledger.add, ledger.reserve):
+        with pytest.raises(LedgerError, match="so it includes nothing and draws from no sample"):
+            way(request(specification=None, derived_from=[1], **more))
+    assert ledger.head == before
 
 
 def test_a_release_made_elsewhere_is_recorded_whatever_the_policy_says(ledger: Ledger) -> None:

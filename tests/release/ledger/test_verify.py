@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from stirred.release.ledger import Ledger, LedgerError
+from stirred.release.ledger.account import Account
 from stirred.release.ledger.problems import BrokenLedgerError, StorageError
 from stirred.release.ledger.row import Row, digest_of, next_row, row_hash
 from stirred.release.ledger.store import Store, store_at
@@ -143,6 +145,21 @@ FORGERIES: dict[str, tuple[Callable[[list[Row]], list[Row]], str]] = {
     "facts that are no JSON": (lambda rows: [*rows[:3], rows[3]._replace(facts="{"), *rows[4:]], "facts"),
     "facts that are not canonical": (
         lambda rows: [*rows[:3], rows[3]._replace(facts=rows[3].facts.replace(":", ": ", 1)), *rows[4:]], "facts"),
+    "facts with a number that JSON has not": (
+        lambda rows: [*rows[:3], rows[3]._replace(facts=rows[3].facts[:-1] + ',"x":NaN}'), *rows[4:]], "facts"),
+    "facts nested without end": (
+        lambda rows: [*rows[:3], rows[3]._replace(facts="[" * 100_000 + "]" * 100_000), *rows[4:]], "facts"),
+    "facts that are a list": (lambda rows: [*rows[:3], rows[3]._replace(facts="[]"), *rows[4:]], "facts"),
+    "facts of another kind of row": (
+        lambda rows: [*rows[:6], rows[6]._replace(facts=rows[2].facts), *rows[7:]], "facts"),
+    "a policy about one entry": (
+        lambda rows: [*rows[:4], rows[4]._replace(entry=rows[1].id), *rows[5:]], "transition"),
+    "an entry opened under another id": (
+        lambda rows: [*rows[:7], rows[7]._replace(entry=rows[1].id), *rows[8:]], "transition"),
+    "a ledger that begins with a reservation": (lambda rows: rows[1:], "transition"),
+    "a publication of what is withdrawn": (
+        lambda rows: [*rows, rows[10]._replace(id="x", kind="publish", facts=rows[2].facts[:-1] + ',"to":"web"}')],
+        "transition"),
     "a reservation without a specification": (
         lambda rows: [rows[0], rows[1]._replace(specification="")], "facts"),
     "a loss recorded as derived": (
@@ -160,6 +177,74 @@ def test_a_chain_forged_anew_must_still_make_sense(path: Path, name: str) -> Non
     found = verify_rows(rehashed(forge(rows)), documents)
     assert found.first_break is not None
     assert found.first_break.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [("{}", "cannot be read: "), ("no JSON", "cannot be read: "), ("[" * 100_000, "cannot be read: ")],
+    ids=["an empty one", "no JSON", "nested without end"],
+)
+def test_a_forged_specification_with_the_right_digest_must_still_be_one(path: Path, document: str, words: str) -> None:
+    rows, documents = rows_of(path)
+    digest = digest_of(document)
+    forged = rehashed([*rows[:7], rows[7]._replace(specification=digest), *rows[8:]])
+    found = verify_rows(forged, {**documents, digest: document}).first_break
+    assert found is not None
+    assert (found.kind, found.number) == ("document", 7)
+    assert f"the specification {digest[:12]} {words}" in str(found)
+
+
+def test_a_ledger_of_a_newer_stirred_is_not_read_as_if_it_were_ours(path: Path) -> None:
+    rows, documents = rows_of(path)
+    newer = rows[0].facts.replace('"schema_version":1', '"schema_version":99')
+    assert newer != rows[0].facts
+    with pytest.raises(LedgerError, match="written by a newer stirred") as caught:
+        verify_rows(rehashed([rows[0]._replace(facts=newer), *rows[1:]]), documents)
+    assert not isinstance(caught.value, BrokenLedgerError), "nobody touched it"
+    assert "install the newer version" in caught.value.problems[0].remedy
+
+
+def test_times_that_cannot_be_read_are_noted_a_few_of_them_and_break_nothing(path: Path) -> None:
+    """Without a zone a time is none: nobody knows where the clock stood."""
+    rows, documents = rows_of(path)
+    times = ["yesterday", "2026-01-01T00:00:00", "", "2026-13-01T00:00:00+00:00"]
+    forged = [row._replace(facts=_at(row.facts, times[row.number % 4])) for row in rows]
+    found = verify_rows(rehashed(forged), documents)
+    assert found.is_sound
+    assert found.observations[:2] == ("row 0: its time cannot be read", "row 1: its time cannot be read")
+    assert found.observations[5:] == ("7 more rows like this",)
+
+
+def _at(facts: str, time: str) -> str:
+    return json.dumps({**json.loads(facts), "at": time}, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def test_a_specification_that_no_row_refers_to_is_noted(path: Path) -> None:
+    rows, documents = rows_of(path)
+    for more, words in ((1, "1 stored specification that"), (2, "2 stored specifications that")):
+        found = verify_rows(rows, {**documents, **{f"digest {n}": "{}" for n in range(more)}})
+        assert found.is_sound
+        assert found.observations == (f"{words} no row refers to",)
+
+
+def test_storage_that_cannot_be_reached_is_not_called_a_broken_ledger(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = _store(path)
+    path.unlink()
+    with pytest.raises(StorageError) as caught:
+        verify_store(store)
+    assert "damaged" not in str(caught.value)
+
+
+def test_two_entries_that_begin_alike_are_not_mistaken_for_each_other(path: Path) -> None:
+    rows, documents = rows_of(path)
+    ids = {row.id: f"aaaa{row.number:04}" for row in rows if row.id == row.entry}
+    alike = [row._replace(id=ids.get(row.id, row.id), entry=ids.get(row.entry, row.entry)) for row in rows]
+    account = Account(documents.get).read(rehashed(alike[:-1]))
+    with pytest.raises(LedgerError, match="3 entries begin like this"):
+        account.find("aaaa")
+    assert account.find("aaaa0005").opening.number == 5
 
 
 def test_a_chain_cut_off_at_the_end_is_found_with_the_head_written_down(path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from stirred.data.columns import has_text
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.spec.problems import Problem
@@ -102,7 +103,7 @@ def _columns_of_the_promise(data: Microdata, released: set[str]) -> tuple[str, .
 
 
 def _type_problems(column: pl.Series, *, source: str, role: str, floats: bool) -> list[Problem]:
-    if column.dtype.is_nested() or column.dtype in (pl.Object, pl.Null, pl.Binary):
+    if not has_text(column.dtype):
         return [
             Problem(
                 what=f"values of type {column.dtype} cannot be used as a {role} variable",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stirred.release.bundle import MANIFEST, bundle_checksum, checksum, remove_leftovers
+from stirred.release.bundle import MANIFEST, bundle_checksum, checksum, published_specification, remove_leftovers
 from stirred.release.ledger.entry import ABORTED, RESERVED, Entry
 from stirred.release.ledger.ledger import Ending, Ledger
 
@@ -78,7 +78,7 @@ def whole_bundle(entry: Entry) -> tuple[str | None, str]:
     """Return the checksum of the entry's bundle if it is there, whole and its own; and what was found.
 
     The manifest must name the entry (``ledger.entry``), list the files that are there and no others, and
-    every checksum must be right.
+    every checksum must be right; what it promises, if it does, must be what was reserved.
     """
     if entry.place is None:
         return None, "no place for its bundle was recorded"
@@ -93,6 +93,8 @@ def whole_bundle(entry: Entry) -> tuple[str | None, str]:
             return None, "the bundle at its place belongs to another entry"
         if present != set(files) or any(checksum(folder / name) != wanted for name, wanted in files.items()):
             return None, "the bundle at its place is not whole"
+        if "public/specification.json" in files and published_specification(folder) != entry.specification:
+            return None, "the bundle at its place promises something else than was reserved"
         return bundle_checksum(folder), "its bundle is at its place and whole"
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None, "the manifest of the bundle at its place cannot be read"

@@ -154,7 +154,7 @@ def _check_inclusion(account: Account, inner: list[Standing], whole: Specificati
     parts = together.specification
     if parts is None:
         reason = [*(p.what for p in together.apart), *(aside.reason for aside in together.alone)][0]
-        raise _not_included(f"{named} cannot be added up ({reason}), so nothing says what contains them")
+        raise _not_included(f"{named} cannot be added up ({reason})")
     fixed = whole.multiverse.refines(parts.multiverse)
     if not fixed:
         raise _not_included(f"it does not hold fixed what {named} holds fixed ({fixed.reason})")
