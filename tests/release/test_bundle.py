@@ -424,7 +424,9 @@ def test_the_internal_report_shows_the_error_after_correction_and_by_size(folder
         truth = frame.with_columns(pl.col(table).cast(pl.String)).group_by(table).len("true")
         both = found.join(truth, on=table, how="full", coalesce=True).with_columns(pl.col("true").fill_null(0))
         error = float((both["estimate"].fill_null(0) - both["true"].cast(pl.Int64)).abs().mean())  # type: ignore[arg-type]
-        assert f"<td>{error:.4g}</td>" in report.split(f"<h3>{' x '.join(table)}</h3>")[1].split("percentage")[0]
+        assert (
+            f"<td class=n>{error:.4g}</td>" in report.split(f"<h3>{' x '.join(table)}</h3>")[1].split("percentage")[0]
+        )
     assert "By true size of the area (county):" in report
     assert "10 to 99" in report
     assert "10 and more" not in report

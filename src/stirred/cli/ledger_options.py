@@ -19,7 +19,7 @@ Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it s
 Unit = Annotated[str | None, typer.Option("--unit", metavar="NAME", help="The common unit, where entries differ.")]
 Output = Annotated[
     str | None,
-    typer.Option("--output", metavar="NAME", help="Express the total in: pure, zcdp, gdp, tv or approximate."),
+    typer.Option("--output", metavar="NAME", help="Express the total in: pure, zcdp, approximate, gdp or tv."),
 ]
 Delta = Annotated[
     str | None, typer.Option("--delta", metavar="NUMBER", help="delta; alone it means --output approximate.")
