@@ -144,13 +144,17 @@ def _rate(report: SwapReport) -> str:
         return section("Rate and loss", paragraph(f"{NOTHING_SWAPPED} Nothing is promised."))
     if not isinstance(report.mechanism, PermutationSwap) or strata.by_record is not None:
         return _losses(report, size)
-    points = [(p / 200, float(strata.epsilon(Fraction(p, 200)))) for p in range(1, 200)]
+    least = (float(smallest_psa_rate(size, bound="sharp")), float(smallest_psa_epsilon(size, bound="sharp")))
+    # In large strata the smallest loss lies behind the last rate of the grid, and the curve bends down to it.
+    grid = [Fraction(p, 200) for p in range(1, 200)]
+    last = [rate for k in range(1, 30) if float(rate := 1 - Fraction(1, 200 * 2**k)) < least[0]]
+    points = [(float(rate), float(strata.epsilon(rate))) for rate in (*grid, *last)]
+    points += [least] if least[0] > points[-1][0] else []
     chosen = [
         (float(part.rate), float(psa_sharp_epsilon(part.rate, stratum=part.largest_stratum)))
         for part in strata.policy.strata
         if 0 < part.rate < 1 and part.largest_stratum
     ]
-    least = (float(smallest_psa_rate(size, bound="sharp")), float(smallest_psa_epsilon(size, bound="sharp")))
     moved = moved_in_words(report.plan, report.mechanism)
     summary = (
         f"The largest stratum with something to swap has {size:,} records. {moved} A smaller stratum would give a "
