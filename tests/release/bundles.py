@@ -37,6 +37,20 @@ def persons(homes: pl.DataFrame) -> pl.DataFrame:
     return people.with_columns(((pl.col("hid") * 13 + pl.col("pid") * 29) % 90).alias("age"))
 
 
+PLAN_OF_HOMES = """
+[data]
+households = "homes.parquet"
+id = ["hid"]
+[mechanism]
+match = ["size"]
+swap = ["county"]
+rate = "1/2"
+[[tables]]
+variables = ["county", "tenure"]
+[release]
+out = "out"
+"""
+
 CODEBOOK_OF_HOMES = """
 [codebook]
 title = "Homes"

@@ -18,7 +18,7 @@ from stirred.mechanisms.swapping.conditioned import ConditionedSwap
 from stirred.mechanisms.swapping.mallows import MallowsSwap
 from stirred.mechanisms.swapping.shuffle import ShuffleSwap
 from stirred.spec.document import from_json
-from tests.release.bundles import assert_complete, households, stirred
+from tests.release.bundles import PLAN_OF_HOMES, assert_complete, households, stirred
 
 SETTINGS = {
     "permutation": ["--rate", "1/2"],
@@ -221,26 +221,11 @@ def test_settings_a_member_does_not_have_are_refused(folder: Path, arguments: li
     assert "Traceback" not in done.stderr
 
 
-PLAN = """
-[data]
-households = "homes.parquet"
-id = ["hid"]
-[mechanism]
-match = ["size"]
-swap = ["county"]
-rate = "1/2"
-[[tables]]
-variables = ["county", "tenure"]
-[release]
-out = "out"
-"""
-
-
 @pytest.mark.parametrize("equal", ["changed", "epsilon"])
 def test_the_family_is_compared_at_an_equal_share_changed_or_an_equal_loss(
     folder: Path, equal: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "plan.toml").write_text(PLAN, encoding="utf-8")
+    (folder / "plan.toml").write_text(PLAN_OF_HOMES, encoding="utf-8")
     swaps = facts(["compare", "plan.toml", "--family", "--equal", equal, "--out", "c.html", "--json"], capsys)["swaps"]
     by_name = {swap["name"]: swap for swap in swaps}
     assert {"permutation", "conditioned, uniform", "mallows"} <= set(by_name)
@@ -259,8 +244,8 @@ def test_the_family_is_compared_at_an_equal_share_changed_or_an_equal_loss(
 
 
 def test_plans_for_one_file_are_compared_block_by_block(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "a.toml").write_text(PLAN, encoding="utf-8")
-    (folder / "b.toml").write_text(PLAN.replace('match = ["size"]', "match = []"), encoding="utf-8")
+    (folder / "a.toml").write_text(PLAN_OF_HOMES, encoding="utf-8")
+    (folder / "b.toml").write_text(PLAN_OF_HOMES.replace('match = ["size"]', "match = []"), encoding="utf-8")
     assert command(["compare", "a.toml", "b.toml"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "b beside a: multiverse: stronger" in out
@@ -283,8 +268,8 @@ def test_plans_for_one_file_are_compared_block_by_block(folder: Path, capsys: py
 )
 def test_what_cannot_be_compared_is_refused(folder: Path, arguments: list[str], what: str) -> None:
     households(60).write_parquet("few.parquet")
-    (folder / "a.toml").write_text(PLAN, encoding="utf-8")
-    (folder / "other.toml").write_text(PLAN.replace("homes.parquet", "few.parquet"), encoding="utf-8")
+    (folder / "a.toml").write_text(PLAN_OF_HOMES, encoding="utf-8")
+    (folder / "other.toml").write_text(PLAN_OF_HOMES.replace("homes.parquet", "few.parquet"), encoding="utf-8")
     done = stirred("compare", *arguments, cwd=folder)
     assert done.returncode == 2
     assert what in done.stderr
@@ -421,7 +406,7 @@ def test_a_second_stage_without_its_settings_is_refused_with_all_that_is_missing
 
 def metric_plan(distances: str, *, name: str = "metric-swap", key: str = "distances") -> str:
     epsilon = 'epsilon = "3*ln(2)"\n' if name == "metric-swap" else ""
-    return PLAN.replace('rate = "1/2"\n', f'name = "{name}"\n{epsilon}{key} = {distances}\n')
+    return PLAN_OF_HOMES.replace('rate = "1/2"\n', f'name = "{name}"\n{epsilon}{key} = {distances}\n')
 
 
 def test_distances_by_file_by_table_and_by_the_command_line_are_the_same(
@@ -471,7 +456,7 @@ def test_a_metric_release_says_both_promises_and_keeps_its_distances_for_audits(
         (metric_plan('"weights.csv"', name="gibbs-swap", key="weights"), "too large to be drawn exactly"),
         (metric_plan('"weights.csv"', name="gibbs-swap", key="weights"), "swap among fewer areas, or use the cond"),
         (metric_plan('"distances.csv"'), "swap among fewer areas, give distances by levels"),
-        (PLAN.replace('rate = "1/2"', 'rate = "1/2"\ndistances = ["county"]'), "has no distances"),
+        (PLAN_OF_HOMES.replace('rate = "1/2"', 'rate = "1/2"\ndistances = ["county"]'), "has no distances"),
     ],
 )
 def test_distances_and_weights_that_cannot_be_used_are_refused_and_nothing_is_written(

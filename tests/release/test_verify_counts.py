@@ -17,34 +17,21 @@ from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.release.verify import VerificationError
-from tests.release.bundles import CODEBOOK_OF_HOMES, households, listing, persons
+from tests.release.bundles import CODEBOOK_OF_HOMES, PLAN_OF_HOMES, households, listing, persons
 
-PLAN = """
-[data]
-households = "homes.parquet"
-id = ["hid"]
-[mechanism]
-match = ["size"]
-swap = ["county"]
-rate = "1/2"
-[[tables]]
-variables = ["county", "tenure"]
-[release]
-out = "out"
-"""
-NOISY = PLAN.replace("homes.parquet", "declared.parquet").replace(
+NOISY = PLAN_OF_HOMES.replace("homes.parquet", "declared.parquet").replace(
     "[mechanism]", 'codebook = "codes.toml"\n[mechanism]\nname = "noisy-swap"\nnoise_epsilon = "1"'
 )
-IMPUTED = PLAN.replace('rate = "1/2"', 'rate = "1/2"\nimputed = "imputed"')
-PEOPLE = PLAN.replace('id = ["hid"]', 'hid = "hid"\npersons = "people.parquet"')
-RESPONSE = PLAN.replace(
+IMPUTED = PLAN_OF_HOMES.replace('rate = "1/2"', 'rate = "1/2"\nimputed = "imputed"')
+PEOPLE = PLAN_OF_HOMES.replace('id = ["hid"]', 'hid = "hid"\npersons = "people.parquet"')
+RESPONSE = PLAN_OF_HOMES.replace(
     "[mechanism]",
     '[mechanism]\nname = "response-swap"\nrespond = "tenure"\nvalues = ["owned", "rented"]\nchange = "1/10"',
 )
 ALONE = RESPONSE.replace("[[tables]]", 'hold = ["tenure"]\n[[tables]]')  # nothing else is held
-UNMATCHED = PLAN.replace('match = ["size"]', "match = []")
+UNMATCHED = PLAN_OF_HOMES.replace('match = ["size"]', "match = []")
 PLANS = {
-    "permutation": PLAN,
+    "permutation": PLAN_OF_HOMES,
     "noisy": NOISY,
     "imputed": IMPUTED,
     "persons": PEOPLE,
@@ -150,5 +137,5 @@ def test_files_too_long_to_be_counted_twice_are_held_to_the_number_of_records(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verify_counts, "ROWS_IN_ONE_FILE", 500)
-    text = (written(folder, PLAN) / "public" / "report.html").read_text(encoding="utf-8")
+    text = (written(folder, PLAN_OF_HOMES) / "public" / "report.html").read_text(encoding="utf-8")
     assert "not done: there are more than 500 records" in text
