@@ -54,6 +54,15 @@ def test_importing_stirred_leaves_its_rooms_closed() -> None:
     assert result.stdout.split() == []
 
 
+def test_asking_for_help_opens_no_room_but_the_command_line() -> None:
+    rooms = (
+        "\nimport sys; names = {'.'.join(name.split('.')[:2]) for name in sys.modules if name.startswith('stirred.')}"
+        "\nprint('\\nrooms', *names)"
+    )
+    result = subprocess.run([sys.executable, "-c", HELP + rooms], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1].split() == ["rooms", "stirred.cli"]
+
+
 def test_a_library_that_is_loaded_is_seen() -> None:
     assert "numpy" in loaded_by("import stirred\nimport numpy.linalg")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, table
-from stirred.data.problems import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 def show_entries(ledger: Ledger, *, as_json: bool) -> None:
     """List the entries of a ledger."""
+    from stirred.data.problems import number
     from stirred.release.ledger.total import numbers
 
     entries = list(ledger.entries())
@@ -330,6 +330,8 @@ def _change_facts(change: PolicyChange) -> dict[str, Any]:
 
 def show_verification(found: Verification, *, as_json: bool) -> None:
     """Show what a check of the whole ledger found."""
+    from stirred.data.problems import number
+
     first = found.first_break
     if as_json:
         place = None if first is None else {"row": first.number, "kind": first.kind, "what": first.problems[0].what}

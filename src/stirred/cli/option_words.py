@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from stirred.spec.problems import Problem, StirredError
+if TYPE_CHECKING:
+    from stirred.spec.problems import Problem
 
 SOURCE: Final = "command line"
 # Keys of a plan that have an option, and how it is written.
@@ -65,6 +66,8 @@ def told_by_options() -> Iterator[None]:
     Traceback (most recent call last):
     stirred.spec.problems.SpecificationError: --epsilon: -1 is negative. Mend: write a loss of 0 or more.
     """
+    from stirred.spec.problems import StirredError
+
     try:
         yield
     except StirredError as error:
@@ -83,6 +86,8 @@ def option(key: str) -> str:
 
 def needed(key: str, *, command: str) -> Problem:
     """Return the problem of an option that is needed and was not given."""
+    from stirred.spec.problems import Problem
+
     remedy = f"such as {EXAMPLES[key]}; see `stirred {command} --help`, or write a plan.toml"
     return Problem(what="is needed", where=option(key), remedy=remedy)
 
@@ -90,6 +95,7 @@ def needed(key: str, *, command: str) -> Problem:
 def in_options(problem: Problem) -> Problem:
     """Return a problem of a plan that was told by options with the option in the place of the key.
 
+    >>> from stirred.spec.problems import Problem
     >>> told = Problem(what="the noisy swap has no fine_match", where="command line [mechanism] fine_match", remedy="")
     >>> print(in_options(told))
     --fine-match: the noisy swap has no --fine-match.
@@ -101,7 +107,7 @@ def in_options(problem: Problem) -> Problem:
         return problem
     key, rest = place[1], place[2]
     if problem.what == "is needed":
-        return Problem(what=problem.what, where=option(key) + rest, remedy=f"such as {EXAMPLES[key]}")
+        return replace(problem, where=option(key) + rest, remedy=f"such as {EXAMPLES[key]}")
     return replace(
         problem,
         what=re.sub(rf"(?<= has no ){key}$", option(key), problem.what),

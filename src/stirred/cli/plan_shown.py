@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, say
-from stirred.data.problems import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -212,6 +211,7 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
     """Print a plan, or its JSON."""
     from fractions import Fraction
 
+    from stirred.data.problems import number
     from stirred.release.fitting import fitting
 
     strata = prepared.plan.strata
@@ -327,6 +327,8 @@ def _moved_line(prepared: Prepared) -> tuple[str, str]:
 
 def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:
     """Say which records a swap leaves alone and the response does not; others are listed with what is not protected."""
+    from stirred.data.problems import number
+
     count, perturbed = prepared.plan.strata.exact_records, prepared.plan.perturbed
     if not count or perturbed is None:
         return []
@@ -347,6 +349,7 @@ def _bounds_line(prepared: Prepared) -> list[tuple[str, str]]:
 
 def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:
     """Say which stratum sets the loss, where rates differ."""
+    from stirred.data.problems import number
     from stirred.mechanisms.swapping.response_plan import ResponsePlan
 
     strata = prepared.plan.exposed if isinstance(prepared.plan, ResponsePlan) else prepared.plan.strata
