@@ -32,7 +32,7 @@ from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
 from stirred.release.run import remaining, run
 from stirred.spec.document import from_json
-from tests.release.bundles import files_in, households, listing, sha256, start, stirred
+from tests.release.bundles import PLAN_OF_HOMES, files_in, households, listing, sha256, start, stirred
 from tests.release.killed_run import POINTS
 
 KILLED_RUN = Path(__file__).with_name("killed_run.py")
@@ -47,21 +47,8 @@ acceptable = "any"
 
 
 def plan_text(*, out: str = "out", rate: str = "1/2", ledger: str = "a.ledger") -> str:
-    return f"""
-[data]
-households = "homes.parquet"
-id = ["hid"]
-[mechanism]
-match = ["size"]
-swap = ["county"]
-rate = "{rate}"
-[[tables]]
-variables = ["county", "tenure"]
-[release]
-out = "{out}"
-purpose = "a test"
-ledger = "{ledger}"
-"""
+    plan = PLAN_OF_HOMES.replace('rate = "1/2"', f'rate = "{rate}"').replace('out = "out"', f'out = "{out}"')
+    return f'{plan}purpose = "a test"\nledger = "{ledger}"\n'
 
 
 @pytest.fixture

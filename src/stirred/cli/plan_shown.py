@@ -63,16 +63,9 @@ def _noise_numbers(losses: PerturbedBudget) -> dict[str, Any]:
     return {f"{name}{end}": out(e) for name, e in both.items() for end, out in (("", number_out), ("_exact", str))}
 
 
-def warnings_of(prepared: Prepared) -> list[str]:
-    """Return the warnings of a plan, and those of its codebook."""
-    from stirred.release.declared_values import draft_doubts
-
-    return [*prepared.warnings, *draft_doubts(prepared.planned, prepared.mechanism, prepared.codebook)]
-
-
 def say_warnings(prepared: Prepared) -> None:
     """Print the warnings of a plan."""
-    for warning in warnings_of(prepared):
+    for warning in prepared.warnings:
         say(f"Warning: {warning}")
 
 
@@ -236,7 +229,7 @@ def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Exp
                     {"rate": str(r), "epsilon": number_out(e), "epsilon_exact": str(e)} for r, e in curve
                 ],
                 "dropped": list(prepared.plan.dropped),
-                "warnings": warnings_of(prepared),
+                "warnings": list(prepared.warnings),
                 "ledger": None if account is None else ledger_facts(account),
                 "expected_error": [_expected_out(each) for each in expected],
                 **target,

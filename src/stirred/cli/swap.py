@@ -21,7 +21,6 @@ from stirred.cli.plan_shown import (
     other_file_lines,
     say_warnings,
     show_plan,
-    warnings_of,
 )
 from stirred.cli.progress import shown_progress
 from stirred.cli.swap_options import (
@@ -314,7 +313,7 @@ def _run(prepared: Prepared, *, seed: str | None, quiet: bool, as_json: bool) ->
                 "notation": specification.notation,
                 **numbers(prepared),
                 "seeded": entropy.seeded,
-                "warnings": warnings_of(prepared),
+                "warnings": list(prepared.warnings),
                 "ledger": None if account is None else {"entry": account[0], **ledger_facts(account[1])},
             }
         )

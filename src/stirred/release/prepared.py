@@ -20,7 +20,7 @@ from stirred.mechanisms.swapping.revealing import revealing_columns
 from stirred.mechanisms.swapping.swap import Swap
 from stirred.mechanisms.swapping.swap_plan import SwapPlan
 from stirred.release.bundle import checksum
-from stirred.release.declared_values import with_declared_cells, with_declared_values
+from stirred.release.declared_values import draft_doubts, with_declared_cells, with_declared_values
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.total import numbers
 from stirred.release.plan_file import Planned
@@ -66,7 +66,8 @@ def prepare(planned: Planned) -> Prepared:
     _check_names([*released, *data.person_variables])
     if ledger is not None:
         _check_accountable(planned, mechanism, data, plan, ledger, others)
-    warnings = (*plan.warnings, *revealing, *_of_other_files(ledger, others))
+    drafted = draft_doubts(planned, mechanism, codebook)
+    warnings = (*plan.warnings, *revealing, *_of_other_files(ledger, others), *drafted)
     return Prepared(
         planned=planned,
         data=data,
