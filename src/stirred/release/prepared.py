@@ -108,7 +108,7 @@ def _check_accountable(
     if mechanism.releases_records and mechanism.hold is None:
         for name, of in unnamed_identifiers(data, plan.hold):
             what = f'"{name}" is different for every {of} and would be released as it is'
-            remedy = f'if it is an identifier, name it with id = ["{name}"] (--id {name}); if not, name what is held'
+            remedy = f'if it is an identifier, write id = ["{name}"] (--id {name}); if not, list what is held (--hold)'
             problems.append(Problem(what=what, where=f"{planned.source} [data] id", remedy=remedy))
     if problems:
         raise PlanError(problems)
