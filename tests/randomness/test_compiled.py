@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 import stirred
-from stirred.mechanisms.swapping.kernels import flow, tree
 from stirred.randomness.compiled import compiled
 
 SOURCE = Path(stirred.__file__).parent
@@ -33,12 +31,6 @@ def test_compiled_functions_call_only_compiled_functions_of_their_own_file(name:
         for used in function.py_func.__code__.co_names:
             called = vars(module).get(used)
             assert not isinstance(called, Dispatcher) or called.py_func.__module__ == name
-
-
-@pytest.mark.parametrize("name", ["_times", "_plus"])
-def test_what_stands_in_two_files_by_that_rule_is_the_same(name: str) -> None:
-    one, other = (inspect.getsource(getattr(module, name).py_func) for module in (flow, tree))
-    assert one == other
 
 
 def test_a_read_only_installation_compiles_without_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:

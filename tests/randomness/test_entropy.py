@@ -3,16 +3,19 @@ from __future__ import annotations
 import copy
 import hashlib
 import hmac
+import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from stirred.randomness import Entropy, Keystream
-from stirred.randomness.entropy import BUFFER_WORDS
+from stirred.randomness.entropy import BUFFER_WORDS, EntropyError, WordReader
 
 
 def words_by_hand(key: bytes, chunk: int, count: int) -> list[int]:
@@ -139,3 +142,107 @@ def test_importing_the_packages_does_not_load_numba() -> None:
     script = "import sys, stirred.randomness, stirred.mechanisms.swapping; print('numba' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
+
+
+# ---- one release, one process -----------------------------------------------------------------------
+
+
+def test_one_entropy_makes_one_release_and_a_second_is_refused() -> None:
+    entropy = Entropy.from_os()
+    assert entropy.for_release() is entropy
+    with pytest.raises(EntropyError, match=r"has been used for a release.*Entropy\.from_os\(\)"):
+        entropy.for_release()
+
+
+def test_a_child_made_twice_makes_one_release() -> None:
+    entropy = Entropy.from_seed(3)
+    entropy.child("run 1").for_release()
+    entropy.child("run 2").for_release()
+    with pytest.raises(EntropyError, match="has been used for a release"):
+        entropy.child("run 1").for_release()
+
+
+def test_a_seed_makes_the_same_release_as_often_as_it_is_given() -> None:
+    for _ in range(2):
+        Entropy.from_seed(7).for_release()
+
+
+def test_of_many_threads_one_gets_the_entropy() -> None:
+    entropy = Entropy.from_os()
+
+    def taken(_: int) -> bool:
+        try:
+            entropy.for_release()
+        except EntropyError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(taken, range(64))) == 1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda entropy, stream: entropy.words("x", chunk=0, count=1),
+        lambda entropy, stream: entropy.child("x"),
+        lambda entropy, stream: entropy.for_release(),
+        lambda entropy, stream: stream.reader(0),
+    ],
+    ids=["words", "child", "release", "a stream made before"],
+)
+def test_a_forked_process_cannot_draw_the_words_of_its_parent(use: Callable[[Entropy, Keystream], object]) -> None:
+    entropy = Entropy.from_os()
+    stream = entropy.keystream("x")
+    child = os.fork()
+    if not child:  # pragma: no cover - it runs in the other process
+        try:
+            use(entropy, stream)
+        except EntropyError as error:
+            os._exit(9 if "process" in str(error) else 1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    use(entropy, stream)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [next, lambda reader: reader.take(1), lambda reader: reader.take(5_000), lambda reader: reader.refill()],
+    ids=["a word", "words left in the buffer", "more words", "a buffer"],
+)
+def test_a_forked_process_cannot_go_on_with_a_reader_of_its_parent(read: Callable[[WordReader], object]) -> None:
+    reader = Entropy.from_os().keystream("x").reader(0)
+    reader.take(3)
+    child = os.fork()
+    if not child:  # pragma: no cover - it runs in the other process
+        try:
+            read(reader)
+        except EntropyError as error:
+            os._exit(9 if "process" in str(error) else 1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+def test_a_kept_key_that_made_a_release_makes_no_other_one() -> None:
+    entropy = Entropy.from_os().child("entry")
+    Entropy.from_kept(entropy.kept).check_unused()
+    entropy.for_release()
+    with pytest.raises(EntropyError, match="has been used for a release"):
+        Entropy.from_kept(entropy.kept).for_release()
+    again = Entropy.from_kept(entropy.kept, same_release=True).for_release()
+    assert again.words("x", chunk=0, count=3).tolist() == entropy.words("x", chunk=0, count=3).tolist()
+
+
+def test_a_forked_process_may_read_a_seed() -> None:
+    entropy = Entropy.from_seed(1)
+    child = os.fork()
+    if not child:  # pragma: no cover - it runs in the other process
+        entropy.child("x").words("y", chunk=0, count=1)
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_a_kept_key_repeats_the_words() -> None:
+    entropy = Entropy.from_os().child("entry")
+    again = Entropy.from_kept(entropy.kept)
+    assert again.words("x", chunk=5, count=9).tolist() == entropy.words("x", chunk=5, count=9).tolist()

@@ -9,6 +9,8 @@ from stirred.randomness.derangements import derangement, derangement_number, ran
 from stirred.randomness.entropy import Entropy, Keystream, WordReader
 from stirred.randomness.geometric import two_sided_geometric
 from stirred.randomness.integers import below, integers_below, permutation, random_permutation
+from stirred.randomness.lattice import zero_margin_noise, zero_sum_noise
+from stirred.randomness.noise import discrete_gaussian, discrete_laplace, integer_noise
 
 __all__ = [
     "Entropy",
@@ -19,9 +21,14 @@ __all__ = [
     "bernoulli_array",
     "derangement",
     "derangement_number",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "integer_noise",
     "integers_below",
     "permutation",
     "random_derangement",
     "random_permutation",
     "two_sided_geometric",
+    "zero_margin_noise",
+    "zero_sum_noise",
 ]
