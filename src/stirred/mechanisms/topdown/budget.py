@@ -1,0 +1,311 @@
+"""Budget files: rho and its shares by level and query, as data that is checked; and what they promise to whom.
+
+Neighbours are bounded: one record changes, and of a query with disjoint cells two counts change by one each. Noise of
+variance parameter sigma^2 on every cell then costs 2/(2 sigma^2), and a query with rho_q of the budget gets sigma^2 =
+1/rho_q. All numbers are fractions.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final
+
+from stirred.data.problems import PlanError, bad_file, listed
+from stirred.mechanisms.topdown.schema import SUMMED, TOTAL, Query, Schema
+from stirred.mechanisms.topdown.schemas import BUDGETS, shipped
+from stirred.randomness.noise_steps import noise_variance
+from stirred.spec.convert_output import zcdp_to_epsilon
+from stirred.spec.exact import Exact, exact
+from stirred.spec.given_numbers import fraction, loss
+from stirred.spec.problems import Problem, SpecificationError
+from stirred.spec.shift_law import DiscreteGaussian
+
+KEYS: Final = ("title", "source", "schema", "rho", "levels", "queries")
+_NONE: Final = Fraction(0)
+DELTA: Final = Fraction(1, 10**10)  # the Census Bureau's choice
+# Above this the variance of the noise is its parameter, to every digit of a double.
+_WIDE: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promised:
+    """What one kind of change costs: rho, and the epsilon that it implies at a delta."""
+
+    what: str
+    rho: Fraction
+    epsilon: Exact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """A budget: rho, the share of each level from the top, and in each level the share of each query.
+
+    >>> even = Shares.even("1/2", levels=["all", "ward"], queries=["total", "detailed"])
+    >>> even.sigma2("ward", "total")
+    Fraction(8, 1)
+    """
+
+    rho: Fraction
+    levels: Mapping[str, Fraction]
+    queries: Mapping[str, Mapping[str, Fraction]]  # by level, the share of each query
+    title: str = ""
+    source: str = ""
+    schema: str = ""
+
+    @classmethod
+    def even(cls, rho: Any, *, levels: Sequence[str], queries: Sequence[str]) -> Shares:
+        """Return a budget that is split evenly between the levels, and in each between the queries.
+
+        The total of everything is fixed where neighbours are bounded, and measuring it would spend for nothing.
+        """
+        table: dict[str, dict[str, str]] = {query: {} for query in queries}
+        for level in levels:
+            own = [query for query in queries if query != TOTAL or level != levels[0]] or queries
+            for query in own:
+                table[query][level] = str(Fraction(1, len(own)))
+        return cls.read({"rho": rho, "levels": dict.fromkeys(levels, f"1/{len(levels)}"), "queries": table})
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any], *, where: str = "budget") -> Shares:
+        """Return the budget of a budget file; everything that is wrong with it is said at once."""
+        problems: list[Problem] = []
+        unread: list[Problem] = []
+
+        def number(value: Any, place: str) -> Fraction:
+            try:
+                found = fraction(value, where=place)
+            except SpecificationError as error:
+                unread.extend(error.problems)
+                return Fraction(0)
+            if found < 0:
+                problems.append(Problem(what=f"{value} is negative", where=place, remedy="write a share from 0 to 1"))
+            return found
+
+        problems += _wrong_keys(content, where)
+        rho = _rho(content.get("rho"), f"{where} rho", problems)
+        given = content.get("levels") if isinstance(content.get("levels"), Mapping) else {}
+        levels = {str(name): number(share, f"{where} levels {name}") for name, share in (given or {}).items()}
+        queries: dict[str, dict[str, Fraction]] = {name: {} for name in levels}
+        asked = content.get("queries") if isinstance(content.get("queries"), Mapping) else {}
+        for query, shares in (asked or {}).items():
+            by_level = shares if isinstance(shares, Mapping) else dict.fromkeys(levels, shares)
+            for level, share in by_level.items():
+                place = f"{where} queries {query} {level}"
+                if level not in levels:
+                    remedy = f"there are {listed([*levels])}"
+                    problems.append(Problem(what=f"there is no level '{level}'", where=place, remedy=remedy))
+                else:
+                    queries[level][str(query)] = number(share, place)
+        problems += unread or _wrong_sums(levels, queries, where)
+        if problems:
+            raise PlanError(dict.fromkeys(problems))
+        texts = {key: str(content.get(key, "")) for key in ("title", "source", "schema")}
+        return cls(rho=rho, levels=levels, queries=queries, **texts)
+
+    def fitted(self, schema: Schema, levels: Sequence[str], *, where: str = "budget") -> Shares:
+        """Return the budget with its levels called as in a hierarchy; refuse levels and queries that are not there.
+
+        Names of levels agree whatever their letters' case: ``State`` is the column ``state``.
+        """
+        called = {name.casefold(): name for name in levels}
+        problems = [
+            Problem(
+                what=f"there is no level '{name}'",
+                where=f"{where} levels",
+                remedy=f"from the top there are {listed([*levels])}; the name of the first is the setting `top`",
+            )
+            for name in self.levels
+            if name.casefold() not in called
+        ]
+        named = {name.casefold() for name in self.levels}
+        problems += [
+            Problem(what=f"the level '{name}' has no share", where=f"{where} levels", remedy='write one, or "0"')
+            for name in levels
+            if name.casefold() not in named
+        ]
+        problems += self._wrong_queries(schema, where)
+        problems += self._undrawable(where)
+        if problems:
+            raise PlanError(dict.fromkeys(problems))
+        own = {called[name.casefold()]: name for name in self.levels}
+        return replace(
+            self,
+            levels={name: self.levels[own[name]] for name in levels},
+            queries={name: self.queries[own[name]] for name in levels},
+        )
+
+    def _wrong_queries(self, schema: Schema, where: str) -> Iterator[Problem]:
+        seen: dict[Query, str] = {}
+        for name in self.names:
+            try:
+                query = schema.query(name)
+            except PlanError as error:
+                yield from (replace(problem, where=f"{where} queries {name}") for problem in error.problems)
+                continue
+            if query in seen:
+                what = f"'{name}' asks the same as '{seen[query]}', and would be paid for twice"
+                yield Problem(what=what, where=f"{where} queries", remedy="add their shares, and name it once")
+            seen[query] = name
+
+    def _undrawable(self, where: str) -> Iterator[Problem]:
+        """Yield what is wrong with the widest noise, so that it is known before anything is spent.
+
+        Areas that have the shares of bypassed levels have less noise.
+        """
+        asked = ((level, query) for level in self.levels for query in self.measured(level))
+        laws = [(sigma2, *each) for each in asked if (sigma2 := self.sigma2(*each)) is not None]
+        for sigma2, level, query in sorted(laws)[-1:]:
+            try:
+                DiscreteGaussian(sigma2)
+            except SpecificationError as error:
+                yield from (replace(each, where=f"{where} queries {query} {level}") for each in error.problems)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of all queries, in the order of the level that has the most."""
+        by_level = sorted(self.queries.values(), key=len, reverse=True)
+        return list(dict.fromkeys(query for own in by_level for query in own))
+
+    def measured(self, level: str) -> list[str]:
+        """Return the queries that have a share of a level."""
+        return [query for query, share in self.queries[level].items() if share]
+
+    def of_query(self, level: str, query: str, *, since: str | None = None) -> Fraction:
+        """Return rho of a query in an area; ``since`` is the level of its highest bypassed ancestor.
+
+        An area that is the only child is measured for both: it has the shares of all bypassed levels above it, split as
+        its own level splits them. The sum from the root to a leaf stays rho.
+        """
+        names = [*self.levels]
+        first, last = names.index(since or level), names.index(level)
+        share = sum((self.levels[name] for name in names[first : last + 1]), Fraction(0))
+        return self.rho * share * self.queries[level].get(query, Fraction(0))
+
+    def sigma2(self, level: str, query: str, *, since: str | None = None) -> Fraction | None:
+        """Return the variance parameter of the noise of a query in an area; None where it is not measured."""
+        rho = self.of_query(level, query, since=since)
+        return 1 / rho if rho else None
+
+    def certificate(self, schema: Schema, *, delta: Fraction = DELTA, bypassed: Collection[str] = ()) -> list[Promised]:
+        """Return what changes of one record cost: any change; of one attribute alone; of the area alone.
+
+        A query that sums over an attribute does not see that it changes. A move inside an area of a level changes
+        nothing at this level or above, and below it every query of two areas, by one count each. ``bypassed`` are
+        levels some of whose areas leave their budget to their only child, which asks its own queries with it: the cost
+        is the largest of all ways that a path may be bypassed.
+        """
+        levels = [*self.levels]
+        asked = {query: schema.query(query) for query in self.names}
+        costs = {"anything": self.rho}
+        left = [level for level in levels[:-1] if level in bypassed]
+        for place, attribute in enumerate(schema.names):
+            seen = {
+                level: sum(
+                    (own for query, own in self.queries[level].items() if asked[query].kept[place] != SUMMED), _NONE
+                )
+                for level in levels
+            }
+            costs[attribute] = self.rho * max(
+                self._seen(seen, {*ways}) for size in range(len(left) + 1) for ways in combinations(left, size)
+            )
+        for depth in range(len(levels) - 2, -1, -1):
+            below = sum((self.levels[name] for name in levels[depth + 1 :]), Fraction(0))
+            costs[f"{levels[-1]} within {levels[depth]}"] = self.rho * below
+        return [Promised(what=what, rho=rho, epsilon=_epsilon(rho, delta)) for what, rho in costs.items()]
+
+    def _seen(self, seen: Mapping[str, Fraction], ways: Collection[str]) -> Fraction:
+        """Return the share of rho on a path whose levels ``ways`` are bypassed, given what each level sees."""
+        found = carried = _NONE
+        for level, share in self.levels.items():
+            carried += share
+            if level not in ways:
+                found, carried = found + carried * seen[level], _NONE
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """Return the budget as a budget file has it."""
+        table = {
+            query: {level: str(own[query]) for level, own in self.queries.items() if query in own}
+            for query in self.names
+        }
+        levels = {name: str(share) for name, share in self.levels.items()}
+        texts = {key: getattr(self, key) for key in ("title", "source", "schema") if getattr(self, key)}
+        return {**texts, "rho": str(self.rho), "levels": levels, "queries": table}
+
+
+def _epsilon(rho: Fraction, delta: Fraction) -> Exact:
+    return zcdp_to_epsilon(exact(rho), delta=delta, method="cks")
+
+
+def _wrong_keys(content: Mapping[str, Any], where: str) -> Iterator[Problem]:
+    for key in content:
+        if key not in KEYS:
+            yield Problem(what=f"there is no key '{key}'", where=where, remedy=f"its keys are {listed(KEYS)}")
+    for key in ("rho", "levels", "queries"):
+        if not content.get(key):
+            yield Problem(
+                what=f"{key} is missing",
+                where=where,
+                remedy=f"add {key}: see `stirred topdown budget us-2020-pl-persons`",
+            )
+        elif key != "rho" and not isinstance(content[key], Mapping):
+            yield Problem(
+                what="this is not a table of shares", where=f"{where} {key}", remedy=f"write [{key}], a share by name"
+            )
+
+
+def _rho(value: Any, where: str, problems: list[Problem]) -> Fraction:
+    if value is None:
+        return Fraction(1)
+    try:
+        found = loss(value, where=where)
+    except SpecificationError as error:
+        problems.extend(error.problems)
+        return Fraction(1)
+    if not found.is_rational or not found.rational:
+        what = f"'{value}' is not a fraction above 0, and noise is drawn for fractions"
+        problems.append(Problem(what=what, where=where, remedy="write such as '1/2', '0.5' or '(542/339)^2'"))
+        return Fraction(1)
+    return found.rational
+
+
+def _wrong_sums(
+    levels: Mapping[str, Fraction], queries: Mapping[str, Mapping[str, Fraction]], where: str
+) -> Iterator[Problem]:
+    if (total := sum(levels.values(), Fraction(0))) != 1:
+        remedy = "change them so that they add up to exactly 1"
+        yield Problem(what=f"the shares of the levels add up to {total}", where=f"{where} levels", remedy=remedy)
+    for level, own in queries.items():
+        total = sum(own.values(), Fraction(0))
+        if total != 1 and (levels[level] or own):
+            what = f"the shares of the queries at {level} add up to {total}"
+            yield Problem(what=what, where=f"{where} queries", remedy="change them so that they add up to exactly 1")
+
+
+def read_budget(name: str) -> dict[str, Any]:
+    """Return the content of a budget file by its path, or of one that is shipped ready by its name."""
+    if name in BUDGETS:
+        return shipped(name)
+    remedy = f"name a TOML file, or one that is shipped: {listed(BUDGETS)}"
+    try:
+        return tomllib.loads(Path(name).read_text(encoding="utf-8"), parse_float=str)
+    except OSError as error:
+        raise bad_file(f"cannot read the budget file: {error.strerror}", where=name, remedy=remedy) from None
+    except (ValueError, RecursionError) as error:
+        raise bad_file(f"this is not TOML ({error})", where=name, remedy=remedy) from None
+
+
+@lru_cache(maxsize=1_000)
+def variance_of(sigma2: Fraction) -> float:
+    """Return the variance of discrete Gaussian noise, which is a little below its parameter.
+
+    >>> round(variance_of(Fraction(1, 4)), 6), variance_of(Fraction(1, 4)) < 1 / 4
+    (0.215013, True)
+    """
+    return float(sigma2 if sigma2 > _WIDE else noise_variance(DiscreteGaussian(sigma2)))

@@ -1,0 +1,341 @@
+"""The commands of estimating: ``stirred topdown estimate`` from published measurements, ``interval`` from a bundle.
+
+Both read what anybody may read. No noise is drawn and no budget is spent.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from pathlib import Path
+from statistics import NormalDist
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from pydantic import BaseModel, Field
+
+from stirred.data.frames import write_frame
+from stirred.data.problems import bad_file, number
+from stirred.mechanisms.protocol import Command, Outcome, Progress
+from stirred.mechanisms.topdown.asked import (
+    SCHEMA_HELP,
+    UNION,
+    Target,
+    open_given,
+    refuse_taken,
+    targets_of,
+    where_query,
+)
+from stirred.mechanisms.topdown.estimated import Estimated, Estimates, estimate, estimate_in_pieces
+from stirred.mechanisms.topdown.estimates import Model, Residuals
+from stirred.mechanisms.topdown.published import Published
+from stirred.mechanisms.topdown.published_files import read_table
+from stirred.mechanisms.topdown.unions import Unions
+
+_ROWS_AT_ONCE: Final = 1 << 22
+_SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
+
+
+class EstimateOptions(BaseModel):
+    """The options of ``stirred topdown estimate``."""
+
+    measurements: Path = Field(
+        description="A bundle of TopDown, or published measurements: a folder by level, or one Parquet file."
+    )
+    constraints: Path | None = Field(
+        default=None, description="Constraints; default the Constraint folders beside the measurements."
+    )
+    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
+    spine: Path | None = Field(
+        default=None, description="Parents of areas: geocode, geolevel, parent; default prefixes."
+    )
+    schema_: str = Field(default="", description=SCHEMA_HELP)
+    areas: Path | None = Field(default=None, description="Unions off the spine: area, and the geocodes in it.")
+    targets: Path | None = Field(
+        default=None, description="What to write: geolevel, area, query_name, cell; default all that was measured."
+    )
+    out: Path = Field(description="Where the estimates go: a Parquet or CSV file.")
+
+
+class IntervalOptions(BaseModel):
+    """The options of ``stirred topdown interval``."""
+
+    bundle: Path = Field(
+        description="A bundle of TopDown, or published measurements.", json_schema_extra={"argument": "BUNDLE"}
+    )
+    area: list[str] = Field(
+        default=[],
+        description="A geocode; several are taken together. Default the whole.",
+        json_schema_extra={"form": "GEOCODE"},
+    )
+    where: list[str] = Field(
+        default=[],
+        description="Codes of an attribute, such as hispanic=1 or race=1,2.",
+        json_schema_extra={"form": "ATTRIBUTE=CODES"},
+    )
+    level: float = Field(default=0.95, gt=0, lt=1, description="How often the interval holds the true count.")
+    schema_: str = Field(default="", description=SCHEMA_HELP)
+    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
+
+
+# ---- what is found ----------------------------------------------------------------------------------------
+
+
+def estimates_of(
+    published: Published, model: Model, progress: Progress | None = None
+) -> Iterator[tuple[range, Estimates]]:
+    """Yield the estimates of all areas, tree by tree, with the levels that each is the first to have."""
+    depth = len(published.names)
+    if not published.cut:
+        yield range(depth), estimate(published.tree(), groups=published.totals, model=model)
+        return
+    pieces = len(published.geocodes[published.cut])
+    every = estimate_in_pieces(published.top(), published.pieces, model=model, groups=published.totals)
+    for done, found in enumerate(every):
+        if progress is not None:
+            progress("estimate", done, pieces)
+        yield range(published.cut) if not done else range(published.cut, depth), found
+
+
+def _frame(level: str, areas: Sequence[str], name: str, found: Estimated) -> pl.DataFrame:
+    """Return estimates as they are written."""
+    count, size = found.estimate.shape
+    return pl.DataFrame(
+        {
+            "geolevel": pl.repeat(level, count * size, dtype=pl.String, eager=True),
+            "area": pl.Series(areas, dtype=pl.String).gather(np.repeat(np.arange(count), size)),
+            "query_name": pl.repeat(name, count * size, dtype=pl.String, eager=True),
+            "cell": np.tile(np.arange(size), count),
+            **_numbers(found.estimate.ravel(), found.std_dev.ravel(), found.estimable.ravel()),
+        }
+    )
+
+
+def _numbers(estimate_: Any, std_dev: Any, estimable: Any) -> dict[str, pl.Series]:
+    return {
+        "estimate": pl.Series(estimate_, dtype=pl.Float64, nan_to_null=True),
+        "std_dev": pl.Series(std_dev, dtype=pl.Float64, nan_to_null=True),
+        "estimable": pl.Series(estimable),
+    }
+
+
+def _everything(published: Published, levels: range, found: Estimates) -> Iterator[pl.DataFrame]:
+    """Yield the estimates of all queries in all areas of some levels of a tree."""
+    for at, depth in enumerate(levels):
+        name, codes = published.names[depth], found.floors[at].level.geocodes
+        for label, query in published.queries.items() if name else ():
+            many = max(1, _ROWS_AT_ONCE // query.size)
+            for start in range(0, len(codes), many):
+                places = np.arange(start, min(start + many, len(codes)))
+                yield _frame(name, codes[start : start + many], label, found.of(at, query, places))
+
+
+def _aimed(targets: Sequence[Target], levels: range, found: Estimates) -> Iterator[pl.DataFrame]:
+    """Yield the estimates that are asked for and that a tree has."""
+    for at, depth in enumerate(levels):
+        codes = found.floors[at].level.geocodes
+        place = pl.DataFrame({"area": pl.Series(codes, dtype=pl.String), "place": np.arange(len(codes))})
+        for target in targets:
+            if target.depth == depth:
+                rows = target.rows.join(place, on="area", how="inner")
+                places, which = np.unique(rows["place"].to_numpy(), return_inverse=True)
+                if rows.height:
+                    yield _picked(rows, found.of(at, target.query, places), which.reshape(-1))
+
+
+def _picked(rows: pl.DataFrame, answers: Estimated, which: Any) -> pl.DataFrame:
+    at = which, rows["cell"].to_numpy()
+    return rows.select("row").with_columns(**_numbers(answers.estimate[at], answers.std_dev[at], answers.estimable[at]))
+
+
+def _in_unions(targets: Sequence[Target], unions: Unions) -> Iterator[pl.DataFrame]:
+    for target in targets:
+        if target.depth is None:
+            for (name,), rows in target.rows.partition_by("area", as_dict=True).items():
+                yield _picked(rows, unions.of(name, target.query), np.zeros(rows.height, dtype=np.int64))
+
+
+@dataclass(slots=True, eq=False)
+class _Written:
+    """Rows that were written, part by part."""
+
+    folder: Path
+    parts: int = 0
+    rows: int = 0
+    lost: int = 0
+
+    def add(self, frames: Iterable[pl.DataFrame]) -> None:
+        """Write frames as parts."""
+        for frame in frames:
+            write_frame(frame, self.folder / f"{self.parts:06d}.parquet")
+            self.parts += 1
+            self.rows += frame.height
+            self.lost += frame.height - int(frame["estimable"].sum())
+
+
+def run_estimate(options: EstimateOptions, progress: Progress | None = None) -> Outcome:
+    """Estimate from published measurements, and write the estimates with their standard errors."""
+    refuse_taken(options.out, endings=(".parquet", ".csv"))
+    members: dict[str, list[str]] = {}
+    asked = targets = None
+    if options.areas is not None:
+        listing = read_table(options.areas, ("area", "geocode"), option="--areas")
+        members = {
+            name: own["geocode"].to_list() for (name,), own in listing.partition_by("area", as_dict=True).items()
+        }
+    mentioned = [("", code) for own in members.values() for code in own]
+    if options.targets is not None:
+        asked = read_table(options.targets, ("geolevel", "area", "query_name", "cell"), option="--targets")
+        mentioned += [
+            (level, area) for level, area in asked.select("geolevel", "area").unique().rows() if area not in members
+        ]
+    published = open_given(
+        options.measurements,
+        schema=options.schema_,
+        constraints=options.constraints,
+        totals=options.totals,
+        spine=options.spine,
+        mentioned=mentioned,
+    )
+    members = {name: [published.block(code) for code in own] for name, own in members.items()}
+    if asked is not None:
+        targets = targets_of(asked, published, members, f"--targets {options.targets}")
+    with TemporaryDirectory(prefix="stirred-") as scratch:
+        written, residuals, model = _Written(Path(scratch)), Residuals(), published.model()
+        unions = Unions(model, members)
+        for levels, found in estimates_of(published, model, progress):
+            residuals += found.residuals
+            written.add(_everything(published, levels, found) if targets is None else _aimed(targets, levels, found))
+            unions.add(found)
+        unions.finish()
+        if targets is None:
+            every = ((name, label, query) for name in members for label, query in published.queries.items())
+            written.add(_frame(UNION, [name], label, unions.of(name, query)) for name, label, query in every)
+        else:
+            written.add(_in_unions(targets, unions))
+        _put_together(written, asked, options.out)
+    return _outcome(options, published, residuals, written)
+
+
+def _put_together(written: _Written, asked: pl.DataFrame | None, out: Path) -> None:
+    """Write one file; that of targets has their rows in their order."""
+    parts = pl.scan_parquet(written.folder / "*.parquet")
+    if asked is not None:
+        keys = asked.select("geolevel", "area", "query_name", "cell").with_row_index("row").lazy()
+        parts = keys.join(parts, on="row", how="left", maintain_order="left").drop("row")
+    hidden = out.with_name(f".{out.name}.part")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if out.suffix == ".csv":
+            parts.sink_csv(hidden)
+        else:
+            parts.sink_parquet(hidden, compression="zstd", compression_level=1)
+        shutil.move(hidden, out)
+    except OSError as error:
+        raise bad_file(
+            f"it cannot be written ({error.strerror})", where=f"--out {out}", remedy="name another"
+        ) from None
+
+
+def _outcome(options: EstimateOptions, published: Published, residuals: Residuals, written: _Written) -> Outcome:
+    areas = {name: len(codes) for name, codes in zip(published.names, published.geocodes, strict=True) if name}
+    chance = chance_of(residuals)
+    values = {
+        "estimates": str(options.out),
+        "rows": written.rows,
+        "not_estimable": written.lost,
+        "areas": areas,
+        "areas_without_rows": published.taken_to_exist,
+        "queries": [*published.queries],
+        "chi_squared": residuals.squares,
+        "degrees_of_freedom": residuals.freedom,
+        "probability_of_more": chance,
+        "sha256": published.sha256,
+        "files": published.checksums,
+        "spends": _SPENDS,
+    }
+    rows = [
+        ("estimates", f"{number(written.rows, 'row')} in {options.out}, {written.lost:,} of them not estimable"),
+        ("areas", ", ".join(f"{name} {count:,}" for name, count in areas.items())),
+        (
+            "residuals",
+            f"chi-squared {residuals.squares:,.1f} with {residuals.freedom:,} degrees of freedom{_judged(chance)}",
+        ),
+        ("read", f"{number(len(published.files), 'file')}, SHA-256 {values['sha256']}"),
+        ("spends", _SPENDS),
+    ]
+    if published.taken_to_exist:
+        told = (
+            f"{number(published.taken_to_exist, 'area')} of --targets and --areas that no row speaks of: taken to exist"
+        )
+        rows.insert(2, ("without rows", f"{told}, without measurements; if one is misspelt, correct it"))
+    return Outcome(rows=rows, values=values)
+
+
+def chance_of(residuals: Residuals) -> float | None:
+    """Return the probability of a larger sum of squares, if file and variances agree (Wilson and Hilferty 1931).
+
+    >>> round(chance_of(Residuals(squares=18.307, freedom=10)), 3)
+    0.05
+    """
+    if not residuals.freedom:
+        return None
+    spread = 2 / (9 * residuals.freedom)
+    return 1 - NormalDist().cdf(((residuals.squares / residuals.freedom) ** (1 / 3) - 1 + spread) / sqrt(spread))
+
+
+def _judged(chance: float | None) -> str:
+    if chance is None or 1e-4 < chance < 1 - 1e-4:
+        return ""
+    return ": far from what the variances of the rows say; check that file, schema and levels belong together"
+
+
+# ---- one interval -----------------------------------------------------------------------------------------
+
+
+def run_interval(options: IntervalOptions, progress: Progress | None = None) -> Outcome:
+    """Return the estimate of one count from a bundle, with its interval."""
+    published = open_given(options.bundle, schema=options.schema_, totals=options.totals)
+    query, cell = where_query(published.schema, options.where)
+    areas = [published.block(code) for code in options.area] or [published.geocodes[0][0]]
+    model = published.model()
+    unions = Unions(model, {"asked": areas})
+    for _, found in estimates_of(published, model, progress):
+        unions.add(found)
+    unions.finish()
+    answers = unions.of("asked", query)
+    told = " and ".join(options.where) or "everybody"
+    values = {"area": areas, "where": options.where, "level": options.level, "sha256": published.sha256}
+    rows = [("count", f"{told} in {', '.join(code or 'the whole' for code in areas)}")]
+    if not answers.estimable[0, cell]:
+        rows.append(("estimate", "not estimable: no measurement tells these counts from others"))
+        return Outcome(rows=rows, values={**values, "estimable": False})
+    value, sd = float(answers.estimate[0, cell]), float(answers.std_dev[0, cell])
+    half = NormalDist().inv_cdf(0.5 + options.level / 2) * sd
+    rows += [
+        ("estimate", f"{value:,.1f}, standard error {sd:,.2f}"),
+        ("interval", f"{value - half:,.1f} to {value + half:,.1f} ({options.level:.0%}, normal)"),
+        ("spends", _SPENDS),
+    ]
+    more = {"estimable": True, "estimate": value, "std_dev": sd, "interval": [value - half, value + half]}
+    return Outcome(rows=rows, values={**values, **more})
+
+
+COMMANDS = (
+    Command(
+        name="estimate",
+        help="Estimate counts from published measurements.",
+        options=EstimateOptions,
+        run=run_estimate,
+    ),
+    Command(
+        name="interval",
+        help="Estimate one count from a bundle, with its interval.",
+        options=IntervalOptions,
+        run=run_interval,
+    ),
+)

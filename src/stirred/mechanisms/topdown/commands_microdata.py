@@ -1,0 +1,185 @@
+"""The command of microdata: ``stirred topdown microdata`` makes records from published measurements.
+
+It reads what anybody may read. No noise is drawn and no budget is spent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, Field
+
+from stirred.data.problems import PlanError
+from stirred.mechanisms.protocol import Command, Outcome, Progress
+from stirred.mechanisms.topdown.asked import SCHEMA_HELP, open_given
+from stirred.mechanisms.topdown.published import Published
+from stirred.mechanisms.topdown.published_files import read_table
+from stirred.mechanisms.topdown.schema import Schema
+from stirred.mechanisms.topdown.solve.arms import arm_named
+from stirred.mechanisms.topdown.solve.files import Kept, given_parents
+from stirred.mechanisms.topdown.solve.make import Made, make
+from stirred.mechanisms.topdown.solve.microdata import Settings
+from stirred.mechanisms.topdown.tree import Tree
+from stirred.spec.problems import Problem
+
+_KEPT: Final = ".unfinished"
+_SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
+
+
+class MicrodataOptions(BaseModel):
+    """The options of ``stirred topdown microdata``."""
+
+    measurements: Path = Field(description="Published measurements: a folder by level, or one Parquet file.")
+    constraints: Path | None = Field(
+        default=None, description="Constraints; default the Constraint folders beside the measurements."
+    )
+    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
+    spine: Path | None = Field(
+        default=None, description="Parents of areas: geocode, geolevel, parent; default prefixes."
+    )
+    schema_: str = Field(default="", description=SCHEMA_HELP)
+    arm: Literal["default", "blue", "bureau"] = Field(
+        default="default", description="How to solve: default, or for comparison blue or bureau."
+    )
+    parents: Path | None = Field(
+        default=None, description="Fixes every parent at these counts: arm, geolevel, geocode, cell, count."
+    )
+    unrounded: Path | None = Field(
+        default=None, description="Also writes children before rounding: parent, geocode, cell, value."
+    )
+    records: str = Field(default="persons", description="What records are called: the name of their file.")
+    threads: int = Field(default=0, ge=0, description="Threads; 0 for one per core. The counts do not depend on it.")
+    out: Path = Field(description="A folder for counts.parquet, the records and certificate.json.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FromPublished:
+    """Published measurements as a source of microdata."""
+
+    published: Published
+
+    @property
+    def schema(self) -> Schema:
+        """Return the schema."""
+        return self.published.schema
+
+    def top(self) -> Tree | None:
+        """Return the areas above the pieces."""
+        return self.published.top() if self.published.cut else None
+
+    def shards(self) -> Iterator[Tree]:
+        """Yield the pieces, or the whole."""
+        if self.published.cut:
+            yield from self.published.pieces()
+        else:
+            yield self.published.tree()
+
+
+def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -> Outcome:
+    """Make microdata from published measurements, check it as it was written, and say what happened.
+
+    A run that was interrupted goes on where it stopped if it is started again with the same files and options.
+    """
+    _check_out(options)
+    published = open_given(
+        options.measurements,
+        schema=options.schema_,
+        constraints=options.constraints,
+        totals=options.totals,
+        spine=options.spine,
+    )
+    given = {}
+    if options.parents is not None:
+        columns = ("geolevel", "geocode", "cell", "count")
+        given = given_parents(read_table(options.parents, columns, option="--parents"), options.arm)
+    kept = Kept(folder=options.out / _KEPT, mark=_mark(options, published))
+    settings = Settings(
+        arm=arm_named(options.arm),
+        groups=published.totals,
+        parents=given,
+        keep_unrounded=options.unrounded is not None,
+        threads=options.threads or os.cpu_count() or 1,
+        keeper=kept if options.unrounded is None else None,  # what was kept has no unrounded children
+        progress=progress,
+    )
+    began = not options.out.exists()
+    try:
+        made = make(
+            FromPublished(published=published),
+            settings,
+            options.out,
+            records=options.records,
+            unrounded=options.unrounded,
+        )
+    except BaseException:
+        if began:
+            with suppress(OSError):  # what an interrupted run is continued from stays
+                options.out.rmdir()
+        raise
+    shutil.rmtree(kept.folder, ignore_errors=True)
+    return _outcome(options, published, made)
+
+
+def _check_out(options: MicrodataOptions) -> None:
+    """Refuse to write over what is there; an empty folder, or one with an interrupted run, is gone on with."""
+    out, problems = options.out, []
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _KEPT).is_dir())):
+        remedy = "choose a new folder"
+        problems.append(Problem(what="it exists already", where=f"--out {out}", remedy=remedy))
+    if Path(options.records).name != options.records or options.records in ("", ".", "..", "counts"):
+        remedy = "write a plain name, such as persons"
+        problems.append(Problem(what=f"'{options.records}' is no name of a file", where="--records", remedy=remedy))
+    if options.unrounded is not None and options.unrounded.exists():
+        remedy = "choose a new file"
+        problems.append(Problem(what="it exists already", where=f"--unrounded {options.unrounded}", remedy=remedy))
+    if problems:
+        raise PlanError(problems)
+
+
+def _mark(options: MicrodataOptions, published: Published) -> str:
+    parents = b"" if options.parents is None else options.parents.read_bytes()
+    return f"{published.sha256} {options.arm} {options.schema_} {hashlib.sha256(parents).hexdigest()}"
+
+
+def _outcome(options: MicrodataOptions, published: Published, made: Made) -> Outcome:
+    certificate = made.certificate
+    areas = {name: len(codes) for name, codes in zip(published.names, published.geocodes, strict=True) if name}
+    checks = sum(certificate.checks.values())
+    values: dict[str, Any] = {
+        **made.facts(),
+        "arm": options.arm,
+        "files": [str(path) for path in made.files],
+        "areas": areas,
+        "sha256": published.sha256,
+        "spends": _SPENDS,
+    }
+    rows = [
+        ("records", f"{certificate.records:,} in {options.out}"),
+        ("areas", ", ".join(f"{name} {count:,}" for name, count in areas.items())),
+        ("solved", f"{made.parents:,} problems, {made.iterations:,} iterations, largest gap {made.largest_gap:.1e}"),
+        ("check", f"passed: {checks:,} comparisons" if certificate.passed else f"FAILED: {certificate.failed:,} times"),
+        *(("failed", text) for text in certificate.failures[:5]),
+        *(("event", f"{event.level} in {event.area!r}: {event.what} ({event.why})") for event in made.events[:5]),
+        ("measured", f"{len(published.files):,} files, SHA-256 {published.sha256}"),
+        ("spends", _SPENDS),
+    ]
+    if len(made.events) > 5:
+        rows.append(("events", f"{len(made.events):,} in all, see {options.out / 'certificate.json'}"))
+    return Outcome(rows=rows, values=values, passed=certificate.passed)
+
+
+COMMANDS = (
+    Command(
+        name="microdata",
+        help="Make records from published measurements.",
+        options=MicrodataOptions,
+        run=run_microdata,
+    ),
+)

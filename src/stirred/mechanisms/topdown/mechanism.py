@@ -1,0 +1,449 @@
+"""TopDown: noisy measurements over a hierarchy of areas (Theorem 2 of "A Refreshment Stirred, Not Shaken")."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any, ClassVar, Final, Self
+from weakref import finalize
+
+import polars as pl
+
+from stirred.data.bundle import BundleFiles, Findings, checksum
+from stirred.data.codebook import Codebook
+from stirred.data.given import as_microdata, like
+from stirred.data.microdata import Microdata
+from stirred.data.problems import bad_plan
+from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.protocol import (
+    Check,
+    Frames,
+    Mechanism,
+    Progress,
+    PublicFile,
+    Release,
+    Section,
+    Settings,
+    Written,
+    failed,
+)
+from stirred.mechanisms.topdown.audit import (
+    SPINE,
+    audit_measurements,
+    file_names,
+    found_classes,
+    parquet_files,
+    small_law,
+    small_universes,
+)
+from stirred.mechanisms.topdown.measure import class_counts, measure
+from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections
+from stirred.mechanisms.topdown.prepare import PERSONS, UNITS, Design, check_columns, parts_of, spine_of
+from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings
+from stirred.mechanisms.topdown.spine import Spine
+from stirred.mechanisms.topdown.store import Store, published_columns
+from stirred.randomness.entropy import Entropy
+from stirred.spec.accepted import with_accepted
+from stirred.spec.budget import Budget
+from stirred.spec.compose import UnitFactor, compose
+from stirred.spec.domain import Domain, after_imputation
+from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.exact import exact
+from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.invariant import Margin, plural
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.output_premetric import ZCDP
+from stirred.spec.shift_law import ShiftLaw
+from stirred.spec.specification import Flavor, Specification
+
+Make = Callable[[], Iterable[pl.DataFrame]]
+_BYTES_OF_A_NUMBER: Final = 3  # two in the store, and about one in Parquet
+PAPER: Final = '"A Refreshment Stirred, Not Shaken"'
+THEOREM: Final = (f"Theorem 2 of {PAPER}", "Canonne, Kamath and Steinke (2020): noise of the discrete Gaussian law")
+DECLARED: Final = "the areas, the codes, the queries and their budget were fixed beforehand, not read off the file"
+ONE_HOME: Final = (
+    "a change of one person record changes at most one record of a {unit} (factor 1, as the paper takes it; 2 if a "
+    "person may move to another {unit})"
+)
+KEPT_HOMES: Final = "every {unit} has a record, occupied or not"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopDown(Mechanism):
+    """Counts of persons over a hierarchy of areas, each with discrete Gaussian noise, by a budget file.
+
+    What ``totals`` and ``facilities`` name is published exactly, and fixed in the promise. ``area_list`` lists all
+    areas, also those without persons; ``workplace`` is where the store of the draw goes.
+
+    >>> wards = pl.DataFrame({"region": ["N", "N", "S", "S"], "ward": [1, 2, 1, 2]})
+    >>> people = pl.DataFrame({"region": ["N", "N", "S"], "ward": [1, 2, 1], "sex": ["m", "f", "f"]})
+    >>> topdown = TopDown.of(levels=["region", "ward"], attributes=["sex"], values={"sex": ["m", "f"]}, rho="1/2",
+    ...                      totals=["region"], area_list=wards)
+    >>> topdown.plan(people).specification.notation
+    'ρ²=0.5-DP(X_households, D_c, d_HamS^person, D_NoR)'
+    >>> noisy = topdown.release(people, Entropy.from_os()).public["measurements"]
+    >>> noisy.filter(geolevel="region")["query_name"].to_list()
+    ['total_dpq', 'total_dpq', 'detailed_dpq', 'detailed_dpq']
+    """
+
+    name: ClassVar[str] = "topdown"
+    title: ClassVar[str] = "TopDown measurements"
+    settings_model: ClassVar[type[Settings]] = TopDownSettings
+    counts_tables: ClassVar[bool] = False
+
+    settings: TopDownSettings
+    area_list: pl.DataFrame | None = field(default=None, compare=False, repr=False)
+    workplace: Path | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _ = self.design  # all problems of the settings
+
+    @classmethod
+    def of(cls, *, area_list: pl.DataFrame | None = None, **settings: Any) -> Self:
+        """Return the mechanism with settings as a plan has them; all that is wrong with them is said at once."""
+        from stirred.mechanisms.registry import settings_for
+
+        checked = settings_for(cls.name, settings)
+        assert isinstance(checked, TopDownSettings)
+        return cls(settings=checked, area_list=area_list)
+
+    @classmethod
+    def of_settings(cls, settings: Settings, **others: Any) -> Self:
+        """Return the mechanism; tables of a plan are refused, since queries say what is counted."""
+        if others.pop("tables", None):
+            remedy = "name what is counted as queries of the budget, and leave [[tables]] out"
+            raise bad_plan("tables are not counted here: no records are released", where="tables", remedy=remedy)
+        assert isinstance(settings, TopDownSettings)
+        return cls(settings=settings, **others)
+
+    @classmethod
+    def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
+        """Return the settings with the codes that the codebook declares for attributes."""
+        assert isinstance(settings, TopDownSettings)
+        units = settings.units
+        own = {"values": _declared(settings, codebook)}
+        if units is not None:
+            own["units"] = units.model_copy(update={"values": _declared(units, codebook)})  # type: ignore[assignment]
+        return settings.model_copy(update=own)
+
+    def learned(self, codebook: Codebook) -> Sequence[str]:
+        """Return the attributes whose codes are those of the codebook."""
+        return [*self.settings.values]
+
+    @cached_property
+    def design(self) -> Design:
+        """Return what the settings decide by themselves."""
+        return Design.of(self.settings)
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        """Return what a record is."""
+        return self.settings.unit
+
+    @property
+    def settings_from(self) -> str | None:  # type: ignore[override]
+        """Return on what the settings were based."""
+        return self.settings.settings_from
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what is done."""
+        levels = " > ".join(self.design.names)
+        measured = " and ".join(
+            f"{' x '.join(schema.names)} ({plural(own.unit)}, rho {shares.rho})"
+            for _, own, schema, shares in self.design.parts
+            if shares is not None
+        )
+        return f"TopDown measurements: counts of {measured} in the areas {levels}, with discrete Gaussian noise."
+
+    def working_in(self, folder: Path) -> Self:
+        """Return the mechanism whose store goes into a folder of the bundle."""
+        return replace(self, workplace=folder)
+
+    # ---- the promise
+
+    def specification(
+        self, *, name: str, stage: str = "as-given", post_imputation: bool | None = None
+    ) -> Specification:
+        """Return the promise: rho-DP(X, D_c, d_HamS^person, D_NoR), units composed with persons as in Theorem 2."""
+        promised = [
+            self._of_part(part, name=name, stage=stage, post_imputation=post_imputation)
+            for part, _, _, shares in self.design.parts
+            if shares is not None
+        ]
+        if len(promised) == 1:
+            return promised[0]
+        assert self.settings.units is not None
+        unit = self.settings.units.unit
+        factor = UnitFactor(
+            old=unit,
+            new=self.unit,
+            factor=1,
+            because=ONE_HOME.format(unit=unit),
+            keeps_total=KEPT_HOMES.format(unit=unit),
+        )
+        return compose(promised, unit=self.unit, units=[factor]).specification
+
+    def _of_part(self, part: str, *, name: str, stage: str, post_imputation: bool | None) -> Specification:
+        _, own, _, shares = next(each for each in self.design.parts if each[0] == part)
+        assert shares is not None
+        zeros = [" and ".join(f"{a} {'/'.join(codes)}" for a, codes in zero.items()) for zero in own.zeros]
+        kinds = [self.unit, *([self.settings.units.unit] if self.settings.units else [])]
+        return Specification(
+            flavor=Flavor(
+                domain=Domain(
+                    name=name, dataset=f"the confidential file '{name}'", stage=stage, record_types=tuple(kinds)
+                ),
+                multiverse=self.multiverse,
+                input_premetric=InputPremetric(
+                    name="d_HamS", unit=own.unit, post_imputation=after_imputation(stage, post_imputation)
+                ),
+                output_premetric=ZCDP,
+            ),
+            budget=Budget.constant(exact(shares.rho)),
+            assumptions=(DECLARED, *(f"no file has a record with {zero}: a structural zero" for zero in zeros)),
+            theorem=THEOREM,
+            settings_from=self.settings_from,
+        )
+
+    @property
+    def multiverse(self) -> Multiverse:
+        """Return where the protection extends: between files that agree on all that is published exactly."""
+        found = [
+            Margin(of=own.unit, level=self.design.column(depth) or None)
+            for _, own, _, _ in self.design.parts
+            for depth in self.design.depths(own)
+        ]
+        given, leaf = self.settings.facilities, self.settings.levels[-1]
+        if given is not None:
+            unit = self.settings.units.unit if self.settings.units else "facility"
+            found.append(Margin(of=unit, variables=(given.column,), level=leaf))
+        levels = tuple(reversed(self.settings.levels))
+        chain = (Hierarchy(name="geography", levels=levels),) if len(levels) > 1 else ()
+        return Multiverse(invariants=tuple(found), hierarchies=chain)
+
+    def check(self, data: Any) -> None:
+        """Raise the columns that are not there; nothing is computed."""
+        check_columns(self.design, as_microdata(data))
+
+    def plan(self, data: Any, *, doubts: bool = True) -> TopDownPlan:
+        """Return the plan: the areas, and all rules checked against the file. Nothing random happens."""
+        microdata = as_microdata(data)
+        check_columns(self.design, microdata)
+        spine, read_off = spine_of(self.design, microdata, self.area_list)
+        parts = parts_of(self.design, microdata, spine)
+        return TopDownPlan(
+            specification=self.specification(
+                name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation
+            ),
+            doubts=tuple(self._doubts(microdata, spine, read_off=read_off)) if doubts else (),
+            dropped=tuple(microdata.identifiers),
+            design=self.design,
+            spine=spine,
+            parts=tuple(parts),
+        )
+
+    def _doubts(self, data: Microdata, spine: Spine, *, read_off: bool) -> Iterator[Doubt]:
+        yield from settings_doubts(self.settings_from)
+        for above, name in spine.upside_down(self.settings.levels):
+            yield Doubt(
+                kind="levels",
+                about=name,
+                what=f"every {above} has just one {name}, and several have the same: {name} may be the larger area, "
+                "and totals that are published exactly those of small areas",
+                remedy=f"name the largest areas first under levels: {name} before {above}",
+            )
+        if data.persons is None:
+            yield from repeated_ids(data, unit=self.unit)
+        if read_off:
+            yield Doubt(
+                kind="areas-from-file",
+                what="which areas exist was read off the confidential file: an area where nobody lives is missing from "
+                "the release, and everybody sees that the others are not empty",
+                remedy="name a file with all areas: areas = 'areas.csv'; accept this only if every area has records",
+            )
+
+    def premises(self, plan: TopDownPlan) -> Mapping[str, str]:
+        """Return the checksum of the areas: the noise of each is addressed by its place among them."""
+        codes = hashlib.sha256()
+        for frame in plan.spine.frames():
+            codes.update("\n".join(frame["geocode"].to_list()).encode())
+        areas = self.settings.areas
+        return {"the areas": codes.hexdigest(), **({} if areas is None else {"areas": checksum(Path(areas))})}
+
+    def warm(self) -> None:
+        """Load what the draw needs, before anything is spent."""
+        from stirred.randomness import noise_kernel  # noqa: F401
+
+    # ---- the act
+
+    def release(
+        self,
+        data: Any,
+        entropy: Entropy,
+        *,
+        accept: Sequence[str] = (),
+        plan: TopDownPlan | None = None,
+        progress: Progress | None = None,
+    ) -> Release:
+        """Draw all noise once, into a store, and release it as measurements; nothing is rounded, cut or made to fit."""
+        Entropy.expected(entropy)
+        microdata = as_microdata(data)
+        plan = plan or self.plan(microdata)
+        accepted = refuse_doubts(plan.doubts, accept=[*accept, *plan.accepted])
+        entropy = entropy.for_release()
+        place = Path(mkdtemp(prefix="stirred-")) if self.workplace is None else self.workplace
+        stores = {
+            part.name: measure(part, place / "store" / part.name, entropy, progress=progress) for part in plan.parts
+        }
+        made: dict[str, Make] = {SPINE: plan.spine.frames}
+        for part in plan.parts:
+            for name, make in zip(file_names(part.name), _published(stores[part.name]), strict=True):
+                made[name] = make
+        made |= self.after_measuring(stores, plan, progress)
+        more = [each for each in accepted if each.name not in plan.accepted]
+        specification = replace(with_accepted(plan.specification, more), seeded=entropy.seeded)
+        public = Frames(made, convert=like(data))
+        if self.workplace is None:  # a store without a place of its own goes when nobody holds the release any more
+            finalize(public, rmtree, place, ignore_errors=True)
+        return Release(public=public, specification=specification, internal={"stores": stores})
+
+    def after_measuring(
+        self, stores: Mapping[str, Store], plan: TopDownPlan, progress: Progress | None
+    ) -> Mapping[str, Make]:
+        """Return further public files by name, made from the stores alone, and listed by ``further_files``."""
+        return {}
+
+    def further_files(self, plan: TopDownPlan) -> Sequence[PublicFile]:
+        """Return the files that ``after_measuring`` makes."""
+        return ()
+
+    # ---- the files
+
+    def files(self, data: Microdata, plan: TopDownPlan) -> Sequence[PublicFile]:
+        """Return the measurements, what is published exactly, and the areas."""
+        found = [
+            PublicFile(
+                name=SPINE,
+                kind="side",
+                columns=("geolevel", "geocode", "parent"),
+                words="all areas, each with its level and the area above it",
+                make=plan.spine.frames,
+            )
+        ]
+        for part in plan.parts:
+            names = file_names(part.name)
+            if part.shares is not None:
+                words = (
+                    "noisy counts, a row for each area and query: `value` in row-major order, `variance` of each number"
+                )
+                columns, size = published_columns(part.schema), _BYTES_OF_A_NUMBER * plan.numbers(part)
+                found.append(
+                    PublicFile(
+                        name=names[0],
+                        kind="measurements",
+                        columns=columns,
+                        words=words,
+                        in_parts=True,
+                        about_bytes=size,
+                    )
+                )
+            if part.rules:
+                words = (
+                    "what is known exactly, a row for each area: `value` is met (=), not exceeded (<=) or reached (>=)"
+                )
+                columns = published_columns(part.schema, constraints=True)
+                found.append(PublicFile(name=names[1], kind="side", columns=columns, words=words, in_parts=True))
+        return [*found, *self.further_files(plan)]
+
+    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> Mapping[str, Collection[str]]:
+        """Return the columns that each file may have, by the settings alone."""
+        found: dict[str, Collection[str]] = {SPINE: ("geolevel", "geocode", "parent")}
+        for part, _, schema, _ in self.design.parts:
+            for name, constraints in zip(file_names(part), (False, True), strict=True):
+                found[name] = published_columns(schema, constraints=constraints)
+        return found
+
+    def verify(self, data: Microdata, plan: TopDownPlan, release: Release, written: Written) -> list[Check]:
+        """Compare the store with its checksums, and the written rows with the noise that the budget asks for."""
+        checks = []
+        for part in plan.parts:
+            arrays = release.internal["stores"][part.name].check()
+            checks.append(Check(what=f"store of {part.name}", cells=arrays, result="as it was written"))
+            if part.shares is None:
+                continue
+            expected = class_counts(plan.spine, part.schema, part.shares)
+            if found_classes(written.public / f"{file_names(part.name)[0]}.parquet") != expected:
+                raise failed(f"the measurements of {part.name}, as written, do not have the noise of the budget")
+            what = f"measurements of {part.name}: noise of every area and query"
+            checks.append(Check(what=what, cells=sum(expected.values()), result="that of the budget"))
+        return checks
+
+    def verify_exact(self, data: Microdata, plan: TopDownPlan, written: Written) -> list[Check]:
+        """Count the totals that are published exactly once more, from the records."""
+        checks = []
+        for part in plan.parts:
+            for rule in (rule for rule in part.rules if rule.sign == "="):
+                rows = pl.scan_parquet(parquet_files(written.public / f"{file_names(part.name)[1]}.parquet"))
+                published = rows.filter(query_name=rule.name).select("geolevel", total=pl.col("value").list.first())
+                sums = dict(published.group_by("geolevel").agg(pl.col("total").sum()).collect().iter_rows())
+                file = data.households if part.name == UNITS or data.persons is None else data.persons
+                names = [plan.spine.names[depth] for depth in rule.depths]
+                if sums != dict.fromkeys(names, file.height):
+                    raise failed(f"the totals of {part.name}, as written, do not add up to the records of the file")
+                what = f"totals of {part.name} by {', '.join(names)}"
+                checks.append(Check(what=what, cells=len(names), result="add up to the records of the input"))
+        return checks
+
+    # ---- pages
+
+    def conclusions(self, plan: TopDownPlan) -> Sequence[str]:
+        """Return how to read the measurements."""
+        return [
+            "Every number is the true count plus noise of mean 0 and the variance of its row; all are independent.",
+            "Numbers may be negative, and areas do not add up to the areas above them. Cutting at 0 would bias small "
+            "counts; `stirred topdown estimate` combines all numbers without bias, with intervals.",
+            f"Exact is what `constraints.parquet` says: {plan.unchanged}.",
+        ]
+
+    def number_of_records(self, data: Microdata) -> int:
+        """Return the number of persons, which is fixed; that of households is not."""
+        return data.households.height if data.persons is None else data.persons.height
+
+    def sections(self, plan: TopDownPlan) -> Sequence[Section]:
+        """Return the noise of every query at every level, and the cost of changes of one record."""
+        return measured_sections(plan)
+
+    # ---- audits
+
+    def law(self, dataset: Any) -> ShiftLaw:
+        """Return the exact law of the person measurements of a file of ``audit_universes``: records (leaf, cell)."""
+        return small_law(self.design, dataset)
+
+    def audit_universes(self) -> Sequence[Sequence[Hashable]]:
+        """Return all files of one or two records in three leaves and two cells, apart where exact totals differ."""
+        return small_universes(self.design)
+
+    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
+        """Return what is promised of the person measurements; those of units are composed with them."""
+        return self._of_part(PERSONS, name="small", stage="as-given", post_imputation=None)
+
+    def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
+        """Compute the promise again from the settings, and compare the noise of all rows with the budget."""
+        audit_measurements(self.design, self.specification(name="any"), bundle, found)
+
+
+def _declared(settings: CountedSettings, codebook: Codebook) -> dict[str, list[str]]:
+    """Return the codes of attributes: those of the settings, or those that the codebook declares for their column."""
+    found = {name: [*codebook.codes(settings.columns.get(name, name))] for name in settings.attributes}
+    return {**{name: codes for name, codes in found.items() if codes}, **settings.values}
+
+
+def _published(store: Store) -> tuple[Make, Make]:
+    return store.published, store.constraints

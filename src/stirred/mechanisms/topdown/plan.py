@@ -1,0 +1,120 @@
+"""The plan of measurements: how many areas, how much noise, and what a change of one record costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stirred.mechanisms.protocol import Fact, Grid, Plan, Section
+from stirred.mechanisms.topdown.budget import DELTA, Promised, Shares, variance_of
+from stirred.mechanisms.topdown.measure import Part, class_counts
+from stirred.mechanisms.topdown.prepare import Design
+from stirred.mechanisms.topdown.spine import Spine
+from stirred.spec.doubts import Doubt
+from stirred.spec.specification import Specification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class TopDownPlan(Plan):
+    """What would be measured; nothing random has happened."""
+
+    specification: Specification
+    doubts: tuple[Doubt, ...] = ()
+    accepted: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    design: Design
+    spine: Spine
+    parts: tuple[Part, ...] = field(repr=False)
+
+    @property
+    def releases(self) -> Mapping[str, Sequence[str]]:
+        """Return that no column of the input is released."""
+        return {"households": (), "persons": ()}
+
+    @property
+    def measured(self) -> list[tuple[Part, Shares]]:
+        """Return the kinds of records that are measured, with their budgets."""
+        return [(part, part.shares) for part in self.parts if part.shares is not None]
+
+    def numbers(self, part: Part) -> int:
+        """Return how many numbers are drawn for a kind of record."""
+        rows = {} if part.shares is None else class_counts(self.spine, part.schema, part.shares)
+        return sum(many * part.schema.query(query).size for (_, query, _), many in rows.items())
+
+    @property
+    def disturbed(self) -> str:
+        """Say what gets noise."""
+        many = sum(self.numbers(part) for part in self.parts)
+        return f"each of {many:,} counts in {sum(map(len, self.spine.parents)):,} areas gets discrete Gaussian noise"
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Return the areas, the noise of each query, and what changes of one record cost."""
+        areas = {name: self.spine.areas(depth) for depth, name in enumerate(self.spine.names)}
+        bypassed = sum(int(each.sum()) for each in self.spine.bypassed)
+        words = ", ".join(f"{count:,} {name}" for name, count in areas.items())
+        words += f"; {bypassed:,} with one child leave their budget to it"
+        found = [Fact(label="areas", sentence=words, values={"areas": areas, "bypassed": bypassed})]
+        for part, shares in self.measured:
+            sigma2 = {n: {q: str(shares.sigma2(n, q)) for q in shares.measured(n)} for n in areas}
+            shown = [f"{n}: " + ", ".join(f"{q} {deviation(shares, n, q)}" for q in sigma2[n]) for n in areas]
+            costs = shares.certificate(part.schema, bypassed=bypassed_levels(self.spine))
+            values = {cost.what: {"rho": str(cost.rho), "epsilon": float(cost.epsilon)} for cost in costs}
+            found += [
+                Fact(
+                    label=f"noise of {part.name}",
+                    sentence=f"standard deviation of {'; '.join(shown)}",
+                    values={f"{part.name}_sigma2": sigma2},
+                    for_plans=True,
+                ),
+                Fact(
+                    label=f"cost of {part.name}",
+                    sentence="epsilon at delta 1e-10 for a change of "
+                    + ", ".join(f"{cost.what} {cost.epsilon.shown()}" for cost in costs),
+                    values={f"{part.name}_certificate": values},
+                ),
+            ]
+        return tuple(found)
+
+
+def deviation(shares: Shares, level: str, query: str) -> str:
+    """Return the standard deviation of the noise in a few digits."""
+    sigma2 = shares.sigma2(level, query)
+    return "-" if sigma2 is None else f"{variance_of(sigma2) ** 0.5:.3g}"
+
+
+def noise_grid(shares: Shares) -> Grid:
+    """Return the standard deviation of each query at each level."""
+    names = tuple(shares.levels)
+    rows = tuple((query, *(deviation(shares, level, query) for level in names)) for query in shares.names)
+    return Grid(header=("query", *names), rows=rows, numbers=names)
+
+
+def cost_grid(costs: Sequence[Promised], *, delta: float = float(DELTA)) -> Grid:
+    """Return what changes of one record cost."""
+    header = ("a change of", "rho", f"epsilon at delta {delta:g}")
+    rows = tuple((cost.what, f"{float(cost.rho):.4f}", cost.epsilon.shown()) for cost in costs)
+    return Grid(header=header, rows=rows, numbers=header[1:])
+
+
+def bypassed_levels(spine: Spine) -> list[str]:
+    """Return the levels some of whose areas leave their budget to their only child."""
+    return [name for name, some in zip(spine.names, spine.bypassed, strict=False) if some.any()]
+
+
+def measured_sections(plan: TopDownPlan) -> list[Section]:
+    """Return the sections of the report: noise and costs of each kind of record."""
+    noise = "Standard deviation of each number. An area that is an only child has less noise: see sigma2 in its rows."
+    costs, bypassed = "What a change of one record costs:", bypassed_levels(plan.spine)
+    return [
+        Section(
+            title=f"Measurements of {part.name}",
+            blocks=(
+                noise,
+                noise_grid(shares),
+                costs,
+                cost_grid(shares.certificate(part.schema, bypassed=bypassed)),
+            ),
+        )
+        for part, shares in plan.measured
+    ]

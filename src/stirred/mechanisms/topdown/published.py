@@ -1,0 +1,362 @@
+"""Measurements as others publish them, read as they are: folders by level, or one file; areas by prefix or by a spine.
+
+Levels come from folders (``County.parquet/DPQuery/State=0SS/part-0.parquet``) or from a column ``geolevel``. What is
+missing says nothing: an area without a row, a variance that is null or infinite. The variance is that of the row, never
+one computed from a budget.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from stirred.data.problems import DataError, PlanError, bad_file, listed
+from stirred.mechanisms.topdown.estimates import Model
+from stirred.mechanisms.topdown.known import NO_BOUND
+from stirred.mechanisms.topdown.published_areas import (
+    TABULATION,
+    areas_by_prefix,
+    areas_by_spine,
+    groups_of,
+    unspoken,
+    with_mentioned,
+)
+from stirred.mechanisms.topdown.published_files import (
+    FILE,
+    ROW,
+    is_constraint,
+    levels_of,
+    parquet_in,
+    read_table,
+    with_variance,
+)
+from stirred.mechanisms.topdown.schema import DETAILED, SUMMED, TOTAL, Attribute, Query, Schema
+from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Places, Sign, Tree
+from stirred.spec.problems import Problem
+
+_SIGNS: Final[Mapping[str, Sign]] = {"=": "=", "==": "=", "eq": "=", "<=": "<=", "le": "<=", ">=": ">=", "ge": ">="}
+# Constraints of the 2020 files that name one group and leave the others out.
+_ONE_GROUP: Final = {"gqNursingTotal": ("hhgq", 3), "nonvoting": ("votingage", 0)}
+_NURSING: Final = "nurse_nva_0_con"
+_VALUES_AT_ONCE: Final = 1 << 24
+_IS_NUMBER: Final = pl.element().is_finite().fill_null(value=False)
+_PLACE: Final = "__place"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Published:
+    """Published measurements with their areas, level by level from the top; rows are read when they are needed."""
+
+    schema: Schema
+    names: tuple[str, ...]
+    geocodes: tuple[tuple[str, ...], ...]
+    parents: tuple[Places, ...]
+    rows: Mapping[str, pl.LazyFrame]  # by level
+    files: tuple[Path, ...]
+    totals: tuple[GroupTotal, ...] = ()
+    by_prefix: bool = True
+    taken_to_exist: int = 0  # areas that no row speaks of, nor any of an area inside
+
+    @cached_property
+    def queries(self) -> dict[str, Query]:
+        """Return what was measured, by the names in the file."""
+        return {name: query for name, query, sign, _ in self._asked.values() if sign is None}
+
+    @cached_property
+    def _asked(self) -> dict[tuple[Any, ...], tuple[str, Query, Sign | None, tuple[int, ...] | None]]:
+        """Return for each way that rows describe a query: its name, the query, its sign, and the one group it names."""
+        columns = _described(self.schema)
+        frames = [rows.group_by(columns).agg(pl.col(FILE, ROW).first()) for rows in self.rows.values()]
+        found = pl.concat(frames).unique(columns, keep="first", maintain_order=True).collect().sort("query_name")
+        asked, problems = {}, []
+        for row in found.iter_rows(named=True):
+            try:
+                asked[tuple(row[name] for name in columns)] = _query_of(row, self.schema)
+            except (DataError, PlanError) as error:
+                problems += [problem.inside(self._place(row)) for problem in error.problems]
+        if problems:
+            raise DataError(problems)
+        return asked
+
+    def _place(self, row: Mapping[str, Any]) -> str:
+        return f"{self.files[row[FILE]]} row {row[ROW] + 1}"
+
+    @cached_property
+    def checksums(self) -> dict[str, str]:
+        """Return the SHA-256 of every file that was read."""
+        found = {}
+        for path in self.files:
+            with path.open("rb") as stream:
+                found[str(path)] = hashlib.file_digest(stream, "sha256").hexdigest()
+        return found
+
+    @property
+    def sha256(self) -> str:
+        """Return one checksum: that of the file, or of the checksums of several in the order of their paths."""
+        each = [*self.checksums.values()]
+        return each[0] if len(each) == 1 else hashlib.sha256("\n".join(each).encode()).hexdigest()
+
+    @cached_property
+    def _blocks(self) -> dict[str, str]:
+        return {code[-TABULATION:]: code for code in self.geocodes[-1] if len(code) > TABULATION}
+
+    def block(self, code: str) -> str:
+        """Return a geocode as it is; that of a tabulation block as the one of the spine that ends with it."""
+        return self._blocks.get(code, code) if len(code) == TABULATION else code
+
+    def model(self) -> Model:
+        """Return the subspaces for all queries and known values of the file."""
+        known = []
+        columns = _described(self.schema)
+        for key, (label, query, sign, group) in self._asked.items():
+            same = [pl.col(name).eq_missing(value) for name, value in zip(columns, key, strict=True)]
+            if sign is None or sign == ">=":
+                continue
+            for level, each in self.rows.items():
+                rows, size = each.filter(same).collect(), 1 if group else query.size
+                self._check_rows(rows, label, size, level)
+                known.append(_known_of(query, sign, group, _values(rows, size)))
+        total = [self.schema.query(TOTAL)] if self.totals else []
+        return Model.of(self.schema, queries=[*self.queries.values(), *total], known=known)
+
+    # ---- trees
+
+    @cached_property
+    def cut(self) -> int:
+        """Return the level whose areas are worked on one after the other; 0 for all at once."""
+        leaves = np.ones(len(self.geocodes[-1]), dtype=np.int64)
+        most: list[int] = []
+        for parent, above in zip(self.parents[:0:-1], self.geocodes[-2::-1], strict=True):
+            leaves = np.bincount(parent, weights=leaves, minlength=len(above)).astype(np.int64)
+            most.insert(0, int(leaves.max()) * self.schema.size)
+        return next((depth for depth, values in enumerate(most) if values <= _VALUES_AT_ONCE), max(0, len(most) - 1))
+
+    def tree(self) -> Tree:
+        """Return all areas as one tree."""
+        return self._tree(self._collected, [(0, len(codes)) for codes in self.geocodes], 0)
+
+    def _collected(self, depth: int) -> pl.DataFrame:
+        return self.rows[self.names[depth]].collect() if self.names[depth] in self.rows else self._no_rows
+
+    @property
+    def _no_rows(self) -> pl.DataFrame:
+        return next(iter(self.rows.values())).limit(0).collect()
+
+    def top(self) -> Tree:
+        """Return the areas above the pieces; the tops of pieces are without measurements."""
+        tree = self._tree(self._collected, [(0, len(codes)) for codes in self.geocodes[: self.cut]], 0)
+        last = Level(name=self.names[self.cut], geocodes=self.geocodes[self.cut], parent=self.parents[self.cut])
+        return Tree(schema=self.schema, levels=(*tree.levels, last))
+
+    def pieces(self) -> Iterator[Tree]:
+        """Yield the tree of each area at the cut."""
+        spans = [self._spans(place) for place in range(len(self.geocodes[self.cut]))]
+        start = 0
+        while start < len(spans):
+            stop, values = start, 0
+            while stop < len(spans) and (
+                stop == start or values + (spans[stop][-1][1] - spans[stop][-1][0]) * self.schema.size < _VALUES_AT_ONCE
+            ):
+                values += (spans[stop][-1][1] - spans[stop][-1][0]) * self.schema.size
+                stop += 1
+            rows = self._between(spans[start], spans[stop - 1])
+            for place in range(start, stop):
+                yield self._tree(rows.__getitem__, spans[place], self.cut)
+            start = stop
+
+    def _spans(self, place: int) -> list[tuple[int, int]]:
+        """Return the areas of each level, from the cut on, that lie in an area at the cut."""
+        spans = [(place, place + 1)]
+        for depth in range(self.cut + 1, len(self.names)):
+            low, high = np.searchsorted(self.parents[depth], spans[-1])
+            spans.append((int(low), int(high)))
+        return spans
+
+    def _between(self, first: Sequence[tuple[int, int]], last: Sequence[tuple[int, int]]) -> dict[int, pl.DataFrame]:
+        """Read the rows of neighbouring areas at the cut, by level."""
+        found = {}
+        for depth, ((low, _), (_, high)) in enumerate(zip(first, last, strict=True), start=self.cut):
+            codes = self.geocodes[depth][low:high]
+            found[depth] = self._no_rows
+            if codes and self.names[depth] in self.rows:
+                inside = pl.col("geocode").is_in(codes)
+                if self.by_prefix:
+                    inside = pl.col("geocode").is_between(pl.lit(codes[0]), pl.lit(codes[-1]))
+                found[depth] = self.rows[self.names[depth]].filter(inside).collect()
+        return found
+
+    def _tree(self, rows: Callable[[int], pl.DataFrame], spans: Sequence[tuple[int, int]], depth: int) -> Tree:
+        levels = []
+        above = 0
+        for number, (low, high) in enumerate(spans, start=depth):
+            codes = self.geocodes[number][low:high]
+            parent = self.parents[number][low:high] - above if number > depth else np.zeros(len(codes), dtype=np.int64)
+            levels.append(self._level(self.names[number], codes, parent, rows(number)))
+            above = low
+        return Tree(schema=self.schema, levels=tuple(levels))
+
+    def _level(self, name: str, codes: tuple[str, ...], parent: Places, rows: pl.DataFrame) -> Level:
+        place = pl.DataFrame({"geocode": pl.Series(codes, dtype=pl.String), _PLACE: np.arange(len(codes))})
+        own = rows.join(place, on="geocode", how="inner", maintain_order="left")
+        answers: list[Answers] = []
+        known: list[Known] = []
+        for key, part in own.partition_by(_described(self.schema), as_dict=True, maintain_order=True).items():
+            label, query, sign, group = self._asked[key]
+            places = part[_PLACE].to_numpy()
+            self._check_rows(part, label, 1 if group else query.size, name)
+            values = _values(part, 1 if group else query.size)
+            if sign is not None:
+                known.append(_placed(_known_of(query, sign, group, values), places, len(codes)))
+                continue
+            variance = part["variance"].to_numpy()
+            exact = variance == 0  # without noise
+            spread, whole = np.full(len(codes), np.inf), np.zeros((len(codes), query.size), dtype=values.dtype)
+            spread[places[~exact]], whole[places] = variance[~exact], values
+            answers.append(Answers(query=query, values=whole, variance=spread))
+            if exact.any():
+                known.append(_placed(_known_of(query, "=", None, values[exact]), places[exact], len(codes)))
+        return Level(name=name, geocodes=codes, parent=parent, answers=tuple(answers), known=tuple(known))
+
+    def _check_rows(self, part: pl.DataFrame, label: str, size: int, level: str) -> None:
+        """Refuse rows of one query that are repeated, too short, or have no values."""
+        problems = []
+        for wrong, what, remedy in (
+            (part["geocode"].is_duplicated(), "is measured twice in the same area", "keep one row for each area"),
+            (part["value"].list.len() != size, f"has not {size:,} values", "write a value for every cell of the query"),
+            (~part["value"].list.eval(_IS_NUMBER).list.all(), "has missing values", "leave the row out"),
+        ):
+            if wrong.fill_null(value=True).any():
+                row = part.filter(wrong.fill_null(value=True)).row(0, named=True)
+                what = f'{label} of {level} "{row["geocode"]}" {what}'
+                problems.append(Problem(what=what, where=self._place(row), remedy=remedy))
+        if problems:
+            raise DataError(problems)
+
+
+def _values(rows: pl.DataFrame, size: int) -> np.ndarray[tuple[int, int], Any]:
+    return rows["value"].explode().to_numpy().reshape(rows.height, size)
+
+
+def _described(schema: Schema) -> list[str]:
+    return ["query_name", *schema.names, "query_shape", "sign"]
+
+
+def _known_of(query: Query, sign: Sign, group: tuple[int, ...] | None, values: Any) -> Known:
+    """Return what is known in these rows; a constraint on one group says nothing of the others."""
+    values = np.asarray(values, dtype=np.int64)
+    if group is not None:
+        whole = np.full((len(values), query.size), 0 if sign == ">=" else NO_BOUND, dtype=np.int64)
+        whole[:, np.ravel_multi_index(group, query.shape)] = values[:, 0]
+        values, sign = whole, sign if sign == ">=" else "<="
+    return Known(query=query, sign=sign, values=values, given=np.ones(len(values), dtype=np.bool_))
+
+
+def _placed(known: Known, places: Places, areas: int) -> Known:
+    values, given = np.zeros((areas, known.query.size), dtype=np.int64), np.zeros(areas, dtype=np.bool_)
+    values[places], given[places] = known.values, True
+    return Known(query=known.query, sign=known.sign, values=values, given=given)
+
+
+def _query_of(row: Mapping[str, Any], schema: Schema) -> tuple[str, Query, Sign | None, tuple[int, ...] | None]:
+    """Return what a row asks: by its columns, or by its name where it has none; and the one group that it names."""
+    name = str(row["query_name"])
+    shape = None if row["query_shape"] is None else [int(each) for each in row["query_shape"].split("x") if each != "1"]
+    sign = None if row["sign"] is None else _SIGNS.get(row["sign"].strip())
+    if row["sign"] is not None and sign is None:
+        raise bad_file(f'the sign "{row["sign"]}" of {name} is not known', where="", remedy="write =, <= or >=")
+    said = {each: row[each] for each in schema.names}
+    if name == _NURSING and not shape and {"hhgq", "votingage"} <= {*said}:
+        said |= {"hhgq": "gqNursingTotal", "votingage": "nonvoting"}
+    one = {each for each in said.values() if each in _ONE_GROUP and _ONE_GROUP[each][0] in said}
+    if all(each is None for each in said.values()):
+        query = schema.query(name)
+    else:
+        query = schema.keeping([_kept(said[each.name], each, one, name) for each in schema.attributes], name=name)
+    if one:
+        if sign is None or shape:
+            raise bad_file(f"{name} names one group and not the others", where="", remedy="name all groups")
+        return name, query, sign, tuple(_ONE_GROUP[said[each]][1] if said[each] in one else 0 for each in schema.names)
+    if shape is not None and shape != [each for each in query.shape if each > 1]:
+        raise bad_file(
+            f"{name} has the shape {row['query_shape']}, and in the schema {schema.name} it has "
+            f"{'x'.join(map(str, query.shape))}",
+            where="",
+            remedy="name the schema of the file with --schema",
+        )
+    return name, query, sign, None
+
+
+def _kept(said: str | None, attribute: Attribute, one: Collection[str], name: str) -> str:
+    """Return what a row keeps of an attribute; the 2020 files write its own name for all its codes."""
+    if said in (attribute.name, DETAILED) or said in one:
+        return DETAILED
+    if said is None or said == SUMMED:
+        return SUMMED
+    if said not in attribute.groupings:
+        there = listed([SUMMED, DETAILED, *attribute.groupings])
+        raise bad_file(f'{name} has "{said}" for {attribute.name}', where="", remedy=f"there are {there}")
+    return said
+
+
+def open_published(
+    measurements: Path,
+    *,
+    schema: Schema,
+    constraints: Path | None = None,
+    totals: Path | None = None,
+    spine: Path | None = None,
+    mentioned: Iterable[tuple[str, str]] = (),
+) -> Published:
+    """Return published measurements: nothing but areas and names of queries is read yet.
+
+    ``mentioned`` are further areas (level, geocode) that exist although no row speaks of them.
+    """
+    files = parquet_in(measurements, option="--measurements")
+    more = [] if constraints is None else parquet_in(constraints, option="--constraints")
+    if constraints is not None:
+        files = [path for path in files if not is_constraint(path)]
+        more = [path for path in more if is_constraint(path)] or more
+    roots = [measurements] * len(files) + [constraints or measurements] * len(more)
+    read = [*files, *more]
+    by_level: dict[str, list[pl.LazyFrame]] = {}
+    for number, (path, root) in enumerate(zip(read, roots, strict=True)):
+        constraint = number >= len(files) or is_constraint(path)
+        for level, frame in levels_of(path, number, root, schema, constraint=constraint):
+            by_level.setdefault(level, []).append(frame)
+    rows = {level: pl.concat(frames, how="vertical_relaxed") for level, frames in by_level.items()}
+    codes = {
+        level: frame.select(pl.col("geocode").unique().sort()).collect()["geocode"].to_list()
+        for level, frame in rows.items()
+    }
+    if not any(codes.values()):
+        remedy = "check that these are measurements"
+        raise bad_file("there is no row of measurements", where=str(measurements), remedy=remedy)
+    given = None if spine is None else read_table(spine, ("geocode", "geolevel", "parent"), option="--spine")
+    known = None if totals is None else read_table(totals, ("geocode", "value"), option="--totals")
+    taken = 0
+    if given is None:
+        every = with_mentioned(codes, mentioned)
+        areas, taken = areas_by_prefix(every), len(unspoken(every, codes))
+    else:
+        areas = areas_by_spine(codes, given, str(spine))
+    names, geocodes, parents = areas
+    groups = [] if known is None else [*groups_of(known, names, geocodes, str(totals))]
+    used = [*read, *(path for path in (totals, spine) if path is not None)]
+    return Published(
+        schema=schema,
+        names=names,
+        geocodes=geocodes,
+        parents=parents,
+        rows={level: with_variance(frame, used) for level, frame in rows.items()},
+        files=tuple(used),
+        totals=tuple(groups),
+        by_prefix=given is None,
+        taken_to_exist=taken,
+    )

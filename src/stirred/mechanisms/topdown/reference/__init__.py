@@ -1,0 +1,1 @@
+"""Schemas and budget files that are shipped ready, as TOML: nothing here is computed."""

@@ -1,0 +1,75 @@
+"""The settings of TopDown: what is counted, where, with which budget, and what is published exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from stirred.mechanisms.protocol import Names, Rate, Settings
+
+
+class CountedSettings(Settings):
+    """What is measured of one kind of record."""
+
+    attributes: Names = Field(
+        description="Columns whose combinations are counted, in this order; or pl94-persons, pl94-units.",
+        json_schema_extra={"example": "sex"},
+    )
+    budget: str | dict[str, Any] | None = Field(
+        default=None,
+        description="A budget file (TOML), or us-2020-pl-persons, us-2020-pl-units: rho, and its shares.",
+        json_schema_extra={"document": True, "example": "budget.toml"},
+    )
+    rho: Rate | None = Field(
+        default=None,
+        description="Instead of a budget: rho of zCDP, split evenly between levels and queries.",
+        json_schema_extra={"example": "1/2"},
+    )
+    queries: Names = Field(default=[], description="Queries for rho: total, detailed, or attributes joined by *.")
+    values: dict[str, list[str]] = Field(default={}, description="The codes of each attribute; default the codebook's.")
+    columns: dict[str, str] = Field(default={}, description="The column of an attribute, where it is called otherwise.")
+    groupings: dict[str, dict[str, list[list[str]]]] = Field(
+        default={}, description="Groups of codes by attribute and name, to be used in queries."
+    )
+    totals: Names = Field(default=[], description="Levels at which the number of records is published exactly.")
+    zeros: list[dict[str, Names]] = Field(
+        default=[], description="Structural zeros: codes of some attributes that no record has together."
+    )
+
+
+class UnitSettings(CountedSettings):
+    """[mechanism.units]: what is measured of the file of households, which also lists vacant housing units."""
+
+    unit: str = Field(default="housing unit", description="What a record of the household file is.")
+
+
+class Facilities(BaseModel):
+    """[mechanism.facilities]: bounds on persons by the number of facilities of their kind in each area."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    attribute: str = Field(description="The attribute of persons that says in what kind of place they live.")
+    column: str = Field(description="The column of the household file with the same codes.")
+    most: int = Field(default=99_999, ge=1, description="How many persons a place has at most.")
+    empty: Names = Field(default=[], description="Codes of places that may have nobody in them.")
+
+
+class TopDownSettings(CountedSettings):
+    """Persons in a hierarchy of areas; optionally housing units, and what is published exactly."""
+
+    levels: Names = Field(
+        description="Columns of the areas, the largest first; the whole is above them. With geocode: names of levels.",
+        json_schema_extra={"example": "region"},
+    )
+    geocode: str | None = Field(default=None, description="A column of geocodes, instead of a column for each level.")
+    widths: list[int] = Field(default=[], description="How many letters of a geocode name each level.")
+    areas: str | None = Field(
+        default=None,
+        description="A file that lists all areas, also those without records, by the columns of the levels.",
+        json_schema_extra={"path": True, "internal": True, "example": "areas.csv"},
+    )
+    bypass: bool = Field(default=True, description="Whether an area with one child leaves its budget to the child.")
+    units: UnitSettings | None = Field(default=None, description="What is measured of the file of households.")
+    facilities: Facilities | None = Field(default=None, description="Bounds on persons by the places they live in.")
+    unit: str = Field(default="person", description="What a record is.")

@@ -1,0 +1,376 @@
+"""Whole numbers by network flow: controlled rounding, feasibility and least violation. Importing this loads numba.
+
+One algorithm serves all three: successive shortest paths on a network whose arcs have convex costs with whole slopes.
+Arc ``a`` carries ``flow[a]`` between ``low[a]`` and ``high[a]``; one unit more costs ``-outer[a]`` below ``base[a]``,
+``mid[a]`` at it and ``outer[a]`` above it. The network matrix is totally unimodular, so the whole-number optimum is the
+optimum of the linear program. Nodes and arcs are visited in the order in which they are
+numbered, children by geocode and then cells, which settles ties the same way everywhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from stirred.randomness.compiled import compiled
+
+Places = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+SCALE = 1 << 20  # costs of rounding are whole multiples of 1 / SCALE
+_FAR = np.int64(1) << np.int64(60)
+
+
+@compiled
+def slope(flow: int, base: int, mid: int, outer: int) -> int:
+    """Return the cost of one unit more on an arc."""
+    if flow < base:
+        return -outer
+    return mid if flow == base else outer
+
+
+@compiled
+def _sift_up(keys: Places, nodes: Places, at: int) -> None:
+    while at > 0:
+        above = (at - 1) >> 1
+        if keys[above] < keys[at] or (keys[above] == keys[at] and nodes[above] <= nodes[at]):
+            return
+        keys[above], keys[at] = keys[at], keys[above]
+        nodes[above], nodes[at] = nodes[at], nodes[above]
+        at = above
+
+
+@compiled
+def _sift_down(keys: Places, nodes: Places, size: int) -> None:
+    at = 0
+    while True:
+        least = at
+        for below in (2 * at + 1, 2 * at + 2):
+            if below < size and (
+                keys[below] < keys[least] or (keys[below] == keys[least] and nodes[below] < nodes[least])
+            ):
+                least = below
+        if least == at:
+            return
+        keys[least], keys[at] = keys[at], keys[least]
+        nodes[least], nodes[at] = nodes[at], nodes[least]
+        at = least
+
+
+@compiled
+def _adjacency(ends: Places, nodes: int) -> tuple[Places, Places]:
+    """Return where the arcs of each node begin, and the arcs, for one end of all arcs."""
+    starts = np.zeros(nodes + 1, dtype=np.int64)
+    for node in ends:
+        starts[node + 1] += 1
+    for node in range(nodes):
+        starts[node + 1] += starts[node]
+    place = starts.copy()
+    arcs = np.empty(ends.size, dtype=np.int64)
+    for arc in range(ends.size):
+        arcs[place[ends[arc]]] = arc
+        place[ends[arc]] += 1
+    return starts, arcs
+
+
+@compiled
+def settle(
+    tail: Places,
+    head: Places,
+    low: Places,
+    high: Places,
+    base: Places,
+    mid: Places,
+    outer: Places,
+    excess: Places,
+    flow: Places,
+    cut: Flags,
+) -> int:
+    """Find the cheapest flow; return how much could not be placed: 0 if the network can carry everything.
+
+    ``excess`` holds what each node supplies (negative: demands) and ends with what is left there. If something is
+    left, ``cut`` marks the nodes that it can still reach: their supply exceeds what may leave them.
+    """
+    nodes, arcs = excess.size, tail.size
+    for arc in range(arcs):
+        # Each arc starts at its own cheapest flow, so that no residual arc has a negative cost.
+        best = base[arc] + 1 if mid[arc] < 0 else base[arc]
+        flow[arc] = min(max(best, low[arc]), high[arc])
+        excess[tail[arc]] -= flow[arc]
+        excess[head[arc]] += flow[arc]
+    out_starts, out_arcs = _adjacency(tail, nodes)
+    in_starts, in_arcs = _adjacency(head, nodes)
+    potential = np.zeros(nodes, dtype=np.int64)
+    distance = np.full(nodes, _FAR, dtype=np.int64)
+    through = np.full(nodes, -1, dtype=np.int64)
+    done = np.zeros(nodes, dtype=np.bool_)
+    seen = np.empty(nodes, dtype=np.int64)
+    keys = np.empty(2 * arcs + nodes + 1, dtype=np.int64)
+    heap = np.empty(2 * arcs + nodes + 1, dtype=np.int64)
+    left = 0
+    for source in range(nodes):
+        while excess[source] > 0:
+            count, size, found = 0, 1, -1
+            keys[0], heap[0] = 0, source
+            distance[source] = 0
+            seen[count] = source
+            count += 1
+            while size > 0:
+                node = heap[0]
+                size -= 1
+                keys[0], heap[0] = keys[size], heap[size]
+                _sift_down(keys, heap, size)
+                if done[node]:
+                    continue
+                done[node] = True
+                if excess[node] < 0:
+                    found = node
+                    break
+                for index in range(out_starts[node], out_starts[node + 1]):
+                    arc = out_arcs[index]
+                    other = head[arc]
+                    if flow[arc] >= high[arc] or done[other]:
+                        continue
+                    step = slope(flow[arc], base[arc], mid[arc], outer[arc]) + potential[node] - potential[other]
+                    if distance[node] + step < distance[other]:
+                        if distance[other] == _FAR:
+                            seen[count] = other
+                            count += 1
+                        distance[other] = distance[node] + step
+                        through[other] = arc
+                        keys[size], heap[size] = distance[other], other
+                        size += 1
+                        _sift_up(keys, heap, size - 1)
+                for index in range(in_starts[node], in_starts[node + 1]):
+                    arc = in_arcs[index]
+                    other = tail[arc]
+                    if flow[arc] <= low[arc] or done[other]:
+                        continue
+                    step = potential[node] - potential[other] - slope(flow[arc] - 1, base[arc], mid[arc], outer[arc])
+                    if distance[node] + step < distance[other]:
+                        if distance[other] == _FAR:
+                            seen[count] = other
+                            count += 1
+                        distance[other] = distance[node] + step
+                        through[other] = ~arc
+                        keys[size], heap[size] = distance[other], other
+                        size += 1
+                        _sift_up(keys, heap, size - 1)
+            if found >= 0:
+                amount = min(excess[source], -excess[found])
+                node = found
+                while node != source:
+                    arc = through[node]
+                    if arc >= 0:
+                        room = high[arc] - flow[arc]
+                        if outer[arc] != 0 or mid[arc] != 0:
+                            if flow[arc] < base[arc]:
+                                room = min(room, base[arc] - flow[arc])
+                            elif flow[arc] == base[arc]:
+                                room = 1
+                        node = tail[arc]
+                    else:
+                        arc = ~arc
+                        room = flow[arc] - low[arc]
+                        if outer[arc] != 0 or mid[arc] != 0:
+                            if flow[arc] > base[arc] + 1:
+                                room = min(room, flow[arc] - base[arc] - 1)
+                            elif flow[arc] == base[arc] + 1:
+                                room = 1
+                        node = head[arc]
+                    amount = min(amount, room)
+                node = found
+                while node != source:
+                    arc = through[node]
+                    if arc >= 0:
+                        flow[arc] += amount
+                        node = tail[arc]
+                    else:
+                        flow[~arc] -= amount
+                        node = head[~arc]
+                excess[source] -= amount
+                excess[found] += amount
+            reach = distance[found] if found >= 0 else 0
+            for index in range(count):
+                node = seen[index]
+                if found >= 0:
+                    if done[node]:
+                        potential[node] += distance[node] - reach
+                elif done[node]:
+                    cut[node] = True
+                distance[node] = _FAR
+                through[node] = -1
+                done[node] = False
+            if found < 0:
+                left += excess[source]
+                break
+    return left
+
+
+@compiled
+def round_children(
+    values: Numbers,
+    need: Places,
+    column: Places,
+    chain: Places,
+    low: Places,
+    high: Places,
+    allowed: Flags,
+    group: Places,
+    group_total: Places,
+    weight: Places,
+    pre_rounded: int,
+    slack: int,
+    tolerance: float,
+    rounded: Places,
+) -> int:
+    """Round the children of one parent together; return how many units could not be placed (0: done).
+
+    ``values[c, j]`` are the counts to be rounded. Cells of one ``column`` add up to ``need`` (the parent's count);
+    ``chain[l, j]`` numbers the group of cell j at level l, from the total down, each level inside the one before;
+    ``low`` and ``high`` bound the groups of each child (children, levels, groups). Children of one ``group`` have a
+    known total together where ``group_total`` is not negative. The cost of a group is the distance of its count from
+    its value, times ``weight`` of its level. ``pre_rounded`` is 0 for distances interpolated between whole numbers (the
+    documented objective); 1 for distances from values rounded beforehand (what production did;
+    ties there go to the nearer cell); 2 for the latter in groups and the former in cells (BlueDown). A child's
+    total is always rounded to one of its two neighbours. ``slack`` lets cells move further.
+    """
+    children, cells = values.shape
+    levels = chain.shape[0]
+    columns, groups = need.size, group_total.size
+    widest = 0
+    for level in range(levels):
+        for j in range(cells):
+            widest = max(widest, chain[level, j] + 1)
+    floors = np.zeros((children, cells), dtype=np.int64)
+    parts = np.zeros((children, cells))
+    free = 0
+    for c in range(children):
+        for j in range(cells):
+            if not allowed[c, j]:
+                continue
+            floors[c, j] = np.int64(np.floor(values[c, j] + tolerance))
+            part = values[c, j] - floors[c, j]
+            parts[c, j] = part if part > tolerance else 0.0
+            if parts[c, j] > 0.0 or slack > 0:
+                free += 1
+    # Nodes: columns, then groups of children, then the sink, then the chains of all children.
+    most = free * (levels + 1) + groups
+    tail, head = np.empty(most, np.int64), np.empty(most, np.int64)
+    lows, highs = np.empty(most, np.int64), np.empty(most, np.int64)
+    base, mid, outer = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    cell_of = np.full(most, -1, dtype=np.int64)
+    sink = columns + groups
+    nodes, arcs = sink + 1, 0
+    grouped = np.zeros(groups, dtype=np.int64)
+    fine = SCALE // (4 * (free + 1))
+    node_of = np.full((levels, widest), -1, dtype=np.int64)
+    sums = np.zeros((levels, widest))
+    whole = np.zeros((levels, widest), dtype=np.int64)
+    sizes = np.zeros((levels, widest), dtype=np.int64)
+    supply = np.zeros(columns + groups + 1 + free * levels, dtype=np.int64)
+    for j in range(columns):
+        supply[j] = need[j]
+    for c in range(children):
+        node_of[:] = -1
+        sums[:] = 0.0
+        whole[:] = 0
+        sizes[:] = 0
+        for j in range(cells):
+            taking = allowed[c, j] and (parts[c, j] > 0.0 or slack > 0)
+            supply[column[j]] -= floors[c, j]
+            grouped[group[c]] += floors[c, j]
+            for level in range(levels):
+                g = chain[level, j]
+                whole[level, g] += floors[c, j]
+                if taking:
+                    sums[level, g] += parts[c, j]
+                    sizes[level, g] += 1
+                    if node_of[level, g] < 0:
+                        node_of[level, g] = nodes
+                        nodes += 1
+        for j in range(cells):
+            if not (allowed[c, j] and (parts[c, j] > 0.0 or slack > 0)):
+                continue
+            part = parts[c, j]
+            tail[arcs], head[arcs] = column[j], node_of[levels - 1, chain[levels - 1, j]]
+            lows[arcs], highs[arcs], base[arcs] = -min(floors[c, j], slack), 1 + slack, 0
+            cost = np.int64(np.rint((1.0 - 2.0 * part) * SCALE))
+            unit = int(weight[levels])
+            if pre_rounded == 1:
+                near = np.int64(np.rint((1.0 - 2.0 * part) * fine))
+                mid[arcs] = unit * (SCALE if part <= 0.5 else -SCALE) + near
+            else:
+                mid[arcs] = unit * cost
+            outer[arcs] = max(unit * SCALE, 1) + (fine if pre_rounded == 1 else 0)
+            cell_of[arcs] = c * cells + j
+            arcs += 1
+        for level in range(levels):
+            for g in range(widest):
+                node = node_of[level, g]
+                if node < 0:
+                    continue
+                total = sums[level, g]
+                floor = np.int64(np.floor(total + tolerance))
+                part = max(total - floor, 0.0)
+                if part <= tolerance:
+                    part = 0.0
+                unit = weight[level] * SCALE
+                tail[arcs] = node
+                if level > 0:
+                    # The group above: any cell of this group tells it.
+                    above = -1
+                    for j in range(cells):
+                        if chain[level, j] == g:
+                            above = node_of[level - 1, chain[level - 1, j]]
+                            break
+                    head[arcs] = above
+                    lows[arcs], highs[arcs] = -sizes[level, g] * slack, sizes[level, g] * (1 + slack)
+                else:
+                    head[arcs] = columns + group[c]
+                    lows[arcs], highs[arcs] = floor - slack, (floor if part == 0.0 else floor + 1) + slack
+                lows[arcs] = max(lows[arcs], low[c, level, g] - whole[level, g])
+                highs[arcs] = min(highs[arcs], high[c, level, g] - whole[level, g])
+                if pre_rounded > 0:
+                    base[arcs], mid[arcs] = np.int64(np.rint(total)), unit
+                else:
+                    base[arcs] = floor
+                    mid[arcs] = weight[level] * np.int64(np.rint((1.0 - 2.0 * part) * SCALE))
+                outer[arcs] = unit
+                if lows[arcs] > highs[arcs]:
+                    return 1
+                arcs += 1
+    for g in range(groups):
+        tail[arcs], head[arcs] = columns + g, sink
+        base[arcs], mid[arcs], outer[arcs] = 0, 0, 0
+        lows[arcs], highs[arcs] = -_FAR, _FAR
+        if group_total[g] >= 0:
+            lows[arcs] = highs[arcs] = group_total[g] - grouped[g]
+            base[arcs] = lows[arcs]
+        arcs += 1
+    wanted = np.int64(0)
+    for j in range(columns):
+        wanted += supply[j]
+    supply[sink] = -wanted
+    flow = np.zeros(arcs, dtype=np.int64)
+    cut = np.zeros(nodes, dtype=np.bool_)
+    left = settle(
+        tail[:arcs],
+        head[:arcs],
+        lows[:arcs],
+        highs[:arcs],
+        base[:arcs],
+        mid[:arcs],
+        outer[:arcs],
+        supply[:nodes],
+        flow,
+        cut,
+    )
+    for c in range(children):
+        for j in range(cells):
+            rounded[c, j] = floors[c, j]
+    for arc in range(arcs):
+        if cell_of[arc] >= 0:
+            rounded[cell_of[arc] // cells, cell_of[arc] % cells] += flow[arc]
+    return left

@@ -1,0 +1,212 @@
+"""What the counts of the areas of a level should be near to: a quadratic form for each area, in information form.
+
+The form x'Wx/2 - b'x of an area is made of its own measurements alone (W = sum Q'Q/variance, b = sum Q'y/variance), or
+of all measurements in its subtree: then W is the precision of its bottom-up estimate and b is W times the estimate.
+Both have W in the sum form of :mod:`grid`; at the leaves they are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stirred.mechanisms.topdown.estimates import Floor, Model
+from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, Query
+from stirred.mechanisms.topdown.solve.grid import Grid, Numbers, Places
+from stirred.mechanisms.topdown.spread import inverse_off
+from stirred.mechanisms.topdown.subspaces import Subspaces
+from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Objective:
+    """The quadratic forms of the areas of a level, and the estimates of their totals."""
+
+    kind: Places  # (areas,) which precision
+    precision: Numbers  # (kinds, sets of exchangeable attributes, a, a)
+    total: Numbers  # (areas,)
+    total_variance: Numbers  # (areas,), infinite where nothing is known
+    linear: Numbers | None = None  # (areas, cells), or else made of the answers when it is needed
+    answers: tuple[Answers, ...] = ()
+    weights: Numbers | None = None  # (areas, queries)
+    places: tuple[Places, ...] = ()  # for each query the cell of it that counts a cell
+
+    def at(self, rows: slice, cells: Places) -> Numbers:
+        """Return the linear terms of some areas and cells (areas, *shape of cells)."""
+        if self.linear is not None:
+            found: Numbers = self.linear[rows][:, cells]
+            return np.ascontiguousarray(found)
+        assert self.weights is not None
+        found = np.zeros((len(self.weights[rows]), *cells.shape))
+        for each, place, weight in zip(self.answers, self.places, self.weights[rows].T, strict=True):
+            if weight.any():
+                found += weight[:, None, None] * np.asarray(each.values[rows])[:, place[cells]]
+        return found
+
+
+def precisions(answers: Answers) -> Numbers:
+    """Return one over the variance of each area, 0 where it has no answers."""
+    usable = np.isfinite(answers.variance) & (answers.variance > 0)
+    found: Numbers = np.divide(1.0, answers.variance, out=np.zeros(len(usable)), where=usable)
+    return found
+
+
+def own_objective(grid: Grid, level: Level, *, dense: bool) -> Objective:
+    """Return the objective of the areas' own measurements; ``dense`` makes the linear terms of all cells at once."""
+    queries = [each.query for each in level.answers]
+    weights = np.stack([precisions(each) for each in level.answers], axis=1) if queries else np.zeros((level.areas, 0))
+    different, kind = np.unique(weights, axis=0, return_inverse=True)
+    total, variance = np.zeros(level.areas), np.full(level.areas, np.inf)
+    for each in level.answers:
+        if each.query.size == 1:
+            total, variance = np.asarray(each.values[:, 0], dtype=np.float64), each.variance
+    found = Objective(
+        kind=kind.reshape(-1).astype(np.int64),
+        precision=grid.precision(queries, different),
+        total=total,
+        total_variance=variance,
+        answers=level.answers,
+        weights=weights,
+        places=tuple(query.cell_of for query in queries),
+    )
+    if not dense:
+        return found
+    everywhere = np.arange(grid.schema.size).reshape(1, -1)
+    return replace(found, linear=found.at(slice(None), everywhere)[:, 0], answers=(), weights=None)
+
+
+def model_on(grid: Grid, queries: Sequence[Query]) -> Model:
+    """Return the model of the linear estimates with the attributes apart as they are here."""
+    spaces = Subspaces(schema=grid.schema, core=frozenset(grid.differing))
+    seen = {each for query in queries for each in spaces.within(spaces.kept(query))}
+    return Model(spaces=spaces, like={each: each for each in spaces.all}, seen=frozenset(seen))
+
+
+def bottom_up_objective(grid: Grid, model: Model, floor: Floor) -> Objective:
+    """Return the objective of the estimates that areas have from their own subtrees."""
+    from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
+
+    spaces, lattice = model.spaces, grid.lattice
+    order = [tuple(axis for axis, kept in zip(grid.exchangeable, each, strict=True) if kept) for each in lattice.kept]
+    inverses = {
+        each: inverse_off(known.covariance, known.unknown + known.exact) for each, known in floor.spread.items()
+    }
+    blocks = np.stack([inverses[model.like[each]] for each in order], axis=1)
+    precision = np.empty(blocks.shape)
+    for kind in range(len(blocks)):
+        to_sums(np.ascontiguousarray(blocks[kind]), lattice.contains, lattice.outside, lattice.signs, precision[kind])
+    informed = {each: inverses[model.like[each]][floor.kinds] @ mean for each, mean in floor.mean.items()}
+    total, detailed = grid.schema.query(TOTAL), grid.schema.query(DETAILED)
+    constant = floor.spread[model.like[()]]
+    ones = spaces.rows(total)
+    variance = spaces.scale(total) ** 2 * np.einsum("ci,nij,cj->n", ones, constant.covariance, ones)
+    unknown = np.einsum("ci,nij,cj->n", ones, constant.unknown, ones) > 1e-9
+    return Objective(
+        kind=floor.kinds,
+        precision=precision,
+        total=spaces.answers(total, floor.mean)[:, 0],
+        total_variance=np.where(unknown, np.inf, variance)[floor.kinds],
+        linear=spaces.answers(detailed, informed),
+    )
+
+
+def stacked(parts: Sequence[Objective]) -> Objective:
+    """Return the objectives of areas one after the other."""
+    starts = np.cumsum([0, *(len(each.precision) for each in parts)])
+    linear = [each.linear for each in parts if each.linear is not None]
+    return Objective(
+        kind=np.concatenate([each.kind + start for each, start in zip(parts, starts, strict=False)]),
+        precision=np.concatenate([each.precision for each in parts]),
+        total=np.concatenate([each.total for each in parts]),
+        total_variance=np.concatenate([each.total_variance for each in parts]),
+        linear=np.concatenate(linear),
+    )
+
+
+def first_of(objective: Objective) -> Objective:
+    """Return the objective of the first area by itself."""
+    assert objective.linear is not None
+    return Objective(
+        kind=np.zeros(1, dtype=np.int64),
+        precision=objective.precision[objective.kind[:1]],
+        total=objective.total[:1],
+        total_variance=objective.total_variance[:1],
+        linear=objective.linear[:1],
+    )
+
+
+def collapsed(tree: Tree, model: Model) -> Tree:
+    """Return a tree that says the same of all areas above its leaves, with one leaf for all of a kind in a parent.
+
+    Leaves with the same variances and zeros have one covariance V: the sum of n of them is known like one leaf whose
+    answers are the sums and whose variances are n times as large.
+    """
+    leaves = tree.levels[-1]
+    if len(tree.levels) == 1:
+        return tree
+    weights = [precisions(each)[:, None] for each in leaves.answers]
+    zeros = [model.spaces.zeros(each) for each in leaves.known]
+    given = [each.given[:, None] for each in leaves.known if each.sign == "="]
+    table = np.concatenate([leaves.parent[:, None], *weights, *zeros, *given], axis=1)
+    different, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(group.reshape(-1), kind="stable")
+    starts = np.searchsorted(group.reshape(-1)[order], np.arange(len(different)))
+    counts = np.diff(np.append(starts, len(order)))
+
+    def summed(values: Places) -> Places:
+        return np.add.reduceat(np.asarray(values)[order], starts, axis=0, dtype=np.int64)
+
+    answers = tuple(
+        Answers(query=each.query, values=summed(each.values), variance=each.variance[first] * counts)
+        for each in leaves.answers
+    )
+    known = tuple(
+        Known(
+            query=each.query,
+            sign=each.sign,
+            values=summed(each.values) if each.sign == "=" else each.values[first],
+            given=each.given[first],
+        )
+        for each in leaves.known
+        if each.sign != ">="
+    )
+    level = Level(
+        name=leaves.name,
+        geocodes=tuple(map(str, range(len(different)))),
+        parent=leaves.parent[first],
+        answers=answers,
+        known=known,
+    )
+    return replace(tree, levels=(*tree.levels[:-1], level))
+
+
+def inherited(levels: Sequence[Level]) -> list[Level]:
+    """Return levels in which an area that was not measured, and has one child, has the answers of that child.
+
+    Such an area is bypassed: its child has the budget of both, and the same histogram.
+    """
+    found = [levels[-1]]
+    for above in reversed(levels[:-1]):
+        below = found[0]
+        count = np.bincount(below.parent, minlength=above.areas)
+        blank = np.all([precisions(each) == 0 for each in above.answers] or [np.ones(above.areas, bool)], axis=0)
+        alone = np.flatnonzero(blank & (count == 1))
+        if len(alone) and below.answers:
+            child = np.searchsorted(below.parent, alone)
+            asked = {each.query for each in below.answers}
+            rest = (each for each in above.answers if each.query not in asked)
+            above = replace(above, answers=(*(_lent(above, each, alone, child) for each in below.answers), *rest))
+        found.insert(0, above)
+    return found
+
+
+def _lent(above: Level, below: Answers, areas: Places, children: Places) -> Answers:
+    own: Mapping[Query, Answers] = {each.query: each for each in above.answers}
+    values = np.zeros((above.areas, below.query.size), dtype=np.int64)
+    variance = np.full(above.areas, np.inf)
+    if below.query in own:
+        values[:], variance[:] = own[below.query].values, own[below.query].variance
+    values[areas], variance[areas] = below.values[children], below.variance[children]
+    return Answers(query=below.query, values=values, variance=variance)

@@ -1,0 +1,261 @@
+"""The spine: which areas there are, how they nest, and where the records of each are found.
+
+Areas of a level are in the order of their geocodes, and a geocode begins with that of the parent. Leaves that belong to
+an area are therefore side by side, and so are its records once they are sorted by leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stirred.data.columns import Columns, select
+from stirred.data.problems import bad_file, counted, listed
+from stirred.mechanisms.topdown.schema import Query
+from stirred.mechanisms.topdown.schemas import Cells
+from stirred.mechanisms.topdown.tree import Level
+
+Places = npt.NDArray[np.int64]
+BYPASSED: Final = -1
+_JOINED: Final = 1 << 20
+_LEAF: Final = "__leaf"
+# A county in the nation, a region among regions of districts and wards; less deep, the whole is worked on at once.
+_SHARD_DEPTH: Final = 2
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Spine:
+    """Areas by level, from the one at the top down to the leaves.
+
+    ``names`` are those of the levels, ``geocodes`` and ``parents`` (places in the level above) go by level, and
+    ``leaves`` has the columns by which a record finds its leaf, in the order of the leaves.
+    """
+
+    names: tuple[str, ...]
+    geocodes: tuple[pl.Series, ...]
+    parents: tuple[Places, ...]
+    leaves: pl.DataFrame = field(repr=False)
+    bypass: bool = True
+
+    @classmethod
+    def of_columns(
+        cls, areas: pl.DataFrame, levels: Sequence[str], *, names: Sequence[str], bypass: bool = True
+    ) -> Spine:
+        """Return the spine of areas that are named by one column for each level, the largest first.
+
+        A geocode is the parent's with the area's own code behind it, equally wide for all areas of a level: numbers get
+        zeros in front, other codes get underscores behind. Codes that begin with the parent's already stay as they are.
+
+        >>> wards = pl.DataFrame({"region": ["N", "N", "S"], "ward": [9, 10, 1]})
+        >>> spine = Spine.of_columns(wards, ["region", "ward"], names=["all", "region", "ward"])
+        >>> [codes.to_list() for codes in spine.geocodes], spine.parents[2].tolist()
+        ([[''], ['N', 'S'], ['N09', 'N10', 'S01']], [0, 0, 1])
+        """
+        named = _without_gaps(areas.select(levels).unique())
+        codes = pl.Series([""] * named.height, dtype=pl.String)
+        found: list[pl.Series] = []
+        for name in levels:
+            own = _padded(named[name].cast(pl.String))
+            pairs = pl.DataFrame({"own": own, "above": codes})
+            begins = pl.col("own").str.starts_with(pl.col("above")) & (pl.col("own") != pl.col("above"))
+            nested = found and pairs.select(begins.all()).item()
+            codes = own if nested else codes + own
+            found.append(codes.alias(name))
+        return cls._of(named, found, names=tuple(names), bypass=bypass)
+
+    def upside_down(self, levels: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Yield neighbouring levels that look exchanged: every area has one child, and several have the same code."""
+        for depth, (above, name) in enumerate(pairwise(levels), start=1):
+            alone = self.areas(depth) == self.areas(depth + 1)
+            there = {above, name} <= {*self.leaves.columns}  # not where one column of geocodes names all levels
+            if there and alone and self.leaves[name].n_unique() < self.leaves[above].n_unique():
+                yield above, name
+
+    @classmethod
+    def of_geocodes(
+        cls, areas: pl.DataFrame, column: str, *, widths: Sequence[int], names: Sequence[str], bypass: bool = True
+    ) -> Spine:
+        """Return the spine of leaves that are named by a geocode, of which the first so many letters name a level.
+
+        >>> blocks = pl.DataFrame({"code": ["0250010", "0250011"]})
+        >>> Spine.of_geocodes(blocks, "code", widths=[3, 7], names=["US", "State", "Block"]).geocodes[1].to_list()
+        ['025']
+        """
+        named = _without_gaps(areas.select(column).unique())
+        texts = named[column].cast(pl.String)
+        odd = (texts.str.len_chars() != widths[-1]).arg_true()
+        if len(odd):
+            what = f"{len(odd):,} geocodes do not have {widths[-1]} letters, such as {listed([texts[int(odd[0])]])}"
+            raise bad_file(what, where=f'areas "{column}"', remedy="write all geocodes in full, as text")
+        found = [texts.str.slice(0, width).alias(name) for name, width in zip(names[1:], widths, strict=True)]
+        return cls._of(named, found, names=tuple(names), bypass=bypass)
+
+    @classmethod
+    def _of(cls, named: pl.DataFrame, codes: Sequence[pl.Series], *, names: tuple[str, ...], bypass: bool) -> Spine:
+        order = codes[-1].arg_sort()
+        geocodes, parents = [pl.Series(names[0], [""])], [np.zeros(1, dtype=np.int64)]
+        above = np.zeros(named.height, dtype=np.int64)
+        for each in codes:
+            ordered = each.gather(order)
+            area = ordered.rle_id().to_numpy().astype(np.int64)
+            first = np.flatnonzero(np.diff(area, prepend=-1))
+            geocodes.append(ordered.gather(first))
+            parents.append(above[first])
+            above = area
+        return cls(names=names, geocodes=tuple(geocodes), parents=tuple(parents), leaves=named[order], bypass=bypass)
+
+    @classmethod
+    def of_published(cls, areas: pl.DataFrame, names: Sequence[str], *, bypass: bool = True) -> Spine | None:
+        """Return the spine of a published list (geolevel, geocode, parent); None where it does not hang together."""
+        geocodes: list[pl.Series] = []
+        parents: list[Places] = []
+        for depth, name in enumerate(names):
+            own = areas.filter(pl.col("geolevel") == name)
+            above = (geocodes[-1] if depth else own["parent"]).to_frame("parent").with_row_index("place")
+            place = own.join(above, on="parent", how="left", maintain_order="left")["place"]
+            if not own.height or place.null_count() or own.height != len(place) or (not depth and own.height > 1):
+                return None
+            geocodes.append(own["geocode"])
+            parents.append(place.to_numpy().astype(np.int64))
+        return cls(names=tuple(names), geocodes=tuple(geocodes), parents=tuple(parents), leaves=areas, bypass=bypass)
+
+    @property
+    def depth(self) -> int:
+        """Return the number of levels."""
+        return len(self.names)
+
+    @property
+    def shard_depth(self) -> int:
+        """Return the level whose areas are worked on one after the other."""
+        return max(0, min(_SHARD_DEPTH, self.depth - 3))
+
+    def areas(self, depth: int) -> int:
+        """Return how many areas a level has."""
+        return len(self.parents[depth])
+
+    @cached_property
+    def first_leaves(self) -> tuple[Places, ...]:
+        """Return for each level where the leaves of its areas begin, and at the end where they stop."""
+        found = [np.arange(self.areas(self.depth - 1) + 1, dtype=np.int64)]
+        for below in range(self.depth - 1, 0, -1):
+            begin = np.searchsorted(self.parents[below], np.arange(self.areas(below - 1) + 1))
+            found.insert(0, found[0][begin])
+        return tuple(found)
+
+    @cached_property
+    def bypassed(self) -> tuple[npt.NDArray[np.bool_], ...]:
+        """Return for each level which areas are not measured, because they have one child."""
+        found = [
+            (np.bincount(self.parents[depth + 1], minlength=self.areas(depth)) == 1) & self.bypass
+            for depth in range(self.depth - 1)
+        ]
+        return (*found, np.zeros(self.areas(self.depth - 1), dtype=np.bool_))
+
+    @cached_property
+    def since(self) -> tuple[Places, ...]:
+        """Return for each area the first level whose budget it has: its own, or that of bypassed ancestors."""
+        found = [np.zeros(1, dtype=np.int64)]
+        for depth in range(1, self.depth):
+            parent = self.parents[depth]
+            found.append(np.where(self.bypassed[depth - 1][parent], found[depth - 1][parent], depth))
+        return tuple(found)
+
+    def carried(self, depth: int, areas: range) -> Places:
+        """Return the same for some areas of a level, and ``BYPASSED`` where an area is not measured."""
+        own = slice(areas.start, areas.stop)
+        return np.where(self.bypassed[depth][own], BYPASSED, self.since[depth][own])
+
+    def within(self, depth: int, area: int, level: int) -> range:
+        """Return the areas of a level that lie in an area of another level, at or above it."""
+        leaves, own = self.first_leaves[depth], self.first_leaves[level]
+        first, last = np.searchsorted(own, leaves[area : area + 2])
+        return range(int(first), int(last))
+
+    def level(self, depth: int, areas: range, *, above: int = 0) -> Level:
+        """Return some areas of a level as arrays, with their parents counted from the first one ``above``."""
+        codes = tuple(self.geocodes[depth].slice(areas.start, len(areas)).to_list())
+        return Level(
+            name=self.names[depth], geocodes=codes, parent=self.parents[depth][areas.start : areas.stop] - above
+        )
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield the spine as it is published, level by level: geocode, level and the geocode of the parent."""
+        for depth, (name, codes) in enumerate(zip(self.names, self.geocodes, strict=True)):
+            parent = self.geocodes[max(0, depth - 1)].gather(self.parents[depth])
+            yield pl.DataFrame(
+                {"geolevel": pl.repeat(name, len(codes), eager=True), "geocode": codes, "parent": parent}
+            )
+
+    def leaf_of(self, file: Columns, *, source: str) -> npt.NDArray[np.int32]:
+        """Return the leaf of each record by its columns; refuse records of areas that are not there.
+
+        Piece by piece: a join of all records at once was the peak of a state's memory.
+        """
+        names = self.leaves.columns
+        own = select(file, names)
+        known = self.leaves.cast(own.schema, strict=False).with_row_index(_LEAF)
+        leaf = np.empty(own.height, dtype=np.int32)
+        for start in range(0, own.height, _JOINED):
+            found = own.slice(start, _JOINED).join(known, on=names, how="left", maintain_order="left")[_LEAF]
+            leaf[start : start + _JOINED] = found.cast(pl.Int32).fill_null(-1).to_numpy()
+        if (lost := np.flatnonzero(leaf < 0)).size:
+            first = " ".join(str(value) for value in own.row(int(lost[0])))
+            rows = counted(lost[:5].tolist(), total=lost.size)
+            raise bad_file(
+                f"records lie in areas that are not in the list, such as {first} ({rows})",
+                public="records lie in areas that are not in the list",
+                where=f"{source} {listed(names)}",
+                remedy="add the areas to the list, or correct the records; no value may be missing",
+            )
+        return leaf
+
+
+def _padded(codes: pl.Series) -> pl.Series:
+    """Return codes as wide as the widest; numbers get zeros in front as long as they stay different."""
+    width = int(codes.str.len_chars().max() or 0)  # type: ignore[arg-type]
+    filled = codes.str.zfill(width)
+    if codes.str.contains(r"^\d*$").all() and filled.n_unique() == codes.n_unique():
+        return filled
+    filled = codes.str.pad_end(width, "_")
+    if filled.n_unique() != codes.n_unique():
+        what = "codes become the same where underscores fill them up"
+        raise bad_file(what, where=f'areas "{codes.name}"', remedy="write codes of one width")
+    return filled
+
+
+def _without_gaps(areas: pl.DataFrame) -> pl.DataFrame:
+    gaps = [name for name in areas.columns if areas[name].null_count()]
+    if gaps:
+        what = f"{listed(gaps)} is missing in some areas"
+        raise bad_file(what, where="areas", remedy="give every area a code at every level")
+    return areas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Counted:
+    """Records as cells of a schema, sorted by leaf: those of an area are side by side."""
+
+    spine: Spine
+    cells: Cells
+    starts: Places  # of the records of each leaf, and where the last stop
+
+    @classmethod
+    def of(cls, spine: Spine, leaf: npt.NDArray[np.int32], cells: Cells) -> Counted:
+        """Return the records of a file, given the leaf and the cell of each."""
+        order = np.argsort(leaf, kind="stable")
+        counts = np.bincount(leaf, minlength=spine.areas(spine.depth - 1))
+        return cls(spine=spine, cells=cells[order], starts=np.concatenate([[0], np.cumsum(counts)]))
+
+    def answers(self, query: Query, depth: int, areas: range) -> npt.NDArray[np.int64]:
+        """Return the true answers to a query in some areas of a level (areas, cells of the query)."""
+        bounds = self.starts[self.spine.first_leaves[depth][areas.start : areas.stop + 1]]
+        kept = query.cell_of.astype(np.int32)[self.cells[bounds[0] : bounds[-1]]]
+        place = np.repeat(np.arange(len(areas), dtype=np.int64) * query.size, np.diff(bounds)) + kept
+        return np.bincount(place, minlength=len(areas) * query.size).reshape(len(areas), query.size)

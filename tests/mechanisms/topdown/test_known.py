@@ -1,0 +1,167 @@
+"""What is published exactly: totals, zeros and bounds are those of the file, and impossible ones are told in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from stirred.data.microdata import Microdata
+from stirred.data.problems import DataError, PlanError
+from stirred.mechanisms.topdown.known import NO_BOUND, contradictions
+from stirred.mechanisms.topdown.mechanism import TopDown
+from stirred.mechanisms.topdown.plan import TopDownPlan
+
+# Two blocks with a home, a block with a nursing home (3), and one with nothing but a vacant home.
+HOMES = pl.DataFrame(
+    {"hid": [1, 2, 3, 4], "town": list("AABB"), "block": [1, 2, 1, 2], "kind": ["0", "0", "3", "0"],
+     "occupancy": ["occupied", "occupied", "occupied", "vacant"]}
+)  # fmt: skip
+PEOPLE = pl.DataFrame({"hid": [1, 1, 2, 3, 3], "place": ["0", "0", "0", "3", "3"], "age": ["1", "2", "2", "2", "2"]})
+FACILITIES = {"attribute": "place", "column": "kind", "most": 10, "empty": ["0"]}
+UNITS = {"attributes": ["occupancy"], "values": {"occupancy": ["vacant", "occupied"]}, "totals": ["block"], "rho": 1}
+
+
+def data(people: pl.DataFrame = PEOPLE, homes: pl.DataFrame = HOMES) -> Microdata:
+    return Microdata(households=homes, persons=people, hid="hid")
+
+
+def mechanism(**settings: Any) -> TopDown:
+    given: dict[str, Any] = {
+        "levels": ["town", "block"],
+        "attributes": ["place", "age"],
+        "values": {"place": ["0", "1", "3"], "age": ["1", "2"]},
+        "rho": 1,
+    }
+    return TopDown.of(**(given | settings))
+
+
+def planned(people: pl.DataFrame = PEOPLE, homes: pl.DataFrame = HOMES, **settings: Any) -> TopDownPlan:
+    return mechanism(**settings).plan(data(people, homes))
+
+
+def told(error: type[Exception], people: pl.DataFrame = PEOPLE, homes: pl.DataFrame = HOMES, **settings: Any) -> str:
+    with pytest.raises(error) as raised:
+        planned(people, homes, **settings)
+    return "\n".join(map(str, raised.value.problems))  # type: ignore[attr-defined]
+
+
+def test_bounds_by_facilities_are_summed_up_from_the_leaves() -> None:
+    plan = planned(facilities=FACILITIES, totals=["town"])
+    total, lower, upper = plan.parts[0].rules
+    assert [rule.name for rule in (total, lower, upper)] == ["total_con", "place_total_lb_con", "place_total_ub_con"]
+    assert total.values(1, range(2)).tolist() == [[3], [2]]
+    assert lower.values(2, range(4)).tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 1], [0, 0, 0]], "homes may be vacant"
+    assert upper.values(2, range(4)).tolist() == [[10, 0, 0], [10, 0, 0], [0, 0, 10], [10, 0, 0]]
+    for rule in (lower, upper):
+        leaves = rule.values(2, range(4))
+        assert rule.values(1, range(2)).tolist() == [leaves[:2].sum(0).tolist(), leaves[2:].sum(0).tolist()]
+        assert rule.values(0, range(1)).tolist() == [leaves.sum(0).tolist()]
+
+
+def test_zeros_bar_the_cells_of_their_codes_and_no_others() -> None:
+    (rule,) = planned(zeros=[{"place": ["1", "3"], "age": ["1"]}]).parts[0].rules
+    assert rule.name == "place_age_0_con"
+    assert rule.values(0, range(1)).reshape(3, 2).tolist() == [[NO_BOUND, NO_BOUND], [0, NO_BOUND], [0, NO_BOUND]]
+
+
+def test_a_file_that_breaks_a_rule_is_refused_with_the_area_and_the_numbers() -> None:
+    empty = PEOPLE.filter(pl.col("hid") != 3)
+    words = told(DataError, people=empty, facilities=FACILITIES)
+    assert 'rule place_total_lb_con: the file breaks it 1 time: block B1 has 0 with place "3", and at least 1' in words
+    many = PEOPLE.with_columns(place=pl.when(pl.col("hid") == 2).then(pl.lit("3")).otherwise("place"))
+    words = told(DataError, people=many, facilities=FACILITIES)
+    assert 'block A2 has 1 with place "3", and at most 0 are possible' in words
+    young = PEOPLE.with_columns(age=pl.lit("1"))
+    words = told(DataError, people=young, zeros=[{"place": ["3"], "age": ["1"]}])
+    assert 'rule place_age_0_con: the file breaks it 1 time: block B1 has 2 with place "3" and age "1"' in words
+
+
+def test_rules_that_no_file_can_keep_are_told_in_words() -> None:
+    words = told(DataError, facilities=FACILITIES, zeros=[{"place": ["3"]}])
+    assert 'facilities need somebody with place "3", and structural zeros leave no cell for it' in words
+    crowded = pl.concat([PEOPLE, *[PEOPLE.filter(pl.col("hid") == 1)] * 10])
+    words = told(DataError, people=crowded, facilities=FACILITIES, totals=["block"])
+    assert "block A1: its facilities need 0 to 10, and its total is 22" in words
+    homes = HOMES.with_columns(kind=pl.when(pl.col("hid") == 4).then(pl.lit("3")).otherwise("kind"))
+    words = told(DataError, homes=homes, facilities=FACILITIES, totals=["block"])
+    assert "block B2: its facilities need 1 to 10, and its total is 0" in words
+
+
+def test_a_set_of_rules_is_feasible_exactly_if_some_small_file_keeps_it() -> None:
+    """Every number of facilities in one leaf, every total: the words agree with the largest and smallest file."""
+    plan = planned(facilities=FACILITIES, totals=["block"], zeros=[{"place": ["1"]}])
+    part = plan.parts[0]
+    assert not [*contradictions(part.schema, part.rules, part.spine)]
+    total, lower, upper = part.rules[0], part.rules[2], part.rules[3]
+    for facilities in range(3):
+        for persons in range(25):
+            counted = np.array([[facilities]] * 4)
+            values = {
+                id(total): np.full((4, 1), persons),
+                id(lower): np.hstack([0 * counted, 0 * counted, counted]),
+                id(upper): np.hstack([0 * counted, 10 * counted, 10 * counted]),
+            }
+            rules = [Fixed(rule, values.get(id(rule))) for rule in part.rules]
+            found = [*contradictions(part.schema, rules, part.spine)]  # type: ignore[arg-type]
+            assert bool(found) == (not facilities <= persons <= 10 * facilities), (facilities, persons)
+
+
+class Fixed:
+    """A rule whose values are given, the same in every area."""
+
+    def __init__(self, rule: Any, values: Any) -> None:
+        self.rule, self.given = rule, values
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rule, name)
+
+    def values(self, depth: int, areas: range) -> Any:
+        return self.rule.values(depth, areas) if self.given is None else self.given[: len(areas)]
+
+
+def test_settings_of_rules_that_name_nothing_are_told_at_once() -> None:
+    words = told(
+        PlanError,
+        totals=["city"],
+        zeros=[{"place": ["9"], "colour": ["x"]}, {}],
+        facilities={**FACILITIES, "attribute": "home"},
+    )
+    for piece in (
+        "totals: there is no level 'city'",
+        "zeros 1: 'place' has no code \"9\"",
+        "zeros 1: there is no attribute 'colour'",
+        "zeros 2: it bars nothing",
+        "facilities attribute: there is no attribute 'home'",
+    ):
+        assert piece in words, words
+
+
+def test_units_are_counted_where_they_are_and_their_numbers_published() -> None:
+    plan = planned(units=UNITS)
+    persons, units = plan.parts
+    assert units.counted.answers(units.schema.query("detailed"), 2, range(4)).tolist() == [
+        [0, 1],
+        [0, 1],
+        [0, 1],
+        [1, 0],
+    ]
+    (rule,) = units.rules
+    assert rule.values(2, range(4)).tolist() == [[1], [1], [1], [1]]
+    assert persons.counted.answers(persons.schema.query("total"), 2, range(4)).tolist() == [[2], [1], [2], [0]]
+    assert not plan.doubts, "which blocks have a unit is published"
+    assert [doubt.kind for doubt in planned().doubts] == ["areas-from-file"]
+
+
+def test_units_and_facilities_need_the_file_of_units() -> None:
+    flat = PEOPLE.join(HOMES, on="hid").drop("hid")
+    for more in ({"units": UNITS}, {"facilities": FACILITIES}):
+        with pytest.raises(PlanError, match="there is no file of housing units"):
+            mechanism(**more).plan(flat)
+    words = told(PlanError, homes=HOMES.drop("occupancy", "kind"), units=UNITS, facilities=FACILITIES)
+    assert 'there is no column "occupancy"' in words
+    assert 'there is no column "kind"' in words
+    words = told(DataError, homes=HOMES.with_columns(kind=pl.lit("7")), facilities=FACILITIES)
+    assert '"7": values that are no declared codes' in words

@@ -1,0 +1,120 @@
+"""The command ``stirred topdown microdata``, from published measurements to checked files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from stirred.data.problems import PlanError
+from stirred.mechanisms.topdown import published
+from stirred.mechanisms.topdown.commands_microdata import COMMANDS, MicrodataOptions, run_microdata
+from stirred.mechanisms.topdown.solve.arms import ARMS
+from stirred.mechanisms.topdown.solve.files import leaf_frame
+from stirred.mechanisms.topdown.solve.microdata import Settings, Whole, solve
+from stirred.mechanisms.topdown.tree import Tree
+from tests.mechanisms.topdown.layout import write_folders
+from tests.mechanisms.topdown.wards import SCHEMA, people
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tree, list[np.ndarray]]:
+    tree, truth = people(21, noise=2.0)
+    root = tmp_path_factory.mktemp("published")
+    write_folders(tree, root / "files")
+    lines = [f'[[attributes]]\nname = "{each.name}"\ncodes = {[*each.codes]}\n' for each in SCHEMA.attributes]
+    lines[0] += 'groupings = { shared = [["house"], ["ward", "hall"]] }\n'
+    (root / "schema.toml").write_text("\n".join(lines).replace("'", '"'))
+    return root, tree, truth
+
+
+def options(root: Path, out: Path, **more: Any) -> MicrodataOptions:
+    return MicrodataOptions(measurements=root / "files", schema_=str(root / "schema.toml"), out=out, **more)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_published_measurements_give_the_microdata_that_a_tree_in_memory_gives(
+    written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path, arm: str
+) -> None:
+    root, tree, truth = written
+    outcome = run_microdata(options(root, tmp_path, arm=arm))
+    assert outcome.passed
+    found = pl.read_parquet(tmp_path / "counts.parquet")
+    assert found.equals(leaf_frame(next(solve(Whole(tree=tree), Settings(arm=ARMS[arm])))))
+    assert found["count"].sum() == truth[0].sum() == pl.read_parquet(tmp_path / "persons.parquet").height
+    told = dict(outcome.rows)
+    assert told["areas"] == "L0 1, L1 2, L2 6, L3 30"
+    assert told["check"].startswith("passed: ")
+    assert told["spends"].startswith("nothing")
+    assert outcome.values["certificate"]["passed"]
+    assert len(outcome.values["sha256"]) == 64
+    assert not (tmp_path / ".unfinished").exists()
+
+
+def test_large_files_are_read_in_pieces_to_the_same_end(
+    written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, _, _ = written
+    run_microdata(options(root, tmp_path / "whole"))
+    monkeypatch.setattr(published, "_VALUES_AT_ONCE", 5 * SCHEMA.size)
+    run_microdata(options(root, tmp_path / "pieces", threads=2))
+    names = ("counts.parquet", "persons.parquet")
+    assert all(
+        pl.read_parquet(tmp_path / "whole" / name).equals(pl.read_parquet(tmp_path / "pieces" / name)) for name in names
+    )
+
+
+def test_parents_can_be_fixed_and_children_be_had_before_rounding(
+    written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path
+) -> None:
+    root, tree, truth = written
+    rows = [
+        {"arm": "blue", "geolevel": level.name, "geocode": code, "cell": cell, "count": int(true[area, cell])}
+        for level, true in zip(tree.levels[:-1], truth, strict=False)
+        for area, code in enumerate(level.geocodes)
+        for cell in np.flatnonzero(true[area])
+    ]
+    pl.DataFrame(rows).write_parquet(tmp_path / "parents.parquet")
+    more = {"parents": tmp_path / "parents.parquet", "unrounded": tmp_path / "unrounded.parquet"}
+    outcome = run_microdata(options(root, tmp_path / "out", arm="blue", **more))
+    children = pl.read_parquet(tmp_path / "unrounded.parquet")
+    sums = children.group_by("parent", "cell").agg(pl.col("value").sum()).rows_by_key(["parent", "cell"], unique=True)
+    assert len(children["parent"].unique()) == 1 + 2 + 6
+    for row in rows:
+        assert sums[row["geocode"], row["cell"]][0] == pytest.approx(row["count"], abs=1e-6)
+    assert outcome.passed
+    assert outcome.values["arm"] == "blue"
+    counts = pl.read_parquet(tmp_path / "out" / "counts.parquet")
+    assert counts["count"].sum() == truth[0].sum()
+
+
+def test_files_that_leave_records_without_a_place_are_refused(
+    written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path
+) -> None:
+    root, tree, _ = written
+    part = [*tree.levels]
+    kept = np.arange(25)
+    part[3] = replace(
+        part[3],
+        geocodes=part[3].geocodes[:25],
+        parent=part[3].parent[:25],
+        answers=tuple(replace(a, values=a.values[kept], variance=a.variance[kept]) for a in part[3].answers),
+        known=tuple(replace(k, values=k.values[kept], given=k.given[kept]) for k in part[3].known),
+    )
+    write_folders(replace(tree, levels=tuple(part)), tmp_path / "files")
+    (tmp_path / "schema.toml").write_text((root / "schema.toml").read_text())
+    with pytest.raises(PlanError, match='L2 "0102" has no L3 inside it'):
+        run_microdata(options(tmp_path, tmp_path / "out"))
+    bare = [replace(tree.levels[0], answers=()), *tree.levels[1:]]
+    with pytest.raises(PlanError, match="the top has none"):
+        next(solve(Whole(tree=replace(tree, levels=tuple(bare))), Settings(arm=ARMS["bureau"])))
+
+
+def test_the_command_is_declared_with_its_options() -> None:
+    (command,) = COMMANDS
+    assert (command.name, command.options, command.run) == ("microdata", MicrodataOptions, run_microdata)
+    assert all(field.description for field in MicrodataOptions.model_fields.values())
