@@ -1,0 +1,1 @@
+"""Protected tables: what is counted in a confidential file and published with noise, and no records."""

@@ -1,0 +1,102 @@
+"""Budgets as data: files that a reader can change, checked when read; every rho is per record that comes or goes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from importlib import resources
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from stirred.data.problems import PlanError, bad_plan
+from stirred.spec.given_numbers import fraction
+from stirred.spec.problems import Problem, StirredError
+
+
+def _share(given: Any) -> Fraction:
+    if isinstance(given, (bool, float)) or not isinstance(given, (str, int, Decimal, Fraction)):
+        raise ValueError("write an exact number, such as '0.159' or 1/10")
+    try:
+        found = fraction(given, where="")
+    except StirredError as error:
+        raise ValueError(error.problems[0].what) from None
+    if found < 0:
+        raise ValueError("it is below 0")
+    return found
+
+
+def _rising(given: list[int]) -> list[int]:
+    if given != sorted({*given}):
+        raise ValueError("thresholds and edges rise")
+    return given
+
+
+Amount = Annotated[Fraction, BeforeValidator(_share)]
+Edges = Annotated[list[int], AfterValidator(_rising)]
+
+
+class BudgetFile(BaseModel):
+    """What every budget file has."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    title: str
+
+
+class Region(BudgetFile):
+    """A region type: the column of the areas that names the region, and which iterations are tabulated there."""
+
+    title: str = ""
+    type: str
+    column: str
+    iterations: Literal["detailed", "coarse"]
+    suppress: bool = False
+
+    @property
+    def coarse(self) -> bool:
+        """Say whether iterations that are for the nation and states alone are left out."""
+        return self.iterations == "coarse"
+
+
+class Part(BudgetFile):
+    """One region type and level: rho for its groups, and the thresholds at which their table gets finer."""
+
+    title: str = ""
+    table: str = "t2"
+    region: str
+    level: int
+    rho: Amount
+    thresholds: Edges
+
+    @property
+    def name(self) -> str:
+        """Return what messages call it."""
+        return f"{self.region} level {self.level}"
+
+
+Model = TypeVar("Model", bound=BudgetFile)
+
+
+def budget_of(model: type[Model], given: str | Mapping[str, Any], *, package: str, ending: str = "") -> Model:
+    """Return a checked budget: one that is brought along, by its name, or the content of a file."""
+    content: Any = given
+    if isinstance(given, str):
+        place = resources.files(package).joinpath(f"{given}{ending}.toml")
+        if not given.replace("-", "").isalnum() or not place.is_file():
+            remedy = "write us-2020, or name a file that ends in .toml"
+            raise bad_plan(f"there is no budget called {given!r}", where="budget", remedy=remedy)
+        content = tomllib.loads(place.read_text(encoding="utf-8"), parse_float=Decimal)
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise PlanError(
+            Problem(
+                what=f"{str(detail['msg']).removeprefix('Value error, ')}, not {repr(detail.get('input'))[:60]}",
+                where=f"budget {'.'.join(map(str, detail['loc']))}",
+                remedy="see the budget that is brought along, us-2020, in docs/census-2020.md",
+            )
+            for detail in error.errors(include_url=False)
+        ) from None

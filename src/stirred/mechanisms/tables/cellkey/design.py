@@ -1,0 +1,381 @@
+"""Designing a perturbation table: for each count the noise law of largest entropy under its constraints.
+
+Row i has the values v = j - i of the perturbed counts j from max(i - D, 0) to i + D, without 1, ..., js. Its law p
+maximises the entropy under mean 0, variance V, p(0) = pstay where that is given, and, with ``mono``, probabilities that
+rise from the left end up to v = 0. By default variance and pstay are met as equalities, or the design is refused.
+``compat`` repeats the R package ptable 1.0.0: V is a ceiling, pstay a floor that is lowered by .05, up to 20 times,
+until the variance (at three decimals) is V.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from itertools import combinations
+from math import gcd, log
+from operator import mul
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from stirred.data.problems import bad_plan
+from stirred.mechanisms.tables.cellkey.ptable import PTable, Row
+
+Floats = npt.NDArray[np.float64]
+KEYS: Final = 10**8  # as many as eight decimals, which the files of the ptable package have
+_LEAST: Final = 1e-8
+_LOWERED: Final = Fraction(1, 20)
+_TRIES: Final = 20
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Designed:
+    """A designed table and what became of its constraints: one note for each row where one was not met as asked."""
+
+    table: PTable
+    probabilities: tuple[tuple[float, ...], ...]
+    tries: tuple[int, ...]
+    notes: tuple[str, ...]
+
+
+def design_ptable(
+    *,
+    D: int,
+    V: Fraction,
+    js: int = 0,
+    pstay: Sequence[Fraction | None] = (None,),
+    mono: Sequence[bool] = (True,),
+    step: int = 1,
+    keys: int = KEYS,
+    compat: bool = False,
+) -> Designed:
+    """Return the table for counts 1, ..., D (with js: D + js + 1); its last row serves all larger counts.
+
+    ``pstay`` and ``mono`` are given for each row, the last one for all that follow. ``step`` divides the values of v,
+    for magnitudes. The probabilities are then turned into whole numbers of ``keys``, with mean 0 exactly.
+
+    >>> table = design_ptable(D=2, V=Fraction(1)).table
+    >>> table.rows[0].values, table.rows[0].weights
+    ((-1, 0, 1, 2), (37500000, 37500000, 12500000, 12500000))
+    """
+    _check(D=D, V=V, js=js, step=step, keys=keys)
+    rows, laws, tries, notes = [], [], [], []
+    for i in range(1, (D if js == 0 else D + js + 1) + 1):
+        stay, rising = _of_row(pstay, i), _of_row(mono, i)
+        support = [j for j in range(max(i - D, 0) * step, (i + D) * step + 1) if not 0 < j <= js * step]
+        scaled = np.array([j - i * step for j in support], dtype=np.int64)
+        row = _RowLaw(values=scaled / step, mono=rising and 0 in scaled, pstay=None)
+        law, tried, told = _compat(row, float(V), stay) if compat else (*_exact(row, V, stay, i), "")
+        laws.append(tuple(law.tolist()))
+        tries.append(tried)
+        notes += [f"count {i}: {each}" for each in (told or _above(row, V, law),) if each]
+        fixed = None if stay is None or compat else stay
+        weights = _whole(scaled, law, keys=keys, V=None if compat else V * step**2, pstay=fixed, mono=row.mono)
+        rows.append(Row(count=i, values=tuple(int(v) for v in scaled), weights=weights))
+    table = PTable(rows=tuple(rows), keys=keys, step=step)
+    return Designed(table=table, probabilities=tuple(laws), tries=tuple(tries), notes=tuple(notes))
+
+
+def _of_row(given: Sequence[T], i: int) -> T:
+    return given[min(i, len(given)) - 1]
+
+
+def _check(*, D: int, V: Fraction, js: int, step: int, keys: int) -> None:
+    if D < 1 or js < 0 or step < 1 or keys < 2:
+        raise bad_plan(
+            f"D {D}, js {js}, step {step} and {keys} keys make no table",
+            where="ptable",
+            remedy="write D and step from 1, js from 0, keys from 2",
+        )
+    least = Fraction((js + 1) ** 2 // 4)  # the two-point law on 0 and js + 1
+    if not least < V <= D * D and not V == least > 0:
+        raise bad_plan(
+            f"no noise of mean 0 has variance {V} on values up to {D} away without 1 to {js}",
+            where="V",
+            remedy=f"write a variance above {least} and up to {D * D}",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _RowLaw:
+    """The values of one row and its constraints; ``pstay`` is an equality."""
+
+    values: Floats
+    mono: bool
+    pstay: float | None
+
+    def solved(self, V: float | None) -> Floats | None:
+        """Return the law of largest entropy with variance V (None: any), or None where there is none.
+
+        Values whose probabilities would fall are pooled, and pools that are not needed any more are opened again.
+        """
+        last = int(np.searchsorted(self.values, 0)) if self.mono else 0
+        tied = np.zeros(self.values.size, dtype=bool)  # whether a value has the probability of its left neighbour
+        for _ in range(9 * self.values.size):
+            law = self._pooled(tied, V)
+            if law is None:
+                return None
+            falls = [k for k in range(1, last + 1) if law[k - 1] > law[k] * (1 + 1e-12) and not tied[k]]
+            if falls:
+                tied[max(falls, key=lambda k: law[k - 1] - law[k])] = True
+                continue
+            needless = [k for k in np.flatnonzero(tied) if self._rises_without(tied, int(k), V)]
+            if not needless:
+                return law
+            tied[needless[0]] = False
+        return None
+
+    def _rises_without(self, tied: npt.NDArray[np.bool_], k: int, V: float | None) -> bool:
+        """Say whether a tie is not needed: opened, the probabilities rise there by themselves."""
+        opened = tied.copy()
+        opened[k] = False
+        law = self._pooled(opened, V)
+        return law is not None and bool(law[k] > law[k - 1] * (1 + 1e-9))
+
+    def _pooled(self, tied: npt.NDArray[np.bool_], V: float | None) -> Floats | None:
+        pool = np.cumsum(~tied) - 1
+        size = np.bincount(pool).astype(float)
+        first: Floats = np.bincount(pool, weights=self.values).astype(float)
+        second: Floats = np.bincount(pool, weights=self.values**2).astype(float)
+        free = np.ones(size.size, dtype=bool)
+        mass, mean, square = 1.0, 0.0, V
+        if self.pstay is not None:
+            own = int(pool[int(np.searchsorted(self.values, 0))])
+            free[own] = False
+            mass, mean = 1 - self.pstay * size[own], -self.pstay * first[own]
+            square = None if V is None else V - self.pstay * second[own]
+        inner = _family(size[free], first[free], second[free], mass=mass, mean=mean, square=square)
+        if inner is None:
+            return None
+        each = np.full(size.size, self.pstay or 0.0)
+        each[free] = inner
+        return np.asarray(each[pool])
+
+
+def _family(
+    size: Floats, first: Floats, second: Floats, *, mass: float, mean: float, square: float | None
+) -> Floats | None:
+    """Return probabilities exp(a + b first/size + c second/size) with these sums, by Newton's method on the dual."""
+    if mass <= 0 or size.size == 0:
+        return None
+    statistics = np.stack([first / size, second / size])[: 1 if square is None else 2]
+    wanted = np.array([mean, square][: len(statistics)]) / mass
+    log_size, at = np.log(size), np.zeros(len(statistics))
+
+    def dual(at: Floats) -> tuple[float, Floats]:
+        exponent = log_size + at @ statistics
+        top = exponent.max()
+        weights = np.exp(exponent - top)
+        return float(top + log(weights.sum()) - at @ wanted), weights / weights.sum()
+
+    value, law = dual(at)
+    for _ in range(500):
+        centred = statistics - (statistics @ law)[:, None]
+        gradient = statistics @ law - wanted
+        if np.abs(gradient).max() < 1e-15 * max(1.0, float(np.abs(statistics).max())):
+            break
+        hessian = (centred * law) @ centred.T
+        try:
+            move = np.linalg.solve(hessian + 1e-300 * np.eye(len(at)), gradient)
+        except np.linalg.LinAlgError:
+            return None
+        scale = 1.0
+        while scale > 1e-12:
+            new_value, new_law = dual(at - scale * move)
+            # Near the minimum values no longer differ in floating point, and gradients still do.
+            if new_value < value or np.abs(statistics @ new_law - wanted).max() < np.abs(gradient).max():
+                break
+            scale /= 2
+        else:
+            break
+        at, value, law = at - scale * move, new_value, new_law
+        if np.abs(at).max() > 1e6:
+            return None
+    met = np.abs(statistics @ law - wanted).max() < 1e-10
+    return mass * law / size if met else None
+
+
+def _compat(row: _RowLaw, V: float, stay: Fraction | None) -> tuple[Floats, int, str]:
+    """Return the law as the ptable package does: variance at most V, pstay a floor that is lowered."""
+    tried, floor_at, law = 1, stay, _at_most(row, V, stay)
+    while stay is not None and tried < _TRIES and (law is None or round(_variance(row, law), 3) != V):
+        tried, floor_at = tried + 1, stay - _LOWERED * tried
+        law = _at_most(row, V, floor_at if floor_at > 0 else None)
+    if law is None:
+        raise bad_plan(f"no law with variance {V:g}", where="V", remedy="write a larger variance, or a smaller js")
+    told = []
+    if stay is not None and floor_at is not None and floor_at < stay:
+        told.append(f"pstay {float(stay):g} was lowered: values stay with probability {law[row.values == 0].sum():.6f}")
+    if abs(_variance(row, law) - V) > 1e-6:
+        told.append(f"the variance is {_variance(row, law):.6f}, below V")
+    return law, tried, "; ".join(told)
+
+
+def _at_most(row: _RowLaw, V: float, stay: Fraction | None) -> Floats | None:
+    """Return the law of largest entropy with variance at most V and p(0) at least ``stay``."""
+    best = None
+    floors = [None] if stay is None or 0 not in row.values else [None, float(stay)]
+    for at, variance in ((at, variance) for at in floors for variance in (None, V)):
+        law = _RowLaw(values=row.values, mono=row.mono, pstay=at).solved(variance)
+        if law is None or _variance(row, law) > V + 1e-9 or law.min() <= 0:
+            continue
+        if len(floors) == 2 and law[row.values == 0].sum() < float(floors[1] or 0) - 1e-12:
+            continue
+        # With fewer constraints held the entropy is larger: the first law that fits all of them is the best one.
+        if best is None or _entropy(law) > _entropy(best):
+            best = law
+    return best
+
+
+def _exact(row: _RowLaw, V: Fraction, stay: Fraction | None, i: int) -> tuple[Floats, int]:
+    """Return the law with this variance and pstay exactly, or refuse."""
+    if stay is not None and 0 not in row.values:
+        stay = None  # the count itself is not among the values
+    law = _RowLaw(values=row.values, mono=row.mono, pstay=None if stay is None else float(stay)).solved(float(V))
+    if law is None or law.min() <= 0:
+        kept = f" that stays with probability {stay}" if stay is not None else ""
+        raise bad_plan(
+            f"count {i}: no noise of mean 0 and variance {V}{kept} exists on these values"
+            f"{', rising up to 0' if row.mono else ''}",
+            where="ptable",
+            remedy="choose another V, pstay, D or js; --compat lowers pstay and V silently, and says so here",
+        )
+    return law, 1
+
+
+def _above(row: _RowLaw, V: Fraction, law: Floats) -> str:
+    """Say where the variance is above that of the row's own entropy maximum: far values become likelier than near."""
+    largest = row.solved(None)
+    if largest is None or law[row.values == 0].sum() == 0 or float(V) <= _variance(row, largest) + 1e-9:
+        return ""
+    most = _variance(row, largest)
+    return f"V {float(V):g} is above {most:.6f}, the variance of largest entropy: the right tail is heavier than needed"
+
+
+def _variance(row: _RowLaw, law: Floats) -> float:
+    return float(row.values**2 @ law)
+
+
+def _entropy(law: Floats) -> float:
+    return -float((law * np.log(law)).sum())
+
+
+# ---- whole numbers of keys --------------------------------------------------------------------------------
+
+
+def _whole(
+    values: npt.NDArray[np.int64], law: Floats, *, keys: int, V: Fraction | None, pstay: Fraction | None, mono: bool
+) -> tuple[int, ...]:
+    """Return whole numbers close to ``keys * law`` in squares, with sum ``keys`` and mean 0, rising as the law does.
+
+    Variance and pstay are met exactly too where that can be done with whole numbers.
+    """
+    wanted = law * keys
+    start = np.maximum(np.floor(wanted + 0.5).astype(np.int64), 1)
+    zero = int(np.flatnonzero(values == 0)[0]) if 0 in values else -1
+    fixed = zero if pstay is not None and zero >= 0 and (pstay * keys).denominator == 1 else -1
+    if fixed >= 0 and pstay is not None:
+        start[fixed] = int(pstay * keys)
+    square = None if V is None or (V * keys).denominator != 1 else int(V * keys)
+    top = zero if mono else -1  # numbers may not fall before this place
+    lower = start.copy()
+    lower[: max(top, 0)] = np.maximum(start[: max(top, 0)] - 1, 1)
+    for wants_square in dict.fromkeys((square, None)):
+        for begin in (start, lower):
+            found = _balanced(values, begin, keys=keys, square=wants_square, fixed=fixed, top=top)
+            if found is not None:
+                found = _nearest(values, found, wanted, square=wants_square is not None, fixed=fixed, top=top)
+                if square is None or int((values**2 * found).sum()) == square or law.min() * keys >= 1:
+                    return tuple(int(c) for c in found)
+                # At the edge of what exists only the nearest values have a probability worth a key.
+                remedy = "choose a slightly larger V, or a smaller pstay"
+                raise bad_plan(f"no whole numbers of {keys:,} keys have this variance", where="V", remedy=remedy)
+    raise bad_plan(f"{keys} keys are too few for this law", where="keys", remedy=f"write more keys, such as {KEYS}")
+
+
+def _fits(whole: npt.NDArray[np.int64], top: int) -> bool:
+    return whole.min() >= 1 and all(whole[k] <= whole[k + 1] for k in range(top))
+
+
+def _balanced(
+    values: npt.NDArray[np.int64], start: npt.NDArray[np.int64], *, keys: int, square: int | None, fixed: int, top: int
+) -> npt.NDArray[np.int64] | None:
+    """Change as little as possible so that sum, mean and, if given, the sum of squares are right."""
+    sums = [keys, 0] if square is None else [keys, 0, square]
+    missing = [wanted - int((values**k * start).sum()) for k, wanted in enumerate(sums)]
+    best: tuple[Fraction, npt.NDArray[np.int64]] | None = None
+    for columns in combinations([k for k in range(values.size) if k != fixed], len(sums)):
+        change = _solved([[Fraction(int(values[c]) ** k) for c in columns] for k in range(len(sums))], missing)
+        if change is None or any(x.denominator != 1 for x in change):
+            continue
+        new = start.copy()
+        new[list(columns)] += np.array([int(x) for x in change])
+        size = sum((x * x for x in change), Fraction(0))
+        if _fits(new, top) and (best is None or size < best[0]):
+            best = (size, new)
+    return None if best is None else best[1]
+
+
+def _solved(matrix: list[list[Fraction]], right: list[int]) -> list[Fraction] | None:
+    rows = [[*row, Fraction(r)] for row, r in zip(matrix, right, strict=True)]
+    for k in range(len(rows)):
+        pivot = next((r for r in range(k, len(rows)) if rows[r][k]), None)
+        if pivot is None:
+            return None
+        rows[k], rows[pivot] = rows[pivot], rows[k]
+        rows[k] = [x / rows[k][k] for x in rows[k]]
+        for r in range(len(rows)):
+            if r != k and rows[r][k]:
+                rows[r] = [x - rows[r][k] * y for x, y in zip(rows[r], rows[k], strict=True)]
+    return [row[-1] for row in rows]
+
+
+def _nearest(
+    values: npt.NDArray[np.int64],
+    whole: npt.NDArray[np.int64],
+    wanted: Floats,
+    *,
+    square: bool,
+    fixed: int,
+    top: int,
+) -> npt.NDArray[np.int64]:
+    """Take the steps that keep all sums and bring the numbers closer to what is wanted, until there is none."""
+    steps = _steps(values, [k for k in range(values.size) if k != fixed], size=4 if square else 3)
+    for _ in range(1_000):
+        new = [whole + step for step in steps]
+        closer = [each for each in new if _fits(each, top) and _apart(each, wanted) < _apart(whole, wanted) - 1e-9]
+        if not closer:
+            break
+        whole = min(closer, key=lambda each: _apart(each, wanted))
+    return whole
+
+
+def _apart(whole: npt.NDArray[np.int64], wanted: Floats) -> float:
+    return float(((whole - wanted) ** 2).sum())
+
+
+def _steps(values: npt.NDArray[np.int64], free: list[int], *, size: int) -> list[npt.NDArray[np.int64]]:
+    """Return the shortest changes of ``size`` numbers that keep sum, mean and (of four) the sum of squares."""
+    found = []
+    for columns in combinations(free, size):
+        at = [int(values[c]) for c in columns]
+        # Divided differences: the coefficients 1 / prod (v - w) are orthogonal to all lower powers.
+        parts = [Fraction(1, _product(v - w for w in at if w != v)) for v in at]
+        numbers = [int(x * _product(y.denominator for y in parts)) for x in parts]
+        step = np.zeros(values.size, dtype=np.int64)
+        step[list(columns)] = [x // gcd(*numbers) for x in numbers]
+        found += [step, -step]
+    for a, b, c, d in combinations(free, 4) if size == 3 else ():
+        if values[a] + values[d] == values[b] + values[c]:
+            step = np.zeros(values.size, dtype=np.int64)
+            step[[a, b, c, d]] = 1, -1, -1, 1
+            found += [step, -step]
+    return found
+
+
+def _product(factors: Iterable[int]) -> int:
+    return reduce(mul, factors, 1)

@@ -1,0 +1,130 @@
+"""What cell keys would do to a file, and the sentences about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from stirred.mechanisms.protocol import Fact, Grid, Plan, Section
+from stirred.spec.doubts import Doubt
+from stirred.spec.exact import exact
+from stirred.spec.specification import Specification
+
+if TYPE_CHECKING:
+    from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+
+_EPSILONS: Final = ("0", "1/2", "1", "2", "4")
+_SHOWN: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CellKeyPlan(Plan):
+    """The plan; ``cells`` has every declared cell of each table, ``inner`` the plan of what is done before."""
+
+    specification: Specification
+    doubts: tuple[Doubt, ...] = ()
+    accepted: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    mechanism: CellKey
+    cells: Mapping[str, pl.DataFrame]
+    persons: tuple[str, ...] = ()  # columns of persons that tables use
+    inner: Any = None
+
+    @property
+    def disturbed(self) -> str:
+        """Say what is disturbed, and how much."""
+        table = self.mechanism.table
+        most = max(max(abs(v) for v in row.values) for row in table.rows)
+        last = table.rows[-1].count
+        before = "" if self.inner is None else f" (after: {self.inner.disturbed})"
+        return (
+            f"every count above 0, by at most {most}, with variance {float(table.variance(last)):.4g}, alike for the "
+            f"same {'set of records' if self.mechanism.keyed_by == 'records' else 'cell'}{before}"
+        )
+
+    @property
+    def unchanged(self) -> str:
+        """Say what is published exactly."""
+        if self.inner is not None:
+            return str(self.inner.unchanged)
+        return "which cells are empty" if self.mechanism.zeros == "fixed" else "nothing"
+
+    @property
+    def releases(self) -> Mapping[str, Sequence[str]]:
+        """Return the columns that tables have."""
+        names = dict.fromkeys(name for cells in self.cells.values() for name in cells.columns)
+        return {
+            "households": [name for name in names if name not in self.persons],
+            "persons": list(self.persons),
+        }
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Return the trade-off, and the three sentences for a board."""
+        trade = self.mechanism.trade
+        values = {} if trade is None else {f"delta_at_{e}": float(trade.delta(exact(e))) for e in _EPSILONS}
+        rows = (Fact(label="promised", sentence=" ".join(promised(self))),)
+        if trade is None:
+            return rows
+        words = ", ".join(f"{delta:.4g} at epsilon {e}" for e, delta in zip(_EPSILONS, values.values(), strict=True))
+        return (*rows, Fact(label="delta", sentence=words, values={"delta": values}))
+
+
+def promised(plan: CellKeyPlan) -> list[str]:
+    """Return in three sentences what is promised and what is not."""
+    mechanism, specification = plan.mechanism, plan.specification
+    if plan.inner is not None:
+        return [
+            f"What is promised is what {mechanism.inner_title} promises, {specification.budget_text}: cell keys come "
+            "after it and use nothing but its output and fresh keys.",
+            "They do not make this loss smaller: where all counts move up as far as they can, the output tells the "
+            "swapped table.",
+            "What they make smaller is the chance of outputs that tell much (delta at a given epsilon).",
+        ]
+    delta = specification.output_premetric.delta
+    if not delta:
+        return [
+            "Nothing is promised: the loss is infinite.",
+            mechanism.no_promise,
+            "Noise hides single counts from a casual reader, and nothing more is proven of it.",
+        ]
+    unit = mechanism.unit
+    second = (
+        "Cells with the same records show the same noise, so a difference between two of them proves that a record is "
+        f"in one alone: this has probability {float(delta):.4g}, at every epsilon, and more noise makes it larger."
+        if mechanism.trade is not None and mechanism.trade.ties
+        else "Noise that is bounded can never hide more than its width: no finite loss holds without such a delta."
+    )
+    return [
+        f"Between two files that differ by one {unit}, odds change at most by the factor "
+        f"e^{specification.budget.shown}, except with probability {float(delta):.4g}.",
+        second,
+        "Nothing is promised about averages over many tables that split one total in different ways, nor once the key "
+        "is known.",
+    ]
+
+
+def sections_of(plan: CellKeyPlan) -> list[Section]:
+    """Return the sections on the promise, the trade-off and the perturbation table."""
+    mechanism, blocks = plan.mechanism, [*promised(plan)]
+    found = [Section(title="What is promised", blocks=(mechanism.in_words, *blocks))]
+    if mechanism.trade is not None:
+        rows = tuple((e, f"{float(mechanism.trade.delta(exact(e))):.6f}") for e in _EPSILONS)
+        own = "the cell keys alone, without the swap" if plan.inner is not None else "these tables"
+        grid = Grid(header=("epsilon", "delta"), rows=rows, numbers=("epsilon", "delta"))
+        found.append(Section(title="Epsilon and delta", blocks=(f"Of {own}, exactly from the table.", grid)))
+    table = mechanism.table
+    shown = tuple(
+        (row.count, f"{float(table.pstay(row.count)):.6f}", f"{float(table.bias(row.count)):.3g}",
+         f"{float(table.variance(row.count)):.6f}", f"{min(row.values)} to {max(row.values)}")
+        for row in table.rows[:_SHOWN]
+    )  # fmt: skip
+    header = ("count", "stays", "bias", "variance", "added")
+    more = f"The last row serves all larger counts{'' if len(table.rows) <= _SHOWN else '; only the first are shown'}."
+    found.append(
+        Section(title="Perturbation table", blocks=(more, Grid(header=header, rows=shown, numbers=header[:-1])))
+    )
+    return found

@@ -1,0 +1,1 @@
+"""Tables of a confidential file with exact integer noise on every declared cell."""

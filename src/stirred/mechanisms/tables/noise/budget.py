@@ -1,0 +1,253 @@
+"""What one changed unit can change in each table, how the budget is split, and the noise that follows.
+
+Neighbours are bounded: one unit is changed. It leaves the cells it was in and enters others, so a count of records
+changes by 1 in two cells. A table loses rho = square/(2 sigma^2) under discrete Gaussian noise and epsilon = one*loss
+under discrete Laplace noise, where ``one`` and ``square`` bound the sum of all changes and of their squares. Losses of
+tables add up (zCDP: as rho, which is the square of the distance D_NoR).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final, TypeVar
+
+from stirred.data.problems import PlanError, bad_plan, listed
+from stirred.data.spelling import crossed
+from stirred.mechanisms.tables.noise.law import CellLaw
+from stirred.mechanisms.tables.noise.settings import Precision, Sum
+from stirred.spec.exact import exact
+from stirred.spec.given_numbers import Number, fraction
+from stirred.spec.problems import Problem
+from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace
+
+_DIGITS: Final = 4  # of a loss that is solved for: it is at most a thousandth larger than it must be
+_FAR: Final = 12  # decades in which it is looked for
+Margins = tuple[frozenset[str], ...]
+Given = TypeVar("Given")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """A table or sum with what one changed unit can change in it, its loss, and the law of its noise.
+
+    ``sizes`` are the numbers of declared values of its variables; ``kept`` are the margins that its noise keeps.
+    """
+
+    title: str
+    variables: tuple[str, ...]
+    sizes: tuple[int, ...]
+    one: int
+    square: int
+    gaussian: bool
+    loss: Fraction = Fraction(1)
+    of_persons: bool = False
+    added_up: Sum | None = None
+    kept: Margins = ()
+
+    @property
+    def counts(self) -> Hashable:
+        """Return what it counts or adds up: tables of the same can be made to agree."""
+        added_up = self.added_up
+        return self.of_persons, None if added_up is None else (added_up.column, added_up.low, added_up.high)
+
+    @property
+    def cells(self) -> int:
+        """Return the number of its cells."""
+        return math.prod(self.sizes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the cells among which noise sums to 0: none, those of a group, or the sides of a two-way table."""
+        inside = dict(zip(self.variables, self.sizes, strict=True))
+        if len(self.kept) == 2:
+            one, other = self.kept
+            return tuple(math.prod(inside[name] for name in side) for side in (one - other, other - one))
+        return tuple(math.prod(n for name, n in inside.items() if name not in kept) for kept in self.kept)
+
+    @property
+    def cell(self) -> CellLaw:
+        """Return the law of the noise in each of its cells: its parameter is rational."""
+        gaussian, laplace = self.square / (2 * self.loss), self.loss / self.one
+        return CellLaw(DiscreteGaussian(gaussian) if self.gaussian else DiscreteLaplace(laplace), self.shape)
+
+
+def changes(*, persons: int | None, added_up: Sum | None, cells: int) -> tuple[int, int]:
+    """Return how much one changed unit can change: the sum of all changes in a table, and the sum of their squares.
+
+    A unit has one record in the table, or up to ``persons``. Its part of a sum is at most their bounds added up; what
+    it takes from one cell and brings to another counts twice, and inside one cell as the whole range.
+
+    >>> changes(persons=None, added_up=None, cells=10), changes(persons=3, added_up=None, cells=10)
+    ((2, 2), (6, 18))
+    >>> changes(persons=None, added_up=Sum(column="balance", low=-5, high=5), cells=4)
+    (10, 100)
+    """
+    most = persons or 1
+    if added_up is None:
+        return 2 * most, 2 * most**2
+    low, high = added_up.low, added_up.high
+    largest = most * max(abs(low), abs(high))
+    span = high - low if persons is None else most * (max(high, 0) - min(low, 0))
+    if cells == 1:
+        return span, span**2
+    return max(2 * largest, span), max(2 * largest**2, span**2)
+
+
+def kept_in(variables: Sequence[str], keep: Sequence[frozenset[str]], *, title: str) -> Margins:
+    """Return the margins of a table that follow from those that are kept, without those that others imply.
+
+    One of them, or two that together have all variables of the table: the noise can be drawn inside these.
+    """
+    inside = [kept & {*variables} for kept in keep]
+    largest = tuple(dict.fromkeys(one for one in inside if not any(one < other for other in inside)))
+    where, remedy = f"table '{title}'", "keep less, or leave the table out"
+    if {*variables} in largest:
+        what = "its counts are published exactly by keep: noise would be spent for nothing"
+        raise bad_plan(what, where=where, remedy=remedy)
+    if len(largest) > 2 or (len(largest) == 2 and largest[0] | largest[1] != {*variables}):
+        told = ", ".join(" x ".join(name for name in variables if name in one) for one in largest)
+        what = f"noise cannot be drawn exactly inside a table that keeps {told}"
+        raise bad_plan(what, where=where, remedy="keep one margin of it, or two that have all its variables together")
+    return largest
+
+
+def budgeted(
+    asked: Sequence[Measure],
+    *,
+    letter: str,
+    total: Fraction | None,
+    shares: Mapping[str, Number],
+    precision: Sequence[Precision],
+) -> tuple[Measure, ...]:
+    """Return every table with its loss: what its precision needs, and of the rest its share."""
+    by_precision = _named(asked, {each.table: each for each in precision}, setting="precision")
+    if len(by_precision) < len(precision):
+        raise bad_plan("a table has two of them", where="precision", remedy="leave one of them out")
+    precise = [each for each in asked if each.title in by_precision]
+    losses = {each.title: _precise(each, by_precision[each.title]) for each in precise}
+    left = [each for each in asked if each.title not in losses]
+    if total is None and left:
+        remedy = f"add {letter}, or a precision for {listed([each.title for each in left])}"
+        raise bad_plan("is needed, since not every table has a precision", where=letter, remedy=remedy)
+    spent = sum(losses.values(), Fraction(0))
+    if total is not None and (spent >= total if left else spent > total):
+        what = f"the stated precision takes {exact(spent).shown()} of {exact(total).shown()}"
+        raise bad_plan(what, where=letter, remedy="ask for less precision, or for a larger budget")
+    if left:
+        weights = _weights(left, shares)
+        for each in left:
+            assert total is not None
+            losses[each.title] = (total - spent) * weights[each.title] / sum(weights.values())
+    elif shares:
+        raise bad_plan("every table has a precision", where="shares", remedy="leave the shares out")
+    return tuple(replace(each, loss=losses[each.title]) for each in asked)
+
+
+def _weights(asked: Sequence[Measure], shares: Mapping[str, Number]) -> dict[str, Fraction]:
+    if not shares:
+        return dict.fromkeys((each.title for each in asked), Fraction(1))
+    given = _named(asked, shares, setting="shares")
+    weights = {title: fraction(share, where=f"shares '{title}'") for title, share in given.items()}
+    problems = [
+        Problem(what="its share is not above 0", where=f"shares '{title}'", remedy="write a weight such as 1 or '1/3'")
+        for title, weight in weights.items()
+        if weight <= 0
+    ]
+    if missing := [each.title for each in asked if each.title not in given]:
+        what = f"there is no share for {listed(missing)}"
+        problems.append(Problem(what=what, where="shares", remedy="give every table a share, or none of them"))
+    if problems:
+        raise PlanError(problems)
+    return weights
+
+
+def table_key(title: str) -> tuple[str, frozenset[str]]:
+    """Return what a table is known by, however its variables are ordered.
+
+    >>> table_key("tenure x county") == table_key("county,tenure"), table_key("sum of income by county")
+    (True, ('income', frozenset({'county'})))
+    """
+    if title.startswith("sum of "):
+        column, _, by = title.removeprefix("sum of ").partition(" by ")
+        return column.strip(), frozenset(crossed(by))
+    return "", frozenset(crossed(title))
+
+
+def _named(asked: Sequence[Measure], given: Mapping[str, Given], *, setting: str) -> dict[str, Given]:
+    """Return what is given for tables by their titles; all names that no table has are problems."""
+    known = {table_key(each.title): each.title for each in asked}
+    other = [title for title in given if table_key(title) not in known]
+    if other:
+        raise PlanError(
+            Problem(what=f"there is no table '{title}'", where=setting, remedy=f"there are {listed([*known.values()])}")
+            for title in other
+        )
+    return {known[table_key(title)]: value for title, value in given.items()}
+
+
+def _precise(asked: Measure, wanted: Precision) -> Fraction:
+    """Return the smallest loss, to four digits, with which a table is as precise as it must be: by the exact law."""
+    where = f"precision '{wanted.table}'"
+    confidence = confidence_of(wanted.confidence, where=where)
+    if wanted.jointly:  # none of its cells misses, as a union over them
+        confidence = 1 - (1 - confidence) / asked.cells
+    return smallest_loss(lambda loss: replace(asked, loss=loss).cell.within(wanted.within) >= confidence, where=where)
+
+
+def smallest_loss(reached: Callable[[Fraction], bool], *, where: str) -> Fraction:
+    """Return the smallest loss of four digits with which something is reached that larger losses reach too.
+
+    >>> smallest_loss(lambda loss: loss * loss >= 2, where="here")
+    Fraction(283, 200)
+    """
+    decade = next((k for k in range(-_FAR, _FAR + 1) if reached(Fraction(10) ** k)), None)
+    if decade is None or decade == -_FAR:
+        what = "no budget is large enough for it" if decade is None else "hardly any budget is needed for it"
+        raise bad_plan(what, where=where, remedy="ask for another precision")
+    low, high, step = 10 ** (_DIGITS - 1), 10**_DIGITS, Fraction(10) ** (decade - _DIGITS)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle * step) else (middle, high)
+    return high * step
+
+
+def confidence_of(given: Number, *, where: str) -> Fraction:
+    """Return a confidence as a fraction between 0 and 1."""
+    found = fraction(given, where=where)
+    if not 0 < found < 1:
+        hint = f"; did you mean {given}%?" if 1 < found < 100 else ""
+        raise bad_plan(f"{given} is not a confidence", where=where, remedy=f"write one such as '95%' or 0.99{hint}")
+    return found
+
+
+def with_kept(asked: Sequence[Measure], keep: Sequence[frozenset[str]]) -> Iterator[Measure]:
+    """Yield the tables with the margins that their noise keeps; sums and tables of persons keep none."""
+    for each in asked:
+        if not keep or each.of_persons or each.added_up is not None:
+            yield each
+            continue
+        kept = kept_in(each.variables, keep, title=each.title)
+        # With two margins fixed nobody changes alone, and k changes are at most k in squares (noise-inside.md).
+        inside = replace(each, kept=kept, square=1 if len(kept) == 2 else each.square)
+        if min(inside.shape) == 1:
+            what = "what is kept leaves nothing of it to protect"
+            raise bad_plan(what, where=f"table '{each.title}'", remedy="keep less, or leave the table out")
+        yield inside
+
+
+def keeping(given: Sequence[str], columns: Collection[str] | None = None) -> tuple[frozenset[str], ...]:
+    """Return the margins that a setting keeps, without those that others imply; "total" is no variable.
+
+    >>> keeping(["total", "county x size"]) == (frozenset({"county", "size"}),)
+    True
+    """
+    margins = [frozenset[str]() if text.strip() == "total" else frozenset(crossed(text)) for text in given]
+    if columns is not None:
+        for margin in margins:
+            if other := sorted(margin - {*columns}):
+                remedy = f"write total, or columns of the records: {listed([*columns])}"
+                raise bad_plan(f"there is no column {listed(other)}", where="keep", remedy=remedy)
+    return tuple(dict.fromkeys(one for one in margins if not any(one < other for other in margins)))

@@ -1,0 +1,125 @@
+"""What is wrong with settings and files of noisy tables, and what speaks against releasing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from stirred.data.given import as_microdata
+from stirred.data.microdata import Microdata, missing_column, null_problem
+from stirred.data.missing import missing_doubts
+from stirred.data.problems import DataError, bad_plan, listed
+from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.tables.noise.budget import keeping, table_key
+from stirred.mechanisms.tables.noise.counting import column_of
+from stirred.mechanisms.tables.noise.plan import NoisePlan
+from stirred.mechanisms.tables.noise.published import COLUMNS, CONFIDENTIAL
+from stirred.spec.domain import after_imputation
+from stirred.spec.doubts import Doubt
+from stirred.spec.problems import Problem
+
+if TYPE_CHECKING:
+    from stirred.mechanisms.tables.noise.mechanism import NoisyTables
+
+_SWAMPED: Final = 3  # deviations of the noise: smaller cells are hardly told from empty ones
+
+
+def settings_problems(mechanism: NoisyTables) -> Iterator[Problem]:
+    """Yield everything that is wrong with the settings themselves."""
+    if mechanism.noise not in ("gaussian", "laplace", "geometric"):
+        remedy = 'write "gaussian" or "laplace"'
+        yield Problem(what=f"'{mechanism.noise}' is not a law of noise", where="noise", remedy=remedy)
+    mine, other = ("rho", "epsilon") if mechanism.gaussian else ("epsilon", "rho")
+    if getattr(mechanism, other) is not None:
+        yield Problem(what=f"{mechanism.noise} noise has no {other}", where=other, remedy=f"write {mine} instead")
+    elif mechanism.total is not None and mechanism.total <= 0:
+        yield Problem(what=f"{mechanism.total} hides everything", where=mine, remedy="write a loss above 0")
+    if mechanism.tables is not None and not [*mechanism.tables, *mechanism.sums]:
+        remedy = "add tables, such as [[tables]] variables = ['county', 'tenure']"
+        yield Problem(what="is needed", where="tables", remedy=remedy)
+    keys = [table_key(each.title) for each in mechanism.wanted]
+    for place, (title, variables, added_up) in enumerate(mechanism.wanted):
+        where = f"table '{title}'"
+        if len({*variables}) < len(variables) or (added_up is None and not variables):
+            yield Problem(what="a table needs different variables", where=where, remedy="name each once")
+        elif keys[place] in keys[:place]:
+            what = "the same table is asked for twice, and would be paid for twice"
+            yield Problem(what=what, where=where, remedy="leave one of them out")
+        elif used := [name for name in variables if name in (*COLUMNS, *CONFIDENTIAL)]:
+            what = f"{listed(used)} is a name that tables with noise use for something else"
+            yield Problem(what=what, where=where, remedy="rename the column in the file")
+        elif added_up is not None and added_up.low >= added_up.high:
+            what = f"the bounds {added_up.low} and {added_up.high} leave nothing to add up"
+            yield Problem(what=what, where=where, remedy="write low below high")
+    if mechanism.consistent and len(mechanism.wanted) < 2 and not mechanism.keep:
+        what = "there is one table, and nothing that it must agree with"
+        yield Problem(what=what, where="consistent", remedy="leave it out, or publish more tables")
+    if mechanism.rounded == 1 and not mechanism.consistent:
+        what = "counts with noise are whole numbers already"
+        yield Problem(what=what, where="rounded", remedy="leave it out, or round to multiples such as 5")
+
+
+def check(mechanism: NoisyTables, data: Any) -> None:
+    """Raise all problems of a file's columns with these settings; nothing is computed."""
+    data = as_microdata(data)
+    after_imputation(data.stage, data.post_imputation)
+    if data.persons is not None and mechanism.unit != "household":
+        what = f"the unit is a {mechanism.unit}, and households are given whose number would be published"
+        remedy = 'give one flat file, [data] file with record = "person", or let the unit be the household'
+        raise bad_plan(what, where="unit", remedy=remedy)
+    columns = [*data.variables, *data.person_variables]
+    problems = []
+    for each in mechanism.wanted:
+        names, title, added_up = each.columns, each.title, each.added_up
+        where = f"{data.household_source} (table '{title}')"
+        problems += [missing_column(n, columns, where=where, role="table") for n in names if n not in columns]
+        if (of_persons := [n for n in names if n in data.person_variables]) and mechanism.persons is None:
+            what = f"it counts persons ({listed(of_persons)}), and a household may have any number of them"
+            remedy = "declare how many of a household count at most, such as persons = 8; the others are left out"
+            problems.append(Problem(what=f"{what}: no noise covers that", where=f"table '{title}'", remedy=remedy))
+        if added_up is not None and added_up.column in columns:
+            column = column_of(data, added_up.column)
+            text = column.dtype == pl.String  # as of files of text, whatever the codebook declares
+            if text and column.cast(pl.Int64, strict=False).null_count() > column.null_count():
+                what, remedy = "it has other texts, and only whole numbers are added up", "correct them in the file"
+                problems.append(Problem(what=what, where=f'{data.household_source} "{column.name}"', remedy=remedy))
+            elif not (text or column.dtype.is_integer()):
+                what, remedy = f"it is {column.dtype}, and only whole numbers are added up", "round it in the file"
+                problems.append(Problem(what=what, where=f'{data.household_source} "{column.name}"', remedy=remedy))
+            elif wrong := null_problem(column, source=data.household_source, role="sum"):
+                problems.append(replace(wrong, remedy="fill them in, such as with 0, or remove the records"))
+    if problems:
+        raise DataError(problems)
+    keeping(mechanism.keep, data.variables)
+
+
+def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator[Doubt]:
+    """Yield doubts; no record is published, and no column of one can tell anything."""
+    yield from settings_doubts(mechanism.settings_from)
+    yield from missing_doubts(data.households, plan.shown["households"], codes=data.not_missing)
+    yield from repeated_ids(data, unit=mechanism.unit)
+    for each in plan.measures:
+        deviation, average = float(each.cell.variance) ** 0.5, data.households.height / each.cells
+        if each.added_up is None and not each.of_persons and average < _SWAMPED * deviation:
+            yield Doubt(
+                kind="swamped",
+                about=each.title.replace(" x ", "+"),
+                what=f"{each.title} has {each.cells:,} cells for {data.households.height:,} records: {average:.3g} "
+                f"in a cell on average, and its noise has a standard deviation of {deviation:.3g}",
+                remedy="most cells are hardly told from empty ones: use fewer or coarser variables, or more budget",
+                refuses=False,
+            )
+    if plan.shown["persons"] and mechanism.persons is not None and data.hid is not None and data.persons is not None:
+        many = data.persons[data.hid].value_counts()["count"]
+        if cut := int((many > mechanism.persons).sum()):
+            yield Doubt(
+                kind="left-out-persons",
+                about=str(mechanism.persons),
+                what=f"{cut:,} households have more than {mechanism.persons} persons, and the others are not counted",
+                public="some households have more persons than are counted",
+                remedy="declare a larger number; the noise grows with it",
+                refuses=False,
+            )

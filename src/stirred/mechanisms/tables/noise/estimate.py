@@ -1,0 +1,148 @@
+"""Tables that agree on what they share, by least squares: unbiased, with the variance of every cell.
+
+A table over variables S splits into interactions T, one for each subset of S: what its margin by T has beyond the
+margins by fewer variables (analysis of variance). An interaction is the same in all tables that contain its variables,
+and noise is uncorrelated between interactions, also noise inside a universe: what it keeps has no noise at all. So the
+best linear unbiased estimate of an interaction is the mean over tables, weighted by their precision, and a table is
+the sum of its interactions again. No equations are solved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain, combinations
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from stirred.mechanisms.tables.noise.budget import Measure
+
+Floats = npt.NDArray[np.float64]
+Part = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Estimates:
+    """A table that agrees with the others: its values, the variance of each, and how far a bound lies in deviations."""
+
+    values: Floats
+    variance: float
+    reach: float
+
+    @property
+    def half_width(self) -> float:
+        """Return the half-width of an interval, which takes the error as normal but for its heavier tails."""
+        return self.reach * math.sqrt(self.variance)
+
+
+def consistent(
+    tables: Sequence[Measure], observed: Mapping[str, npt.NDArray[np.int64]], *, confidence: Fraction
+) -> dict[str, Estimates]:
+    """Return for each table, by its title, the least squares estimate from all of them; they count the same records.
+
+    >>> tables = [Measure(title=t, variables=v, sizes=n, one=2, square=2, gaussian=True, loss=loss) for t, v, n, loss in
+    ...           (("all", (), (), Fraction(1, 2)), ("a", ("a",), (2,), Fraction(1, 4)))]
+    >>> found = consistent(tables, {"all": np.array(10), "a": np.array([3, 5])}, confidence=Fraction(95, 100))
+    >>> found["a"].values.tolist(), found["all"].values.tolist(), round(found["a"].variance, 6)  # variances 2 and 4
+    ([3.8, 5.8], 9.6, 2.4)
+    """
+    weights: dict[Part, dict[str, float]] = {}
+    parts: dict[Part, Floats] = {}
+    for table in tables:
+        values = observed[table.title].reshape(table.sizes).astype(np.float64)
+        for part in _subsets(table.variables):
+            weights.setdefault(part, {})[table.title] = _weight(table, part)
+            own = _interaction(table, values, part)
+            # What some table knows exactly has infinite weight, and no other table counts.
+            share = _share(weights[part], table.title)
+            parts[part] = own if part not in parts else parts[part] + share * (own - parts[part])
+    return {table.title: _estimates(table, tables, weights, parts, confidence) for table in tables}
+
+
+def _subsets(variables: Sequence[str]) -> Iterator[Part]:
+    """Yield all subsets, small ones first."""
+    found = chain.from_iterable(combinations(variables, size) for size in range(len(variables) + 1))
+    return map(frozenset, found)
+
+
+def _size(table: Measure, *, but: Part) -> int:
+    """Return over how many cells the values of these variables are spread."""
+    return math.prod(n for name, n in zip(table.variables, table.sizes, strict=True) if name not in but)
+
+
+def _weight(table: Measure, part: Part) -> float:
+    """Return the precision with which a table knows an interaction: infinite where its noise leaves it alone."""
+    # Noise that sums to 0 has all its variance in what is left to it.
+    free = math.prod(1 - 1 / n for n in table.shape)
+    if free == 0 or any(part <= kept for kept in table.kept):
+        return math.inf
+    return free / (float(table.cell.variance) * _size(table, but=part))
+
+
+def _share(weights: Mapping[str, float], title: str) -> float:
+    if math.isinf(weights[title]):
+        return 1.0
+    return weights[title] / sum(weights.values())
+
+
+def _interaction(table: Measure, values: Floats, part: Part) -> Floats:
+    """Return what the margin by some variables has beyond those by fewer; axes of the others have length 1."""
+    for axis, name in enumerate(table.variables):
+        values = values - values.mean(axis, keepdims=True) if name in part else values.sum(axis, keepdims=True)
+    own = [name for name in table.variables if name in part]
+    gone = tuple(axis for axis, name in enumerate(table.variables) if name not in part)
+    return values.squeeze(gone).transpose([own.index(name) for name in sorted(part)])
+
+
+def _estimates(
+    table: Measure,
+    tables: Sequence[Measure],
+    weights: Mapping[Part, Mapping[str, float]],
+    parts: Mapping[Part, Floats],
+    confidence: Fraction,
+) -> Estimates:
+    values = np.zeros(table.sizes)
+    variance = 0.0
+    for part in _subsets(table.variables):
+        spread = _size(table, but=part)
+        names = sorted(part)
+        own = parts[part].transpose([names.index(name) for name in table.variables if name in part])
+        shape = [n if name in part else 1 for name, n in zip(table.variables, table.sizes, strict=True)]
+        values = values + own.reshape(shape) / spread
+        inside = math.prod(1 - 1 / n for name, n in zip(table.variables, table.sizes, strict=True) if name in part)
+        variance += inside / sum(weights[part].values()) / spread**2
+    normal = NormalDist().inv_cdf(float(1 + confidence) / 2)
+    excess = _excess(table, tables, weights, variance)
+    # Cornish and Fisher: the quantile of a symmetric law with this excess; never nearer than the normal one.
+    reach = max(normal, normal * (1 + excess * (normal**2 - 3) / 24))
+    return Estimates(values=values, variance=variance, reach=reach)
+
+
+def _excess(
+    table: Measure, tables: Sequence[Measure], weights: Mapping[Part, Mapping[str, float]], variance: float
+) -> float:
+    """Return the excess of a cell's error: that of the noise, times how much single cells weigh in the estimate.
+
+    Cells of another table matter by which shared variables have the value of the estimated cell, and by nothing else.
+    """
+    if variance == 0:
+        return 0.0
+    fourth = 0.0
+    for other in tables:
+        inside = dict(zip(other.variables, other.sizes, strict=True))
+        shared = [name for name in table.variables if name in inside]
+        rest = math.prod(n for name, n in inside.items() if name not in shared)
+        for equal in _subsets(shared):
+            count = rest * math.prod(inside[name] - 1 for name in shared if name not in equal)
+            weight = 0.0
+            for part in _subsets(shared):
+                if math.isinf(weights[part][other.title]):
+                    continue  # its noise does not reach this
+                sign = math.prod((name in equal) - 1 / inside[name] for name in part)
+                weight += _share(weights[part], other.title) * sign / _size(table, but=part)
+            fourth += count * weight**4 * other.cell.excess * float(other.cell.variance) ** 2
+    return fourth / variance**2

@@ -1,0 +1,210 @@
+"""Evidence for noisy tables: the files as written against the input, and a bundle against its own settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stirred.data.bundle import BundleFiles, Findings
+from stirred.data.frames import as_read, read_frame
+from stirred.data.microdata import Microdata
+from stirred.data.spelling import crossed
+from stirred.data.table_labels import with_labels
+from stirred.mechanisms.protocol import Check, Release, Written, failed
+from stirred.mechanisms.tables.cells import incomplete
+from stirred.mechanisms.tables.noise.budget import Measure
+from stirred.mechanisms.tables.noise.plan import NoisePlan
+from stirred.mechanisms.tables.noise.published import COLUMNS, file_of, published
+from stirred.spec.document import mechanism_in
+from stirred.spec.problems import StirredError
+
+if TYPE_CHECKING:
+    from stirred.mechanisms.tables.noise.mechanism import NoisyTables
+
+
+def verify(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Release, written: Written) -> list[Check]:
+    """Read the written tables back; raise if one is not the numbers of the input with the noise that was drawn.
+
+    Whether the drawn numbers follow their law no file can show.
+    """
+    if records := sorted([*written.public.glob("data.*"), *written.public.glob("persons.*")]):
+        raise failed(f"{records[0].name} was written, and only tables may be published")
+    counted = mechanism.counted(data, plan)
+    kept = {frame["table"][0]: frame for frame in map(read_frame, sorted((written.internal / "noise").iterdir()))}
+    for title, true in counted.items():
+        if kept[title]["true"].to_list() != true.tolist():
+            raise failed(f"the table {title}, counted again, is not what it was made of")
+    noisy = {title: true + kept[title]["noise"].to_numpy() for title, true in counted.items()}
+    expected, names = (
+        published(mechanism, plan.measures, plan.cells, noisy),
+        {table.title: table.name for table in written.tables},
+    )
+    checks = []
+    for each in plan.measures:
+        name = file_of(each) if each.added_up is not None else f"tables/{names[each.title]}"
+        frame = expected[each.title]
+        if each.added_up is None:
+            frame = with_labels(frame, written.labels, beside=COLUMNS)
+        found = read_frame(written.public / f"{name}.csv")
+        if not as_read(frame, "csv", written.public).equals(found):
+            raise failed(f"the table {each.title}, as written, is not the true numbers with the noise drawn")
+        _check_kept(each, kept[each.title]["noise"].to_numpy())
+        result = "the true numbers with the noise drawn; the rest follows from them"
+        checks.append(Check(what=f"{each.title}: every declared cell, once", cells=found.height, result=result))
+    return checks
+
+
+def _check_kept(measure: Measure, noise: npt.NDArray[np.int64]) -> None:
+    """Raise if noise changes what it must keep."""
+    for margin in measure.kept:
+        others = tuple(axis for axis, name in enumerate(measure.variables) if name not in margin)
+        if noise.reshape(measure.sizes).sum(axis=others).any():
+            raise failed(f"the noise of {measure.title} changes what is kept exactly")
+
+
+def verify_kept(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, written: Written) -> list[Check]:
+    """Compare what is published exactly with the input, counted again."""
+    if not mechanism.keep:
+        return []
+    kept = mechanism.kept(data, plan)
+    for _ in written.parts(
+        "invariants", [kept], kind="side", wrong="invariants, as written, are not those of the input"
+    ):
+        pass
+    return [Check(what="what is kept, counted again", cells=kept.height)]
+
+
+def audit_published(kind: type[NoisyTables], bundle: BundleFiles, found: Findings) -> None:
+    """Rebuild the mechanism from specification.json and the tables themselves, and audit as if it were stated."""
+    try:
+        stated = mechanism_in((bundle.public / "specification.json").read_text(encoding="utf-8"))
+        tables = [by for _, _, frame, by in bundle.tables() if "sum" not in frame.columns]
+        settings = kind.settings_model.model_validate(stated.settings if stated else {})
+        mechanism = kind.of_settings(settings, tables=tables)
+    except (OSError, ValueError, StirredError):
+        found.unchecked.append("the budget, computed anew: the public files do not state all settings")
+        return
+    audit(mechanism, bundle, found)
+
+
+def audit(mechanism: NoisyTables, bundle: BundleFiles, found: Findings) -> None:
+    """Compute the promise of a bundle from its settings, and from the noisy numbers all that follows from them.
+
+    That the numbers are those of the file, and that the noise follows its law, nothing shows that may be published.
+    """
+    for path in sorted([*bundle.public.glob("data.*"), *bundle.public.glob("persons.*")]):
+        found.bad("records are published, and the promise is about tables alone", where=f"public/{path.name}")
+    tables = {_key(by, place if "sum" in frame.columns else ""): (place, frame, by)
+              for _, place, frame, by in bundle.tables()}  # fmt: skip
+    sizes = {name: frame[name].n_unique() for _, frame, by in tables.values() for name in by}
+    columns = bundle.specification.domain.columns
+    of_persons = [name.removeprefix("person ") for name in columns if name.startswith("person ")]
+    try:
+        measures = mechanism.measures(of_persons=of_persons, sizes=sizes)
+    except StirredError as error:
+        found.problems += error.problems
+        return
+    _audit_promise(bundle, mechanism, measures, found)
+    keys = {
+        each.title: _key(each.variables, f"public/{file_of(each)}.csv" if each.added_up else "") for each in measures
+    }
+    if {*tables} != {*keys.values()}:
+        found.bad("the tables are not those of the plan", where="public/tables")
+        return
+    own = {title: tables[key] for title, key in keys.items()}
+    _audit_numbers(mechanism, measures, own, found)
+    _audit_kept(bundle, measures, {title: frame for title, (_, frame, _) in own.items()}, found)
+    found.unchecked.append(
+        "whether the numbers are those of the file and the noise is of the stated law: both are confidential "
+        "(internal/noise has them)"
+    )
+
+
+def _key(variables: Iterable[str], place: str) -> tuple[str, frozenset[str]]:
+    return place, frozenset(variables)
+
+
+def _audit_promise(bundle: BundleFiles, mechanism: NoisyTables, measures: Sequence[Measure], found: Findings) -> None:
+    """Compare the promise with that of the settings; name, stage and columns of the file are believed."""
+    said, before = bundle.specification, len(found.problems)
+    again = mechanism.specification(
+        measures,
+        name=said.domain.name,
+        stage=said.domain.stage,
+        columns=said.domain.columns,
+        post_imputation=said.input_premetric.post_imputation,
+    )
+    if said.budget != again.budget:
+        what = f"it says {said.budget.shown} ({said.budget.policy}), and the settings give {again.budget.shown}"
+        found.bad(f"{what} ({again.budget.policy})", where="public/specification.json budget")
+    fixed = [(each.multiverse.invariants, each.multiverse.nearest) for each in (said, again)]
+    premetrics = [(each.input_premetric, each.output_premetric) for each in (said, again)]
+    for block, (one, other) in (("multiverse", fixed), ("input_premetric, output_premetric", premetrics)):
+        if one != other:
+            found.bad(f"it says {one}, and the settings give {other}", where=f"public/specification.json {block}")
+    if len(found.problems) == before:
+        found.checks.append(f"budget {said.budget_text}: computed anew from the settings")
+
+
+def _audit_numbers(
+    mechanism: NoisyTables,
+    measures: tuple[Measure, ...],
+    tables: Mapping[str, tuple[str, pl.DataFrame, list[str]]],
+    found: Findings,
+) -> None:
+    """Check that every table has each combination of its values once, and that its columns follow from its numbers."""
+    noisy = {}
+    for each in measures:
+        place, frame, by = tables[each.title]
+        name = "count" if each.added_up is None else "sum"
+        numbers = frame[name].cast(pl.Int64, strict=False) if name in frame.columns else pl.Series([None])
+        if numbers.null_count():
+            found.bad("its numbers are not whole", where=place)
+        elif frame.height != each.cells or (by and incomplete(frame.select(by))):
+            found.bad("cells are missing or doubled: which of them are there may tell who exists", where=place)
+        else:
+            noisy[each.title] = numbers.to_numpy()
+    if len(noisy) < len(measures):
+        return
+    cells = {each.title: tables[each.title][1].select(each.variables) for each in measures}
+    for title, again in published(mechanism, measures, cells, noisy).items():
+        place, frame, by = tables[title]
+        columns = [name for name in again.columns if name not in by]
+        if {*frame.columns} - {*by} != {*columns}:
+            found.bad(f"its columns are not {', '.join(columns)}", where=place)
+        elif wrong := [name for name in columns if not _close(frame[name], again[name])]:
+            found.bad(f"{', '.join(wrong)} do not follow from its numbers", where=place)
+        else:
+            found.checks.append(f"table {title}: {frame.height:,} cells, each once; all else follows from its numbers")
+
+
+def _close(said: pl.Series, again: pl.Series) -> bool:
+    number = said.cast(pl.Float64, strict=False)
+    return not number.null_count() and bool(np.allclose(number, again.cast(pl.Float64), rtol=1e-9, atol=2e-6))
+
+
+def _audit_kept(
+    bundle: BundleFiles, measures: Sequence[Measure], tables: Mapping[str, pl.DataFrame], found: Findings
+) -> None:
+    """Compare what is published exactly with the tables whose noise keeps it."""
+    inside = [each for each in measures if each.kept]
+    if not inside or bundle.invariants is None:
+        return
+    for (title,), margin in bundle.invariants.group_by("table"):
+        for each in inside:
+            by = [name for name in each.variables if name in crossed(str(title))]
+            if not _sums(tables[each.title], by).equals(_sums(margin, by)):
+                place = "public/invariants.parquet"
+                found.bad(f"{each.title} does not add up to the {title} that is published exactly", where=place)
+                return
+    found.checks.append("tables add up to what is published exactly")
+
+
+def _sums(table: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    count = pl.col("count").cast(pl.Int64, strict=False).sum()
+    added = table.group_by(pl.col(by).cast(pl.String)).agg(count) if by else table.select(count)
+    return added.sort(by) if by else added

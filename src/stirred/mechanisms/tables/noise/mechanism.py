@@ -1,0 +1,450 @@
+"""Noisy tables: counts and sums of a confidential file with exact integer noise on every declared cell."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Final, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stirred.data.codebook import Codebook
+from stirred.data.given import as_microdata, like
+from stirred.data.microdata import Microdata
+from stirred.data.missing import MISSING_CODE
+from stirred.data.problems import PlanError, bad_plan, listed
+from stirred.mechanisms.doubts import settings_doubts
+from stirred.mechanisms.protocol import (
+    ExpectedError,
+    Frames,
+    Mechanism,
+    Progress,
+    Release,
+    Settings,
+    Written,
+)
+from stirred.mechanisms.tables.cells import (
+    Values,
+    declared_cells,
+    declared_columns,
+    values_of_tables,
+    with_numbers,
+    write_drawn,
+)
+from stirred.mechanisms.tables.noise import checks, evidence, published, small
+from stirred.mechanisms.tables.noise.budget import (
+    Measure,
+    budgeted,
+    changes,
+    confidence_of,
+    keeping,
+    table_key,
+    with_kept,
+)
+from stirred.mechanisms.tables.noise.counting import column_of, people_of, tabulated
+from stirred.mechanisms.tables.noise.plan import NoisePlan
+from stirred.mechanisms.tables.noise.settings import NoisyTablesSettings, Precision, Sum, as_part
+from stirred.randomness.entropy import Entropy
+from stirred.spec.accepted import with_accepted
+from stirred.spec.budget import Budget, Derived
+from stirred.spec.domain import Domain, after_imputation
+from stirred.spec.doubts import refuse_doubts
+from stirred.spec.exact import Exact, exact
+from stirred.spec.given_numbers import Number, fraction
+from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.invariant import Margin
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.output_premetric import PURE, ZCDP
+from stirred.spec.problems import placed
+from stirred.spec.reliance import ONE_RUN
+from stirred.spec.specification import Flavor, Specification
+
+ASSUMPTIONS: Final = (
+    "nothing of the file is published but these tables with noise, what follows from them, and what is kept exactly",
+    "the tables, their values, bounds and budgets were fixed beforehand, not read off the file",
+    "neither the noise, nor the randomness, nor accuracy measured against the confidential file is published",
+    ONE_RUN.words,
+    "the operating system's generator and AES-256 in counter mode are taken as perfectly random",
+    "a later release chosen after seeing this one keeps its own budget whatever this one shows",
+)
+GAUSSIAN: Final = "discrete Gaussian noise (Canonne, Kamath and Steinke 2020), as in the TopDown algorithm"
+LAPLACE: Final = "discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 2009)"
+COMPOSED: Final = "composition (section 2.5 of the dissertation)"
+INSIDE: Final = "noise inside the universe (docs/theory/noise-inside.md)"
+
+
+class Wanted(NamedTuple):
+    """A table as it is asked for: of counts, or of a sum."""
+
+    title: str
+    variables: tuple[str, ...]
+    added_up: Sum | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """Return all columns of the file that it needs."""
+        return [*self.variables, *(() if self.added_up is None else (self.added_up.column,))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisyTables(Mechanism):
+    """Counts of the plan's tables, and sums, with noise on every declared cell, whether or not anybody is in it.
+
+    ``rho`` (Gaussian noise, zCDP) or ``epsilon`` (Laplace noise) is the loss of all tables together, for one changed
+    unit. It is split evenly, by ``shares``, or by the ``precision`` that tables must have. Every number comes with its
+    variance and an interval from the exact law. ``keep`` names counts that stay exact.
+
+    >>> homes = pl.DataFrame({"county": list("ABAB"), "tenure": list("oorr")})
+    >>> noisy = NoisyTables(tables=[["county", "tenure"]], rho="1/2", values={"county": "ABC", "tenure": "or"})
+    >>> print(noisy.plan(homes).disturbed)
+    every cell of 1 table gets noise (county x tenure ±3 with 95%); no records are published
+    >>> released = noisy.release(homes, Entropy.from_os()).public["county x tenure"]
+    >>> released.columns, released.height  # every cell, also those of county C, where nobody lives
+    (['county', 'tenure', 'count', 'variance', 'low', 'high'], 6)
+    """
+
+    name: ClassVar[str] = "noisy-tables"
+    title: ClassVar[str] = "noisy tables"
+    settings_model: ClassVar[type[Settings]] = NoisyTablesSettings
+    counts_tables: ClassVar[bool] = False
+    table_columns: ClassVar[tuple[str, ...]] = published.COLUMNS
+
+    tables: Sequence[Sequence[str]] | None = None
+    noise: str = "gaussian"
+    rho: Number | None = None
+    epsilon: Number | None = None
+    shares: Mapping[str, Number] = field(default_factory=dict)
+    precision: Sequence[Any] = ()
+    sums: Sequence[Any] = ()
+    values: Values = field(default_factory=dict)
+    keep: Sequence[str] = ()
+    persons: int | None = None
+    confidence: Number = "95%"
+    consistent: bool = False
+    rounded: int = 0
+    nonnegative: bool = False
+    unit: str = "household"
+    settings_from: str | None = None
+    taken: Sequence[str] = field(default=(), compare=False, repr=False)  # variables whose values a codebook declares
+
+    def __post_init__(self) -> None:
+        def become(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        if self.tables is not None:
+            become("tables", tuple((each,) if isinstance(each, str) else tuple(each) for each in self.tables))
+        become("keep", (self.keep,) if isinstance(self.keep, str) else tuple(self.keep))
+        become("sums", tuple(as_part(Sum, each, where="sums") for each in self.sums))
+        become("precision", tuple(as_part(Precision, each, where="precision") for each in self.precision))
+        become("confidence", confidence_of(self.confidence, where="confidence"))
+        if problems := [*checks.settings_problems(self)]:
+            raise PlanError(problems)
+        self.measures()  # so that a budget that cannot be split is told before any file is read
+
+    @property
+    def gaussian(self) -> bool:
+        """Say whether the noise is Gaussian, and the loss one of zCDP."""
+        return self.noise == "gaussian"
+
+    @property
+    def letter(self) -> str:
+        """Return the name of the loss."""
+        return "rho" if self.gaussian else "epsilon"
+
+    @property
+    def sure(self) -> Fraction:
+        """Return the confidence of the intervals."""
+        return confidence_of(self.confidence, where="confidence")
+
+    @property
+    def total(self) -> Fraction | None:
+        """Return the loss of all tables together, where it is stated."""
+        given = self.rho if self.gaussian else self.epsilon
+        return None if given is None else fraction(given, where=self.letter)
+
+    @property
+    def wanted(self) -> list[Wanted]:
+        """Return every table and sum; without a plan those that the settings name, or one."""
+        tables: Sequence[Sequence[str]] | None = self.tables
+        if tables is None:
+            named = [*self.shares, *(each.table for each in self.precision)]
+            keys = dict.fromkeys(table_key(title) for title in named)
+            tables = [sorted(by) for column, by in keys if not column] or ([] if self.sums else [("variable",)])
+        counts = [Wanted(" x ".join(variables), tuple(variables)) for variables in tables]
+        return [*counts, *(Wanted(each.title, tuple(each.by), each) for each in self.sums)]
+
+    def measures(
+        self, *, of_persons: Collection[str] = (), sizes: Mapping[str, int] | None = None
+    ) -> tuple[Measure, ...]:
+        """Return every table with its loss and noise; ``of_persons`` are columns of persons, ``sizes`` of variables."""
+        declared = {name: len(dict.fromkeys(own)) for name, own in self.values.items()} if sizes is None else sizes
+        asked = []
+        for each in self.wanted:
+            persons = self.persons if {*each.columns} & {*of_persons} else None
+            own = tuple(declared.get(name, 2) for name in each.variables)
+            one, square = changes(persons=persons, added_up=each.added_up, cells=math.prod(own))
+            asked.append(
+                Measure(
+                    **each._asdict(), sizes=own, one=one, square=square, gaussian=self.gaussian,
+                    of_persons=persons is not None,
+                )
+            )  # fmt: skip
+        inside = [*with_kept(asked, keeping(self.keep))]
+        return budgeted(inside, letter=self.letter, total=self.total, shares=self.shares, precision=self.precision)
+
+    def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
+        """Return the mechanism with the values that the variables of its tables can take, where it has none itself."""
+        values = values_of_tables(codebook, {*self.coded_columns})
+        if missing_as == "code":
+            values = {name: [MISSING_CODE if v is None else v for v in own] for name, own in values.items()}
+        return replace(
+            self, values={**values, **self.values}, taken=[name for name in values if name not in self.values]
+        )
+
+    def learned(self, codebook: Codebook) -> Sequence[str]:
+        """Return the variables whose values are those of the codebook, and not of the settings."""
+        return self.taken
+
+    @property
+    def coded_columns(self) -> Sequence[str]:
+        """Return the variables of the tables and of what is kept: every value of theirs must be declared."""
+        return [*dict.fromkeys(n for _, by in (*(w[:2] for w in self.wanted), *self.kept_titles()) for n in by)]
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what is done."""
+        titles = listed([each.title for each in self.wanted])
+        law = "discrete Gaussian" if self.gaussian else "discrete Laplace (two-sided geometric)"
+        budget = "the budget that the stated precision needs"
+        if self.total is not None:
+            split = "by precision and shares" if self.precision else "by shares" if self.shares else "evenly"
+            budget = f"{self.letter} {self.total} in all, split {split}"
+        kept = f", drawn so that {' and '.join(self.keep)} stay exact" if self.keep else ""
+        return (
+            f"Noisy tables: {law} noise on every declared cell of the tables {titles}{kept}; {budget}, for one changed "
+            f"{self.unit} (bounded neighbours). No records are published."
+        )
+
+    def setting_in_words(self, epsilon: Exact) -> str:
+        """Return the loss."""
+        return f"{self.letter} {epsilon.shown()}"
+
+    # ---- the promise and the act
+
+    def plan(self, data: Any, *, doubts: bool = True) -> NoisePlan:
+        """Return the tables with their noise, the loss, and what speaks against it; nothing random happens."""
+        data = as_microdata(data)
+        self.check(data)
+        names = self.coded_columns
+        declared = declared_columns(names, self.values, {name: column_of(data, name) for name in names})
+        of_persons = data.person_variables
+        measures = self.measures(of_persons=of_persons, sizes={name: len(own) for name, own in declared.items()})
+        for each in measures:
+            with placed(f"table '{each.title}'"):
+                each.cell.half_width(self.sure)  # a law that is beyond reach is refused before anything is drawn
+        cells = {each.title: declared_cells(each.variables, declared) for each in measures}
+        used = [*dict.fromkeys([*names, *(each.column for each in self.sums)])]
+        shown = {
+            "households": [name for name in data.households.columns if name in names],
+            "persons": [name for name in of_persons if name in names],
+        }
+        specification = self.specification(
+            measures,
+            name=data.name,
+            stage=data.stage,
+            post_imputation=after_imputation(data.stage, data.post_imputation),
+            columns=[f"person {name}" if name in of_persons else name for name in used],
+        )
+        kept = {title: declared_cells(by, declared) for title, by in self.kept_titles()}
+        plan = NoisePlan(
+            specification=specification,
+            measures=measures,
+            cells={**cells, **kept},
+            confidence=self.sure,
+            shown=shown,
+            after=published.after_in_words(self),
+            dropped=tuple(
+                name for name in (*data.households.columns, *data.dropped_person_columns) if name not in used
+            ),
+        )
+        return replace(plan, doubts=tuple(checks.doubts(self, data, plan))) if doubts else plan
+
+    def kept_titles(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the margins that are published exactly, with their names."""
+        for margin in keeping(self.keep):
+            yield " x ".join(sorted(margin)) or "total", tuple(sorted(margin))
+
+    def specification(
+        self,
+        measures: Sequence[Measure],
+        *,
+        name: str,
+        columns: Sequence[str],
+        stage: str = "as-given",
+        post_imputation: bool | None = None,
+    ) -> Specification:
+        """Return the promise: bounded neighbours, and the margins that are kept as invariants."""
+        kept = keeping(self.keep)
+        alone = len(kept) == 2 and {*columns} <= kept[0] | kept[1]
+        because = "both margins are fixed, so no record can change alone"
+        parts = ", ".join(sorted(f"{each.title}: {self.letter} {each.loss}" for each in measures))
+        formula = "squared changes/(2 variance parameter)" if self.gaussian else "changes x loss of a unit"
+        policy = Derived(
+            formula=f"the sum over tables of {formula}: {parts}", value=exact(sum(e.loss for e in measures))
+        )
+        return Specification(
+            flavor=Flavor(
+                domain=Domain(
+                    name=name,
+                    dataset=f"the columns of the confidential file '{name}' that the tables use",
+                    stage=stage,
+                    record_types=(self.unit, "person")
+                    if any(c.startswith("person ") for c in columns)
+                    else (self.unit,),
+                    columns=tuple(columns),
+                ),
+                multiverse=Multiverse(
+                    invariants=tuple(Margin(of=self.unit, variables=by) for _, by in self.kept_titles()),
+                    **({"nearest": 2, "nearest_because": because} if alone else {}),  # type: ignore[arg-type]
+                ),
+                input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=post_imputation),
+                output_premetric=ZCDP if self.gaussian else PURE,
+            ),
+            budget=Budget(policy=policy),
+            assumptions=ASSUMPTIONS,
+            relies_on=(ONE_RUN,),
+            theorem=(GAUSSIAN if self.gaussian else LAPLACE, COMPOSED, *((INSIDE,) if kept else ())),
+            settings_from=self.settings_from,
+        )
+
+    def release(
+        self,
+        data: Any,
+        entropy: Entropy,
+        *,
+        accept: Sequence[str] = (),
+        plan: Any = None,
+        progress: Progress | None = None,
+    ) -> Release:
+        """Count every table, draw its noise once, and return the sums with what follows from them alone."""
+        from stirred.mechanisms.tables.noise.draw import drawn_noise
+
+        Entropy.expected(entropy)
+        microdata = as_microdata(data)
+        plan = plan or self.plan(microdata)
+        accepted = refuse_doubts(dict.fromkeys((*settings_doubts(self.settings_from), *plan.doubts)), accept=accept)
+        entropy = entropy.for_release()
+        true = self.counted(microdata, plan)
+        noise = {each.title: drawn_noise(each, entropy.child("noise")) for each in plan.measures}
+        noisy = {title: true[title] + noise[title] for title in noise}
+        tables = published.published(self, plan.measures, plan.cells, noisy)
+        if progress is not None:
+            progress("noise", 1, 1)
+        drawn = {
+            title: with_numbers(plan.cells[title], {"true": true[title], "noise": noise[title]}) for title in noise
+        }
+        for title, cut in self.counted(microdata, plan, cut=True).items():  # stays inside, as the true numbers do
+            drawn[title] = drawn[title].with_columns(pl.Series("cut", cut))
+        parts: dict[str, Any] = {published.file_of(m): (lambda t=tables[m.title]: [t]) for m in plan.measures}
+        if self.keep:
+            parts["invariants"] = lambda: [self.kept(microdata, plan)]
+        promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
+        return Release(
+            public=Frames(parts, convert=like(data)),
+            specification=replace(promised, seeded=entropy.seeded),
+            internal={"plan": plan, "drawn": drawn},
+        )
+
+    def counted(self, data: Microdata, plan: NoisePlan, *, cut: bool = False) -> dict[str, npt.NDArray[np.int64]]:
+        """Return the true numbers of every table, of the persons that count; or of sums how many values were cut."""
+        asked = [each for each in plan.measures if each.added_up is not None or not cut]
+        records: dict[bool, pl.DataFrame] = {False: data.households}
+        if any(each.of_persons for each in asked):
+            columns = [name.removeprefix("person ") for name in plan.specification.domain.columns]
+            records[True] = people_of(data, columns, most=self.persons)
+        return {e.title: tabulated(e, plan.cells[e.title], records[e.of_persons], cut=cut) for e in asked}
+
+    def kept(self, data: Microdata, plan: NoisePlan) -> pl.DataFrame:
+        """Return the counts that are published exactly, one table below the other."""
+        frames = []
+        for title, by in self.kept_titles():
+            margin = Measure(title=title, variables=by, sizes=(), one=0, square=0, gaussian=True)
+            counts = tabulated(margin, plan.cells[title], data.households)
+            own = with_numbers(plan.cells[title], {"count": counts})
+            frames.append(own.select(pl.lit(title).alias("table"), pl.all()))
+        return pl.concat(frames, how="diagonal").select("table", pl.exclude("table", "count"), "count")
+
+    def warm(self) -> None:
+        """Load what the draw needs."""
+        import stirred.randomness.noise_kernel  # noqa: F401
+
+    def premises(self, plan: NoisePlan) -> Mapping[str, str]:
+        """Return a checksum of the cells, by which the noise is addressed."""
+        text = "\n".join(f"{title}\n{cells.write_csv()}" for title, cells in plan.cells.items())
+        return {"the declared cells": hashlib.sha256(text.encode()).hexdigest()}
+
+    # ---- what is handed over, each in a module of its own
+
+    check = checks.check
+    files = published.noisy_files
+    table_in_words = published.table_in_words
+    conclusions = published.reading
+    reading_tables = published.reading
+    sections = published.sections
+    verify = evidence.verify
+    verify_exact = evidence.verify_kept
+    audit_bundle = evidence.audit
+    audit_unstated = classmethod(evidence.audit_published)
+    law = small.law
+    audit_universes = small.audit_universes
+    audit_specification = small.audit_specification
+
+    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
+        """Return the columns of the one file beside the tables, where anything is kept."""
+        margins = {name for _, by in self.kept_titles() for name in by}
+        return {"invariants": margins | {"table", "count"}} if self.keep else {}
+
+    def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
+        """Keep the true numbers and the noise."""
+        write_drawn(release, written.internal, note=note)
+
+    def file_notes(self, plan: NoisePlan) -> Sequence[str]:
+        """Return why there is no file of records."""
+        return ["There is no file of records: the promise is about the tables alone."]
+
+    @property
+    def no_closed_form(self) -> str:
+        """Return nothing: the error is that of the noise."""
+        return ""
+
+    def expected_error(
+        self,
+        records: pl.DataFrame | pl.LazyFrame,
+        *,
+        variables: Sequence[str],
+        source: str,
+        persons: pl.DataFrame | pl.LazyFrame | None = None,
+        key: str | None = None,
+    ) -> ExpectedError:
+        """Return the error to expect: the variance of the noise, and of persons those who are not counted."""
+        if source == "margins":
+            what = "the error of the noise is the same whatever the counts are, and the plan says it (--verbose)"
+            raise bad_plan(what, where="--expect-from", remedy="leave it out, or name another file")
+        people = None if persons is None else persons.lazy().collect()
+        data = Microdata(households=records.lazy().collect(), persons=people, hid=key)
+        of_persons = {name for each in self.wanted for name in each.columns} - {*data.households.columns}
+        measure = next(m for m in self.measures(of_persons=of_persons) if m.variables == tuple(variables))
+        columns = {name: column_of(data, name) for name in variables}
+        cells = declared_cells(variables, declared_columns(variables, self.values, columns))
+        files = [data.households] * 2
+        if people is not None:
+            files = [people_of(data, variables, most=most) for most in (None, self.persons)]
+        true, mean = (tabulated(measure, cells, file).astype(np.float64) for file in files)
+        variance = np.full(true.size, float(measure.cell.variance))
+        cells = with_numbers(cells, {"true": true, "mean": mean, "variance": variance})
+        return ExpectedError.of(cells, variables=variables, source=source)

@@ -1,0 +1,179 @@
+"""What noisy tables publish: the columns of a table, its file, and the pages that say how to read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stirred.data.microdata import Microdata
+from stirred.mechanisms.protocol import Grid, PublicFile, Section, Table
+from stirred.mechanisms.tables.cells import with_numbers
+from stirred.mechanisms.tables.noise.budget import Measure
+from stirred.mechanisms.tables.noise.estimate import Estimates, consistent
+from stirred.mechanisms.tables.noise.plan import NoisePlan, bounds_in_words, noise_in_words
+from stirred.spec.exact import exact
+
+if TYPE_CHECKING:
+    from stirred.mechanisms.tables.noise.mechanism import NoisyTables
+
+_AGREEING: Final = ("consistent", "consistent_variance", "consistent_low", "consistent_high")
+# Columns beside the variables and the count, and those that stay inside.
+COLUMNS: Final = ("sum", "variance", "low", "high", *_AGREEING, "adjusted")
+CONFIDENTIAL: Final = ("true", "noise", "cut", "table", "count")
+_DECIMALS: Final = 6
+_SIZES: Final = (0, 1, 5, 20, 100, 1_000, 10_000)  # of counts for which accuracy is shown
+Noisy = Mapping[str, npt.NDArray[np.int64]]
+
+
+def published(
+    mechanism: NoisyTables, measures: Sequence[Measure], cells: Mapping[str, pl.DataFrame], noisy: Noisy
+) -> dict[str, pl.DataFrame]:
+    """Return each table as it is published, by its title: a function of the noisy numbers and the settings alone."""
+    agreeing: dict[str, Estimates] = {}
+    if mechanism.consistent:
+        kinds: dict[object, list[Measure]] = {}
+        for each in measures:
+            kinds.setdefault(each.counts, []).append(each)
+        for same in kinds.values():
+            agreeing |= consistent(same, noisy, confidence=mechanism.sure)
+    return {m.title: _published(mechanism, m, cells, noisy[m.title], agreeing.get(m.title)) for m in measures}
+
+
+def _published(
+    mechanism: NoisyTables,
+    each: Measure,
+    cells: Mapping[str, pl.DataFrame],
+    noisy: npt.NDArray[np.int64],
+    agreeing: Estimates | None,
+) -> pl.DataFrame:
+    width = each.cell.half_width(mechanism.sure)
+    columns: dict[str, npt.ArrayLike] = {
+        "count" if each.added_up is None else "sum": noisy,
+        "variance": np.full(noisy.size, float(each.cell.variance)),
+        "low": noisy - width,
+        "high": noisy + width,
+    }
+    values: npt.NDArray[Any] = noisy
+    if agreeing is not None:
+        values = agreeing.values.reshape(-1)
+        around = (values, values - agreeing.half_width, values + agreeing.half_width)
+        estimate, low, high = (np.round(own, _DECIMALS) + 0.0 for own in around)
+        columns |= dict(zip(_AGREEING, (estimate, np.full(noisy.size, agreeing.variance), low, high), strict=True))
+        values = estimate
+    if mechanism.rounded or mechanism.nonnegative:
+        base = mechanism.rounded or 1
+        rounded = (np.rint(values / base) * base).astype(np.int64) if mechanism.rounded else values
+        columns["adjusted"] = np.maximum(rounded, 0) if mechanism.nonnegative else rounded
+    return with_numbers(cells[each.title], columns)
+
+
+def file_of(measure: Measure) -> str:
+    """Return the name under which a release has a table: its title, or for a sum the name of its file."""
+    if measure.added_up is None:
+        return measure.title
+    slug = re.sub(r"[^\w]+", "-", measure.title.lower()).strip("-")
+    return f"tables/{slug}"
+
+
+def noisy_files(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> list[PublicFile]:
+    """Return the sums, and the table of what is published exactly. No record."""
+    found = [
+        PublicFile(
+            name=file_of(each),
+            kind="table",
+            columns=(*each.variables, *COLUMNS),
+            words=f"{each.title}, with noise; {bounds_in_words(each)}",
+        )
+        for each in plan.measures
+        if each.added_up is not None
+    ]
+    if mechanism.keep:
+        words = "the counts that are published exactly"
+        columns = ("table", *dict.fromkeys(name for _, by in mechanism.kept_titles() for name in by), "count")
+        found.append(PublicFile(name="invariants", kind="side", columns=columns, words=words))
+    return found
+
+
+def table_in_words(mechanism: NoisyTables, table: Table, data: Microdata, plan: NoisePlan) -> str:
+    """Say how far off a table may be."""
+    measure = next(each for each in plan.measures if each.title == table.title)
+    return f"with noise, ±{measure.cell.half_width(plan.confidence):,} with {float(100 * plan.confidence):g}%"
+
+
+def after_in_words(mechanism: NoisyTables) -> str:
+    """Say what is done to the noisy numbers, each with its bias; the numbers themselves are always published."""
+    told = []
+    if mechanism.consistent:
+        told.append(
+            "`consistent` is the least squares estimate from all tables together: tables agree on totals and on "
+            "variables that they share. Nothing is biased; its intervals take errors as normal but for their heavier "
+            "tails. That codes of one variable nest in those of another is not known to it"
+        )
+    if mechanism.rounded:
+        told.append(
+            f"`adjusted` is rounded to multiples of {mechanism.rounded}, which moves each number by up to "
+            f"{mechanism.rounded / 2:g}; sums of rounded numbers no longer agree"
+        )
+    if mechanism.nonnegative:
+        told.append(
+            "`adjusted` is cut off at 0, which makes small counts too large on average, and sums of them more so"
+        )
+    return ". ".join(told)
+
+
+def reading(mechanism: NoisyTables, plan: NoisePlan) -> list[str]:
+    """Return what a reader of the tables must know, from public facts alone."""
+    percent = f"{float(100 * plan.confidence):g}%"
+    lines = [f"Published exactly: {plan.unchanged}. Nothing else is."] if mechanism.keep else []
+    sums = [each for each in plan.measures if each.added_up is not None]
+    bounded = " (of a sum: that of the bounded values)" if sums else ""
+    lines += [
+        f"Every number is the true one{bounded} plus noise of mean 0, drawn in every cell that could exist; `variance` "
+        f"is the exact variance of the noise. From `low` to `high` is an interval of {percent} by the exact law of "
+        f"the noise: at least so often the true number{bounded} lies in it.",
+        *(f"Of {each.title} {bounds_in_words(each)}." for each in sums),
+        "Counts may be negative, and tables do not add up to each other. Sums of many cells are right on average as "
+        "the numbers stand; cutting at 0 first would make them too large.",
+    ]
+    if mechanism.persons is not None and plan.shown["persons"]:
+        lines.append(
+            f"Of a household at most {mechanism.persons} persons are counted, so tables of persons are too small where "
+            "households are larger."
+        )
+    return [*lines, *([f"{plan.after}."] if plan.after else [])]
+
+
+def sections(mechanism: NoisyTables, plan: NoisePlan) -> list[Section]:
+    """Return the sections on noise and intervals by size of a count, and on the bias of what was done afterwards."""
+    letter = plan.specification.output_premetric.parameter.removesuffix("2")
+    widths = {each.title: each.cell.half_width(plan.confidence) for each in plan.measures}
+    header = ("table", "cells", "noise", letter, "standard deviation", f"{float(100 * plan.confidence):g}% interval")
+    rows = tuple(
+        (m.title, m.cells, noise_in_words(m), exact(m.loss).shown(), f"{float(m.cell.variance) ** 0.5:.4g}",
+         f"±{widths[m.title]:,}")
+        for m in plan.measures
+    )  # fmt: skip
+    sizes = [size for size in _SIZES if size]
+    relative = Grid(
+        header=("table", *(f"count of {size:,}" for size in sizes)),
+        rows=tuple((title, *(f"±{100 * width / size:,.3g}%" for size in sizes)) for title, width in widths.items()),
+    )
+    told = f"Each {letter} is {plan.relation}; together {plan.specification.budget_text}. {plan.why_this_number}."
+    noise = (mechanism.in_words, told, Grid(header=header, rows=rows), "Half-width of the interval, by the true count:")
+    cut = [f"Of {each.title} {bounds_in_words(each)}." for each in plan.measures if each.added_up is not None]
+    found = [Section(title="Noise and intervals", blocks=(*noise, relative, *cut))]
+    if plan.after:
+        blocks: list[str | Grid] = [f"{plan.after.replace('`', '')}."]
+        if mechanism.nonnegative:
+            counts = [each for each in plan.measures if each.added_up is None]
+            bias = tuple((m.title, *(f"{m.cell.bias_of_cutting(n):.3g}" for n in _SIZES[:5])) for m in counts)
+            words = "By how much a noisy count is too large on average once it is cut off at 0, by the true count"
+            least = " (for consistent numbers less: as of a normal error of their own variance)" * mechanism.consistent
+            blocks += [f"{words}{least}:", Grid(header=("table", *(f"count of {n}" for n in _SIZES[:5])), rows=bias)]
+        found.append(Section(title="After the noise", blocks=tuple(blocks)))
+    return found

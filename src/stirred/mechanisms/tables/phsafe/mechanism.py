@@ -1,0 +1,300 @@
+"""PHSafe: persons of households by table cell and iteration, households, and ratios of both."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations_with_replacement
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+
+from stirred.data.microdata import Microdata
+from stirred.data.problems import bad_plan, counted
+from stirred.mechanisms.protocol import Names, Progress, Settings
+from stirred.mechanisms.tables.budgets import budget_of
+from stirred.mechanisms.tables.phsafe.budget import NATION, REGION_TYPES, PHSafeBudget, Query, Table, met
+from stirred.mechanisms.tables.phsafe.estimates import ratio, truncated
+from stirred.mechanisms.tables.tabulator import (
+    Draw,
+    Ints,
+    Measured,
+    Tabulator,
+    TabulatorSettings,
+    missing_columns,
+    with_intervals,
+)
+from stirred.spec.problems import Problem
+from stirred.spec.shift_law import DiscreteGaussian, ShiftLaw
+from stirred.spec.staged_law import Staged, StagedLaw
+
+_CELL: Final = ("region_id", "region_type", "table", "iteration_code", "data_cell")
+_ESTIMATES: Final = ("estimate", "estimate_low", "estimate_high")
+
+
+class PHSafeSettings(TabulatorSettings):
+    """PHSafe: the states, and the column that has them."""
+
+    states: Names = Field(
+        description="Every state that is tabulated, declared beforehand.", json_schema_extra={"example": "25,44"}
+    )
+    state: str = Field(default="state", description="Column of the units that has the state.")
+    order_key: str = Field(
+        default="stirred", description="Key of the hash by which persons of large households are put in order."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PHSafe(Tabulator):
+    """Counts of persons joined to their households, of which at most so many are counted, and of households.
+
+    >>> phsafe = PHSafe(states=["25"])
+    >>> float(phsafe.rho), phsafe.specification(name="units").budget.shown
+    (1.257281, '0.489')
+    """
+
+    name: ClassVar[str] = "phsafe"
+    title: ClassVar[str] = "PHSafe"
+    settings_model: ClassVar[type[Settings]] = PHSafeSettings
+    neighbours: ClassVar[str] = "one person added or removed"
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "counts": (*_CELL, "count", "variance", "low", "high", *_ESTIMATES),
+        "ratios": (*_CELL[:2], "ratio", "iteration_code", "value", "low", "high"),
+    }
+    file_words: ClassVar[Mapping[str, str]] = {
+        "counts": "noisy counts of every table; the estimates are of a normal cut off at 0, with 90% intervals",
+        "ratios": "persons per household and the like, with Fieller's 90% intervals; no interval where the noise hides "
+        "whether there are any households",
+    }
+
+    states: Sequence[str]
+    state: str = "state"
+    order_key: str = "stirred"
+    unit: str = "household"
+
+    def __post_init__(self) -> None:
+        self._check_tables()
+        object.__setattr__(self, "states", tuple(map(str, self.states)))
+        if not self.states or len({*self.states}) < len(self.states):
+            raise bad_plan("states are declared once each", where="states", remedy="list every state, and none twice")
+        if not [*self.spent.queries()]:
+            raise bad_plan("every rho is 0", where="budget rho", remedy="give at least one query a rho above 0")
+
+    @property
+    def spent(self) -> PHSafeBudget:
+        """Return the budget as it was checked."""
+        return budget_of(PHSafeBudget, self.budget, package="stirred.mechanisms.tables.phsafe")
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what is done."""
+        return (
+            "PHSafe: persons are joined to their households, at most so many of each, and counted with noise by nation "
+            "and state, iteration and cell; so are households, and ratios of both are computed from that."
+        )
+
+    @property
+    def measured(self) -> tuple[Measured, ...]:
+        """Return every query."""
+        return tuple(Measured(query.title, query.rho, query.variance) for query in self.spent.queries())
+
+    @property
+    def replaced(self) -> tuple[Fraction, str]:
+        """Return what one replaced household costs: of each table it leaves and enters at most tau rows (Lemma 1)."""
+        value = sum((query.rho * query.table.replaced for query in self.spent.queries()), Fraction(0))
+        return value, "tau^2/(2 (tau+1)^2) x rho of each table of persons and 1/2 x rho of each of units"
+
+    @property
+    def printed(self) -> tuple[Fraction, str]:
+        """Return twice rho."""
+        return 2 * self.rho, "2 x rho, as documented: one person replaced"
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Return where a person who changes stays."""
+        moved = "a changed person changes one household; one who moves changes two"
+        return (moved,) if self.promise == "replace" else ()
+
+    # ---- the act
+
+    def problems(self, data: Microdata) -> Iterator[Problem]:
+        """Yield missing files and columns, and states that were not declared."""
+        persons = data.lazy_persons
+        if persons is None or data.hid is None:
+            remedy = "give units as households, and persons with the column that links them (hid)"
+            yield Problem(what="persons and their units are needed", where="persons", remedy=remedy)
+            return
+        wanted = self.spent.columns()
+        have = [*data.households.columns, *persons.collect_schema().names()]
+        both = pl.DataFrame(schema=dict.fromkeys(have, pl.String))
+        yield from missing_columns(both, wanted["all"], where=f"{data.household_source} and {data.person_source}")
+        found = missing_columns(data.households, [self.state, *wanted["units"]], where=data.household_source)
+        yield from found
+        if not found:
+            column = data.households[self.state].cast(pl.String)
+            if rows := (~column.is_in([*self.states]).fill_null(value=False)).arg_true().to_list():
+                yield Problem(
+                    what=f"a state is missing or was not declared ({counted(rows)})",
+                    public="a state is missing or was not declared",
+                    where=f'{data.household_source} "{self.state}"',
+                    remedy="list every state in states",
+                )
+
+    def counted(self, data: Microdata, draw: Draw, progress: Progress) -> dict[str, pl.DataFrame]:
+        """Return the counts of all queries, and the ratios that follow from them."""
+        tables, queries = [], [*self.spent.queries()]
+        for number, (query, true) in enumerate(self.true_counts(data, queries)):
+            progress("count", number, len(queries))
+            noisy = true + draw(query.variance, true.size, query.title, 0).reshape(true.shape)
+            tables.append(self._rows(query, noisy, true))
+        counts = pl.concat(tables)
+        guesses = [truncated(*row) for row in counts.select("count", "variance").iter_rows()]
+        named = {name: [guess[n] for guess in guesses] for n, name in enumerate(_ESTIMATES)}
+        counts = counts.with_columns(pl.Series(name, values, dtype=pl.Float64) for name, values in named.items())
+        return {"counts": counts.select(*self.columns["counts"], "true"), "ratios": self._ratios(counts)}
+
+    def true_counts(self, data: Microdata, queries: Sequence[Query]) -> Iterator[tuple[Query, Ints]]:
+        """Yield each query with its counts: region x iteration x cell, from the rows of its table."""
+        budget, rows = self.spent, dict[str, pl.DataFrame]()
+        units = data.households.lazy().filter(met(budget.occupied))
+        for query in queries:
+            if query.name not in rows:
+                rows = {query.name: self._joined(query.table, data, units)}
+            names = budget.race_of.get(query.table.race_of, {})
+            group = [met(condition, names) for condition in budget.groups[query.group].values()]
+            cells = [met(condition) for condition in query.table.cells.values()]
+            table = rows[query.name].select(
+                pl.col(self.state).cast(pl.String), _first(group).alias("iteration"), _first(cells).alias("cell")
+            )
+            regions = self._regions(query)
+            place = {state: number for number, state in enumerate(regions)}
+            region = pl.lit(0) if query.region == NATION else pl.col(self.state).replace_strict(place)
+            kept = table.drop_nulls().select(region.cast(pl.Int64).alias("region"), "iteration", "cell")
+            shape = (len(regions), len(group), len(cells))
+            index = np.ravel_multi_index(tuple(kept[name].to_numpy() for name in kept.columns), shape)
+            yield query, np.bincount(index, minlength=int(np.prod(shape))).astype(np.int64).reshape(shape)
+
+    def _regions(self, query: Query) -> Sequence[str]:
+        return ("1",) if query.region == NATION else self.states
+
+    def _joined(self, table: Table, data: Microdata, units: pl.LazyFrame) -> pl.DataFrame:
+        """Return the rows that a table counts: units, or persons with their unit, at most so many of each."""
+        persons, hid = data.lazy_persons, data.hid
+        assert persons is not None
+        assert hid is not None
+        if table.counts == "units":
+            return units.filter(met(table.where)).collect()
+        own = [name for name in persons.collect_schema().names() if name not in units.collect_schema().names()]
+        rows = persons.select(hid, *own).join(units, on=hid).filter(met(table.where)).collect()
+        many = pl.len().over(hid) > table.at_most
+        return pl.concat([rows.filter(~many), self._first_of(rows.filter(many), [hid, *own], table.at_most)])
+
+    def _first_of(self, rows: pl.DataFrame, names: Sequence[str], most: int) -> pl.DataFrame:
+        """Return the first rows of each household in an order that depends on their content alone: a keyed hash."""
+        key = hashlib.sha256(self.order_key.encode()).digest()
+        texts = (repr(row).encode() for row in rows.select(pl.col(names).cast(pl.String)).iter_rows())
+        order = pl.Series(
+            "__order", [hashlib.blake2b(text, key=key, digest_size=16).hexdigest() for text in texts], dtype=pl.String
+        )
+        ordered = rows.with_columns(order).sort(names[0], "__order")
+        return ordered.filter(pl.int_range(pl.len()).over(names[0]) < most).drop("__order")
+
+    def _rows(self, query: Query, noisy: Ints, true: Ints) -> pl.DataFrame:
+        """Return the rows of one query."""
+        labels = [self._regions(query), [*self.spent.groups[query.group]], [*query.table.cells]]
+        region, iteration, cell = (pl.Series(values, dtype=pl.String) for values in labels)
+        at = [axis.ravel() for axis in np.indices(noisy.shape)]
+        table = pl.DataFrame(
+            {
+                "region_id": region.gather(at[0]),
+                "region_type": pl.repeat(REGION_TYPES[query.region], noisy.size, dtype=pl.String, eager=True),
+                "table": pl.repeat(query.name, noisy.size, dtype=pl.String, eager=True),
+                "iteration_code": iteration.gather(at[1]),
+                "data_cell": cell.gather(at[2]),
+                "count": noisy.ravel(),
+                "true": true.ravel(),
+            }
+        )
+        return with_intervals(table, [query.variance], cells=np.ones(noisy.size, dtype=np.int64))
+
+    def _ratios(self, counts: pl.DataFrame) -> pl.DataFrame:
+        keys = ["region_id", "region_type", "iteration_code"]
+
+        def summed(side: Any, names: tuple[str, str]) -> pl.DataFrame:
+            own = counts.filter((pl.col("table") == side.table) & pl.col("data_cell").is_in(side.cells))
+            sums = [pl.col(old).sum().alias(new) for old, new in zip(("count", "variance"), names, strict=True)]
+            return own.group_by(keys, maintain_order=True).agg(sums)
+
+        found: list[tuple[Any, ...]] = []
+        for name, each in self.spent.ratios.items():
+            both = summed(each.above, ("a", "va")).join(summed(each.below, ("b", "vb")), on=keys, maintain_order="left")
+            for region, kind, iteration, a, va, b, vb in both.select(*keys, "a", "va", "b", "vb").iter_rows():
+                found.append((region, kind, name, iteration, *ratio(a, b, variances=(va, vb))))
+        names = self.columns["ratios"]
+        schema = {**dict.fromkeys(names[:4], pl.String), **dict.fromkeys(names[4:], pl.Float64)}
+        return pl.DataFrame(found, schema=schema, orient="row")
+
+    # ---- small files, for audits
+
+    def law(self, dataset: Any) -> StagedLaw:
+        """Return the exact law, for a file of households, or of persons with the number of their house."""
+        queries, parts = [*self.spent.queries()], dict[Hashable, Staged]()
+        for query, true in self.true_counts(self._small(dataset), queries):
+            law = ShiftLaw(true.ravel().tolist(), DiscreteGaussian(query.variance))
+            parts[query.title] = Staged(tables=(law,))
+        return StagedLaw(parts)
+
+    def _small(self, dataset: Any) -> Microdata:
+        """Return households ((unit values), (persons)) or persons (house, values) as a file."""
+        homes: list[tuple[Any, Any]] = []
+        if self.promise == "add-remove":
+            for house in sorted({row[0] for row in dataset}):
+                people = sorted(row[1] for row in dataset if row[0] == house)
+                # What a unit is follows from who lives there, so that one person can change all of it.
+                homes.append((_UNITS[len(people) % len(_UNITS)], people))
+        else:
+            homes = [*dataset]
+        empty = [("none", *dict.fromkeys(_UNIT, None).values())]
+        units = [(str(n), *unit) for n, (unit, _) in enumerate(homes)] or empty
+        persons = [(str(n), *person) for n, (_, people) in enumerate(homes) for person in people]
+        schema = {
+            n: pl.DataFrame(r, schema=dict.fromkeys(("hid", *c), pl.String), orient="row")
+            for n, r, c in (("units", units, _UNIT), ("persons", persons, _PERSON))
+        }
+        placed = schema["units"].with_columns(pl.lit(self.states[0]).alias(self.state))
+        return Microdata(households=placed, persons=schema["persons"], hid="hid", checked=False)
+
+    def audit_universes(self) -> list[list[Hashable]]:
+        """Return all files of one and two households, or of up to two persons in two houses."""
+        if self.promise == "add-remove":
+            rows = [(house, person) for house in (0, 1) for person in (_CHILD, _ADULT)]
+            sizes: list[list[Hashable]] = [[*combinations_with_replacement(rows, n)] for n in range(3)]
+            return [[*sizes[0], *sizes[1]], [*sizes[1], *sizes[2]]]
+        large = max(table.at_most for table in self.spent.tables.values()) + 1
+        homes = [
+            (_UNITS[0], (_CHILD,) * large),
+            (_UNITS[1], (_ADULT,) * large),
+            (_UNITS[1], (_ADULT,)),
+            (_UNITS[0], (_ADULT, _CHILD)),
+        ]
+        return [[*combinations_with_replacement(homes, n)] for n in (1, 2)]
+
+
+# Columns of the files that are audited, two units and two persons that differ in everything.
+_UNIT: Final = ("hhrace", "hhspan", "ten", "hht", "hht2", "cplt")
+_PERSON: Final = ("cenrace", "cenhisp", "qage", "relship")
+_UNITS: Final = (("1", "1", "1", "1", "01", "1"), ("2", "2", "3", "3", "06", "0"))
+_CHILD: Final = ("1", "1", "2", "25")
+_ADULT: Final = ("2", "2", "40", "20")
+
+
+def _first(conditions: Sequence[pl.Expr]) -> pl.Expr:
+    """Return the number of the first condition that a row meets, so that it is counted once at most; null for none."""
+    found = pl.lit(None, dtype=pl.Int64)
+    for number, condition in reversed([*enumerate(conditions)]):
+        found = pl.when(condition).then(pl.lit(number, dtype=pl.Int64)).otherwise(found)
+    return found

@@ -1,0 +1,229 @@
+"""SafeTab-H: households of the same groups, by type and tenure; the published totals of persons choose the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+from pydantic import Field, model_validator
+
+from stirred.data.microdata import Microdata
+from stirred.data.problems import DataError, bad_plan
+from stirred.mechanisms.protocol import Progress, PublicTable, Settings, TableFile
+from stirred.mechanisms.tables.budgets import BudgetFile, Part, Region, budget_of
+from stirred.mechanisms.tables.safetab.cells import CellLevel, from_cells
+from stirred.mechanisms.tables.safetab.counting import Counter, Ints
+from stirred.mechanisms.tables.safetab.mechanism import GROUP, PACKAGE, SafeTab, SafeTabSettings, table_rows
+from stirred.mechanisms.tables.tabulator import Draw, Measured, missing_columns
+from stirred.spec.problems import Problem
+from stirred.spec.shift_law import DiscreteGaussian, ShiftLaw
+from stirred.spec.staged_law import Staged, StagedLaw
+
+_COLUMNS = ("count", "variance", "low", "high")
+
+
+class CellTable(BudgetFile):
+    """One table: the column it is about, its cells as sets of values, and the cells measured at each level."""
+
+    title: str = ""
+    column: str
+    cells: dict[str, list[str]]
+    levels: list[list[str]]
+
+    @property
+    def values(self) -> list[str]:
+        """Return every value that a household can have."""
+        return [*dict.fromkeys(value for own in self.cells.values() for value in own)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> CellTable:
+        for measured in self.levels:
+            if unknown := [name for name in measured if name not in self.cells]:
+                raise ValueError(f"there is no cell {unknown[0]}")
+            if sorted(value for name in measured for value in self.cells[name]) != sorted(self.values):
+                raise ValueError("the cells of a level have every value once")
+        return self
+
+
+class HouseholdsBudget(BudgetFile):
+    """The budget file of SafeTab-H."""
+
+    regions: list[Region]
+    parts: list[Part]
+    tables: dict[str, CellTable]
+
+    @model_validator(mode="after")
+    def _fits(self) -> HouseholdsBudget:
+        if {*self.tables} != {"t3", "t4"} or any(part.table not in self.tables for part in self.parts):
+            raise ValueError("the tables are t3 and t4, and every part names one of them")
+        if any(len(part.thresholds) + 1 != len(self.tables[part.table].levels) for part in self.parts):
+            raise ValueError("every part needs one threshold less than its table has levels")
+        return self
+
+
+class HouseholdsSettings(SafeTabSettings):
+    """SafeTab-H: the public tables, and the columns of the file of households."""
+
+    totals: TableFile = Field(
+        description="The totals t1 that SafeTab-P published: they choose the tables.",
+        json_schema_extra={"example": "ddhc-a/public/t1.parquet"},
+    )
+    unit: str = Field(default="household", description="What a record is.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafeTabH(SafeTab):
+    """Counts of households by the groups of their householders; groups without a published total get nothing."""
+
+    name: ClassVar[str] = "safetab-h"
+    title: ClassVar[str] = "SafeTab-H"
+    settings_model: ClassVar[type[Settings]] = HouseholdsSettings
+    neighbours: ClassVar[str] = "one household added or removed"
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        name: (*GROUP, f"{name}_data_cell", *_COLUMNS) for name in ("t3", "t4")
+    }
+    file_words: ClassVar[Mapping[str, str]] = {
+        "t3": "households of each group by type; cells that were not measured are sums of others",
+        "t4": "households of each group by tenure; cells that were not measured are sums of others",
+    }
+
+    totals: Any
+    unit: str = "household"
+
+    def __post_init__(self) -> None:
+        SafeTab.__post_init__(self)
+        object.__setattr__(self, "totals", PublicTable.of(self.totals))
+
+    @property
+    def spent(self) -> HouseholdsBudget:
+        """Return the budget as it was checked."""
+        return budget_of(HouseholdsBudget, self.budget, package=PACKAGE, ending="-h")
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what is done."""
+        return (
+            "SafeTab-H: households are counted by region and by race and ethnicity iteration of their householder, by "
+            "type (t3) and tenure (t4), with noise; tables are finer where the published total of persons is larger."
+        )
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Return that the totals were published, and paid for, before."""
+        return (
+            "the totals that choose the tables were published before, and their release is accounted for on its own",
+        )
+
+    def premises(self, plan: Any) -> Mapping[str, str]:
+        """Return the checksums of the public tables."""
+        return {**SafeTab.premises(self, plan), "totals": self.totals.sha256}
+
+    @property
+    def measured(self) -> tuple[Measured, ...]:
+        """Return each part of each table."""
+        s = self.stability
+        return tuple(Measured(f"{p.table}, {p.name}", p.rho, Fraction(s) / (2 * p.rho)) for p in self.parts)
+
+    @property
+    def printed(self) -> tuple[Fraction, str]:
+        """Return twice rho."""
+        return 2 * self.rho, "2 x rho, as documented: one household replaced"
+
+    @property
+    def _values(self) -> Mapping[str, pl.Series]:
+        return {table.column: pl.Series(table.values) for table in self.spent.tables.values()}
+
+    @property
+    def _audited(self) -> Sequence[tuple[str, ...]]:
+        tables = self.spent.tables.values()
+        return [tuple(table.values[end] for table in tables) for end in (0, -1)]
+
+    def _levels(self, name: str) -> list[CellLevel]:
+        table = self.spent.tables[name]
+        return from_cells(table.cells, table.levels, values=table.values, label=f"{name}_data_cell")
+
+    def _fine(self, frame: pl.DataFrame) -> Mapping[str, Ints]:
+        found = {}
+        for name, table in self.spent.tables.items():
+            place = {value: number for number, value in enumerate(table.values)}
+            column = frame[table.column].cast(pl.String)
+            found[name] = column.replace_strict(place, return_dtype=pl.Int64).to_numpy()
+        return found
+
+    def problems(self, data: Microdata) -> Iterator[Problem]:
+        """Yield what is wrong with the file, and with the published totals."""
+        where = f"totals {self.totals.file}"
+        if self.totals.frame is None:
+            raise bad_plan("the published totals are needed", where="totals", remedy="name the t1 of SafeTab-P")
+        if problems := missing_columns(self.totals.frame, (*GROUP, "count"), where=where):
+            yield from problems
+        elif self.totals.frame["count"].cast(pl.Int64, strict=False).null_count():
+            remedy = "use t1 as SafeTab-P wrote it"
+            yield Problem(what="a count is not a whole number", where=f'{where} "count"', remedy=remedy)
+        yield from SafeTab.problems(self, data)
+
+    def selected(self, counter: Counter, part: Part) -> tuple[Ints, Ints]:
+        """Return the groups of a part that have a published total, and the level that it gives them."""
+        domain, table = counter.domain, self.totals.frame
+        assert table is not None
+        regions = pl.DataFrame({"region_id": domain.regions}, schema={"region_id": pl.String}).with_row_index("region")
+        codes = pl.DataFrame({"iteration_code": domain.members.codes}, schema={"iteration_code": pl.String})
+        level = counter.records.iterations.table.filter(pl.col("level") == part.level)["iteration_code"]
+        own = table.filter((pl.col("region_type") == part.region) & pl.col("iteration_code").is_in(level.implode()))
+        found = own.join(regions, on="region_id").join(codes.with_row_index("iteration"), on="iteration_code")
+        group = found["region"].cast(pl.Int64).to_numpy() * domain.width + found["iteration"].cast(pl.Int64).to_numpy()
+        if found.height != own.height or np.unique(group).size != group.size:
+            what = f"groups of {part.name} are not those of blocks and iterations, or stand twice"
+            remedy = "use the t1 that SafeTab-P wrote with the same blocks and iterations"
+            raise DataError([Problem(what=what, where=f"totals {self.totals.file}", remedy=remedy)])
+        reached = np.searchsorted(part.thresholds, found["count"].cast(pl.Int64).to_numpy(), side="right")
+        order = np.argsort(group)
+        return group[order], reached[order]
+
+    def counted(self, data: Microdata, draw: Draw, progress: Progress) -> dict[str, pl.DataFrame]:
+        """Return t3 and t4: one part after the other."""
+        records, found = self.records(data.households), {name: list[pl.DataFrame]() for name in self.columns}
+        for number, part in enumerate(self.parts):
+            progress("count", number, len(self.parts))
+            counter, levels = self.counter(records, part), self._levels(part.table)
+            variance = Fraction(records.stability) / (2 * part.rho)
+            groups, reached = self.selected(counter, part)
+            for level, own, true in counter.cells(groups, reached, levels, fine=part.table):
+                noisy = true + draw(variance, true.size, f"{part.table} {part.name}", level).reshape(true.shape)
+                found[part.table].append(
+                    table_rows(counter.domain.named(own, part.region), levels[level], noisy, true, variance)
+                )
+        return {name: self._table(name, tables) for name, tables in found.items()}
+
+    def _table(self, name: str, tables: list[pl.DataFrame]) -> pl.DataFrame:
+        texts = dict.fromkeys(self.columns[name][:4], pl.String)
+        numbers = {"count": pl.Int64, "true": pl.Int64, "variance": pl.Float64, "low": pl.Int64, "high": pl.Int64}
+        table = pl.concat([pl.DataFrame(schema={**texts, **numbers}), *tables])
+        return table.select(*self.columns[name], "true").sort(GROUP, maintain_order=True)
+
+    def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
+        """Yield where cell 0, everybody, is not the sum of the cells of a level."""
+        for name, table in tables.items():
+            cell = f"{name}_data_cell"
+            wide = table.pivot(cell, index=GROUP, values="count", aggregate_function="first")
+            for measured in self.spent.tables[name].levels[1:]:
+                if {*measured, "0"} <= {*wide.columns}:
+                    whole = wide.drop_nulls(measured)
+                    if not whole["0"].eq_missing(whole.select(pl.sum_horizontal(measured)).to_series()).all():
+                        yield f"cell 0 of {name} is not the sum of its cells"
+
+    def law(self, dataset: Any) -> StagedLaw:
+        """Return the exact law, for records (block, race codes, ethnicity, type, tenure)."""
+        records, parts = self.records(self._frame(dataset)), dict[Hashable, Staged]()
+        for part in self.parts:
+            counter, variance = self.counter(records, part), Fraction(records.stability) / (2 * part.rho)
+            groups, reached = self.selected(counter, part)
+            for _, own, cells in counter.cells(groups, reached, self._levels(part.table), fine=part.table):
+                named = counter.domain.named(own, part.region).rows()
+                for name, row in zip(named, cells.tolist(), strict=True):
+                    parts[part.table, part.level, name] = Staged(tables=(ShiftLaw(row, DiscreteGaussian(variance)),))
+        return StagedLaw(parts)

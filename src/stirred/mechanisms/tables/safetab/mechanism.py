@@ -1,0 +1,243 @@
+"""What SafeTab-P and SafeTab-H share: groups of records by region and iteration, and what replacing a record costs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from importlib import resources
+from io import BytesIO
+from itertools import combinations_with_replacement
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+
+from stirred.data.microdata import Microdata
+from stirred.data.problems import DataError, bad_plan, counted, listed
+from stirred.mechanisms.protocol import Names, PublicTable, TableFile
+from stirred.mechanisms.tables.budgets import Part, Region
+from stirred.mechanisms.tables.safetab.cells import CellLevel
+from stirred.mechanisms.tables.safetab.counting import Counter, Ints, Records
+from stirred.mechanisms.tables.safetab.groups import Iterations, kinds_of
+from stirred.mechanisms.tables.tabulator import Tabulator, TabulatorSettings, missing_columns, with_intervals
+from stirred.spec.problems import Problem
+
+PACKAGE: Final = "stirred.mechanisms.tables.safetab"
+GROUP: Final = ("region_id", "region_type", "iteration_code")
+SYNTHETIC: Final = PublicTable("synthetic")
+RACES: Final = tuple(f"race{n}" for n in range(1, 9))
+
+
+class SafeTabSettings(TabulatorSettings):
+    """Public tables, and the columns of the file."""
+
+    blocks: TableFile = Field(
+        description="Public table of blocks: one row each, its regions in further columns; empty where none.",
+        json_schema_extra={"example": "blocks.csv"},
+    )
+    iterations: TableFile = Field(
+        default=SYNTHETIC,
+        validate_default=True,
+        description="Public table of race and ethnicity iterations; synthetic is a small invented set.",
+        json_schema_extra={"example": "iterations.csv"},
+    )
+    block: str = Field(default="block", description="Column of the block, in the file and in the table of blocks.")
+    races: Names = Field(default=[*RACES], description="Columns of the race codes; empty where there are fewer.")
+    ethnicity: str = Field(default="ethnicity", description="Column of the ethnicity code.")
+
+
+@lru_cache(maxsize=4)
+def _shipped(name: str) -> pl.DataFrame:
+    place = resources.files(PACKAGE).joinpath(f"{name}.csv")
+    if not name.isalnum() or not place.is_file():
+        remedy = "write synthetic, or name a file with its ending"
+        raise bad_plan(f"there is no table called {name!r}", where="iterations", remedy=remedy)
+    return pl.read_csv(BytesIO(place.read_bytes()), infer_schema=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafeTab(Tabulator):
+    """Counts of population groups; a record is in at most ``stability`` groups of one region type and level."""
+
+    blocks: Any
+    iterations: Any = SYNTHETIC
+    block: str = "block"
+    races: Sequence[str] = RACES
+    ethnicity: str = "ethnicity"
+
+    def __post_init__(self) -> None:
+        self._check_tables()
+        object.__setattr__(self, "races", tuple(self.races))
+        object.__setattr__(self, "blocks", PublicTable.of(self.blocks))
+        object.__setattr__(self, "iterations", PublicTable.of(self.iterations))
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        known = {region.type for region in self.regions.values()}
+        if unknown := sorted({part.region for part in self.parts} - known):
+            remedy = f"there are {listed(sorted(known))}"
+            raise bad_plan(f"no region type {listed(unknown)}", where="budget parts", remedy=remedy)
+        if not self.parts:
+            raise bad_plan("every rho is 0", where="budget parts", remedy="give at least one part a rho above 0")
+
+    @property
+    def parts(self) -> list[Part]:
+        """Return the parts that have a budget."""
+        return [part for part in self.spent.parts if part.rho > 0]
+
+    @property
+    def regions(self) -> Mapping[str, Region]:
+        """Return the region types by name."""
+        return {region.type: region for region in self.spent.regions}
+
+    @property
+    def spent(self) -> Any:
+        """Return the budget as it was checked."""
+        raise NotImplementedError
+
+    @property
+    def groups(self) -> Iterations:
+        """Return the iterations."""
+        table = self.iterations
+        if table.frame is None and "." in table.file:  # a bundle keeps its checksum alone
+            raise bad_plan("the table was not read", where=f"iterations {table.file}", remedy="read the plan again")
+        frame = _shipped(table.file) if table.frame is None else table.frame
+        return Iterations.of(frame, where=f"iterations {table.file}")
+
+    @property
+    def stability(self) -> int:
+        """Return in how many groups of one region type and level a record can be."""
+        return self.groups.stability(len(self.races))
+
+    @property
+    def rho(self) -> Fraction:
+        """Return the sum of the budget."""
+        return sum((part.rho for part in self.parts), Fraction(0))
+
+    @property
+    def replaced(self) -> tuple[Fraction, str]:
+        """Return twice rho: the old record's rows and the new one's are at most s each (Lemmas 1 and 2)."""
+        return 2 * self.rho, "2 x rho, one record replaced: it leaves at most s groups and enters at most s"
+
+    def premises(self, plan: Any) -> Mapping[str, str]:
+        """Return the checksums of the public tables."""
+        return {"blocks": self.blocks.sha256, "iterations": self.iterations.sha256}
+
+    # ---- the file
+
+    def block_table(self) -> pl.DataFrame:
+        """Return the blocks with their regions, each once."""
+        frame = self.blocks.frame
+        if frame is None:
+            raise bad_plan("the table of blocks was not read", where="blocks", remedy="name a file, with its ending")
+        needed = [self.block, *(region.column for region in self.regions.values() if region.column)]
+        if problems := missing_columns(frame, needed, where=f"blocks {self.blocks.file}"):
+            raise DataError(problems)
+        if frame[self.block].is_duplicated().any() or frame[self.block].null_count():
+            where = f'blocks {self.blocks.file} "{self.block}"'
+            raise DataError([Problem(what="a block is missing or stands twice", where=where, remedy="give it one row")])
+        named: pl.DataFrame = frame.with_columns(pl.col(n).replace("", None) for n in needed[1:])
+        return named
+
+    def problems(self, data: Microdata) -> Iterator[Problem]:
+        """Yield missing columns, blocks that are not in the table, and values that were not declared."""
+        frame, where = data.households, data.household_source
+        known_blocks, _ = self.block_table(), self.groups
+        names = [self.block, *self.races, self.ethnicity, *self._values]
+        if problems := missing_columns(frame, names, where=where):
+            yield from problems
+            return
+        known = {self.block: known_blocks[self.block], **self._values}
+        for name, values in known.items():
+            column = frame[name].cast(pl.String)
+            if rows := (~column.is_in(values.implode()).fill_null(value=False)).arg_true().to_list():
+                yield Problem(
+                    what=f"a value is missing or was not declared ({counted(rows)})",
+                    public="a value is missing or was not declared",
+                    where=f'{where} "{name}"',
+                    remedy="correct the file, or declare the value in the table of blocks or in the budget",
+                )
+
+    @property
+    def _values(self) -> Mapping[str, pl.Series]:
+        """Return the declared values of the columns that tables are about."""
+        raise NotImplementedError
+
+    def _fine(self, frame: pl.DataFrame) -> Mapping[str, Ints]:
+        """Return the fine value of each record, by table."""
+        raise NotImplementedError
+
+    def records(self, frame: pl.DataFrame) -> Records:
+        """Return the records as they are counted."""
+        areas, iterations = self.block_table(), self.groups
+        numbered = areas.select(pl.col(self.block).alias("block")).with_row_index("area")
+        given = frame.select(pl.col(self.block).cast(pl.String).alias("block"))
+        area = given.join(numbered, on="block", how="left", maintain_order="left")["area"].to_numpy()
+        kind, kinds = kinds_of(frame, self.races, self.ethnicity)
+        return Records(
+            area=area.astype(np.int64),
+            kind=kind,
+            kinds=kinds,
+            fine=self._fine(frame),
+            areas=areas,
+            iterations=iterations,
+            stability=iterations.stability(len(self.races)),
+        )
+
+    def counter(self, records: Records, part: Part) -> Counter:
+        """Return who counts the groups of one part."""
+        region = self.regions[part.region]
+        return Counter.of(records, region.column, level=part.level, coarse=region.coarse)
+
+    # ---- small files, for audits
+
+    def _examples(self) -> list[tuple[Any, ...]]:
+        """Return records that differ in all that matters: most groups, other groups, the same and another cell."""
+        blocks = self.block_table()[self.block]
+        race, ethnic = (
+            [group[0] for group in self.groups.table.filter(chosen & (pl.col("level") == 1))["codes"]]
+            for chosen in (pl.col("kind") == "alone", pl.col("kind") == "ethnicity")
+        )
+        k = len(self.races)
+        first, second = race[:k], race[k : 2 * k] or race[:1]
+        here, there = blocks[0], blocks[-1]
+        one, other = ethnic[:1], ethnic[1:2]
+        fine = self._audited
+        return [
+            (here, tuple(first), *one, *fine[0]),
+            (here, tuple(second), *(other or one), *fine[0]),
+            (here, tuple(first), *one, *fine[1]),
+            (there, tuple(race[:1]), "", *fine[0]),
+        ]
+
+    def audit_universes(self) -> list[list[Hashable]]:
+        """Return all files of one and of two records; where records come and go, with those of one less."""
+        rows = self._examples()
+        sizes: list[list[Hashable]] = [[*combinations_with_replacement(rows, n)] for n in range(3)]
+        return [[*sizes[0], *sizes[1]], [*sizes[1], *sizes[2]]] if self.promise == "add-remove" else sizes[1:]
+
+    @property
+    def _audited(self) -> Sequence[tuple[str, ...]]:
+        """Return two settings of the columns that tables are about, in different cells."""
+        raise NotImplementedError
+
+    def _frame(self, dataset: Sequence[Any]) -> pl.DataFrame:
+        """Return records (block, race codes, ethnicity, values of the tables) as a file."""
+        width = len(self.races)
+        rows = [(b, *races, *[None] * (width - len(races)), e, *rest) for b, races, e, *rest in dataset]
+        names = [self.block, *self.races, self.ethnicity, *self._values]
+        return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
+
+
+def table_rows(groups: pl.DataFrame, level: CellLevel, noisy: Ints, true: Ints, variance: Fraction) -> pl.DataFrame:
+    """Return the rows of the tables of some groups: measured cells, and rows that are sums of them."""
+    rows = level.labels.height
+    table = groups[np.repeat(np.arange(groups.height), rows)].hstack(
+        level.labels[np.tile(np.arange(rows), groups.height)]
+    )
+    counts = {"count": (noisy @ level.sums).ravel(), "true": (true @ level.sums).ravel()}
+    table = table.with_columns(pl.Series(name, values) for name, values in counts.items())
+    return with_intervals(table, [variance], cells=np.tile(level.added, groups.height))

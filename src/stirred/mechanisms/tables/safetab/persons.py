@@ -1,0 +1,282 @@
+"""SafeTab-P: persons by population group, and by sex and age in tables that are finer for larger groups."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+from pydantic import Field, model_validator
+
+from stirred.data.microdata import Microdata
+from stirred.mechanisms.protocol import Progress, Settings
+from stirred.mechanisms.tables.budgets import Amount, BudgetFile, Edges, Part, Region, budget_of
+from stirred.mechanisms.tables.intervals import half_width
+from stirred.mechanisms.tables.safetab.cells import CellLevel, age_by_sex
+from stirred.mechanisms.tables.safetab.counting import Counter, Ints
+from stirred.mechanisms.tables.safetab.mechanism import GROUP, PACKAGE, SafeTab, SafeTabSettings, table_rows
+from stirred.mechanisms.tables.tabulator import Draw, Measured, with_intervals
+from stirred.spec.shift_law import DiscreteGaussian, ShiftLaw
+from stirred.spec.staged_law import Staged, StagedLaw
+
+_CHUNK: Final = 1 << 20  # groups that are looked at together
+_THREADS: Final = 2
+
+
+class PersonsBudget(BudgetFile):
+    """The budget file of SafeTab-P."""
+
+    stage_1: Amount
+    keep_above: Amount
+    sexes: list[str]
+    top_age: int
+    ages: list[Edges]
+    regions: list[Region]
+    parts: list[Part]
+
+    @model_validator(mode="after")
+    def _fits(self) -> PersonsBudget:
+        if not 0 < self.stage_1 < 1 or not Fraction(1, 2) < self.keep_above < 1:
+            raise ValueError("stage_1 is a share between 0 and 1, keep_above one between 1/2 and 1")
+        if any(len(part.thresholds) != len(self.ages) for part in self.parts):
+            raise ValueError("every part needs one threshold for each list of ages")
+        if any(edges and not 0 < edges[0] <= edges[-1] <= self.top_age for edges in self.ages):
+            raise ValueError("age edges lie above 0 and up to top_age")
+        return self
+
+
+class PersonsSettings(SafeTabSettings):
+    """SafeTab-P: the public tables, and the columns of the file of persons."""
+
+    sex: str = Field(default="sex", description="Column of the sex.")
+    age: str = Field(default="age", description="Column of the age in years.")
+    unit: str = Field(default="person", description="What a record is.")
+
+
+class Variances(NamedTuple):
+    """The noise of one part: of its totals, of its tables, and of groups that have a total alone."""
+
+    first: Fraction
+    table: Fraction
+    alone: Fraction
+
+    @classmethod
+    def of(cls, part: Part, *, stability: int, stage_1: Fraction) -> Variances:
+        """Return s/(2 rho) for the share of each stage."""
+        whole = Fraction(stability) / (2 * part.rho)
+        return cls(whole / stage_1, whole / (1 - stage_1), whole)
+
+
+class Kept(NamedTuple):
+    """Groups that are looked at further: their first total, how many thresholds it reaches, a second total."""
+
+    group: Ints
+    first: Ints
+    level: Ints
+    total: Ints
+    true: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafeTabP(SafeTab):
+    """Counts of persons by region and race or ethnicity iteration, and of large groups by sex and age.
+
+    >>> blocks = pl.DataFrame({"block": ["1"], "state": ["S"], "county": ["C"], "tract": ["T"], "place": [None],
+    ...                        "aiannh": [None]})
+    >>> safetab = SafeTabP(blocks=blocks)
+    >>> safetab.stability, float(safetab.rho), safetab.specification(name="people").budget.shown
+    (9, 4.944, '9.888')
+    """
+
+    name: ClassVar[str] = "safetab-p"
+    title: ClassVar[str] = "SafeTab-P"
+    settings_model: ClassVar[type[Settings]] = PersonsSettings
+    neighbours: ClassVar[str] = "one person added or removed"
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "t1": (*GROUP, "count", "cells", "variance", "low", "high", "combined", "combined_variance"),
+        "t2": (*GROUP, "agestart", "ageend", "sex", "count", "variance", "low", "high"),
+    }
+    file_words: ClassVar[Mapping[str, str]] = {
+        "t1": "total of each group; `cells` is how many noisy counts it adds up, and `combined` also uses a first "
+        "noisy total, which chose the table: more precise, and slightly biased where that total is near a threshold",
+        "t2": "groups that are large enough, by sex and age; an asterisk stands for all ages",
+    }
+
+    sex: str = "sex"
+    age: str = "age"
+
+    @property
+    def spent(self) -> PersonsBudget:
+        """Return the budget as it was checked."""
+        return budget_of(PersonsBudget, self.budget, package=PACKAGE, ending="-p")
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what is done."""
+        budget = self.spent
+        return (
+            "SafeTab-P: persons are counted by region and by race and ethnicity iteration with noise "
+            f"({budget.stage_1} of each rho), and, where that noisy total reaches thresholds, by sex and finer age "
+            "groups with new noise."
+        )
+
+    @property
+    def measured(self) -> tuple[Measured, ...]:
+        """Return both stages of each part."""
+        lines: list[Measured] = []
+        budget, stability = self.spent, self.stability
+        for part in self.parts:
+            noise = Variances.of(part, stability=stability, stage_1=budget.stage_1)
+            lines.append(Measured(f"{part.name}, groups", budget.stage_1 * part.rho, noise.first))
+            lines.append(Measured(f"{part.name}, tables", (1 - budget.stage_1) * part.rho, noise.table))
+        return tuple(lines)
+
+    @property
+    def printed(self) -> tuple[Fraction, str]:
+        """Return four times rho: replacing is removing and adding, and the loss of a group of two is fourfold."""
+        return 4 * self.rho, "4 x rho, by group privacy: one record replaced is one removed and one added"
+
+    @property
+    def _values(self) -> Mapping[str, pl.Series]:
+        budget = self.spent
+        ages = pl.Series([str(age) for age in range(budget.top_age + 1)])
+        return {self.sex: pl.Series(budget.sexes), self.age: ages}
+
+    @property
+    def _audited(self) -> Sequence[tuple[str, ...]]:
+        budget = self.spent
+        return [(budget.sexes[0], "0"), (budget.sexes[-1], str(budget.top_age))]
+
+    @property
+    def _levels(self) -> list[CellLevel]:
+        budget = self.spent
+        return age_by_sex(budget.ages, sexes=len(budget.sexes), top=budget.top_age, names=budget.sexes)
+
+    def _fine(self, frame: pl.DataFrame) -> Mapping[str, Ints]:
+        budget = self.spent
+        place = {value: number for number, value in enumerate(budget.sexes)}
+        sex = frame[self.sex].cast(pl.String).replace_strict(place, return_dtype=pl.Int64).to_numpy()
+        age = frame[self.age].cast(pl.String).cast(pl.Int64).to_numpy()
+        return {"t2": sex * (budget.top_age + 1) + age}
+
+    def counted(self, data: Microdata, draw: Draw, progress: Progress) -> dict[str, pl.DataFrame]:
+        """Return t1 and t2: one part after the other."""
+        records, budget, levels = self.records(data.households), self.spent, self._levels
+        found: list[tuple[pl.DataFrame, pl.DataFrame]] = []
+        for number, part in enumerate(self.parts):
+            progress("count", number, len(self.parts))
+            counter = self.counter(records, part)
+            noise = Variances.of(part, stability=records.stability, stage_1=budget.stage_1)
+            # P(Z <= k) >= q where P(|Z| <= k) >= 2q - 1.
+            cut = half_width(noise.table, 1, 2 * budget.keep_above - 1)
+            above = cut if self.regions[part.region].suppress else None
+            kept = first_stage(counter, part, noise, above=above, draw=draw)
+            found.append(second_stage(counter, part, noise, kept, levels, draw=draw))
+        one, two = (pl.concat([tables[n] for tables in found]) for n in (0, 1))
+        return {
+            "t1": one.select(*self.columns["t1"], "true").sort(GROUP, maintain_order=True),
+            "t2": two.select(*self.columns["t2"], "true").sort(GROUP, maintain_order=True),
+        }
+
+    def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
+        """Yield where a total of t1 is not the sum of its table in t2, or a table has no total."""
+        ages = tables["t2"].filter(pl.col("agestart") != "*").group_by(GROUP).agg(pl.col("count").sum().alias("sum"))
+        both = ages.join(tables["t1"], on=GROUP, how="left")
+        if not both["sum"].eq_missing(both["count"]).all():
+            yield "a total in t1 is not the sum of its table in t2"
+
+    def law(self, dataset: Any) -> StagedLaw:
+        """Return the exact law of both stages, for records (block, race codes, ethnicity, sex, age).
+
+        What is published is a function of it: totals of the first stage, and sums of the second.
+        """
+        frame, budget, levels = self._frame(dataset), self.spent, self._levels
+        records, parts = self.records(frame), dict[Hashable, Staged]()
+        for part in self.parts:
+            counter = self.counter(records, part)
+            noise = Variances.of(part, stability=records.stability, stage_1=budget.stage_1)
+            groups, totals = counter.totals()
+            tables: list[list[ShiftLaw]] = [[] for _ in groups]
+            for level in range(len(levels)):
+                for _, _, cells in counter.cells(groups, np.full(groups.size, level), levels, fine="t2"):
+                    for place, row in enumerate(cells.tolist()):
+                        tables[place].append(ShiftLaw(row, DiscreteGaussian(noise.table)))
+            for group, total, laws in zip(groups.tolist(), totals.tolist(), tables, strict=True):
+                staged = Staged(
+                    total=ShiftLaw(total, DiscreteGaussian(noise.first)),
+                    tables=tuple(laws),
+                    thresholds=tuple(part.thresholds),
+                )
+                if counter.domain.members.detailed_only[group % counter.domain.width]:
+                    staged = Staged(tables=(ShiftLaw(total, DiscreteGaussian(noise.alone)),))
+                name = counter.domain.named(np.array([group]), part.region).row(0)
+                parts[part.level, name] = staged
+        return StagedLaw(parts)
+
+
+def first_stage(counter: Counter, part: Part, noise: Variances, *, above: int | None, draw: Draw) -> Kept:
+    """Draw the first total of every group of the domain, empty ones too, and a second one where it reaches nothing.
+
+    Of the latter only those ``above`` the cut are kept; groups for the nation and states alone have one total.
+    """
+    groups, counts = counter.totals()
+    width, alone = counter.domain.width, counter.domain.members.detailed_only
+    rows = max(1, _CHUNK // max(width, 1))
+    starts = range(0, len(counter.domain.regions), rows)
+    thresholds = np.array(part.thresholds)
+    purpose = part.name
+
+    def look(start: int) -> Kept:
+        low, high = start * width, min(start + rows, len(counter.domain.regions)) * width
+        true = np.zeros(high - low, dtype=np.int64)
+        inside = slice(*np.searchsorted(groups, (low, high)))
+        true[groups[inside] - low] = counts[inside]
+        chunk = start // rows
+        first = true + draw(noise.first, true.size, f"{purpose} first", chunk)
+        level = np.searchsorted(thresholds, first, side="right")
+        total = true + draw(noise.table, true.size, f"{purpose} totals", chunk)
+        if alone.any():
+            only = np.tile(alone, (high - low) // width)
+            level[only] = -1
+            total[only] = true[only] + draw(noise.alone, int(only.sum()), f"{purpose} alone", chunk)
+        kept = (level > 0) | (total > above) if above is not None else np.ones(true.size, dtype=bool)
+        return Kept(np.flatnonzero(kept) + low, *(values[kept] for values in (first, level, total, true)))
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = [*pool.map(look, starts)] if width else []
+    empty = np.zeros(0, dtype=np.int64)
+    return Kept(*(np.concatenate([empty, *(getattr(each, name) for each in found)]) for name in Kept._fields))
+
+
+def second_stage(
+    counter: Counter, part: Part, noise: Variances, kept: Kept, levels: Sequence[CellLevel], *, draw: Draw
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Draw the tables of the groups that reach a threshold, and return totals and tables of all groups."""
+    total, cells = kept.total.copy(), np.ones(kept.group.size, dtype=np.int64)
+    tables = [_empty_t2()]
+    chosen = kept.level > 0
+    for level, own, true in counter.cells(kept.group[chosen], kept.level[chosen], levels, fine="t2"):
+        noisy = true + draw(noise.table, true.size, f"{part.name} tables", level).reshape(true.shape)
+        place = np.searchsorted(kept.group, own)
+        total[place], cells[place] = noisy.sum(axis=1), levels[level].measured
+        tables.append(table_rows(counter.domain.named(own, part.region), levels[level], noisy, true, noise.table))
+    single = kept.level < 0
+    table = counter.domain.named(kept.group, part.region).with_columns(
+        pl.Series("count", total), pl.Series("cells", cells), pl.Series("true", kept.true)
+    )
+    table = with_intervals(table, [noise.table, noise.alone], cells=cells, which=single.astype(np.int64))
+    # The free gain: both totals are of the same people with independent noise, and weigh by their precision.
+    own, first = table["variance"].to_numpy(), float(noise.first)
+    share = np.where(single, 1.0, first / (first + own))
+    combined = {"combined": share * total + (1 - share) * kept.first, "combined_variance": share * own}
+    return table.with_columns(pl.Series(name, values) for name, values in combined.items()), pl.concat(tables)
+
+
+def _empty_t2() -> pl.DataFrame:
+    texts = dict.fromkeys((*GROUP, "agestart", "ageend", "sex"), pl.String)
+    numbers = {"count": pl.Int64, "true": pl.Int64, "variance": pl.Float64, "low": pl.Int64, "high": pl.Int64}
+    return pl.DataFrame(schema={**texts, **numbers})

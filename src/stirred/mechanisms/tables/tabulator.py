@@ -1,0 +1,400 @@
+"""What mechanisms share that publish nothing but counts with discrete Gaussian noise: promise, plan, files and checks.
+
+Every rho of a budget is per record that comes or goes. The paper's unit is one record replaced by another, and each
+mechanism says what that costs by its own structure (docs/theory/census-2020.md).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from pydantic import Field
+
+from stirred.data.bundle import BundleFiles, Findings
+from stirred.data.frames import read_frame, write_frame
+from stirred.data.given import as_microdata, like
+from stirred.data.microdata import Microdata
+from stirred.data.problems import DataError, bad_plan, listed
+from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.protocol import (
+    Check,
+    Fact,
+    Frames,
+    Grid,
+    Mechanism,
+    Plan,
+    Progress,
+    PublicFile,
+    Release,
+    Section,
+    Settings,
+    Written,
+    failed,
+)
+from stirred.mechanisms.tables.intervals import LEVEL, half_width
+from stirred.randomness.entropy import Entropy
+from stirred.randomness.noise import Streams, fill_noise, table_of
+from stirred.spec.accepted import with_accepted, with_accepted_names
+from stirred.spec.budget import Budget, Derived
+from stirred.spec.domain import AS_GIVEN, after_imputation
+from stirred.spec.domain import Domain as Who
+from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.exact import exact
+from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.output_premetric import ZCDP
+from stirred.spec.problems import Problem
+from stirred.spec.shift_law import DiscreteGaussian
+from stirred.spec.specification import Flavor, Specification
+
+Ints = npt.NDArray[np.int64]
+Draw = Callable[[Fraction, int, str, int], Ints]  # variance, how many, purpose, chunk
+Promise = Literal["replace", "as-printed", "add-remove"]
+BEFOREHAND: Final = "regions, iterations, thresholds and cells were fixed beforehand, not read off the file"
+THEORY: Final = "docs/theory/census-2020.md"
+
+
+class TabulatorSettings(Settings):
+    """What every such mechanism can be told."""
+
+    budget: str | dict[str, Any] = Field(
+        default="us-2020",
+        description="The budget: us-2020, or a TOML file of the same form.",
+        json_schema_extra={"example": "us-2020", "document": True},
+    )
+    promise: Promise = Field(
+        default="replace",
+        description="Between which files: one record replaced, by this mechanism's own structure; as-printed, with the "
+        "factor behind the published total; or one record added or removed.",
+    )
+
+
+class Measured(NamedTuple):
+    """One line of a budget: what is counted, with which rho per record that comes or goes, and the noise of a count."""
+
+    what: str
+    rho: Fraction
+    variance: Fraction
+
+    @property
+    def width(self) -> int:
+        """Return what 95% of errors of one count do not exceed."""
+        return half_width(self.variance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class TabulatorPlan(Plan):
+    """What would be published; nothing random has happened, and nothing was counted."""
+
+    specification: Specification
+    doubts: tuple[Doubt, ...] = ()
+    accepted: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    measured: tuple[Measured, ...]
+    neighbours: str
+    rho: Fraction
+
+    @property
+    def disturbed(self) -> str:
+        """Say that everything has noise."""
+        least, most = min(line.width for line in self.measured), max(line.width for line in self.measured)
+        return f"every count gets noise: 95% of errors of one cell are up to {least}, where least is spent {most}"
+
+    @property
+    def releases(self) -> Mapping[str, Sequence[str]]:
+        """Return nothing: no column of the input leaves."""
+        return {"households": [], "persons": []}
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Return rho and noise of each line of the budget, with the neighbours they are about."""
+        words = "; ".join(f"{each.what} rho {float(each.rho):g}, 95% within {each.width}" for each in self.measured)
+        lines = [
+            {"what": each.what, "rho": str(each.rho), "variance": str(each.variance), "within_95": each.width}
+            for each in self.measured
+        ]
+        values = {"rho": str(self.rho), "neighbours": self.neighbours, "measured": lines}
+        sentence = f"rho {float(self.rho):.6g} per {self.neighbours}: {words}"
+        return (Fact(label="budget", sentence=sentence, values=values, for_plans=True),)
+
+    @property
+    def why_this_number(self) -> str:
+        """Say what the same noise costs per record that comes or goes."""
+        return f"The budget file spends rho {float(self.rho):.6g} per {self.neighbours}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tabulator(Mechanism):
+    """A mechanism that publishes counts with noise and nothing else."""
+
+    counts_tables: ClassVar[bool] = False
+    own_tables: ClassVar[bool] = True
+    neighbours: ClassVar[str]  # what a rho of the budget is about
+    columns: ClassVar[Mapping[str, tuple[str, ...]]]  # of each public file
+    file_words: ClassVar[Mapping[str, str]]
+
+    budget: Any = "us-2020"
+    promise: Promise = "replace"
+    tables: Sequence[Any] = ()
+    unit: str = "person"
+    settings_from: str | None = None
+
+    def _check_tables(self) -> None:
+        if self.tables:
+            remedy = "leave [[tables]] out, or use another mechanism for them"
+            raise bad_plan(f"{self.name} publishes tables of its own", where="tables", remedy=remedy)
+
+    # ---- the promise
+
+    @property
+    @abstractmethod
+    def measured(self) -> tuple[Measured, ...]:
+        """Return what is measured, line by line of the budget."""
+
+    @property
+    def rho(self) -> Fraction:
+        """Return rho per record that comes or goes."""
+        return sum((line.rho for line in self.measured), Fraction(0))
+
+    @property
+    @abstractmethod
+    def replaced(self) -> tuple[Fraction, str]:
+        """Return what replacing one record costs by the structure of this mechanism, and how that follows."""
+
+    @property
+    @abstractmethod
+    def printed(self) -> tuple[Fraction, str]:
+        """Return what it costs with the factor behind the published total, and which that is."""
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Return what the promise assumes besides."""
+        return ()
+
+    def number_of_records(self, data: Microdata) -> int | None:
+        """Return the number of records, unless the promise is about one record more or less."""
+        return None if self.promise == "add-remove" else data.households.height
+
+    def specification(self, *, name: str, stage: str = AS_GIVEN, post_imputation: bool | None = None) -> Specification:
+        """Return the promise: nothing is held fixed."""
+        if self.promise == "add-remove":
+            distance, unit = "d_SymDiff", self.neighbours.split()[1]
+            value, formula = self.rho, "the sum of the budget file"
+        else:
+            distance, unit = "d_HamS", self.unit
+            value, formula = self.replaced if self.promise == "replace" else self.printed
+        premetric = InputPremetric(name=distance, unit=unit, post_imputation=post_imputation)
+        who = Who(name=name, dataset=f"the confidential file '{name}'", stage=stage)
+        flavor = Flavor(domain=who, multiverse=Multiverse(), input_premetric=premetric, output_premetric=ZCDP)
+        stated = f"{formula}; the noise has rho {float(self.rho):.6g} per {self.neighbours}"
+        return Specification(
+            flavor=flavor,
+            budget=Budget(policy=Derived(formula=stated, value=exact(value))),
+            assumptions=(BEFOREHAND, *self.assumed),
+            theorem=(f"discrete Gaussian noise is zCDP, and {THEORY}",),
+            settings_from=self.settings_from,
+        )
+
+    def audit_specification(self, universe: Sequence[Any]) -> Specification:
+        """Return the promise, the same for all files."""
+        del universe
+        return self.specification(name="small")
+
+    # ---- the act
+
+    @abstractmethod
+    def problems(self, data: Microdata) -> Iterator[Problem]:
+        """Yield everything that is wrong with a file for these settings."""
+
+    @abstractmethod
+    def counted(self, data: Microdata, draw: Draw, progress: Progress) -> dict[str, pl.DataFrame]:
+        """Return the public tables with one more column, ``true``: the count without noise, which stays inside."""
+
+    def plan(self, data: Any, *, doubts: bool = True) -> TabulatorPlan:
+        """Return the plan; the file is checked, and nothing is counted."""
+        microdata = as_microdata(data)
+        if problems := [*self.problems(microdata)]:
+            raise DataError(problems)
+        said = after_imputation(microdata.stage, microdata.post_imputation)
+        found = (*settings_doubts(self.settings_from), *repeated_ids(microdata, unit=self.unit)) if doubts else ()
+        return TabulatorPlan(
+            specification=self.specification(name=microdata.name, stage=microdata.stage, post_imputation=said),
+            doubts=found,
+            dropped=tuple(microdata.households.columns),
+            measured=self.measured,
+            neighbours=self.neighbours,
+            rho=self.rho,
+        )
+
+    def warm(self) -> None:
+        """Make the tables of the noise, and load the compiled code."""
+        import stirred.randomness.noise_kernel  # noqa: F401
+
+        for variance in {line.variance for line in self.measured}:
+            table_of(DiscreteGaussian(variance))
+
+    def release(
+        self,
+        data: Any,
+        entropy: Entropy,
+        *,
+        accept: Sequence[str] = (),
+        plan: Any = None,
+        progress: Progress | None = None,
+    ) -> Release:
+        """Count, add the noise once, and publish the sums."""
+        Entropy.expected(entropy)
+        entropy.check_unused()
+        microdata = as_microdata(data)
+        plan = plan or self.plan(microdata)
+        accepted = refuse_doubts(plan.doubts, accept=accept)
+        entropy = entropy.for_release()
+        tables = self.counted(microdata, drawing(entropy), progress or (lambda stage, done, total: None))
+        public = {name: table.drop("true", strict=False) for name, table in tables.items()}
+        promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
+        return Release(
+            public=Frames({name: lambda t=table: [t] for name, table in public.items()}, convert=like(data)),  # type: ignore[misc]
+            specification=replace(promised, seeded=entropy.seeded),
+            internal={"true_counts": {name: table for name, table in tables.items() if "true" in table.columns}},
+        )
+
+    # ---- files and pages
+
+    def files(self, data: Microdata, plan: Any) -> Sequence[PublicFile]:
+        """Return the tables, which are all that is published."""
+        return [
+            PublicFile(name=name, kind="measurements", columns=columns, words=self.file_words[name])
+            for name, columns in self.columns.items()
+        ]
+
+    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> Mapping[str, Collection[str]]:
+        """Return the columns of the tables."""
+        return self.columns
+
+    def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
+        """Keep the counts without noise, which are confidential."""
+        (written.internal / "true_counts").mkdir(mode=0o700)
+        for name, table in release.internal["true_counts"].items():
+            write_frame(table, written.internal / "true_counts" / f"{name}.parquet", note=dict(note))
+
+    def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
+        """Check on the files as written that rows which are sums of others are."""
+        tables = {name: read_frame(written.public / f"{name}.parquet", empty=True) for name in self.columns}
+        if wrong := [*self.inconsistent(tables)]:
+            raise failed(wrong[0])
+        result = "counts and sums of counts with the noise drawn, nothing adjusted"
+        return [Check(what=name, cells=table.height, result=result) for name, table in tables.items()]
+
+    def inconsistent(self, tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:
+        """Yield what cannot be in tables of which some rows are sums of others."""
+        return iter(())
+
+    def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
+        """Compute the promise again from the settings, and check columns and sums of the tables."""
+        published = bundle.specification
+        said = published.input_premetric.post_imputation
+        computed = self.specification(name=published.domain.name, stage=published.domain.stage, post_imputation=said)
+        computed = with_accepted_names(computed, bundle.accepted)
+        hierarchies = published.multiverse.hierarchies
+        computed = computed.with_flavor(multiverse=replace(computed.multiverse, hierarchies=hierarchies))
+        if computed.flavor != published.flavor or computed.budget.realised != published.budget.realised:
+            found.bad(f"the settings give {computed.notation}", where="public/specification.json")
+        else:
+            found.checks.append(f"budget {published.budget_text}: computed anew from the settings")
+        tables = self._audit_columns(bundle, found)
+        for what in self.inconsistent(tables) if len(tables) == len(self.columns) else ():
+            found.bad(what, where="public")
+
+    @classmethod
+    def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
+        """Check the columns of the tables, which need no settings."""
+        found.unchecked.append("the budget, computed anew: the public files do not state all settings")
+        cls._audit_columns(bundle, found)
+
+    @classmethod
+    def _audit_columns(cls, bundle: BundleFiles, found: Findings) -> dict[str, pl.DataFrame]:
+        """Return the tables that have the columns they must have."""
+        tables = {}
+        for name, columns in cls.columns.items():
+            table = bundle.side(f"{name}.parquet")
+            if table is None:
+                continue
+            if (*table.columns,) != columns or table.schema.get("count", pl.Int64) != pl.Int64:
+                found.bad("its columns are not those of this mechanism", where=f"public/{name}.parquet")
+            else:
+                tables[name] = table
+                found.checks.append(f"{name}: {table.height:,} rows, columns as declared")
+        found.unchecked.append("whether counts are those of the file and noise has its law: both are confidential")
+        return tables
+
+    def reading(self) -> list[str]:
+        """Return what a reader of the tables must know."""
+        return [
+            "Every count is the true count plus noise of mean 0; column `variance` is that of the noise, and the true "
+            f"count lies from `low` to `high` in {float(LEVEL):.0%} of cases.",
+            "Counts may be negative, and tables do not add up to each other: nothing was rounded, cut off or adjusted.",
+        ]
+
+    def conclusions(self, plan: Any) -> Sequence[str]:
+        """Return how to read the tables."""
+        return self.reading()
+
+    def file_notes(self, plan: Any) -> Sequence[str]:
+        """Return why there is no file of records."""
+        return ["There is no file of records: the promise is about the tables alone."]
+
+    def sections(self, plan: Any) -> Sequence[Section]:
+        """Return the budget, line by line."""
+        header = ("counted", "rho", "standard deviation", "95% of errors within")
+        rows = tuple((e.what, f"{float(e.rho):g}", f"{float(e.variance) ** 0.5:.2f}", e.width) for e in plan.measured)
+        lead = f"Each rho is per {self.neighbours}; together {float(plan.rho):.6g}. {self.in_words}"
+        return [
+            Section(
+                title="Budget and noise",
+                blocks=(lead, Grid(header=header, rows=rows, numbers=header[1:]), *self.reading()),
+            )
+        ]
+
+
+def drawing(entropy: Entropy) -> Draw:
+    """Return a function that draws discrete Gaussian noise, addressed by purpose and chunk."""
+    streams: dict[str, Streams] = {}
+
+    def draw(variance: Fraction, count: int, purpose: str, chunk: int) -> Ints:
+        if purpose not in streams:
+            streams[purpose] = Streams.of(entropy, purpose)
+        out = np.empty(count, dtype=np.int64)
+        fill_noise(DiscreteGaussian(variance), out, chunk=chunk, streams=streams[purpose])
+        return out
+
+    return draw
+
+
+def with_intervals(
+    table: pl.DataFrame, variances: Sequence[Fraction], *, cells: Ints, which: Ints | None = None
+) -> pl.DataFrame:
+    """Return counts that add up so many ``cells``, each with noise of one of the variances, with their intervals."""
+    kind = np.zeros(cells.size, dtype=np.int64) if which is None else which
+    pairs, place = np.unique(np.stack([kind, cells]), axis=1, return_inverse=True)
+    each = [(variances[k], m) for k, m in pairs.T.tolist()]
+    width = np.array([half_width(variance, m) for variance, m in each], dtype=np.int64)[place.ravel()]
+    variance = np.array([float(variance * m) for variance, m in each])[place.ravel()]
+    return table.with_columns(
+        pl.Series("variance", variance, dtype=pl.Float64),
+        (pl.col("count") - pl.Series(width)).alias("low"),
+        (pl.col("count") + pl.Series(width)).alias("high"),
+    )
+
+
+def missing_columns(frame: pl.DataFrame, names: Sequence[str], *, where: str) -> list[Problem]:
+    """Return a problem for columns that a file does not have."""
+    missing = [name for name in names if name not in frame.columns]
+    remedy = f"name your columns in the settings; there are {listed(frame.columns)}"
+    return [Problem(what=f"there is no column {listed(missing)}", where=where, remedy=remedy)] if missing else []

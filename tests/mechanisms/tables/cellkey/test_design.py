@@ -1,0 +1,161 @@
+"""Designed perturbation tables: exact to their constraints, and as the ptable package does it where that is asked."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stirred.data.problems import PlanError
+from stirred.mechanisms.tables.cellkey.design import design_ptable
+from tests.depth import examples
+
+F = Fraction
+CLOSE = 1e-6  # what the package prints; its solver is off by up to 3e-8
+
+
+def laws(**how: Any) -> list[list[float]]:
+    return [[*row] for row in design_ptable(**how).probabilities]
+
+
+@pytest.mark.parametrize(
+    ("how", "row", "expected"),
+    [
+        # T1 to T5 and T9 of traditional methods: printed by the package or solved by two routes.
+        ({"D": 2, "V": F(1), "compat": True}, 1, [0.366486, 0.366486, 0.167572, 0.099457]),
+        ({"D": 2, "V": F(1), "compat": True}, 2, [0.063827, 0.244691, 0.382963, 0.244691, 0.063827]),
+        ({"D": 2, "V": F("0.9")}, 1, [29 / 80, 29 / 80, 3 / 16, 7 / 80]),
+        ({"D": 2, "V": F("0.9")}, 2, [0.051546, 0.243816, 0.409277, 0.243816, 0.051546]),
+        ({"D": 2, "V": F("1.05"), "js": 1}, 1, [61 / 120, 19 / 40, 1 / 60]),
+        ({"D": 2, "V": F("1.05"), "js": 1}, 2, [0.161558, 0.555650, 0.242466, 0.040325]),
+        ({"D": 2, "V": F("1.05"), "js": 1, "mono": [True, True, False, True]}, 3,
+         [0.412313, 0.288061, 0.186939, 0.112687]),
+        ({"D": 2, "V": F("1.05"), "js": 1}, 4, [0.070125, 0.244500, 0.370750, 0.244500, 0.070125]),
+        ({"D": 5, "V": F(3), "js": 2}, 1, [0.734470, 0.136720, 0.072796, 0.037430, 0.018584]),
+        ({"D": 5, "V": F(3), "js": 2}, 3, [0.203986, 0.393663, 0.247492, 0.110568, 0.035102, 0.007919, 0.001269]),
+        ({"D": 5, "V": F(3), "js": 2}, 4,
+         [0.084855, 0.277921, 0.277921, 0.189394, 0.105125, 0.045455, 0.015311, 0.004017]),
+        ({"D": 4, "V": F(1), "pstay": [F(1, 2)]}, 1, [0.314908, 0.5, 0.100086, 0.050666, 0.023872, 0.010469]),
+        ({"D": 4, "V": F(1), "pstay": [F(1, 2)]}, 4,
+         [0.000576, 0.008477, 0.057846, 0.183100, 0.5, 0.183100, 0.057846, 0.008477, 0.000576]),
+        ({"D": 2, "V": F(1)}, 1, [3 / 8, 3 / 8, 1 / 8, 1 / 8]),  # T8
+        ({"D": 2, "V": F(1), "step": 2, "compat": True}, 1,
+         [0.226430, 0.226430, 0.226430, 0.120838, 0.088275, 0.064487, 0.047110]),
+        ({"D": 2, "V": F(1), "step": 2, "compat": True}, 2,
+         [0.039764, 0.077533, 0.124919, 0.166308, 0.182954, 0.166308, 0.124919, 0.077533, 0.039764]),
+        ({"D": 4, "V": F("1.5")}, 1, [0.403799, 0.403799, 0.081789, 0.043854, 0.032736, 0.034023]),
+    ],
+)  # fmt: skip
+def test_a_row_is_the_law_of_largest_entropy(how: dict[str, Any], row: int, expected: list[float]) -> None:
+    assert laws(**how)[row - 1] == pytest.approx(expected, abs=CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("D", "mono", "largest"),
+    [
+        (2, True, 0.931884), (3, True, 1.107278), (4, True, 1.224970), (5, True, 1.302474),
+        (2, False, 1.082012), (3, False, 1.373183), (4, False, 1.578488), (5, False, 1.721491),
+    ],
+)  # fmt: skip
+def test_the_package_misses_a_variance_above_that_of_largest_entropy(D: int, mono: bool, largest: float) -> None:
+    designed = design_ptable(D=D, V=F(3), mono=[mono], compat=True)
+    assert float(designed.table.variance(1)) == pytest.approx(largest, abs=CLOSE)
+    assert "below V" in designed.notes[0]
+
+
+def test_the_package_lowers_pstay_and_we_say_so() -> None:
+    # T6: of .8, .9, .9, .9 the package leaves .38585, .6, .7, .8 after 20, 7, 5 and 3 tries.
+    designed = design_ptable(D=4, V=F("1.5"), pstay=[F("0.8"), F("0.9")], compat=True)
+    assert designed.tries == (20, 7, 5, 3)
+    stays = [float(designed.table.pstay(i)) for i in range(1, 5)]
+    assert stays == pytest.approx([0.38585, 0.6, 0.7, 0.8], abs=1e-5)
+    variances = [float(designed.table.variance(i)) for i in range(1, 5)]
+    assert variances == pytest.approx([1.22497, 1.5, 1.5, 1.5], abs=1e-5)
+    assert designed.probabilities[3][0] == pytest.approx(0.025)
+    assert all("was lowered" in note for note in designed.notes)
+
+
+def test_the_documented_table_of_the_cell_key_package() -> None:
+    # T7: 66 rows with these means.
+    frame = design_ptable(D=5, V=F(3), js=2, pstay=[F(1, 2)], compat=True).table.frame()
+    p, v, upper = (frame[name].cast(float) for name in ("p", "v", "p_int_ub"))
+    assert frame.height == 66
+    assert [float(each.to_numpy().mean()) for each in (p, upper - p, upper, v)] == pytest.approx(
+        [0.136, 0.562, 0.698, 1.045], abs=5e-4
+    )
+
+
+def test_whole_keys_are_the_nearest_ones_with_mean_zero() -> None:
+    # T10, against all combinations of whole numbers nearby.
+    table = design_ptable(D=2, V=F("0.9"), keys=256).table
+    assert table.rows[0].weights == (93, 93, 47, 23)
+    assert table.rows[1].weights == (13, 63, 104, 63, 13)
+    assert (table.variance(1), table.variance(2)) == (F(29, 32), F(115, 128))
+    wanted = np.array([29 / 80, 29 / 80, 3 / 16, 7 / 80]) * 256
+    near = [range(int(x) - 4, int(x) + 6) for x in wanted]
+    best = min(
+        (float(((np.array(c) - wanted) ** 2).sum()), c)
+        for c in product(*near)
+        if sum(c) == 256 and -c[0] + c[2] + 2 * c[3] == 0 and c[0] <= c[1]
+    )
+    assert best[1] == table.rows[0].weights
+
+
+@settings(max_examples=examples(36), deadline=None)
+@given(
+    D=st.integers(2, 6),
+    hundredths=st.integers(60, 120),
+    tenths=st.integers(2, 6),
+    with_stay=st.booleans(),
+)
+def test_bias_variance_and_pstay_of_a_designed_table_are_exact(
+    D: int, hundredths: int, tenths: int, with_stay: bool
+) -> None:
+    V, stay = F(hundredths, 100), F(tenths, 10)
+    try:
+        table = design_ptable(D=D, V=V, pstay=[stay if with_stay else None]).table
+    except PlanError:
+        return  # no such law: refused, not approximated
+    for row in table.rows:
+        assert table.bias(row.count) == 0
+        assert table.variance(row.count) == V
+        assert not with_stay or table.pstay(row.count) == stay
+        assert min(row.weights) >= 1
+        assert row.count + min(row.values) >= 0
+
+
+@pytest.mark.parametrize(
+    ("how", "what"),
+    [
+        ({"D": 5, "V": F(3), "js": 3}, "no noise of mean 0 has variance 3"),
+        ({"D": 2, "V": F(5)}, "no noise of mean 0 has variance 5"),
+        ({"D": 0, "V": F(1)}, "make no table"),
+        (
+            {"D": 2, "V": F(1), "pstay": [F(9, 10)]},
+            "stays with probability 9/10 exists on these values, rising",
+        ),
+        ({"D": 5, "V": F(2), "keys": 3}, "3 keys are too few"),
+    ],
+)
+def test_what_cannot_be_met_is_refused(how: dict[str, Any], what: str) -> None:
+    with pytest.raises(PlanError, match=what.replace("(", r"\(")):
+        design_ptable(**how)
+
+
+def test_a_variance_above_that_of_largest_entropy_is_met_and_noted() -> None:
+    designed = design_ptable(D=4, V=F("1.5"))
+    assert designed.table.variance(1) == F(3, 2)
+    assert designed.notes == (
+        "count 1: V 1.5 is above 1.224970, the variance of largest entropy: the right tail is heavier than needed",
+    )
+
+
+def test_a_variance_that_only_the_nearest_values_have_is_refused_and_not_approximated() -> None:
+    """V = 1 - pstay leaves nothing for values beyond 1, and every possible value gets at least one key."""
+    with pytest.raises(PlanError, match="no whole numbers of 100,000,000 keys have this variance"):
+        design_ptable(D=4, V=F(3, 5), pstay=[F(2, 5)])

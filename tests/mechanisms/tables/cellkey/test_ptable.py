@@ -1,0 +1,84 @@
+"""Perturbation tables as files, and the commands that make and show them."""
+
+from __future__ import annotations
+
+import json
+import os
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from stirred.data.frames import read_frame
+from stirred.data.problems import DataError
+from stirred.mechanisms.tables.cellkey.design import design_ptable
+from stirred.mechanisms.tables.cellkey.ptable import PTable, Row, read_ptable
+from tests.release.bundles import stirred
+
+
+def test_a_table_reads_as_it_was_written_in_both_formats(tmp_path: Path) -> None:
+    table = design_ptable(D=5, V=Fraction(3), js=2, compat=True).table
+    table.frame().write_csv(tmp_path / "p.csv", separator=";")
+    assert read_ptable(read_frame(tmp_path / "p.csv"), where="p.csv") == table
+    small = design_ptable(D=2, V=Fraction(9, 10), keys=256).table
+    small.frame(ons=True).write_csv(tmp_path / "o.csv")
+    again = read_ptable(read_frame(tmp_path / "o.csv"), where="o.csv")
+    assert again.rows == small.rows
+    assert [again.added(2, key=k) for k in range(256)] == [small.added(2, key=k) for k in range(256)]
+
+
+def test_every_key_is_answered_and_each_value_as_often_as_its_weight_says() -> None:
+    table = design_ptable(D=2, V=Fraction(9, 10), keys=256).table
+    for row in table.rows:
+        added = [table.added(row.count, key=key) for key in range(table.keys)]
+        assert tuple(added.count(v) for v in row.values) == row.weights
+    assert {table.added(0, key=key) for key in range(256)} == {0}
+
+
+@pytest.mark.parametrize(("count", "pcv"), [(750, 750), (751, 501), (1000, 750), (1001, 501), (100_001, 501)])
+def test_large_counts_are_looked_up_as_the_ons_does(count: int, pcv: int) -> None:
+    rows = tuple(Row(count=i, values=(0,), weights=(1,)) for i in range(1, 751))
+    ons = PTable(rows=rows, keys=1, order=((0,),) * 750)
+    assert ons.pcv(count) == pcv  # T11
+    assert PTable(rows=rows[:8], keys=1).pcv(count) == 8
+
+
+@pytest.mark.parametrize(
+    ("frame", "what"),
+    [
+        ({"a": [1]}, "are not those of a perturbation table"),
+        ({"i": ["x"], "p": ["1"], "v": ["0"]}, "i, p and v are not all numbers"),
+        ({"i": ["2"], "p": ["1"], "v": ["0"]}, "count 1 has no row"),
+        ({"i": ["1"], "p": ["0.5"], "v": ["0"]}, "do not add up to 1"),
+        ({"i": ["1"], "p": ["1"], "v": ["-2"]}, "count 1 could become negative"),
+        ({"pcv": [1, 1], "ckey": [0, 2], "pvalue": [0, 0]}, "it does not have every key"),
+        ({"i": [], "p": [], "v": []}, "it has no rows"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(frame: dict[str, Any], what: str) -> None:
+    with pytest.raises(DataError, match=what):
+        read_ptable(pl.DataFrame(frame), where="p.csv")
+
+
+def test_commands_design_show_and_make_keys(tmp_path: Path) -> None:
+    done = stirred("ptable", "design", "--D", "2", "--V", "0.9", "--out", "p.csv", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout)["rows"][0]
+    assert (first["bias"], first["variance"], first["pstay"]) == (0, 0.9, 0.3625)
+    shown = json.loads(stirred("ptable", "show", "p.csv", "--json", cwd=tmp_path).stdout)
+    assert shown["delta"]["one_table"]["1"] == pytest.approx(0.6375)
+    assert shown["delta"]["zeros_fixed"]["1"] == pytest.approx(0.222383, abs=1e-6)
+    words = stirred("ptable", "show", "p.csv", cwd=tmp_path).stdout
+    assert "########" in words
+    lowered = stirred("ptable", "design", "--D", "4", "--V", "1.5", "--pstay", "0.8", "--compat", cwd=tmp_path)
+    assert "was lowered" in lowered.stdout
+    assert stirred("ptable", "key", "k.key", cwd=tmp_path).returncode == 0
+    assert os.stat(tmp_path / "k.key").st_mode & 0o077 == 0
+    again = stirred("ptable", "key", "k.key", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "something is already there" in again.stderr
+    sums = stirred("ptable", "design", "--D", "2", "--V", "1", "--step", "2", "--out", "m.csv", cwd=tmp_path)
+    assert sums.returncode == 0
+    assert "it has fractions" in stirred("ptable", "show", "m.csv", cwd=tmp_path).stdout

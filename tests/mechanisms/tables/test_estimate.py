@@ -1,0 +1,167 @@
+"""Consistent tables: equal to dense least squares, with its variances, and intervals that cover."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stirred.mechanisms.tables.noise.budget import Measure, with_kept
+from stirred.mechanisms.tables.noise.draw import drawn_noise
+from stirred.mechanisms.tables.noise.estimate import consistent
+from stirred.randomness.entropy import Entropy
+from tests.depth import examples
+
+SIZES = {"a": 2, "b": 3, "c": 2}
+SURE = Fraction(95, 100)
+
+
+def measures(
+    tables: list[tuple[str, ...]], losses: list[Fraction], *, keep: list[str], gaussian: bool = True, sizes: Any = SIZES
+) -> list[Measure]:
+    asked = [
+        Measure(
+            title=" x ".join(by) or "all",
+            variables=by,
+            sizes=tuple(sizes[v] for v in by),
+            one=2,
+            square=2,
+            gaussian=gaussian,
+            loss=loss,
+        )
+        for by, loss in zip(tables, losses, strict=True)
+    ]
+    return [*with_kept(asked, [frozenset(each) for each in keep])]
+
+
+def margins(by: tuple[str, ...]) -> np.ndarray:
+    """The matrix that adds up the full table to one of its margins."""
+    full = [*product(*(range(n) for n in SIZES.values()))]
+    names = [*SIZES]
+    cells = [*product(*(range(SIZES[v]) for v in by))]
+    return np.array([[tuple(cell[names.index(v)] for v in by) == wanted for cell in full] for wanted in cells], float)
+
+
+def covariance(measure: Measure) -> np.ndarray:
+    """The covariance of a table's noise: inside the universe what is kept is projected out, symmetrically."""
+    rest = np.eye(measure.cells)
+    for kept in measure.kept:
+        own = margins_of(measure, kept)
+        rest = rest @ (np.eye(measure.cells) - own.T @ np.linalg.pinv(own @ own.T) @ own)
+    return rest * float(measure.cell.variance) / rest[0, 0]
+
+
+def margins_of(measure: Measure, kept: frozenset[str]) -> np.ndarray:
+    cells = [*product(*(range(n) for n in measure.sizes))]
+    key = [tuple(c for c, v in zip(cell, measure.variables, strict=True) if v in kept) for cell in cells]
+    return np.array([[each == group for each in key] for group in dict.fromkeys(key)], float)
+
+
+def dense(tables: list[Measure], noisy: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The best linear unbiased estimate, also where covariances are singular (Rao): values and variances."""
+    design = np.vstack([margins(each.variables) for each in tables])
+    cov = np.zeros((len(design), len(design)))
+    place = 0
+    for each in tables:
+        cov[place : place + each.cells, place : place + each.cells] = covariance(each)
+        place += each.cells
+    middle = np.linalg.pinv(cov + design @ design.T)
+    solve = np.linalg.pinv(design.T @ middle @ design) @ design.T @ middle
+    estimate = design @ solve @ np.concatenate([noisy[each.title] for each in tables])
+    spread = np.diag(design @ solve @ cov @ (design @ solve).T)
+    ends = np.cumsum([each.cells for each in tables])[:-1]
+    titles = [each.title for each in tables]
+    return (
+        dict(zip(titles, np.split(estimate, ends), strict=True)),
+        dict(zip(titles, np.split(spread, ends), strict=True)),
+    )
+
+
+TABLES: list[tuple[str, ...]] = [(), ("a",), ("b",), ("b", "a"), ("a", "c"), ("c", "b"), ("a", "b", "c")]
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(st.sampled_from(TABLES), min_size=1, max_size=4, unique=True),
+    st.sampled_from(["", "total", "a", "ca", "a|b", "ab|c"]),
+    st.integers(0, 2**32),
+)
+def test_consistent_tables_are_dense_least_squares(tables: list[tuple[str, ...]], kept: str, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    losses = [Fraction(int(n), 7) for n in draw.integers(1, 20, len(tables))]
+    keep = [] if not kept else kept.replace("total", "").split("|")
+    free = [by for by in tables if not keep or _inside(by, keep)]
+    found = measures(free, losses[: len(free)], keep=keep)
+    truth = draw.integers(0, 50, math.prod(SIZES.values()))
+    noisy = {m.title: (margins(m.variables) @ truth).astype(int) + _kept_noise(m, draw) for m in found}
+    if not found:
+        return
+    ours = consistent(found, noisy, confidence=SURE)
+    values, variances = dense(found, noisy)
+    for each in found:
+        assert np.allclose(ours[each.title].values.reshape(-1), values[each.title], atol=1e-7)
+        assert np.allclose(ours[each.title].variance, variances[each.title], rtol=1e-6, atol=1e-9)
+
+
+def _inside(by: tuple[str, ...], keep: list[str]) -> bool:
+    """Whether noise can be drawn inside a table: it is not kept itself, nor has it a variable beside two margins."""
+    inside = {frozenset(by) & {*each} for each in keep}
+    largest = [one for one in inside if not any(one < other for other in inside)]
+    return frozenset(by) not in largest and (len(largest) < 2 or frozenset().union(*largest) == {*by})
+
+
+def _kept_noise(measure: Measure, draw: np.random.Generator) -> np.ndarray:
+    """Whole numbers with the sums that the noise must have, of whatever law."""
+    own = Entropy.from_seed(str(draw.integers(1 << 30)))
+    return drawn_noise(measure, own)
+
+
+def test_tables_agree_on_what_they_share_and_totals_stay_what_they_are() -> None:
+    found = measures([("a", "b"), ("b", "c"), ("c",)], [Fraction(1), Fraction(2), Fraction(1, 3)], keep=["b"])
+    draw = np.random.default_rng(5)
+    truth = draw.integers(0, 50, math.prod(SIZES.values()))
+    noisy = {m.title: (margins(m.variables) @ truth).astype(int) + _kept_noise(m, draw) for m in found}
+    ours = {title: each.values for title, each in consistent(found, noisy, confidence=SURE).items()}
+    exact = (margins(("b",)) @ truth).tolist()
+    assert np.allclose(ours["a x b"].sum(axis=0), exact)
+    assert np.allclose(ours["b x c"].sum(axis=1), exact)
+    assert np.allclose(ours["b x c"].sum(axis=0), ours["c"])
+    assert ours["c"].sum() == pytest.approx(truth.sum())
+
+
+@pytest.mark.parametrize("gaussian", [True, False])
+@pytest.mark.parametrize("confidence", [Fraction(9, 10), Fraction(95, 100), Fraction(99, 100)])
+def test_intervals_of_consistent_tables_cover(gaussian: bool, confidence: Fraction) -> None:
+    """20,000 cells of a x b and 1,000 of a. Band: five deviations. A deviation understated by a tenth is seen."""
+    sizes = {"a": 50, "b": 20}
+    found = measures([("a",), ("a", "b")], [Fraction(1, 2), Fraction(1, 4)], keep=[], gaussian=gaussian, sizes=sizes)
+    missed = {"a": 0, "a x b": 0}
+    understated = 0
+    for number in range(20):
+        noise = {m.title: drawn_noise(m, Entropy.from_seed(f"{number}")) for m in found}
+        for title, each in consistent(found, noise, confidence=confidence).items():
+            missed[title] += int((np.abs(each.values) > each.half_width).sum())
+            understated += int((np.abs(each.values) > 0.9 * each.half_width).sum()) if title == "a x b" else 0
+    miss = float(1 - confidence)
+    for title, cells in (("a", 1_000), ("a x b", 20_000)):
+        assert missed[title] < cells * miss + 5 * math.sqrt(cells * miss)
+    assert missed["a x b"] > 20_000 * miss / 3, "so wide that nothing is said"
+    if gaussian or confidence < Fraction(99, 100):  # far out the correction for heavier tails is on the safe side
+        assert understated > 20_000 * miss + 5 * math.sqrt(20_000 * miss)
+
+
+def test_heavier_tails_make_intervals_wider_and_many_terms_make_them_normal() -> None:
+    wide = {"a": 2, "b": 400}
+    alone = measures([("a", "b")], [Fraction(1)], keep=[], gaussian=False, sizes=wide)
+    both = measures([("a", "b"), ("a",)], [Fraction(1), Fraction(1, 10**6)], keep=[], gaussian=False, sizes=wide)
+    noisy = {"a x b": np.zeros(800, np.int64), "a": np.zeros(2, np.int64)}
+    single = consistent(alone, noisy, confidence=SURE)["a x b"].reach
+    of_many = consistent(both, noisy, confidence=SURE)["a"].reach
+    assert 2.1 < single < 2.3, "one Laplace number: 2.12 deviations"
+    assert of_many == pytest.approx(1.96, abs=0.01)
