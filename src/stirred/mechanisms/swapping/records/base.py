@@ -1,0 +1,375 @@
+"""What methods that swap disjoint pairs share: the file they release, and the plain word that they promise nothing.
+
+Disjoint pairs are not transitive (Appendix C.2): some file with the same invariants cannot become another one, an
+output proves which of two files it came from, and the loss is infinite. The plan names the step, shows two files that
+prove it, says what the nearest permutation and conditioned swaps would promise, and what secrecy of the rate adds.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import polars as pl
+
+from stirred.data.bundle import BundleFiles, Findings
+from stirred.data.codes import Coded, encode
+from stirred.data.given import as_microdata, like
+from stirred.data.microdata import Microdata, missing_column
+from stirred.data.packed import Packed
+from stirred.data.problems import DataError, number
+from stirred.mechanisms.doubts import identifier_doubts, settings_doubts
+from stirred.mechanisms.protocol import (
+    PERSONS,
+    RECORDS,
+    Check,
+    Fact,
+    Frames,
+    Mechanism,
+    Plan,
+    Progress,
+    PublicFile,
+    Release,
+    Section,
+    Written,
+    failed,
+)
+from stirred.mechanisms.swapping.core.swapped_file import Persons, SwappedFile
+from stirred.mechanisms.swapping.permutation.law import tables_with_margins
+from stirred.mechanisms.swapping.records.choices import Choices, Drawn, Rows
+from stirred.mechanisms.swapping.records.obscurity import Prior, obscurity_facts
+from stirred.randomness.entropy import Entropy
+from stirred.spec.accepted import with_accepted
+from stirred.spec.budget import Budget
+from stirred.spec.domain import Domain
+from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.exact import INFINITE
+from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.invariant import Margin
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.output_premetric import PURE
+from stirred.spec.problems import StirredError
+from stirred.spec.reliance import ONE_RUN
+from stirred.spec.specification import Flavor, Specification
+
+THEOREM: Final = "disjoint pairs are not a transitive action (Appendix C.2 of the paper): the loss is infinite"
+SECRET: Final = "which households were swapped, and which found no partner, is published nowhere"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class RecordPlan(Plan):
+    """The plan of a swap of pairs."""
+
+    specification: Specification
+    doubts: tuple[Doubt, ...] = ()
+    accepted: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    mechanism: RecordSwap
+    data: Microdata
+    persons: tuple[str, ...] = ()
+
+    @property
+    def disturbed(self) -> str:
+        """Say what is exchanged."""
+        return f"{', '.join(self.mechanism.swapped)}: exchanged between pairs of records, {self.mechanism.how_many}"
+
+    @property
+    def releases(self) -> Mapping[str, Sequence[str]]:
+        """Return the released columns."""
+        return {"households": self.specification.domain.columns, "persons": self.persons}
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Return the step that breaks the promise, the two files, the nearest promise, and what secrecy adds."""
+        found = [
+            Fact(label="breaks", sentence=self.mechanism.breaks),
+            Fact(label="witness", sentence=self.mechanism.witness),
+        ]
+        rate = self.mechanism.nominal_rate
+        for name in ("permutation-swap", "conditioned-swap"):
+            try:
+                loss = self.mechanism.nearest(name).plan(self.data, doubts=False).epsilon.shown()
+            except StirredError as error:
+                loss = f"nothing ({error.problems[0].what})"
+            words = f"a {name.replace('-', ' ')} of the same columns at rate {rate} would promise epsilon {loss}"
+            found.append(Fact(label="nearest", sentence=words, values={name.replace("-", "_"): loss}))
+        return (*found, *obscurity_facts(self.mechanism.prior))
+
+
+class RecordSwap(Mechanism):
+    """A method that exchanges ``swapped`` columns between disjoint pairs of records that agree on ``matched`` ones."""
+
+    __slots__ = ()
+
+    breaks: ClassVar[str]  # the step that breaks the flavor
+    witness: ClassVar[str]  # two files that prove it
+
+    # ---- what a method knows
+
+    @property
+    @abstractmethod
+    def swapped(self) -> tuple[str, ...]:
+        """Return the columns that are exchanged, all together."""
+
+    @property
+    @abstractmethod
+    def matched(self) -> tuple[str, ...]:
+        """Return the columns on which all pairs agree."""
+
+    @property
+    @abstractmethod
+    def nominal_rate(self) -> Any:
+        """Return the share of records that are meant to be swapped."""
+
+    @property
+    @abstractmethod
+    def prior(self) -> Prior | None:
+        """Return what an attacker believes about a secret rate."""
+
+    @property
+    @abstractmethod
+    def used(self) -> Sequence[str]:
+        """Return all columns that the settings name."""
+
+    @abstractmethod
+    def pairs(self, data: Microdata, choices: Choices) -> tuple[Rows, list[int]]:
+        """Return the partner of each record, itself where it has none, and those that should have had one."""
+
+    @property
+    def how_many(self) -> str:
+        """Say how many records are exchanged."""
+        return f"about {float(self.nominal_rate):.2%} of all and those at risk"
+
+    def changed(self, data: Microdata, choices: Choices) -> Microdata:
+        """Return the file with whatever else is done to it."""
+        return data
+
+    def nearest(self, name: str) -> Mechanism:
+        """Return the member of the swapping family that does most of the same."""
+        from stirred.mechanisms import registry
+
+        own = {"match": list(self.matched), "swap": list(self.swapped), "rate": str(self.nominal_rate)}
+        return registry.build(name, {**own, "unit": self.unit})
+
+    # ---- the promise and the act
+
+    def specification(self, *, name: str, stage: str, columns: Sequence[str], persons: bool = False) -> Specification:
+        """Return what is fixed, and that nothing is promised relative to it."""
+        held = tuple(each for each in columns if each not in self.swapped)
+        inside = ("all characteristics of its persons",) if persons else ()
+        return Specification(
+            flavor=Flavor(
+                domain=Domain(
+                    name=name,
+                    dataset=f"the released columns of the confidential file '{name}'",
+                    stage=stage,
+                    record_types=(self.unit, "person") if persons else (self.unit,),
+                    columns=tuple(columns),
+                ),
+                multiverse=Multiverse(
+                    invariants=(
+                        Margin(of=self.unit, variables=(*self.matched, *self.swapped)),
+                        Margin(of=self.unit, variables=(*held, *inside), includes=("person",) if persons else ()),
+                    )
+                ),
+                input_premetric=InputPremetric(name="d_HamS", unit=self.unit),
+                output_premetric=PURE,
+            ),
+            budget=Budget.constant(INFINITE),
+            assumptions=(SECRET, ONE_RUN.words),
+            relies_on=(ONE_RUN,),
+            theorem=(THEOREM,),
+            settings_from=self.settings_from,
+        )
+
+    def check(self, data: Any) -> None:
+        """Raise all problems of the columns."""
+        microdata = as_microdata(data)
+        there = [*microdata.households.columns, *microdata.person_variables]
+        where = microdata.household_source
+        problems = [missing_column(n, there, where=where, role="setting") for n in self.used if n not in there]
+        if problems:
+            raise DataError(problems)
+
+    def plan(self, data: Any, *, doubts: bool = True) -> RecordPlan:
+        """Return the plan; nothing random happens."""
+        microdata = as_microdata(data)
+        self.check(microdata)
+        columns = [n for n in microdata.variables if n not in self._left_out]
+        promise = self.specification(
+            name=microdata.name, stage=microdata.stage, columns=columns, persons=microdata.persons is not None
+        )
+        found = self._doubts(microdata, columns) if doubts else ()
+        dropped = [n for n in microdata.households.columns if n not in columns]
+        return RecordPlan(
+            specification=promise,
+            doubts=tuple(found),
+            dropped=tuple(dropped),
+            mechanism=self,
+            data=microdata,
+            persons=tuple(microdata.person_variables),
+        )
+
+    @property
+    def _left_out(self) -> Collection[str]:
+        """Return columns that are used and not released."""
+        return ()
+
+    def _doubts(self, data: Microdata, columns: Sequence[str]) -> Iterator[Doubt]:
+        yield from settings_doubts(self.settings_from)
+        held = [name for name in columns if name not in self.swapped]
+        yield from identifier_doubts(data, held, swap=self.swapped, unit=self.unit)
+        yield Doubt(
+            kind="nothing-promised",
+            what=f"nothing is promised: {self.breaks[:1].lower()}{self.breaks[1:-1]}",
+            remedy="use permutation-swap or conditioned-swap, which the plan compares with (--verbose); accepted, the "
+            "release can be made but never published",
+        )
+
+    def release(
+        self,
+        data: Any,
+        entropy: Entropy,
+        *,
+        accept: Sequence[str] = (),
+        plan: Any = None,
+        progress: Progress | None = None,
+    ) -> Release:
+        """Swap once; rows come out in an order that does not depend on the input."""
+        from stirred.mechanisms.swapping.kernels.order import release_order
+
+        del progress
+        Entropy.expected(entropy)
+        microdata = as_microdata(data)
+        plan = plan or self.plan(microdata)
+        accepted = refuse_doubts(plan.doubts, accept=accept)
+        entropy = entropy.for_release()
+        partner, unswapped = self.pairs(microdata, Drawn(entropy.child("pairs")))
+        given = self.changed(microdata, Drawn(entropy.child("changes")))
+        swap = encode(microdata.households, list(self.swapped))
+        swapped = swap.codes[partner]
+        order = release_order(swapped, entropy=entropy.child("release order"), groups=swap.count)
+        people = Persons.of(given) if given.persons is not None else None
+        held = [n for n in plan.specification.domain.columns if n not in self.swapped]
+        file = SwappedFile(
+            data=given,
+            held=Packed.of((given.households[n] for n in held), coded=Coded(*_nothing(given.households.height))),
+            swap=swap,
+            swapped=swapped,
+            order=order,
+            people=people,
+        )
+        parts: dict[str, Any] = {RECORDS: file.households, **({PERSONS: file.persons} if people else {})}
+        promise = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
+        return Release(
+            public=Frames(parts, convert=like(data)),
+            specification=replace(promise, seeded=entropy.seeded),
+            internal={"file": file, "partner": partner, "unswapped": unswapped},
+        )
+
+    # ---- files and pages
+
+    def files(self, data: Microdata, plan: Any) -> list[PublicFile]:
+        """Return the records, and the persons in them."""
+        link = [str(data.hid)] if data.persons is not None else []
+        words = "the records; row order carries no information"
+        columns = (*link, *plan.releases["households"])
+        found = [PublicFile(name=RECORDS, kind="records", columns=columns, words=words)]
+        if data.persons is not None:
+            columns = (*link, *self.swapped, *plan.releases["persons"])
+            words = f"the persons in them; the household id is new and links to `{RECORDS}`"
+            found.append(PublicFile(name=PERSONS, kind="records", columns=columns, words=words))
+        return found
+
+    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
+        """Return the columns that each file may have."""
+        homes = {*fixed} & {*released["households"]}
+        link = {*released["link"]}
+        return {RECORDS: homes | link, PERSONS: (homes & {*self.swapped}) | {*released["persons"]} | link}
+
+    def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
+        """Keep inside who was swapped with whom, by row of the input, and who found no partner."""
+        from stirred.data.frames import write_frame
+
+        partner, rows = release.internal["partner"], np.arange(release.internal["partner"].size)
+        pairs = pl.DataFrame({"row": rows, "partner": partner}).filter(pl.col("row") < pl.col("partner"))
+        write_frame(pairs, written.internal / "pairs.parquet", note=dict(note))
+        lone = pl.DataFrame({"row": pl.Series(release.internal["unswapped"], dtype=pl.Int64)})
+        write_frame(lone, written.internal / "unswapped.parquet", note=dict(note))
+
+    def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
+        """Check that pairs are disjoint and agree where they must, and that the fixed tables are those of the input."""
+        partner, rows = release.internal["partner"], np.arange(data.households.height)
+        if not np.array_equal(partner[partner], rows):
+            raise failed("the pairs are not disjoint")
+        both = data.households.select(self.matched) if self.matched else None
+        if both is not None and not both.equals(both[partner], null_equal=True):
+            raise failed("a pair does not agree on what must be equal")
+        file = pl.concat(list(release.public.parts(RECORDS)))
+        checks = []
+        held = [n for n in plan.releases["households"] if n not in (*self.swapped, *self._resampled)]
+        for names in ([*self.matched, *self.swapped], held):
+            one, other = (f.group_by(names or pl.lit(0)).len() for f in (data.households, file))
+            if not one.sort(one.columns).equals(other.sort(other.columns), null_equal=True):
+                raise failed(f"the table of {', '.join(names)} differs from the input")
+            checks.append(Check(what=f"table of {', '.join(names)}", cells=one.height))
+        moved = number(int((partner != rows).sum()), "record")
+        return [*checks, Check(what=f"pairs are disjoint: {moved} swapped", cells=rows.size, result="as it must be")]
+
+    @property
+    def _resampled(self) -> Collection[str]:
+        """Return columns that are changed besides."""
+        return ()
+
+    @property
+    def in_three(self) -> tuple[str, str, str]:
+        """Return in three sentences what is promised and what is not."""
+        kept = " x ".join((*self.matched, *self.swapped))
+        return (
+            f"Exact are the counts by {kept}, and everything that does not contain {', '.join(self.swapped)}.",
+            f"Nothing is promised beyond that, the loss is infinite: {self.breaks[:1].lower()}{self.breaks[1:]}",
+            "What protects is that nobody knows who was swapped; that is not a bound, nor is secrecy of the rate: an "
+            "interval without a prior gains nothing, and with many strata the rate shows.",
+        )
+
+    def conclusions(self, plan: Any) -> list[str]:
+        """Return the three sentences."""
+        return [*self.in_three]
+
+    def sections(self, plan: Any) -> list[Section]:
+        """Return the promise and what it lacks."""
+        told = [fact.sentence for fact in plan.facts]
+        return [Section(title="What is promised", blocks=(self.in_words, *self.in_three, *told))]
+
+    @property
+    def areas(self) -> tuple[str, ...]:
+        """Return the columns that are exchanged."""
+        return self.swapped
+
+    @property
+    def grouped_by(self) -> tuple[str, ...]:
+        """Return the columns by which released records are grouped."""
+        return self.swapped
+
+    # ---- audits
+
+    def audit_universes(self) -> list[list[Hashable]]:
+        """Return all tables with the margins of a few small files, as pairs (held, swapped)."""
+        return [tables_with_margins(hold, swap) for hold, swap in (("ab", "xy"), ("abc", "xyz"), ("aab", "xyy"))]
+
+    def audit_specification(self, universe: Sequence[Hashable]) -> Specification:
+        """Return that nothing is promised."""
+        return self.specification(name="small", stage="as-given", columns=("held", *self.swapped))
+
+    def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
+        """Say what cannot be checked: the promise is none."""
+        if not bundle.specification.budget.realised.is_infinite:
+            found.bad("it promises something, and swaps of disjoint pairs do not", where="public/specification.json")
+        found.unchecked.append("which records were swapped: that is confidential, and nothing is promised of it")
+
+
+def _nothing(rows: int) -> tuple[Any, pl.DataFrame]:
+    return np.zeros(rows, dtype=np.uint32), pl.DataFrame([{}])

@@ -1,0 +1,1 @@
+"""Targeted record swapping, the method of the ONS and Eurostat known from sdcMicro."""

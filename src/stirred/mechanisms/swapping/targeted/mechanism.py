@@ -1,0 +1,216 @@
+"""`targeted-record-swap`: record swapping targeted at households at risk, with the names of sdcMicro."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+
+from stirred.data.codes import encode
+from stirred.data.columns import select
+from stirred.data.household_rows import household_rows
+from stirred.data.microdata import Microdata
+from stirred.data.problems import bad_file, bad_plan
+from stirred.mechanisms.protocol import Names, Rate, Settings
+from stirred.mechanisms.swapping.records.base import RecordSwap
+from stirred.mechanisms.swapping.records.choices import Choices, Rows, Weights, law_of
+from stirred.mechanisms.swapping.records.obscurity import Prior, prior_of
+from stirred.mechanisms.swapping.targeted.swapping import Problem, swapped_pairs
+from stirred.spec.given_numbers import fraction, probability
+from stirred.spec.law import Law
+
+_MILLION = 1_000_000  # given risks are whole millionths
+
+
+class TargetedSettings(Settings):
+    """The arguments of sdcMicro's recordSwap, with the same names and meanings; ``hid`` stands under [data]."""
+
+    hierarchy: Names = Field(
+        description="Columns of the geography, the coarsest first.", json_schema_extra={"example": "county,district"}
+    )
+    similar: Names | list[list[str]] = Field(
+        description="Columns on which partners must agree; or lists of columns, of which the first is tried first.",
+        json_schema_extra={"example": "hsize"},
+    )
+    swaprate: Rate = Field(default="5%", description="The share of households that are swapped, besides those at risk.")
+    risk_variables: Names = Field(default=[], description="Columns in which persons are counted to find rare ones.")
+    k_anonymity: int = Field(default=3, ge=0, description="At risk is whoever shares these columns with fewer others.")
+    risk: Names = Field(default=[], description="Instead: columns with the risk at each level, from 0 on.")
+    risk_threshold: Rate | None = Field(default=None, description="With risk: above it a household is at risk.")
+    carry_along: Names = Field(default=[], description="Further columns that are exchanged with the geography.")
+    rate_prior: dict[str, str] | None = Field(
+        default=None, description="What an attacker believes about the rate, for what its secrecy would add."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetedSwap(RecordSwap):
+    """Swap the geography of households at risk, and of others at a rate, with similar ones elsewhere.
+
+    >>> homes = pl.DataFrame({"area": list("AAABBB"), "hsize": [1, 1, 1, 1, 2, 2], "race": list("xwwwww")})
+    >>> swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate=0)
+    >>> from stirred import Entropy
+    >>> released = swap.release(homes, Entropy.from_os(), accept=["nothing-promised"]).public["data"]
+    >>> released.filter(pl.col("race") == "x")["area"].to_list()  # the one at risk has moved
+    ['B']
+    """
+
+    name: ClassVar[str] = "targeted-record-swap"
+    title: ClassVar[str] = "targeted record swapping"
+    settings_model: ClassVar[type[Settings]] = TargetedSettings
+    breaks: ClassVar[str] = (
+        "Who is swapped depends on the other records, and pairs are disjoint: some files can never become others."
+    )
+    witness: ClassVar[str] = (
+        "the files {(A, u), (B, v)} and {(A, v), (B, u)}, both records at risk: each becomes the other with certainty, "
+        "and the output tells which it was; without risks, of three areas with one record each no swap makes a cycle"
+    )
+
+    hierarchy: Sequence[str]
+    similar: Sequence[Any]
+    swaprate: Any = "5%"
+    risk_variables: Sequence[str] = ()
+    k_anonymity: int = 3
+    risk: Sequence[str] = ()
+    risk_threshold: Any = None
+    carry_along: Sequence[str] = ()
+    rate_prior: Mapping[str, Any] | None = None
+    unit: str = "household"
+    settings_from: str | None = None
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        for name in ("hierarchy", "risk_variables", "risk", "carry_along"):
+            given = getattr(self, name)
+            put(self, name, (given,) if isinstance(given, str) else tuple(given))
+        similar = [self.similar] if isinstance(self.similar, str) else list(self.similar)
+        profiles = [similar] if all(isinstance(each, str) for each in similar) else similar
+        put(self, "similar", tuple(tuple(each) for each in profiles))
+        put(self, "swaprate", probability(self.swaprate, where="swaprate"))
+        for where, wrong, what, remedy in (
+            ("hierarchy", not self.hierarchy, "there is no geography to exchange", "name its columns"),
+            ("similar", not all(self.similar), "a profile without columns", "name columns in each profile"),
+            ("risk", bool(self.risk) and len(self.risk) != len(self.hierarchy),
+             "there is not one column of risk for each level", "name as many as in hierarchy"),
+            ("risk", bool(self.risk) and bool(self.risk_variables), "risks are given and counted", "leave one out"),
+            ("risk_threshold", bool(self.risk) != (self.risk_threshold is not None),
+             "risk_threshold goes with risk, and risk_variables with k_anonymity", "give both or none"),
+        ):  # fmt: skip
+            if wrong:
+                raise bad_plan(what, where=where, remedy=remedy)
+
+    @property
+    def swapped(self) -> tuple[str, ...]:
+        """Return geography and what is carried along."""
+        return tuple(dict.fromkeys((*self.hierarchy, *self.carry_along)))
+
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """Return what all profiles have in common."""
+        return tuple(name for name in self.similar[0] if all(name in profile for profile in self.similar))
+
+    @property
+    def nominal_rate(self) -> Fraction:
+        """Return the swap rate."""
+        return Fraction(self.swaprate)
+
+    @property
+    def prior(self) -> Prior | None:
+        """Return what an attacker believes about the rate."""
+        return None if self.rate_prior is None else prior_of(self.rate_prior)
+
+    @property
+    def used(self) -> Sequence[str]:
+        """Return all columns of the settings."""
+        return [*self.swapped, *(n for p in self.similar for n in p), *self.risk_variables, *self.risk]
+
+    @property
+    def _left_out(self) -> Collection[str]:
+        return self.risk  # a risk tells who was likely swapped
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what is done."""
+        return (
+            f"Targeted record swapping: {', '.join(self.swapped)} of households at risk, and of others at a rate of "
+            f"{float(self.nominal_rate):.2%}, is exchanged with that of a similar household elsewhere."
+        )
+
+    def pairs(self, data: Microdata, choices: Choices) -> tuple[Rows, list[int]]:
+        """Return the pairs, and the rows at risk that found no partner."""
+        return swapped_pairs(self._problem(data), choices)
+
+    def _problem(self, data: Microdata) -> Problem:
+        homes = data.households
+        levels = range(1, len(self.hierarchy) + 1)
+        areas = [encode(homes, list(self.hierarchy[:level])).codes.astype(np.int64) for level in levels]
+        profiles = [encode(homes, list(profile)).codes.astype(np.int64) for profile in self.similar]
+        weights, at_risk = zip(*(self._risk(data, area, level) for level, area in enumerate(areas)), strict=True)
+        risky = np.full(homes.height, len(areas), dtype=np.int64)
+        for level in reversed(range(len(areas))):
+            risky[at_risk[level]] = level
+        return Problem(areas=areas, weights=weights, risky=risky, profiles=profiles, rate=self.nominal_rate)
+
+    def _risk(self, data: Microdata, area: Rows, level: int) -> tuple[Weights, Any]:
+        """Return the risk of every household at a level, and whether it is at risk there."""
+        size = data.households.height
+        if self.risk:
+            given = self._given(data, self.risk[level])
+            limit = fraction(self.risk_threshold, where="risk_threshold") * _MILLION
+            return Weights.of(given), given > int(limit)
+        if not self.risk_variables:
+            return Weights.inverse(np.ones(size, dtype=np.int64)), np.zeros(size, dtype=bool)
+        rows, values = self._counted(data)
+        own = encode(values.with_columns(pl.Series("__area", area[rows])), [*values.columns, "__area"])
+        counts = np.bincount(own.codes, minlength=own.count)[own.codes]
+        fewest = np.full(size, data.households.height + len(rows), dtype=np.int64)
+        np.minimum.at(fewest, rows, counts)
+        return Weights.inverse(fewest), fewest < self.k_anonymity
+
+    def _counted(self, data: Microdata) -> tuple[Rows, pl.DataFrame]:
+        """Return whom risks count, by the row of its household, with the variables: persons, or records without any."""
+        names = list(self.risk_variables)
+        homes = [name for name in names if name in data.households.columns]
+        if data.persons is None:
+            return np.arange(data.households.height), data.households.select(names)
+        rows = household_rows(data).astype(np.int64)
+        own = select(data.persons, [name for name in names if name not in homes])
+        return rows, own.with_columns(data.households[name].gather(rows) for name in homes).select(names)
+
+    def _given(self, data: Microdata, name: str) -> Rows:
+        """Return a given risk of each household in millionths: the largest of its members."""
+        column = data.households[name] if name in data.households.columns else data.persons[name]  # type: ignore[index]
+        known = column.cast(pl.Float64, strict=False)
+        if known.null_count() or not bool((known >= 0).all()):
+            raise bad_file("risks are numbers from 0 on", where=f'"{name}"', remedy="give every record one")
+        whole = (known * _MILLION).round().cast(pl.Int64).to_numpy()
+        if name in data.households.columns:
+            return np.asarray(whole)
+        most = np.zeros(data.households.height, dtype=np.int64)
+        np.maximum.at(most, household_rows(data).astype(np.int64), whole)
+        return most
+
+    def law(self, dataset: Any) -> Law:
+        """Return the exact law for records (held, area), all similar; where risks are counted, by the held value."""
+        frame = pl.DataFrame(list(dataset), schema=["held", "area"], orient="row").with_columns(alike=pl.lit(0))
+        counted = ("held",) if self.risk_variables else ()
+        own = TargetedSwap(
+            hierarchy=["area"],
+            similar=["alike"],
+            swaprate=self.swaprate,
+            risk_variables=counted,
+            k_anonymity=self.k_anonymity,
+        )
+        problem = own._problem(Microdata(households=frame))
+        held, area = frame["held"].to_list(), frame["area"].to_list()
+
+        def released(choices: Choices) -> tuple[Any, ...]:
+            partner, _ = swapped_pairs(problem, choices)
+            return tuple(sorted((h, area[partner[n]]) for n, h in enumerate(held)))
+
+        return law_of(released)

@@ -1,0 +1,228 @@
+"""Targeted record swapping: the forced examples, the exact law, and what it does not promise."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from stirred import Entropy
+from stirred.audit.exhaustive import audit
+from stirred.data.microdata import Microdata
+from stirred.mechanisms.swapping.records.choices import Drawn, Urn, Weights, law_of
+from stirred.mechanisms.swapping.targeted.mechanism import TargetedSwap
+from stirred.mechanisms.swapping.targeted.swapping import Problem, swapped_pairs
+from stirred.spec.problems import StirredError
+
+F = Fraction
+
+
+def pairs_of(swap: TargetedSwap, data: Any, *, seed: Any = 1) -> tuple[set[frozenset[int]], list[int]]:
+    microdata = data if isinstance(data, Microdata) else Microdata(households=data)
+    partner, failed = swap.pairs(microdata, Drawn(Entropy.from_seed(seed)))
+    return {frozenset((n, int(other))) for n, other in enumerate(partner) if n != other}, failed
+
+
+ONE = pl.DataFrame({"area": list("AAABBB"), "hsize": [1, 1, 1, 1, 2, 2], "race": list("xwwwww")})
+
+
+def test_the_forced_example_of_one_level() -> None:
+    # Example 1: the household of race x goes to B, and the only one of its size there comes to A, 4000 of 4000 times.
+    swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate=0)
+    for seed in range(40):
+        assert pairs_of(swap, ONE, seed=seed) == ({frozenset((0, 3))}, [])
+
+
+TWO = pl.DataFrame(
+    [
+        (1, 11, 2, 1, 9, 111), (1, 11, 1, 1, 5, 112), (1, 12, 3, 1, 5, 121), (1, 12, 1, 1, 1, 122),
+        (2, 21, 5, 1, 1, 211), (2, 21, 2, 2, 1, 212), (1, 11, 4, 1, 1, 113), (1, 11, 4, 1, 1, 114),
+        (1, 12, 4, 1, 1, 123),
+    ],
+    schema=["county", "district", "hsize", "tenure", "race", "parish"],
+    orient="row",
+)  # fmt: skip
+
+
+def test_the_forced_example_of_two_levels_profiles_and_columns_carried_along() -> None:
+    # Example 2: 1 and 6 by the second profile, 2 and 4; 3 finds nobody. 3000 of 3000 times.
+    swap = TargetedSwap(
+        hierarchy=["county", "district"],
+        similar=[["hsize", "tenure"], ["hsize"]],
+        risk_variables=["race"],
+        k_anonymity=2,
+        swaprate=0,
+        carry_along=["parish"],
+    )
+    for seed in range(40):
+        assert pairs_of(swap, TWO, seed=seed) == ({frozenset((0, 5)), frozenset((1, 3))}, [2])
+    release = swap.release(TWO, Entropy.from_os(), accept=["nothing-promised"])
+    moved = release.public["data"].filter(pl.col("race") == 9)
+    assert moved.select("county", "district", "parish").row(0) == (2, 21, 212)
+    assert release.internal["unswapped"] == [2]
+
+
+def test_risk_is_that_of_the_member_who_shares_least() -> None:
+    homes = pl.DataFrame({"hid": [1, 2, 3, 4], "area": list("AABB"), "hsize": [2, 1, 2, 1]})
+    people = pl.DataFrame({"hid": [1, 1, 2, 3, 3, 4], "race": list("wxwwww")})
+    data = Microdata(households=homes, persons=people, hid="hid")
+    swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate=0)
+    assert pairs_of(swap, data) == ({frozenset((0, 2))}, [])
+    assert pairs_of(swap, data.households.with_columns(race=pl.lit("w"))) == (set(), [])
+
+
+def test_given_risks_count_above_their_threshold_and_are_not_released() -> None:
+    frame = ONE.with_columns(r=pl.Series([0.3, 0.1, 0.0, 0.1, 0.0, 0.0]))
+    swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk=["r"], risk_threshold="0.1", swaprate=0)
+    assert pairs_of(swap, frame)[0] == {frozenset((0, 3))}
+    assert "r" not in swap.release(frame, Entropy.from_os(), accept=["nothing-promised"]).public["data"].columns
+    nobody = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk=["r"], risk_threshold="0.3", swaprate=0)
+    assert pairs_of(nobody, frame) == (set(), [])
+
+
+def test_a_rate_of_zero_without_risk_swaps_nobody() -> None:
+    # sdcMicro still swaps one pair with probability 1 / number of areas.
+    swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], k_anonymity=0, swaprate=0)
+    assert all(pairs_of(swap, ONE, seed=seed) == (set(), []) for seed in range(20))
+
+
+def test_the_rate_is_met_and_spread_over_areas() -> None:
+    rows = np.arange(8)
+    frame = pl.DataFrame({"area": np.array(["A", "B"])[rows // 4], "hsize": np.ones(8, dtype=int)})
+    swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], k_anonymity=0, swaprate="1/2")
+    # sdcMicro moves 6 of these 8 half the time, not 4.
+    assert {sum(map(len, pairs_of(swap, frame, seed=seed)[0])) for seed in range(30)} == {4}
+
+
+def test_partners_are_drawn_in_proportion_to_their_risk() -> None:
+    # Risks .3 and .1: three to one, as the original core does it.
+    urn = law_of(lambda c: c.next_of(Urn(np.array([0, 1]), Weights.of(np.array([300_000, 100_000])))))
+    assert urn[0] == F(3, 4)
+    counted = law_of(lambda c: c.next_of(Urn(np.array([0, 2, 1]), Weights.inverse(np.array([1, 6, 3])))))
+    assert [counted[row] for row in range(3)] == [F(2, 3), F(1, 9), F(2, 9)]
+
+
+@pytest.mark.parametrize("numbers", [[5, 3, 0, 1, 9], [1, 1, 1], [0, 0], [7]])
+def test_drawing_from_an_urn_follows_its_law(numbers: list[int]) -> None:
+    weights = Weights.of(np.array(numbers))
+    rows = np.argsort(weights.level, kind="stable")
+
+    def whole(choices: Any) -> tuple[int, ...]:
+        urn, found = Urn(rows.copy(), weights), []
+        while (row := choices.next_of(urn)) is not None:
+            found.append(row)
+        return tuple(found)
+
+    law = law_of(whole)
+    draws = 1500
+    seen: Counter[Any] = Counter(whole(Drawn(Entropy.from_seed(seed))) for seed in range(draws))
+    assert {*seen} <= {*law.probabilities}
+    kept = {t: p for t, p in law.probabilities.items() if draws * p >= 8}
+    chi = sum(float((seen[t] - draws * p) ** 2 / (draws * p)) for t, p in kept.items())
+    # Six standard deviations: a false alarm in a million; weights that are off by a fifth would be seen.
+    assert chi < len(kept) + 6 * np.sqrt(2 * len(kept)) + 6
+
+
+def test_what_is_drawn_follows_the_exact_law_of_pairs() -> None:
+    frame = [("a", "x"), ("b", "x"), ("b", "y"), ("c", "z")]
+    swap = TargetedSwap(hierarchy=["area"], similar=["alike"], risk_variables=["held"], k_anonymity=2, swaprate="1/2")
+    law = swap.law(frame)
+    data = pl.DataFrame(frame, schema=["held", "area"], orient="row").with_columns(alike=pl.lit(0))
+    draws, problem = 1500, swap._problem(Microdata(households=data))
+    seen: Counter[Any] = Counter()
+    for seed in range(draws):
+        partner, _ = swapped_pairs(problem, Drawn(Entropy.from_seed(f"law {seed}")))
+        seen[tuple(sorted((h, frame[partner[n]][1]) for n, (h, _) in enumerate(frame)))] += 1
+    chi = sum(float((seen[t] - draws * p) ** 2 / (draws * p)) for t, p in law.probabilities.items())
+    assert {*seen} <= {*law.probabilities}
+    assert chi < len(law) + 6 * np.sqrt(2 * len(law)) + 6
+
+
+def test_two_files_prove_that_nothing_is_promised() -> None:
+    # Witness A: both at risk, each becomes the other with certainty.
+    swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate=0)
+    x, y = (("u", "A"), ("v", "B")), (("u", "B"), ("v", "A"))
+    assert swap.law(x)[y] == 1
+    assert swap.law(y)[x] == 1
+    # Witness B: no risk, rate .34, three areas of one household: half the time nothing moves, and no cycle occurs.
+    plain = TargetedSwap(hierarchy=["area"], similar=["hsize"], k_anonymity=0, swaprate="0.34")
+    z = (("u", "A"), ("v", "B"), ("w", "C"))
+    law = plain.law(z)
+    assert law[z] == F(1, 2)  # T20; the original has 1/3
+    assert law[(("u", "B"), ("v", "C"), ("w", "A"))] == 0
+    result = audit(swap)
+    assert result.passed
+    assert result.loss.low.is_infinite
+    assert result.witness is not None
+
+
+def test_the_plan_names_the_step_the_witness_and_what_is_near() -> None:
+    swap = TargetedSwap(
+        hierarchy=["area"],
+        similar=["hsize"],
+        risk_variables=["race"],
+        k_anonymity=2,
+        swaprate="1/4",
+        rate_prior={"1/10": "1/2", "1/2": "1/2"},
+    )
+    plan = swap.plan(ONE)
+    told = {fact.label: fact.sentence for fact in plan.facts}
+    assert "pairs are disjoint" in told["breaks"]
+    assert "with certainty" in told["witness"]
+    assert "conditioned swap" in told["nearest"]
+    assert "0.534 with 1 of them" in told["obscurity"]
+    assert plan.specification.budget.realised.is_infinite
+    assert [doubt.kind for doubt in plan.doubts if doubt.refuses] == ["nothing-promised"]
+    assert str(plan.specification.multiverse.invariants[0]) == "number of households by hsize x area"
+
+
+@pytest.mark.parametrize(
+    ("how", "what"),
+    [
+        ({"hierarchy": []}, "there is no geography"),
+        ({"similar": [[]]}, "a profile without columns"),
+        ({"risk": ["r"], "risk_threshold": "0.1", "hierarchy": ["a", "b"]}, "not one column of risk for each level"),
+        ({"risk": ["r"], "risk_threshold": "0.1", "risk_variables": ["race"]}, "risks are given and counted"),
+        ({"risk": ["r"]}, "risk_threshold goes with risk"),
+        ({"risk_threshold": "0.1"}, "risk_threshold goes with risk"),
+        ({"swaprate": 2}, "probability"),
+        ({"rate_prior": {"1/10": "1/2"}}, "do not add up to 1"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(how: dict[str, Any], what: str) -> None:
+    with pytest.raises(StirredError, match=what):
+        assert TargetedSwap(**{"hierarchy": ["area"], "similar": ["hsize"], **how}).prior
+
+
+def test_columns_and_risks_that_are_not_there_are_refused() -> None:
+    swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk_variables=["raze"])
+    with pytest.raises(StirredError, match="raze"):
+        swap.plan(ONE)
+    wrong = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk=["race"], risk_threshold="1/2")
+    with pytest.raises(StirredError, match="risks are numbers from 0 on"):
+        wrong.pairs(Microdata(households=ONE), Drawn(Entropy.from_seed(1)))
+
+
+def test_nobody_is_swapped_twice_or_inside_the_area() -> None:
+    rng = np.random.default_rng(5)
+    county = rng.integers(0, 4, 600)
+    district = county * 5 + rng.integers(0, 5, 600)
+    problem = Problem(
+        areas=[county, district],
+        weights=[Weights.inverse(rng.integers(1, 9, 600))] * 2,
+        risky=rng.integers(0, 3, 600),
+        profiles=[rng.integers(0, 30, 600), np.zeros(600, dtype=np.int64)],
+        rate=F(1, 5),
+    )
+    partner, failed = swapped_pairs(problem, Drawn(Entropy.from_seed(2)))
+    rows = np.arange(600)
+    assert np.array_equal(partner[partner], rows)
+    moved = rows[partner != rows]
+    assert (district[moved] != district[partner[moved]]).all()
+    coarse = moved[problem.risky[moved] == 0]
+    assert all(county[n] != county[partner[n]] or problem.risky[partner[n]] != 0 for n in coarse)
+    assert all(partner[row] == row for row in failed)
