@@ -24,8 +24,9 @@ from stirred.data.problems import DataError
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.problems import StirredError
 from tests.data.gallery import exhibits, is_named_after
+from tests.depth import examples
 
-MANY = settings(max_examples=200, derandomize=True, deadline=None)
+MANY = settings(max_examples=examples(200), derandomize=True, deadline=None)
 
 WHOLE = """
 [codebook]

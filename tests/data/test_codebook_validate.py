@@ -22,6 +22,7 @@ from stirred.data.validate import validate
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.problems import Problem
 from tests.data.gallery import HERE, exhibits, is_named_after
+from tests.depth import examples
 
 ROOM = HERE / "validate"
 # Told by Microdata, which the command asks as well.
@@ -432,7 +433,7 @@ def as_found(problem: Problem) -> tuple[str, str, str]:
     return ("zero" if more else column), kind, rows
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=examples(300), derandomize=True, deadline=None)
 @given(cases(), st.booleans())
 def test_validation_finds_what_a_look_at_every_row_finds(case: tuple[pl.DataFrame, Codebook], as_lazy: bool) -> None:
     frame, codebook = case

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from stirred.data.frames import read_frame, write_frame
 from stirred.data.problems import DataError
+from tests.depth import examples
 
 FRAME = pl.DataFrame({"code": ["01", "1", "é"], "count": [1, 2, 3]})
 
@@ -68,7 +69,7 @@ def test_a_byte_order_mark_is_not_part_of_the_first_name(tmp_path: Path) -> None
     assert read_frame(tmp_path / "homes.csv").columns == ["county", "size"]
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0")), min_size=1))
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_text_that_is_written_is_read_back(ending: str, values: list[str], tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from stirred.data import packed as module
-from stirred.data.codes import encode
+from stirred.data.codes import PIECE, encode
 from stirred.data.packed import Packed
-from stirred.data.pieces import PIECE
+from tests.depth import examples
 
 KINDS: dict[str, tuple[st.SearchStrategy[Any], Any]] = {
     "text": (st.sampled_from(["", "a", "01", "1", "é", "long " * 9]), pl.String),
@@ -57,7 +57,7 @@ def test_packed_columns_come_back_as_they_were_in_any_order(way: str, monkeypatc
     for name, value in WAYS[way].items():
         monkeypatch.setattr(module, name, value)
 
-    @settings(deadline=None, max_examples=150)
+    @settings(deadline=None, max_examples=examples(150))
     @given(case=frames(), already=st.integers(0, 2))
     def agrees(case: tuple[pl.DataFrame, list[int]], already: int) -> None:
         frame, rows = case

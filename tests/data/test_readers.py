@@ -20,6 +20,7 @@ from stirred.data.frames import exists, read_frame, read_labels, scan_frame, wri
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError
 from tests.data.gallery import exhibits, is_named_after
+from tests.depth import examples
 
 TABLE = pl.DataFrame(
     {
@@ -132,7 +133,6 @@ def test_files_with_types_give_the_same_table(make: Callable[[Path], Path | str]
     assert exists(source)
     assert_frame_equal(read_frame(source), TABLE)
     assert_frame_equal(scan_frame(source).collect(), TABLE)
-    assert_frame_equal(read_frame(source, columns=["tenure", "county"]), TABLE.select("tenure", "county"))
 
 
 @pytest.mark.parametrize("make", AS_TEXT.values(), ids=AS_TEXT.keys())
@@ -140,23 +140,12 @@ def test_text_files_give_the_same_table_as_text(make: Callable[[Path], Path], tm
     source, expected = make(tmp_path), TABLE.cast(pl.String)
     assert_frame_equal(read_frame(source), expected)
     assert_frame_equal(scan_frame(source).collect(), expected)
-    assert_frame_equal(read_frame(source, columns=["tenure", "county"]), expected.select("tenure", "county"))
-
-
-@pytest.mark.parametrize("make", [*TYPED.values(), *AS_TEXT.values()], ids=[*TYPED, *AS_TEXT])
-def test_a_column_that_is_not_there_is_told_with_those_that_are(
-    make: Callable[[Path], Path | str], tmp_path: Path
-) -> None:
-    message = 'there is no column "rent"; there are "county", "size", "name", "tenure"'
-    with pytest.raises(DataError) as refusal:
-        read_frame(make(tmp_path), columns=["tenure", "rent"])
-    assert [problem.what for problem in refusal.value.problems] == [message]
 
 
 CELLS = st.none() | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), min_size=1, max_size=6)
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=examples(100), derandomize=True, deadline=None)
 @given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=6), st.sampled_from([",", ";", "\t", "|"]))
 def test_any_text_survives_csv(rows: list[tuple[str | None, ...]], separator: str) -> None:
     frame = pl.DataFrame(rows, schema=dict.fromkeys(("a", "b, c", "d;e"), pl.String), orient="row")
@@ -240,6 +229,48 @@ def test_sqlite_binary_columns_are_refused(tmp_path: Path) -> None:
         connection.commit()
     with pytest.raises(DataError, match='column "a" holds binary values'):
         read_frame(tmp_path / "t.db")
+
+
+@pytest.mark.parametrize(
+    "view", ["read_csv('{secret}')", "read_text('{secret}')", "read_blob('{secret}')", "read_parquet('{secret}')"]
+)
+def test_a_view_of_a_duckdb_file_reads_no_other_file(tmp_path: Path, view: str) -> None:
+    secret = tmp_path / ("s.parquet" if "parquet" in view else "s.csv")
+    frame = pl.DataFrame({"a": ["s3cret"]})
+    frame.write_parquet(secret) if "parquet" in view else frame.write_csv(secret)
+    with closing(duckdb.connect(str(tmp_path / "t.duckdb"))) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS a")
+        connection.execute(f"CREATE VIEW v AS SELECT * FROM {view.format(secret=secret)}")
+        connection.execute("CREATE VIEW fine AS SELECT a + 1 AS a FROM t")
+    with pytest.raises(DataError, match="a view that reads another file") as refusal:
+        read_frame(tmp_path / "t.duckdb#v")
+    assert "s3cret" not in str(refusal.value)
+    assert read_frame(tmp_path / "t.duckdb#t").rows() == [(1,)]
+    assert read_frame(tmp_path / "t.duckdb#fine").rows() == [(2,)]
+
+
+def test_duckdb_loads_no_extension_and_keeps_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, str]] = []
+    real = duckdb.connect
+
+    def connect(*place: Any, **settings: Any) -> Any:
+        connection = real(*place, **settings)
+        wanted = (
+            "SELECT name, value FROM duckdb_settings() WHERE name LIKE '%extensions' OR name LIKE '%external_access' "
+        )
+        seen.append(dict(connection.execute(wanted + "OR name = 'lock_configuration'").fetchall()))
+        with pytest.raises(duckdb.Error, match="locked"):
+            connection.execute("SET autoload_known_extensions = true")
+        return connection
+
+    source = in_duckdb(tmp_path)
+    monkeypatch.setattr(duckdb, "connect", connect)
+    read_frame(source)
+    assert seen[0]["enable_external_access"] == "false"
+    assert seen[0]["lock_configuration"] == "true"
+    assert {seen[0][f"auto{what}_known_extensions"] for what in ("load", "install")} == {"false"}
+    assert seen[0]["allow_community_extensions"] == "false"
+    assert seen[0]["allow_unsigned_extensions"] == "false"
 
 
 def test_duckdb_sums_are_ordinary_integers(tmp_path: Path) -> None:
@@ -383,14 +414,6 @@ def test_csv_parts_that_cannot_be_read_are_all_told(tmp_path: Path) -> None:
     with pytest.raises(DataError) as refusal:
         read_frame(tmp_path)
     assert [Path(p.where).name for p in refusal.value.problems] == ["1.csv", "3.csv"]
-
-
-def test_some_columns_of_csv_parts_are_read_in_the_order_asked_for(tmp_path: Path) -> None:
-    folder = in_csv_parts(tmp_path)
-    assert read_frame(folder, columns=["size", "county"]).equals(read_frame(folder).select("size", "county"))
-    with pytest.raises(DataError, match='there is no column "sise"') as refusal:
-        read_frame(folder, columns=["sise"])
-    assert [p.where for p in refusal.value.problems] == [str(folder)]
 
 
 def test_parts_that_differ_are_all_told(tmp_path: Path) -> None:

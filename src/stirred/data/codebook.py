@@ -29,7 +29,10 @@ _WIDE: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """A column: its type and what it may hold; ``codes`` maps each code, as text, to its label."""
+    """A column: its type and what it may hold; ``codes`` maps each code, as text, to its label.
+
+    ``missing`` says whether values may be missing, or lists the texts that mean it.
+    """
 
     name: str
     file: File
@@ -38,7 +41,12 @@ class Variable:
     codes: Mapping[str, str] = field(default_factory=dict)
     min: int | None = None
     max: int | None = None
-    missing: bool = False
+    missing: bool | tuple[str, ...] = False
+
+    @property
+    def missing_texts(self) -> tuple[str, ...]:
+        """Return the texts that mean a missing value."""
+        return () if isinstance(self.missing, bool) else self.missing
 
     def allows(self, value: str, *, leaves: frozenset[str] = frozenset()) -> bool:
         """Say whether a value, written as text, may occur; ``leaves`` are the codes a hierarchy file adds.
@@ -98,12 +106,7 @@ class Codebook:
     draft: bool = False
 
     def __post_init__(self) -> None:
-        problems = list(
-            contradictions(
-                self.variables, hierarchies=self.hierarchies, trees=self.trees, structural_zeros=self.structural_zeros
-            )
-        )
-        if problems:
+        if problems := list(contradictions(self.variables, self.hierarchies, self.trees, self.structural_zeros)):
             raise DataError(problems)
 
     @classmethod
@@ -139,6 +142,19 @@ class Codebook:
         found = self.variable(variable)
         return dict(found.codes) if found else {}
 
+    def codes(self, variable: str) -> tuple[str, ...]:
+        """Return the declared codes of a variable as text, with those of its hierarchy file; of others none."""
+        found = self.variable(variable)
+        if found is None or found.type not in ("code", "true-false"):
+            return ()
+        declared = ("false", "true") if found.type == "true-false" else found.codes
+        return tuple(dict.fromkeys((*declared, *sorted(self.leaves(variable)))))
+
+    def missing_texts(self, file: File) -> dict[str, tuple[str, ...]]:
+        """Return the texts that mean a missing value in a file, by variable; persons may repeat their household's."""
+        declared = {**self.of("households"), **self.of("persons")} if file == "persons" else self.of("households")
+        return {name: variable.missing_texts for name, variable in declared.items() if variable.missing_texts}
+
     def leaves(self, variable: str) -> frozenset[str]:
         """Return the codes that a hierarchy file gives to a variable."""
         return frozenset(code for tree in self.trees if tree.variable == variable for code in tree.tree.leaves)
@@ -154,10 +170,10 @@ class Codebook:
 
 def contradictions(
     variables: Sequence[Variable],
+    hierarchies: Sequence[Hierarchy],
+    trees: Sequence[CodeHierarchy],
+    structural_zeros: Sequence[StructuralZero],
     *,
-    hierarchies: Sequence[Hierarchy] = (),
-    trees: Sequence[CodeHierarchy] = (),
-    structural_zeros: Sequence[StructuralZero] = (),
     unsure: Iterable[str] = (),
     unread: Iterable[str] = (),
 ) -> Iterator[Problem]:
@@ -326,32 +342,16 @@ def _sections(codebook: Codebook) -> Iterator[str]:
 
 def variable_toml(variable: Variable, *, remarks: Sequence[str] = ()) -> str:
     """Return one ``[[variables]]`` entry, with remarks as comments."""
-    facts = {key: value for key in ("min", "max") if (value := getattr(variable, key)) is not None}
-    optional = {"label": variable.label} if variable.label else {}
-    codes = {"codes": variable.codes} if variable.codes else {}
-    missing = {"missing": True} if variable.missing else {}
-    return _entry(
-        "variables",
-        remarks=remarks,
-        name=variable.name,
-        file=variable.file,
-        type=variable.type,
-        **optional,
-        **facts,
-        **missing,
-        **codes,
-    )
+    facts = {key: getattr(variable, key) for key in ("label", "min", "max", "missing", "codes")}
+    given = {key: value for key, value in facts.items() if value or (key in ("min", "max") and value is not None)}
+    needed = {"name": variable.name, "file": variable.file, "type": variable.type}
+    return _entry("variables", remarks=remarks, **needed, **given)
 
 
 def hierarchy_toml(hierarchy: Hierarchy, *, remarks: Sequence[str] = ()) -> str:
     """Return one ``[[hierarchies]]`` entry of columns."""
-    return _entry(
-        "hierarchies",
-        remarks=remarks,
-        name=hierarchy.name,
-        levels=hierarchy.levels,
-        geographic=hierarchy.geographic,
-    )
+    name, levels, geographic = hierarchy.name, hierarchy.levels, hierarchy.geographic
+    return _entry("hierarchies", remarks=remarks, name=name, levels=levels, geographic=geographic)
 
 
 def link_toml(hid: str | None, id: Sequence[str]) -> str:

@@ -9,20 +9,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
-from stirred.data.codebook import (
-    Codebook,
-    CodeHierarchy,
-    File,
-    StructuralZero,
-    Type,
-    Variable,
-    contradictions,
-)
+from stirred.data.codebook import Codebook, CodeHierarchy, File, StructuralZero, Type, Variable, contradictions
 from stirred.data.hrc import read_hrc
 from stirred.data.problems import DataError, bad_file, listed
+from stirred.data.sources import read_text
 from stirred.data.spelling import meant, near, told_once
+from stirred.spec.document_schema import Strict
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.problems import Problem, StirredError
 
@@ -30,14 +24,10 @@ _MOST_NAMES: Final = 5
 Name = Annotated[str, Field(min_length=1)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+T = TypeVar("T", bound=Strict)
 
 
-T = TypeVar("T", bound=_Strict)
-
-
-class TitleSection(_Strict):
+class TitleSection(Strict):
     """[codebook]: what it is about."""
 
     title: str = Field(default="", description="What the codebook is about.")
@@ -46,7 +36,7 @@ class TitleSection(_Strict):
     )
 
 
-class VariableEntry(_Strict):
+class VariableEntry(Strict):
     """[[variables]]: a column and what it may hold."""
 
     name: Name = Field(description="The column.")
@@ -56,10 +46,12 @@ class VariableEntry(_Strict):
     codes: dict[str, str] = Field(default={}, description="For type code: every possible code, and its label.")
     min: int | None = Field(default=None, description="For type integer: the smallest possible value.")
     max: int | None = Field(default=None, description="For type integer: the largest possible value.")
-    missing: bool = Field(default=False, description="Whether values may be missing.")
+    missing: bool | list[str] = Field(
+        default=False, description='Whether values may be missing, or the texts that mean it, such as ["NA", "."].'
+    )
 
 
-class LevelsEntry(_Strict):
+class LevelsEntry(Strict):
     """[[hierarchies]]: columns that nest."""
 
     name: Name = Field(description="What the hierarchy is called.")
@@ -67,7 +59,7 @@ class LevelsEntry(_Strict):
     geographic: bool = Field(default=True, description="Whether it is one of places.")
 
 
-class HrcEntry(_Strict):
+class HrcEntry(Strict):
     """[[hierarchies]]: the codes of one variable, in a tau-ARGUS file."""
 
     name: Name = Field(description="What the hierarchy is called.")
@@ -76,14 +68,14 @@ class HrcEntry(_Strict):
     geographic: bool = Field(default=True, description="Whether it is one of places.")
 
 
-class LinkSection(_Strict):
+class LinkSection(Strict):
     """[link]: the identifiers."""
 
     hid: Name | None = Field(default=None, description="Column that links persons to households.")
     id: list[Name] = Field(default=[], description="Other columns that identify; never released.")
 
 
-class ZeroEntry(_Strict):
+class ZeroEntry(Strict):
     """[[structural_zeros]]: a combination of values that cannot exist."""
 
     name: Name = Field(description="What cannot exist, in words.")
@@ -93,7 +85,7 @@ class ZeroEntry(_Strict):
     )
 
 
-class CodebookFile(_Strict):
+class CodebookFile(Strict):
     """A codebook: what the columns of a confidential file mean."""
 
     codebook: TitleSection = Field(default=TitleSection(), description="What the codebook is about.")
@@ -111,14 +103,7 @@ def json_schema() -> dict[str, Any]:
 
 def read_codebook(path: Path) -> Codebook:
     """Read codebook.toml; every problem is reported at once with the file and the key."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise bad_file("this is not UTF-8", where=str(path), remedy="save the codebook as UTF-8") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise bad_file(f"cannot read the codebook: {reason}", where=str(path), remedy="check the path") from None
-    return parse_codebook(text, source=str(path), folder=path.parent)
+    return parse_codebook(read_text(path, called="codebook", save="codebook"), source=str(path), folder=path.parent)
 
 
 def parse_codebook(text: str, *, source: str, folder: Path) -> Codebook:
@@ -150,25 +135,17 @@ class _Reader:
         title = self._section("codebook", TitleSection) or TitleSection()
         link = self._section("link", LinkSection) or LinkSection()
         entries = [self._entry(VariableEntry, item, place) for item, place in self._entries("variables")]
-        variables = tuple(Variable(**dict(entry)) for entry in entries if entry)
+        variables = tuple(_variable(entry) for entry in entries if entry)
         if not self.content.get("variables") and not any(near(key, known) == "variables" for key in unknown):
-            self.problems.append(
-                Problem(what="no variable is declared", where="variables", remedy="add a [[variables]] for each column")
-            )
+            self._tell("no variable is declared", "variables", "add a [[variables]] for each column")
         hierarchies, trees = self._hierarchies()
         zeros = tuple(
             StructuralZero(name=zero.name, file=zero.file, when={k: tuple(map(_text, v)) for k, v in zero.when.items()})
             for item, place in self._entries("structural_zeros")
             if (zero := self._entry(ZeroEntry, item, place))
         )
-        self.problems += contradictions(
-            variables,
-            hierarchies=hierarchies,
-            trees=trees,
-            structural_zeros=zeros,
-            unsure=self._unsure(variables),
-            unread=self.unread,
-        )
+        unsure = self._unsure(variables)
+        self.problems += contradictions(variables, hierarchies, trees, zeros, unsure=unsure, unread=self.unread)
         if self.problems:
             return None
         return Codebook(
@@ -191,20 +168,13 @@ class _Reader:
         trees: list[CodeHierarchy] = []
         for item, place in self._entries("hierarchies"):
             if isinstance(item, dict) and not {"levels", "variable", "hrc"} & set(item):
-                self.problems.append(
-                    Problem(
-                        what="neither levels nor a hierarchy file are given",
-                        where=place,
-                        remedy="give levels = [columns, the finest first], or variable and hrc",
-                    )
-                )
+                remedy = "give levels = [columns, the finest first], or variable and hrc"
+                self._tell("neither levels nor a hierarchy file are given", place, remedy)
                 continue
             try:
                 if isinstance(item, dict) and "levels" in item:
                     if entry := self._entry(LevelsEntry, item, place):
-                        levels.append(
-                            Hierarchy(name=entry.name, levels=tuple(entry.levels), geographic=entry.geographic)
-                        )
+                        levels.append(Hierarchy(**{**dict(entry), "levels": tuple(entry.levels)}))
                 elif file := self._entry(HrcEntry, item, place):
                     tree = read_hrc(self.folder / file.hrc)
                     trees.append(CodeHierarchy(tree=tree, **dict(file)))
@@ -214,6 +184,9 @@ class _Reader:
                     self.unread.add(item["variable"])
         return tuple(levels), tuple(trees)
 
+    def _tell(self, what: str, where: str, remedy: str) -> None:
+        self.problems.append(Problem(what=what, where=where, remedy=remedy))
+
     def _section(self, key: str, model: type[T]) -> T | None:
         return self._entry(model, self.content.get(key, {}), f"[{key}]")
 
@@ -221,11 +194,7 @@ class _Reader:
         items = self.content.get(key, [])
         if not isinstance(items, list):
             if not quietly:
-                self.problems.append(
-                    Problem(
-                        what=f"{_brief(items)} is not a list", where=key, remedy=f"write [[{key}]], in two brackets"
-                    )
-                )
+                self._tell(f"{_brief(items)} is not a list", key, f"write [[{key}]], in two brackets")
             return
         for number, item in enumerate(items, start=1):
             name = item.get("name") if isinstance(item, dict) else None
@@ -239,6 +208,11 @@ class _Reader:
             for detail, hint in told_once(error.errors(include_url=False), model):
                 self.problems.append(_problem(detail, place=place, known=known, hint=hint))
             return None
+
+
+def _variable(entry: VariableEntry) -> Variable:
+    missing = entry.missing if isinstance(entry.missing, bool) else tuple(entry.missing)
+    return Variable(**{**dict(entry), "missing": missing})
 
 
 _OF_ENTRY: Final = re.compile(r'(\w+) "([^"]*)"(.*)', flags=re.DOTALL)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,8 +12,36 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.columns import Columns, gather_all
-from stirred.data.pieces import by_pieces
+from stirred.data.columns import Columns, fresh, gather_all
+from stirred.data.natural import sorted_values
+
+# What a piece reads and writes stays in the processor's cache.
+PIECE: Final = 1 << 18
+
+
+def by_pieces(work: Callable[[slice], None], rows: int) -> None:
+    """Do ``work`` on every piece of so many rows.
+
+    Pieces must not depend on each other; work that leaves the interpreter free, as compiled passes do,
+    runs on all cores.
+
+    >>> doubled = list(range(5))
+    >>> def double(piece):
+    ...     doubled[piece] = [2 * value for value in doubled[piece]]
+    >>> by_pieces(double, 5)
+    >>> doubled
+    [0, 2, 4, 6, 8]
+    """
+    pieces = [slice(begin, min(begin + PIECE, rows)) for begin in range(0, rows, PIECE)]
+    threads = min(os.cpu_count() or 1, len(pieces))
+    if threads < 2:
+        for piece in pieces:
+            work(piece)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(work, pieces):
+            pass
+
 
 Codes = npt.NDArray[np.uint32]
 
@@ -133,7 +164,8 @@ def _single(column: pl.Series) -> _Single:
         low, high = int(column.min()), int(column.max())  # type: ignore[arg-type]
         if high - low < _DENSE and high < 1 << 63:
             return _counted(column, low, high)
-    levels = column.unique().sort()
+    # Sorted and in memory of their own: what is looked up in them later knows nothing of the order of the rows.
+    levels = fresh(sorted_values(column.unique()))
     index = pl.DataFrame({"value": levels}).with_row_index("code")
     codes = pl.DataFrame({"value": column}).join(
         index, on="value", how="left", maintain_order="left", nulls_equal=True

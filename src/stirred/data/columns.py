@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +17,7 @@ import polars as pl
 
 from stirred.data.frames import scan_frame
 from stirred.data.problems import bad_file, listed
+from stirred.data.whole import as_whole
 
 
 def has_text(kind: pl.DataType) -> bool:
@@ -55,9 +58,15 @@ class ParquetColumns:
     """
 
     def __init__(self, path: Path) -> None:
-        self.scan = scan_frame(path)
+        self.scan = scan_frame(path, given=True)
         self.columns: list[str] = self.scan.collect_schema().names()
         self.height: int = self.scan.select(pl.len()).collect().item()
+
+    def with_columns_changed(self, change: Callable[[pl.LazyFrame], pl.LazyFrame]) -> ParquetColumns:
+        """Return the same file with a change of its values, made whenever a column is read."""
+        changed = copy(self)
+        changed.scan = change(self.scan)
+        return changed
 
     def __getitem__(self, name: str) -> pl.Series:
         return canonical(self.scan.select(name).collect().to_series().rechunk())
@@ -70,14 +79,18 @@ class ParquetColumns:
 def canonical(column: pl.Series) -> pl.Series:
     """Return a column that holds nothing but its values, written alike where they compare equal.
 
-    Floats get one zero and one not-a-number; an enumeration becomes text, since a file would also hold
-    the values that no record has.
+    Whole numbers are integers, also where a program wrote them as 1.0. Other floats get one zero and one not-a-number.
+    An enumeration or a category becomes text: its dictionary also holds values that no record has, in the order in
+    which the file had them first.
 
-    >>> canonical(pl.Series([0.0, -0.0])).to_numpy().view("uint64").tolist()
-    [0, 0]
+    >>> canonical(pl.Series([0.5, -0.0])).to_numpy().view("uint64").tolist()[1]
+    0
+    >>> canonical(pl.Series([1.0, 2.0])).dtype
+    Int64
     """
-    if column.dtype == pl.Enum:
-        return column.cast(pl.String)
+    if column.dtype in (pl.Enum, pl.Categorical):
+        column = column.cast(pl.String)
+    column = as_whole(column)
     if not column.dtype.is_float():
         return column
     x = pl.col("x")
@@ -103,7 +116,15 @@ def as_polars(frame: Any) -> pl.DataFrame:
             remedy="give a polars, pandas or pyarrow frame whose columns each have one type",
         ) from None
     _warn_of_index(nw.maybe_get_index(table))
-    return columns
+    return _own(columns) if table.implementation.is_pandas_like() else columns
+
+
+def _own(columns: pl.DataFrame) -> pl.DataFrame:
+    """Return a frame in memory of its own: that of pandas can be written to after a plan was made of it."""
+    copied = io.BytesIO()
+    columns.write_ipc(copied)
+    copied.seek(0)
+    return pl.read_ipc(copied)
 
 
 def _warn_of_index(index: Any) -> None:
@@ -125,8 +146,9 @@ def _warn_of_index(index: Any) -> None:
 def canonical_frame(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the frame with canonical columns, each in one piece of memory."""
     frame = frame.rechunk()
-    special = [name for name, kind in frame.schema.items() if kind.is_float() or kind == pl.Enum]
-    return frame.with_columns([canonical(frame[name]) for name in special]) if special else frame
+    columns = frame.get_columns()
+    changed = [new for old in columns if (new := canonical(old)) is not old]
+    return frame.with_columns(changed) if changed else frame
 
 
 _NUMBERS = (
@@ -158,3 +180,21 @@ def gather_all(columns: Sequence[pl.Series], rows: npt.NDArray[np.uint32]) -> li
 def select(table: Columns, names: list[str]) -> pl.DataFrame:
     """Return some columns of a table as a frame."""
     return pl.DataFrame([table[name].alias(name) for name in names])
+
+
+def fresh(column: pl.Series) -> pl.Series:
+    """Return a column whose memory is laid out in the order of its own rows and holds its own values alone.
+
+    Polars keeps text in shared buffers, and bringing rows into another order moves only what points into them: a
+    reordered column still holds every text in the order of the file it was read from, and writing or pickling it
+    writes the buffers. Only text needs this: gathering any other column copies its values, and zeroes what stands
+    under missing ones.
+
+    >>> fresh(pl.Series("note", ["a long text that is not kept in place", None])).to_list()
+    ['a long text that is not kept in place', None]
+    """
+    if column.dtype != pl.String:
+        return column
+    # Formatting writes every text out. A cast, a copy or a rechunk would keep the old buffers.
+    written = column.alias("x").to_frame().select(pl.format("{}", pl.col("x"))).to_series()
+    return written.alias(column.name)

@@ -5,34 +5,34 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Sequence
 from mmap import ACCESS_READ, mmap
 from typing import Final
 
 import polars as pl
 
 from stirred.data.problems import DataError, bad_file, counted, listed
-from stirred.data.sources import Source, missing_columns, unreadable_because
+from stirred.data.sources import Source, unreadable_because
 from stirred.spec.problems import Problem
 
 _SEPARATORS: Final = (",", ";", "\t", "|")
 _HEADER_BYTES: Final = 1 << 20
+# No column name is longer; a name that is, comes from a damaged file or from one without line ends.
+LONGEST_NAME: Final = 200
+_NUMBER: Final = r"^\s*[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?\s*$"
+_NAMES: Final = "put a first line with the names of the columns into the file"
 
 
-def read_csv(place: Source, wanted: list[str] | None) -> pl.DataFrame:
-    """Return the wanted columns of a file, or all, as text; refuse a file whose lines or signs are damaged."""
+def read_csv(place: Source) -> pl.DataFrame:
+    """Return the columns of a file as text; refuse a file whose lines or signs are damaged."""
     header, separator = csv_header(place)
     if not header:
         return pl.DataFrame()
-    if wanted is not None and (absent := [name for name in wanted if name not in header]):
-        raise missing_columns(absent, header, where=str(place))
     _check_no_nul(place)
-    # The last column is read in any case: a line that ends early shows there.
-    last = len(header) - 1
-    taken = [at for at, name in enumerate(header) if wanted is None or name in wanted or at == last]
     try:
         frame = pl.read_csv(
             place.path,
-            columns=taken,
+            columns=list(range(len(header))),
             separator=separator,
             infer_schema=False,
             encoding="utf8",
@@ -41,8 +41,9 @@ def read_csv(place: Source, wanted: list[str] | None) -> pl.DataFrame:
         )
     except pl.exceptions.ComputeError as error:
         raise _csv_error(place, error, separator=separator, width=len(header)) from None
-    frame.columns = [header[at] for at in taken]
-    if last and frame[header[last]].null_count():
+    frame.columns = header
+    # A line that ends early shows in the last column.
+    if len(header) > 1 and frame[header[-1]].null_count():
         frame = _without_short_lines(place, frame, separator=separator, width=len(header))
     return frame
 
@@ -62,6 +63,12 @@ def csv_header(place: Source) -> tuple[list[str], str]:
             where=str(place),
             remedy="save it with Unix or Windows line ends",
         )
+    if b"\n" not in start and len(start) == _HEADER_BYTES:
+        raise bad_file(
+            f"line 1, which names the columns, is longer than {_HEADER_BYTES:,} bytes",
+            where=str(place),
+            remedy="check that this is a CSV file with line ends, and that its first line holds names alone",
+        )
     text, _, rest = start.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
     if text.count(b'"') % 2:  # a quoted name runs over the end of the line
         text += b"\n" + rest
@@ -79,7 +86,7 @@ def csv_header(place: Source) -> tuple[list[str], str]:
         names = next(csv.reader(io.StringIO(line, newline=""), delimiter=separator))
     except csv.Error:
         raise bad_file("the header cannot be read", where=str(place), remedy="check its quotes") from None
-    _check_names(place, names)
+    check_repeated(place, names)
     return names, separator
 
 
@@ -94,28 +101,6 @@ def _check_no_nul(place: Source) -> None:
 def _damaged(place: Source, what: str) -> DataError:
     remedy = "the file is damaged, or pasted together from others: export it again, as CSV UTF-8"
     return bad_file(what, where=str(place), remedy=remedy)
-
-
-def _check_names(place: Source, names: list[str]) -> None:
-    problems = []
-    if repeated := sorted({name for name in names if name and names.count(name) > 1}):
-        problems.append(
-            Problem(
-                what=f"more than one column is called {listed(repeated)}",
-                where=str(place),
-                remedy="give every column its own name",
-            )
-        )
-    if nameless := [str(at) for at, name in enumerate(names, start=1) if not name]:
-        problems.append(
-            Problem(
-                what=f"column {', '.join(nameless[:10])} has no name",
-                where=str(place),
-                remedy="name it or remove it (row names written by R: write.csv(..., row.names = FALSE))",
-            )
-        )
-    if problems:
-        raise DataError(problems)
 
 
 def _csv_error(place: Source, error: Exception, *, separator: str, width: int) -> DataError:
@@ -135,7 +120,7 @@ def _csv_error(place: Source, error: Exception, *, separator: str, width: int) -
         )
     if "more fields" in text:
         fields = _fields(place, separator=separator)
-        if fields is not None and (fields > width).any():
+        if (fields > width).any():
             long = (fields > width).arg_true()
             lines = counted(long.head(5).to_list(), total=len(long)).replace("row", "line", 1)
             return bad_file(
@@ -161,8 +146,8 @@ def _not_utf8(place: Source, what: str, *, encoding: str = "latin1") -> DataErro
     return bad_file(what, where=str(place), remedy=f"save the file as UTF-8: {how}")
 
 
-def _fields(place: Source, *, separator: str) -> pl.Series | None:
-    """Return the number of fields of each line, or None where quotes make lines hard to tell."""
+def _fields(place: Source, *, separator: str) -> pl.Series:
+    """Return the number of fields of each line, or of each record where a quoted field has several lines."""
     lines = pl.read_csv(
         place.path,
         has_header=False,
@@ -174,20 +159,34 @@ def _fields(place: Source, *, separator: str) -> pl.Series | None:
         truncate_ragged_lines=True,
         glob=False,
     )["line"].fill_null("")
+    # What stands in quotes may hold separators. A quote that is left over belongs to a field of several lines.
+    lines = lines.str.replace_all('"[^"]*"', "")
     if lines.str.contains('"', literal=True).any():
-        return None
+        return _fields_of_records(place, separator=separator)
     return lines.str.count_matches(separator, literal=True) + 1
+
+
+def _fields_of_records(place: Source, *, separator: str) -> pl.Series:
+    """Return the number of fields of each record, read one by one: records may run over several lines."""
+    with place.path.open(encoding="utf-8-sig", newline="") as file:
+        return pl.Series(values=[max(len(row), 1) for row in csv.reader(file, delimiter=separator)], dtype=pl.UInt32)
 
 
 def _without_short_lines(place: Source, frame: pl.DataFrame, *, separator: str, width: int) -> pl.DataFrame:
     """Return the frame without blank lines at its end; refuse other lines that end early, as in a cut-off file."""
     fields = _fields(place, separator=separator)
-    if fields is None or len(fields) != frame.height + 1:
+    if len(fields) != frame.height + 1:
         return frame
     kept = frame.height
     while kept and fields[kept] < width and frame.row(kept - 1) == (None,) * frame.width:
         kept -= 1
     short = (fields.head(kept + 1) < width).arg_true()
+    if len(short) and len(short) == kept and (fields.slice(1, kept) == fields[1]).all():
+        raise bad_file(
+            f"the header has {width} names, and every record {fields[1]} field{'s' * (fields[1] != 1)}",
+            where=str(place),
+            remedy="remove the names that have no column, or check the separator",
+        )
     if len(short):
         lines = counted(short.head(5).to_list(), total=len(short)).replace("row", "line", 1)
         raise bad_file(
@@ -196,3 +195,87 @@ def _without_short_lines(place: Source, frame: pl.DataFrame, *, separator: str, 
             remedy="check that the file is complete",
         )
     return frame.head(kept)
+
+
+# --- the first line: whether it holds names, or is a record that somebody would lose ----------------------
+
+
+def check_repeated(place: Source, names: list[str]) -> None:
+    """Refuse names that are repeated or absent: no table can have them."""
+    problems = []
+    if repeated := sorted({name for name in names if name and names.count(name) > 1}):
+        problems.append(
+            Problem(
+                what=f"more than one column is called {listed(repeated)}",
+                where=str(place),
+                remedy="give every column its own name",
+                public="more than one column has the same name",
+            )
+        )
+    if nameless := [str(at) for at, name in enumerate(names, start=1) if not name]:
+        problems.append(
+            Problem(
+                what=f"column {', '.join(nameless[:10])} has no name",
+                where=str(place),
+                remedy="name it or remove it (row names written by R: write.csv(..., row.names = FALSE))",
+            )
+        )
+    if problems and all(_numbers(names)):
+        raise _all_numbers(place)
+    if problems:
+        raise DataError(problems)
+
+
+def check_header(place: Source, frame: pl.DataFrame) -> None:
+    """Refuse names that are all numbers or absurdly long, and a first line that is a record; none is quoted."""
+    if frame.width and all(_numbers(frame.columns)):
+        raise _all_numbers(place)
+    if long := [f"{at} ({len(name):,})" for at, name in enumerate(frame.columns, 1) if len(name) > LONGEST_NAME]:
+        raise bad_file(
+            f"names have more than {LONGEST_NAME} characters: column {', '.join(long[:10])}",
+            where=str(place),
+            remedy=f"shorten them, or check the quotes and line ends of line 1; if it is a record, {_NAMES}",
+        )
+    _check_first_line(place, frame)
+
+
+def _all_numbers(place: Source) -> DataError:
+    return _no_header(place, "every field of it is a number")
+
+
+def _check_first_line(place: Source, frame: pl.DataFrame) -> None:
+    """Refuse a file whose first line is a record, or stands again among the records.
+
+    A name is suspect where it is also a value of its own column. A real column may have such a name (``urban`` with the
+    values urban and rural); a file in which half of the columns do, or all but those named by a number, has no header.
+    """
+    suspect = [bool((frame[name] == name).any()) for name in frame.columns]
+    if not any(suspect) or not frame.width:
+        return
+    if all(suspect) and frame.width > 1:
+        same = pl.all_horizontal(pl.col(name) == name for name in frame.columns)
+        if (rows := frame.select(same.fill_null(False).arg_true()).to_series()).len():
+            raise bad_file(
+                f"line 1 stands again as record {rows[0] + 1:,}",
+                where=str(place),
+                remedy=f"if files were pasted together, remove the header there; if line 1 is a record, {_NAMES}",
+            )
+    half = frame.width > 1 and 2 * sum(suspect) >= frame.width and sum(suspect) > 1
+    if half or all(one or other for one, other in zip(suspect, _numbers(frame.columns), strict=True)):
+        raise _no_header(place, f"{sum(suspect)} of its {frame.width} fields occur again in their columns")
+
+
+def _numbers(names: Sequence[str]) -> list[bool]:
+    """Say of each name whether it is a number; an empty one may be a missing number, if any is a number."""
+    numbers = pl.Series(values=list(names), dtype=pl.String).str.contains(_NUMBER).to_list()
+    return (
+        [number or not name.strip() for number, name in zip(numbers, names, strict=True)] if any(numbers) else numbers
+    )
+
+
+def _no_header(place: Source, why: str) -> DataError:
+    return bad_file(
+        f"line 1 looks like a record and not like the names of columns: {why}",
+        where=str(place),
+        remedy=f"{_NAMES}; if these are its names, rename the columns",
+    )

@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
 from stirred.data.problems import bad_file, listed
-from stirred.data.sources import Source, first_line, missing_columns, unreadable
+from stirred.data.sources import Source, first_line, package_for, unreadable
 
 _ROWS_AT_ONCE: Final = 200_000
 _SQLITE: Final = b"SQLite format 3\x00"
 _DUCKDB: Final = b"DUCK"
+# A file of somebody else may hold views that read files of ours, reach the network or load code. Nothing in it can take
+# these settings back.
+_ALONE: Final = {
+    "enable_external_access": "false",
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "lock_configuration": "true",
+}
 _DUCKDB_TABLES: Final = """
     SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = current_database()
 """
 
 
-def read_database(source: Source, columns: Sequence[str] | None) -> pl.DataFrame:
+def read_database(source: Source) -> pl.DataFrame:
     """Read a table; the file's first bytes, not its ending, say which database it is."""
     with source.path.open("rb") as file:
         start = file.read(16)
     if start == _SQLITE:
-        return _read_sqlite(source, columns)
+        return _read_sqlite(source)
     if start[8:12] == _DUCKDB:
-        return _read_duckdb(source, columns)
+        return _read_duckdb(source)
     raise bad_file(
         "this is neither a SQLite nor a DuckDB database",
         where=str(source),
@@ -37,21 +44,22 @@ def read_database(source: Source, columns: Sequence[str] | None) -> pl.DataFrame
     )
 
 
-def _read_duckdb(source: Source, columns: Sequence[str] | None) -> pl.DataFrame:
-    duckdb = _duckdb(source)
+def _read_duckdb(source: Source) -> pl.DataFrame:
+    duckdb = package_for(source, "duckdb", reading="a DuckDB database", extra="databases")
     try:
-        with closing(duckdb.connect(str(source.path), read_only=True)) as connection:
+        with closing(duckdb.connect(str(source.path), read_only=True, config=_ALONE)) as connection:
             found = connection.execute(_DUCKDB_TABLES).fetchall()
             schema, table = _chosen(source, [(str(a), str(b)) for a, b in found], main="main")
-            origin = f"{_quoted(schema)}.{_quoted(table)}"
-            relation = connection.sql(f"SELECT * FROM {origin}")
-            if columns is not None:
-                if absent := [name for name in columns if name not in relation.columns]:
-                    raise missing_columns(absent, relation.columns, where=str(source))
-                relation = connection.sql(f"SELECT {', '.join(map(_quoted, columns))} FROM {origin}")
+            relation = connection.sql(f"SELECT * FROM {_quoted(schema)}.{_quoted(table)}")
             return _narrowed(pl.DataFrame(_Stream(relation)))
+    except duckdb.PermissionException:
+        raise bad_file(
+            "this table is a view that reads another file or needs an extension, and a database is read by itself",
+            where=str(source),
+            remedy="store what it shows as a table: CREATE TABLE name AS SELECT * FROM view",
+        ) from None
     except duckdb.Error as error:
-        raise unreadable(first_line(error), where=str(source)) from None
+        raise unreadable(first_line(error), where=str(source), public="cannot read it") from None
 
 
 class _Stream:
@@ -68,17 +76,6 @@ class _Stream:
         return self.relation.__arrow_c_stream__(requested_schema)
 
 
-def _duckdb(source: Source) -> Any:
-    try:
-        return import_module("duckdb")
-    except ImportError:
-        raise bad_file(
-            "reading a DuckDB database needs the package duckdb, which is not installed",
-            where=str(source),
-            remedy="pip install 'stirred[databases]'",
-        ) from None
-
-
 def _narrowed(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the frame with whole numbers of 128 bits (what DuckDB's ``sum`` gives) as 64 bits, where they fit."""
     wide = [
@@ -93,18 +90,16 @@ def _narrowed(frame: pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
-def _read_sqlite(source: Source, columns: Sequence[str] | None) -> pl.DataFrame:
+def _read_sqlite(source: Source) -> pl.DataFrame:
     try:
         with closing(sqlite3.connect(f"{source.path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             found = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
             tables = [("", str(name)) for (name,) in found if not str(name).startswith("sqlite_")]
             table = _quoted(_chosen(source, tables, main="")[1])
-            there = [str(row[1]) for row in connection.execute(f"PRAGMA table_xinfo({table})")]
-            if columns is not None and (absent := [name for name in columns if name not in there]):
-                raise missing_columns(absent, there, where=str(source))
-            return _collect(connection, table, there if columns is None else list(columns), source)
+            columns = [str(row[1]) for row in connection.execute(f"PRAGMA table_xinfo({table})")]
+            return _collect(connection, table, columns, source)
     except sqlite3.Error as error:
-        raise unreadable(first_line(error), where=str(source)) from None
+        raise unreadable(first_line(error), where=str(source), public="cannot read it") from None
 
 
 def _collect(connection: sqlite3.Connection, table: str, columns: list[str], source: Source) -> pl.DataFrame:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import polars as pl
 
-from stirred.data.codebook import File, Type, Variable, hierarchy_toml, link_toml, quoted, variable_toml
+from stirred.data.codebook import File, Variable, hierarchy_toml, link_toml, quoted, variable_toml
+from stirred.data.identifying import identifying
 from stirred.data.labelled import Labelled
+from stirred.data.natural import sorted_values
 from stirred.data.validate import as_text
 from stirred.spec.hierarchy import Hierarchy
 
@@ -25,18 +27,9 @@ _RANGE: Final = "drafted from the data: check that min and max are what can occu
 _IDS: Final = ("id", "hid", "pid", "serial", "serialno")
 # Names under which places are commonly kept, the finest first.
 _PLACES: Final = (
-    "block",
-    "block_group",
-    "tract",
-    "ward",
-    "municipality",
-    "district",
-    "county",
-    "province",
-    "region",
-    "state",
+    "block", "block_group", "tract", "ward", "municipality", "district", "county", "province", "region", "state",
     "country",
-)
+)  # fmt: skip
 
 
 def draft_codebook(
@@ -53,12 +46,16 @@ def _sections(households: Labelled, persons: Labelled | None, *, hid: str | None
     files: list[tuple[File, Labelled]] = [("households", households)]
     if persons is not None:
         files.append(("persons", persons))
+    shared = () if persons is not None or hid is None else _of_households(households.frame, hid)
+    if shared:
+        yield _SPLIT.format(hid=quoted(hid or ""), columns=", ".join(map(quoted, shared)))
     for file, table in files:
         for name in (column for column in table.frame.columns if column != hid):
-            guess = _guess(table, name)
-            if guess.type == "id" and name not in ids:
+            variable, remark = _guess(table, name, file="persons" if shared and name not in shared else file)
+            if variable.type == "id" and name not in ids:
                 ids.append(name)
-            yield guess.toml(name, file=file, label=table.columns.get(name, ""))
+            gaps = "values are missing in the data: is that meant?" if variable.missing else ""
+            yield variable_toml(variable, remarks=[each for each in (remark, gaps) if each])
     places = [name for name in _PLACES if name in households.frame.columns]
     if len(places) > 1:
         remark = "drafted from the names of the columns: check that each lies in the next, the finest first"
@@ -71,82 +68,72 @@ def _sections(households: Labelled, persons: Labelled | None, *, hid: str | None
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Guess:
-    type: Type
-    codes: Mapping[str, str] = field(default_factory=dict)
-    min: int | None = None
-    max: int | None = None
-    missing: bool = False
-    remark: str = ""
-
-    def toml(self, name: str, *, file: File, label: str) -> str:
-        variable = Variable(
-            name=name,
-            file=file,
-            type=self.type,
-            label=label,
-            codes=self.codes,
-            min=self.min,
-            max=self.max,
-            missing=self.missing,
-        )
-        remarks = [self.remark] if self.remark else []
-        if self.missing:
-            remarks.append("values are missing in the data: is that meant?")
-        return variable_toml(variable, remarks=remarks)
+_SPLIT: Final = """# This seems to be a file of persons. What is the same for all persons of a household may belong
+# to it: check that it always does, not only in this file, and split the file in the plan:
+# [[prepare]]
+# step = "split"
+# hid = {hid}
+# households = [{columns}]
+"""
 
 
-def _guess(table: Labelled, name: str) -> _Guess:
+def _of_households(flat: pl.DataFrame, hid: str) -> list[str]:
+    """Return the columns that are the same for all persons of a household; none if each has one row."""
+    if flat[hid].n_unique() == flat.height:
+        return []
+    others = [name for name in flat.columns if name != hid and flat[name].dtype != pl.Object]
+    most = flat.group_by(hid).agg(pl.col(others).n_unique()).select(pl.col(others).max()).row(0)
+    return [name for name, values in zip(others, most, strict=True) if values == 1]
+
+
+# A variable as it seems to be, and what its reader should check.
+_Guess = tuple[Variable, str]
+
+
+def _guess(table: Labelled, name: str, *, file: File) -> _Guess:
     column = table.frame[name]
+    seems = partial(Variable, name=name, file=file, label=table.columns.get(name, ""))
     if name.lower() in _IDS:
-        return _Guess(type="id", remark="drafted from the name of the column: check that it identifies")
+        return seems(type="id"), "drafted from the name of the column: check that it identifies"
     if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object):
-        return _Guess(type="text", remark=f"values of type {column.dtype} cannot be declared: leave the column out")
+        return seems(type="text"), f"values of type {column.dtype} cannot be declared: leave the column out"
     known = column.unique().drop_nulls()
     if known.dtype.is_float():
         known = known.drop_nans()
     missing = bool(column.null_count()) or (column.dtype.is_float() and bool(column.is_nan().any()))
+    seems = partial(seems, missing=missing)
     if column.dtype == pl.Boolean:
-        return _Guess(type="true-false", missing=missing)
+        return seems(type="true-false"), ""
     if column.dtype in (pl.Date, pl.Datetime):
-        return _Guess(type="date", missing=missing)
+        return seems(type="date"), ""
     labels = table.values.get(name, {})
     text = as_text(known)
     if labels and len({*labels, *text.head(MOST_CODES + 1)}) <= MOST_CODES:
-        remark = "labels from the file; " + _CODES
-        return _Guess(type="code", codes=_codes(text, labels), missing=missing, remark=remark)
-    return _guess_from_text(text, every_row=len(known) == column.len(), missing=missing)
+        return seems(type="code", codes=_codes(text, labels)), "labels from the file; " + _CODES
+    if len(known) > MOST_CODES and (why := identifying(column)):
+        return seems(type="id"), f"it {why}: an identifier? If not, declare its type"
+    return _guess_from_text(text, seems)
 
 
-def _guess_from_text(text: pl.Series, *, every_row: bool, missing: bool) -> _Guess:
+def _guess_from_text(text: pl.Series, seems: Callable[..., Variable]) -> _Guess:
     if not len(text):
-        return _Guess(type="text", missing=missing, remark="every value is missing: check the type")
+        return seems(type="text"), "every value is missing: check the type"
     # A leading zero tells a code from a number.
     whole = bool(text.str.contains(r"^-?(0|[1-9][0-9]{0,37})$").all())
     numbers = text.cast(pl.Int128) if whole else None
-    if every_row and len(text) > MOST_CODES:
-        remark = "every record has a value of its own: an identifier? If not, declare its type"
-        return _Guess(type="id", missing=missing, remark=remark)
     if numbers is not None:
         low, high = int(numbers.min()), int(numbers.max())  # type: ignore[arg-type]
         # Many numbers that begin near zero count or measure something; the others are codes.
         if len(text) > MOST_CODES or (len(text) > FEW and abs(low) <= len(text)):
-            return _Guess(type="integer", min=low, max=high, missing=missing, remark=_RANGE)
+            return seems(type="integer", min=low, max=high), _RANGE
     if text.str.contains(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$").all():
-        return _Guess(type="date", missing=missing)
+        return seems(type="date"), ""
     if len(text) <= MOST_CODES:
-        return _Guess(type="code", codes=_codes(text, {}), missing=missing, remark=_CODES)
-    return _Guess(
-        type="text", missing=missing, remark=f"more than {MOST_CODES} values: any text is allowed; list them as codes?"
-    )
+        return seems(type="code", codes=_codes(text, {})), _CODES
+    return seems(type="text"), f"more than {MOST_CODES} values: any text is allowed; list them as codes?"
 
 
 def _codes(text: pl.Series, labels: Mapping[str, str]) -> dict[str, str]:
     """Return every code with its label, or itself where it has none; numbers in the order of their size."""
-
-    def order(code: str) -> tuple[bool, int, str]:
-        number = int(code) if code.lstrip("-").isdecimal() else None
-        return (number is None, number or 0, code)
-
-    return {code: labels.get(code, code) for code in sorted({*labels, *text}, key=order)}
+    codes = sorted_values(pl.Series(values=[*{*labels, *text}], dtype=pl.String))
+    return {code: labels.get(code, code) for code in codes}

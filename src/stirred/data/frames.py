@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import errno
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
-from stirred.data.csv_text import csv_header, read_csv
+from stirred.data.csv_text import check_header, csv_header, read_csv
 from stirred.data.databases import read_database
 from stirred.data.labelled import Labelled, read_labelled
+from stirred.data.probe import unreadable_parquet
 from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.sources import (
     ARROW,
@@ -21,13 +23,14 @@ from stirred.data.sources import (
     PARQUET,
     READS,
     Source,
-    missing_columns,
+    check_is_file,
     unreadable,
     unreadable_because,
 )
+from stirred.data.whole import as_whole
 from stirred.spec.problems import Problem
 
-__all__ = ["READS", "WRITES", "exists", "read_frame", "read_labels", "scan_frame", "write_frame"]
+__all__ = ["READS", "WRITES", "exists", "read_frame", "read_given", "read_labels", "scan_frame", "write_frame"]
 
 WRITES: Final = ("parquet", "csv")
 
@@ -37,42 +40,61 @@ def exists(source: Path | str) -> bool:
     return Source.of(source).path.exists()
 
 
-def read_frame(source: Path | str, *, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Read a table, or only the given columns of it, in that order.
+def read_frame(source: Path | str, *, empty: bool = False) -> pl.DataFrame:
+    """Read a table.
 
     ``source`` is a CSV (comma, semicolon, tab or bar), Parquet or Arrow file, a folder of Parquet or of
     CSV parts, a table of a database (``file.duckdb#table``, ``file.sqlite#table``) or a file of SPSS, Stata or SAS.
     Columns of a CSV file are kept as text, so that a code such as ``01`` keeps its zero; an empty field
-    is a missing value.
+    is a missing value. A table without rows is refused, unless it may be ``empty``.
     """
     place = Source.of(source).checked()
-    frame = _read(place, columns)
-    if not frame.width or not frame.height:
+    frame = _read(place)
+    if not frame.width or not (frame.height or empty):
         raise _no_records(place)
-    return frame if columns is None else frame.select(columns)
+    return frame
+
+
+def read_given(source: Path | str) -> pl.DataFrame:
+    """Read a file that somebody gives us: whole numbers have no ``.0``, and a first line that is a record is refused.
+
+    Files that we wrote ourselves have a header, whatever their columns are called.
+    """
+    _check_harmless(Source.of(source).checked())
+    frame = read_frame(source)
+    place = Source.of(source)
+    if place.kind in CSV or (place.kind == "folder" and _are_csv(_parts(place))):
+        check_header(place, frame)
+        frame = frame.select(as_whole(column) for column in frame.get_columns())
+    return frame
 
 
 def read_labels(source: Path | str) -> Labelled:
-    """Read a table with the labels its file keeps; only SPSS, Stata and SAS keep any."""
+    """Read a given table with the labels its file keeps; only SPSS, Stata and SAS keep any."""
     place = Source.of(source).checked()
     if place.kind not in LABELLED:
-        return Labelled(frame=read_frame(source))
-    labelled = read_labelled(place, None)
+        return Labelled(frame=read_given(source))
+    labelled = read_labelled(place)
     if not labelled.frame.width or not labelled.frame.height:
         raise _no_records(place)
     return labelled
 
 
-def scan_frame(source: Path | str) -> pl.LazyFrame:
-    """Return a table without reading it yet: a Parquet file or a folder of them; other kinds are read now."""
+def scan_frame(source: Path | str, *, given: bool = False) -> pl.LazyFrame:
+    """Return a table without reading it yet: a Parquet file or a folder of them; other kinds are read now.
+
+    ``given`` says that it is not one of our own files, as for :func:`read_given`.
+    """
     place = Source.of(source).checked()
+    if given:
+        _check_harmless(place)
     parts = _parts(place) if place.kind in ("folder", *PARQUET) else []
     if not parts or _are_csv(parts):
-        return read_frame(source).lazy()
+        return (read_given if given else read_frame)(source).lazy()
     try:
         frame = _scan_parquet(place, parts)
         empty = not frame.collect_schema() or not frame.select(pl.len()).collect().item()
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise unreadable_because(place, error) from None
     if empty:
         raise _no_records(place)
@@ -91,28 +113,45 @@ def write_frame(frame: pl.DataFrame, path: Path, *, note: dict[str, str] | None 
         raise OSError(errno.EIO, f"writing failed ({str(error)[:160]})", str(path)) from None
 
 
-def _read(place: Source, columns: Sequence[str] | None) -> pl.DataFrame:
-    wanted = None if columns is None else list(dict.fromkeys(columns))
+def as_read(frame: pl.DataFrame, format_: str, folder: Path | None = None) -> pl.DataFrame:
+    """Return a frame as a reader of the file gets it: CSV knows only text.
+
+    What is confidential is written only inside the bundle's own hidden ``folder``.
+    """
+    if format_ != "csv":
+        return frame
+    with tempfile.TemporaryDirectory(dir=folder and folder.parent) as scratch:
+        path = Path(scratch) / "as-read.csv"
+        write_frame(frame, path)
+        return read_frame(path)
+
+
+def _read(place: Source) -> pl.DataFrame:
     try:
         if place.kind in CSV:
-            return read_csv(place, wanted)
+            return read_csv(place)
         if place.kind in DATABASES:
-            return read_database(place, wanted)
+            return read_database(place)
         if place.kind in LABELLED:
-            return read_labelled(place, wanted).frame
+            return read_labelled(place).frame
         if place.kind in ARROW:
-            frame = _read_arrow(place).lazy()
-        elif _are_csv(parts := _parts(place)):
-            return _read_csv_parts(place, parts, wanted)
-        else:
-            frame = _scan_parquet(place, parts)
-        if wanted is None:
-            return frame.collect()
-        if absent := [name for name in wanted if name not in frame.collect_schema()]:
-            raise missing_columns(absent, frame.collect_schema().names(), where=str(place))
-        return frame.select(wanted).collect()
-    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
+            return _read_arrow(place)
+        parts = _parts(place)
+        return _read_csv_parts(parts) if _are_csv(parts) else _scan_parquet(place, parts).collect()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, UnicodeDecodeError) as error:
         raise unreadable_because(place, error) from None
+
+
+def _check_harmless(place: Source) -> None:
+    """Refuse a Parquet file whose reader would end this process, with no exception to catch.
+
+    Of 20,000 files with a few changed bytes 5 did so, and of 11,000 Arrow files none.
+    """
+    parts = _parts(place) if place.kind in ("folder", *PARQUET) else []
+    if parts and not _are_csv(parts):
+        damaged = unreadable_parquet(parts, only_deadly=True)
+        if problems := [each for part, why in damaged.items() for each in unreadable(why, where=str(part)).problems]:
+            raise DataError(problems)
 
 
 def _no_records(place: Source) -> DataError:
@@ -126,8 +165,10 @@ def _parts(place: Source) -> list[Path]:
     """Return the Parquet or the CSV files of a folder in the order of their names, or the one file."""
     if place.kind != "folder":
         return [place.path]
-    files = sorted(path for path in place.path.iterdir() if path.is_file())
+    files = sorted(path for path in place.path.iterdir() if not path.is_dir())
     parquet, text = ([path for path in files if path.suffix.lower() in kind] for kind in (PARQUET, CSV))
+    for path in (*parquet, *text):
+        check_is_file(path, where=str(path))
     if parquet and text:
         raise bad_file(
             f"this is a folder of Parquet files ({parquet[0].name}) and of CSV files ({text[0].name})",
@@ -155,7 +196,7 @@ def _unlike(part: Path, first: Path, told: str) -> Problem:
     )
 
 
-def _read_csv_parts(place: Source, parts: Sequence[Path], wanted: list[str] | None) -> pl.DataFrame:
+def _read_csv_parts(parts: Sequence[Path]) -> pl.DataFrame:
     """Read CSV files with the same header one after the other."""
     problems: list[Problem] = []
     first: list[str] = []
@@ -174,12 +215,10 @@ def _read_csv_parts(place: Source, parts: Sequence[Path], wanted: list[str] | No
             problems.append(_unlike(part, parts[0], told))
     if problems:
         raise DataError(problems)
-    if wanted is not None and (absent := [name for name in wanted if name not in first]):
-        raise missing_columns(absent, first, where=str(place))
     frames = []
     for part in parts:
         try:
-            frames.append(read_csv(Source(part), wanted))
+            frames.append(read_csv(Source(part)))
         except DataError as error:
             problems += error.problems
     if problems:
@@ -197,7 +236,7 @@ def _scan_parquet(place: Source, parts: list[Path]) -> pl.LazyFrame:
     for part in parts if place.kind == "folder" else []:
         try:
             schema = dict(pl.read_parquet_schema(part))
-        except (pl.exceptions.PolarsError, OSError) as error:
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
             problems += unreadable_because(Source(part), error).problems
             continue
         first = first or schema
@@ -224,14 +263,19 @@ def _read_arrow(place: Source) -> pl.DataFrame:
 ROWS_IN_ONE_FILE = 20_000_000
 
 
-def write_parts(parts: Iterable[pl.DataFrame], path: Path, *, note: dict[str, str] | None = None) -> None:
-    """Write a table that comes in parts: to one file, or to a folder of parts where it is long."""
+def write_parts(
+    parts: Iterable[pl.DataFrame], path: Path, *, note: dict[str, str] | None = None, apart: bool = False
+) -> None:
+    """Write a table that comes in parts: to one file, or to a folder of parts where it is long.
+
+    With ``apart`` each of several parts is a file of its own, and memory never holds more than two.
+    """
     held: list[pl.DataFrame] = []
     rows = number = 0
     for part in parts:
         held.append(part)
         rows += part.height
-        if rows > ROWS_IN_ONE_FILE:
+        if rows > ROWS_IN_ONE_FILE or (apart and number + len(held) > 1):
             path.mkdir(exist_ok=True)
             for frame in held:
                 write_frame(frame, path / f"part-{number:05d}{path.suffix}", note=note)

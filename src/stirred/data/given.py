@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import polars as pl
@@ -15,6 +16,28 @@ def as_microdata(data: Any) -> Microdata:
     if isinstance(data, Microdata):
         return data
     return Microdata(households=data)
+
+
+def same_data(one: Microdata, other: Microdata) -> bool:
+    """Say whether both hold the same records, with the same said about them; large files are compared as objects.
+
+    >>> homes = pl.DataFrame({"size": [1, None]})
+    >>> same_data(as_microdata(homes), as_microdata(homes.clone()))
+    True
+    """
+    if one is other:
+        return True
+    said = [each.name for each in fields(Microdata) if each.name not in ("households", "persons", "checked")]
+    return (
+        all(getattr(one, name) == getattr(other, name) for name in said)
+        and _same_frame(one.households, other.households)
+        and (one.persons is other.persons or _same_frame(one.persons, other.persons))
+    )
+
+
+def _same_frame(one: Any, other: Any) -> bool:
+    frames = isinstance(one, pl.DataFrame) and isinstance(other, pl.DataFrame)
+    return frames and one.schema == other.schema and one.equals(other)
 
 
 def like(data: Any) -> Callable[[pl.DataFrame], Any]:

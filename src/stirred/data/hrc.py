@@ -9,6 +9,7 @@ from math import gcd
 from pathlib import Path
 
 from stirred.data.problems import DataError, bad_file
+from stirred.data.sources import read_text
 from stirred.spec.problems import Problem
 
 
@@ -43,18 +44,8 @@ class CodeTree:
 
 def read_hrc(path: Path) -> CodeTree:
     """Read a ``.hrc`` file; every problem is reported at once with its line."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise bad_file("this is not UTF-8", where=str(path), remedy="save the file as UTF-8") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise bad_file(
-            f"cannot read the hierarchy: {reason}",
-            where=str(path),
-            remedy="check the path; it is relative to the folder of the codebook",
-        ) from None
-    return parse_hrc(text, source=str(path))
+    check = "check the path; it is relative to the folder of the codebook"
+    return parse_hrc(read_text(path, called="hierarchy", save="file", check=check), source=str(path))
 
 
 def parse_hrc(text: str, *, source: str = "hrc") -> CodeTree:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import polars as pl
 
-from stirred.data.problems import bad_file
-from stirred.data.sources import Source, first_line, missing_columns, unreadable
+from stirred.data.sources import Source, first_line, package_for, unreadable
+from stirred.data.whole import as_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -22,14 +21,14 @@ class Labelled:
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def read_labelled(source: Source, columns: Sequence[str] | None) -> Labelled:
+def read_labelled(source: Source) -> Labelled:
     """Read a file of a statistics package.
 
     These files keep every number as a double: columns of whole numbers become integers. An empty text is a
     missing value, as in CSV; SPSS's declared missing values stay the codes that they are, Stata's and SAS's
     ``.a`` to ``.z`` become missing.
     """
-    package = _pyreadstat(source)
+    package = package_for(source, "pyreadstat", reading=f"a '{source.kind}' file", extra="labelled")
     read = {
         ".sav": package.read_sav,
         ".zsav": package.read_sav,
@@ -40,16 +39,10 @@ def read_labelled(source: Source, columns: Sequence[str] | None) -> Labelled:
     options: dict[str, Any] = {"output_format": "polars"}
     if source.kind in (".sav", ".zsav"):
         options["user_missing"] = True
-    if columns is not None:
-        options["usecols"] = list(columns)
     try:
-        if columns is not None:
-            there = read(str(source.path), metadataonly=True)[1].column_names
-            if absent := [name for name in columns if name not in there]:
-                raise missing_columns(absent, there, where=str(source))
         frame, about = read(str(source.path), **options)
     except (package.PyreadstatError, package.ReadstatError, ValueError, OverflowError, OSError) as error:
-        raise unreadable(first_line(error), where=str(source)) from None
+        raise unreadable(first_line(error), where=str(source), public="cannot read it") from None
     return Labelled(
         frame=frame.select(_tidied(frame[name]) for name in frame.columns),
         columns={name: label for name, label in about.column_names_to_labels.items() if label},
@@ -60,26 +53,12 @@ def read_labelled(source: Source, columns: Sequence[str] | None) -> Labelled:
     )
 
 
-def _pyreadstat(source: Source) -> Any:
-    try:
-        return import_module("pyreadstat")
-    except ImportError:
-        raise bad_file(
-            f"reading a '{source.kind}' file needs the package pyreadstat, which is not installed",
-            where=str(source),
-            remedy="pip install 'stirred[labelled]'",
-        ) from None
-
-
 def _tidied(column: pl.Series) -> pl.Series:
     if column.dtype == pl.String:
         return column.set(column == "", None)
     if not column.dtype.is_float():
         return column
-    known = column.fill_nan(None)
-    whole = known.cast(pl.Int64, strict=False)
-    same = (whole.cast(column.dtype) == known).all() and whole.null_count() == known.null_count()
-    return whole if same else known
+    return as_whole(column.fill_nan(None))
 
 
 def _code(value: Any) -> str:

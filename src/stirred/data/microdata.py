@@ -1,24 +1,34 @@
-"""The confidential file: households, and optionally the persons in them."""
+"""The confidential file: households, and optionally the persons in them; or records of any other kind.
+
+A flat file of persons, a table of counts and the file of a survey are held as ``households`` too, and ``record`` says
+what a row is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from stirred.data.codes import all_different, all_known
 from stirred.data.columns import Columns, ParquetColumns, as_polars, canonical_frame, select
-from stirred.data.frames import read_frame
-from stirred.data.problems import DataError, bad_file, counted, listed
+from stirred.data.frames import read_labels
+from stirred.data.missing import MISSING_CODE, Declared, is_missing, with_missing, with_missing_code
+from stirred.data.problems import DataError, bad_file, counted, listed, number
 from stirred.data.sources import Source, other_separator, which_column
+from stirred.spec.domain import AS_GIVEN
 from stirred.spec.problems import Problem, StirredError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Microdata:
     """Household records and their person records, linked by ``hid``; ``id`` columns are never released.
+
+    ``stage`` says at which stage of its life the file is (`stirred.spec.domain.STAGES`), ``post_imputation`` whether
+    its records are records after imputation; None says nothing.
 
     >>> data = Microdata(households=pl.DataFrame({"hid": [1, 2], "county": ["A", "B"]}), hid="hid")
     >>> data.variables
@@ -32,6 +42,15 @@ class Microdata:
     keep_persons: tuple[str, ...] | None = None
     checked: bool = True
     called: str = ""
+    # Labels of codes that the file itself keeps, by column.
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # Texts that look like a missing value and are declared as codes, by column.
+    not_missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # What a row of ``households`` is, and the columns that say how a sample was drawn, by their role.
+    record: str = "household"
+    design: Mapping[str, Any] = field(default_factory=dict)
+    stage: str = AS_GIVEN
+    post_imputation: bool | None = None
     household_source: str = field(default="households")
     person_source: str = field(default="persons")
 
@@ -39,6 +58,7 @@ class Microdata:
         object.__setattr__(self, "households", canonical_frame(as_polars(self.households)))
         if self.persons is not None and not isinstance(self.persons, ParquetColumns):
             object.__setattr__(self, "persons", canonical_frame(as_polars(self.persons)))
+        object.__setattr__(self, "households", _with_link_like_persons(self.households, self.persons, self.hid))
         if self.checked:
             self.check()
 
@@ -61,13 +81,17 @@ class Microdata:
         """Read the files; problems of both are reported together. ``checked=False`` leaves the link for later."""
         homes: pl.DataFrame | None = None
         people: Columns | None = None
+        labels: dict[str, Mapping[str, str]] = {}
         problems: list[Problem] = []
         try:
-            homes = read_frame(households)
+            read = read_labels(households)
+            homes, labels = read.frame, {**read.values}
         except StirredError as error:
             problems += error.problems
         try:
-            people = None if persons is None else _read_persons(persons)
+            if persons is not None:
+                people, of_persons = _read_persons(persons)
+                labels = {**of_persons, **labels}
         except StirredError as error:
             problems += error.problems
         if homes is None or problems:
@@ -78,9 +102,71 @@ class Microdata:
             hid=hid,
             id=tuple(id),
             checked=checked,
+            labels=labels,
             household_source=str(households),
             person_source=str(persons) if persons else "persons",
         )
+
+    def counted_by(self, count: str) -> Microdata:
+        """Return the records of a table of counts: every row as often as its column ``count`` says.
+
+        >>> table = pl.DataFrame({"region": ["north", "south"], "count": [2, 1]})
+        >>> Microdata(households=table).counted_by("count").households["region"].to_list()
+        ['north', 'north', 'south']
+        """
+        homes, where = self.households, f'{self.household_source} "{count}"'
+        if count not in homes.columns:
+            remedy = f"name the column of the numbers with count under [data]; there are {listed(homes.columns)}"
+            raise bad_file(f"there is no column '{count}'", where=self.household_source, remedy=remedy)
+        counts = homes[count].cast(pl.Int64, strict=False)
+        if counts.null_count() or bool((counts < 0).any()):
+            rows = (counts.is_null() | (counts < 0).fill_null(value=True)).arg_true()
+            what = f"counts that are not whole numbers from 0 on ({counted(rows.head(5).to_list(), total=len(rows))})"
+            raise bad_file(what, where=where, remedy="use a table of true counts, neither rounded nor suppressed")
+        if (total := int(counts.sum())) > _MOST_COUNTED:
+            what = f"{total:,} records are more than a table of counts may have here ({_MOST_COUNTED:,})"
+            raise bad_file(what, where=where, remedy="give the records themselves, as Parquet")
+        rows = pl.int_range(homes.height, eager=True).repeat_by(counts).explode().drop_nulls()
+        return replace(self, households=homes.drop(count)[rows])
+
+    def with_missing(self, declared: Declared) -> Microdata:
+        """Return the data in which the declared texts are missing values."""
+        return self._changed(lambda frame: with_missing(frame, declared), lambda scan: with_missing(scan, declared))
+
+    def with_missing_code(self, columns: Sequence[str]) -> Microdata:
+        """Return the data in which a missing value of some columns is a code, published as ``(missing)``.
+
+        A column that has this text already is refused: nobody could tell both apart.
+        """
+        gaps = [n for n in columns if n in self.households.columns and is_missing(self.households[n]).any()]
+        if problems := [problem for name in gaps for problem in self._taken_code(name)]:
+            raise DataError(problems)
+        return self._changed(lambda frame: with_missing_code(frame, gaps), lambda scan: with_missing_code(scan, gaps))
+
+    def _taken_code(self, name: str) -> Iterator[Problem]:
+        for frame, source in ((self.households, self.household_source), (self.persons, self.person_source)):
+            if frame is None or name not in frame.columns:
+                continue
+            column = frame[name]
+            rows = int((column == MISSING_CODE).sum()) if column.dtype == pl.String else 0
+            if rows:
+                yield Problem(
+                    what=f"it has missing values and, in {number(rows, 'row')}, the text '{MISSING_CODE}', which "
+                    'missing_as = "code" writes for them',
+                    where=f'{source} "{name}"',
+                    remedy=f"if the text means a missing value, write missing = ['{MISSING_CODE}'] under [data]; "
+                    "if not, give it another code",
+                )
+
+    def _changed(
+        self, frame: Callable[[pl.DataFrame], pl.DataFrame], scan: Callable[[pl.LazyFrame], pl.LazyFrame]
+    ) -> Microdata:
+        people = self.persons
+        if isinstance(people, ParquetColumns):
+            people = people.with_columns_changed(scan)
+        elif people is not None:
+            people = frame(as_polars(people))
+        return replace(self, households=frame(self.households), persons=people)
 
     @property
     def name(self) -> str:
@@ -99,6 +185,20 @@ class Microdata:
     def variables(self) -> list[str]:
         """Return the household columns that are not identifiers."""
         return [name for name in self.households.columns if name not in self.identifiers]
+
+    @property
+    def lazy_persons(self) -> pl.LazyFrame | None:
+        """Return the persons without reading them, or None."""
+        if isinstance(self.persons, ParquetColumns):
+            return self.persons.scan
+        assert self.persons is None or isinstance(self.persons, pl.DataFrame)
+        return None if self.persons is None else self.persons.lazy()
+
+    @property
+    def types(self) -> dict[str, pl.DataType]:
+        """Return the types of all columns; where persons repeat a column of households, that of households."""
+        persons = self.lazy_persons
+        return {**({} if persons is None else persons.collect_schema()), **self.households.schema}
 
     @property
     def person_variables(self) -> list[str]:
@@ -127,7 +227,7 @@ class Microdata:
         for name in (n for n in _shared(self) if n in columns):
             own = self.households.select(self.hid, pl.col(name).alias("__household"))
             kinds = (self.persons[name].dtype, self.households[name].dtype)
-            if kinds[0] != kinds[1]:
+            if kinds[0] != kinds[1] and not all(kind.is_integer() for kind in kinds):
                 problems.append(
                     Problem(
                         what=f"it is {kinds[0]} here and {kinds[1]} in {self.household_source}",
@@ -149,18 +249,34 @@ class Microdata:
         return problems
 
 
+_MOST_COUNTED = 200_000_000
+
 ALIKE = "the household id must have the same name in both files: rename the column in one of them"
 
 # From here persons are fetched column by column: a national file does not fit beside its households.
 _LARGE_FILE = 256 << 20
 
 
-def _read_persons(path: Path) -> Columns:
+def _read_persons(path: Path) -> tuple[Columns, Mapping[str, Mapping[str, str]]]:
+    """Return the persons, and the labels that their file keeps."""
     parts = [part for part in path.iterdir() if part.suffix == ".parquet"] if path.is_dir() else [path]
     large = sum(part.stat().st_size for part in parts if part.exists()) > _LARGE_FILE
     if large and all(part.suffix == ".parquet" for part in parts):
-        return ParquetColumns(path)
-    return read_frame(path)
+        return ParquetColumns(path), {}
+    labelled = read_labels(path)
+    return labelled.frame, labelled.values
+
+
+def _with_link_like_persons(households: pl.DataFrame, persons: Columns | None, hid: str | None) -> pl.DataFrame:
+    """Return households whose id has the type of the persons' link, where both are whole numbers of some type."""
+    if persons is None or hid is None or hid not in households.columns or hid not in persons.columns:
+        return households
+    stored, ids = persons.head(0)[hid].dtype, households[hid]
+    link = stored if stored.is_integer() else persons[hid].dtype
+    if ids.dtype == link or not (ids.dtype.is_integer() and link.is_integer()):
+        return households
+    same = ids.cast(link, strict=False)
+    return households.with_columns(same) if same.null_count() == ids.null_count() else households
 
 
 def _shared(data: Microdata) -> list[str]:
@@ -175,7 +291,7 @@ def _link_problems(data: Microdata) -> list[Problem]:
         raise bad_file("the file holds no records", where=data.household_source, remedy="check the file")
     if data.persons is not None and data.hid is None:
         what = "persons are given, but not the column that links them to households"
-        return [Problem(what=what, where="hid", remedy="name it: --hid COLUMN, or hid in [data]")]
+        return [Problem(what=what, where="hid", remedy="name it: --hid COLUMN (in a plan: hid under [data])")]
     if data.hid is not None:
         problems += _hid_problems(data, data.hid)
     known = set(data.households.columns) | (set(data.persons.columns) if data.persons is not None else set())
@@ -247,21 +363,28 @@ def missing_column(name: str, available: Sequence[str], *, where: str, role: str
     """Return the problem of a named column that is not there, with those that are."""
     if (one := other_separator([name], available, where=where)) is not None:
         return one
+    spaced = next((each for each in available if each != name and each.strip() == name.strip()), None)
+    if spaced is not None:
+        remedy = f'the name in the file begins or ends with a space, "{spaced}": take the space out of its header'
+    else:
+        remedy = which_column([name], available)
     return Problem(
         what=f'there is no column "{name}" (wanted as {role}); there are {listed(list(available)[:30])}',
         where=where,
-        remedy=which_column([name], available),
+        remedy=remedy,
     )
 
 
 def null_problem(column: pl.Series, *, source: str, role: str) -> Problem | None:
     """Return the problem of missing values in a column that must not have any."""
-    count = column.null_count()
+    missing = is_missing(column)
+    count = int(missing.sum())
     if not count:
         return None
-    rows = column.is_null().arg_true().head(5).to_list()
+    rows = missing.arg_true().head(5).to_list()
     return Problem(
         what=f"values are missing in the {role} variable ({counted(rows, total=count)})",
         where=f'{source} "{column.name}"',
-        remedy="fill them in, for instance with a code for 'unknown', or remove the records",
+        remedy="fill them in, for instance with a code for 'unknown', or remove the records; or let a missing value be "
+        'a code of its own: --missing-as code (in a plan: missing_as = "code" under [data])',
     )

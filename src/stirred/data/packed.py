@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.codes import MACHINE_INTEGERS, Coded, encode
-from stirred.data.columns import gather_all
-from stirred.data.pieces import by_pieces
+from stirred.data.codes import MACHINE_INTEGERS, Coded, by_pieces, encode
+from stirred.data.columns import fresh, gather_all
 
 Rows = npt.NDArray[np.uint32]
 Words = npt.NDArray[np.uint32]
@@ -92,7 +91,7 @@ class Packed:
         return cls(words, tuple(fields), tuple(loose))
 
     def gather(self, rows: Rows) -> pl.DataFrame:
-        """Return some rows, in the given order; the columns come in an order of their own."""
+        """Return some rows in the given order, in memory of their own; the columns come in any order."""
         fetched = [np.empty(rows.size, dtype=field.dtype) for field in self.fields]
         compiled = self.words.shape[0] >= _LARGE
 
@@ -101,7 +100,7 @@ class Packed:
 
         by_pieces(work, rows.size if self.fields else 0)
         held = [field.column(values) for field, values in zip(self.fields, fetched, strict=True)]
-        return pl.DataFrame([*held, *gather_all(self.loose, rows)])
+        return pl.DataFrame([*held, *map(fresh, gather_all(self.loose, rows))])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

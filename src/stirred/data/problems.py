@@ -15,14 +15,14 @@ class PlanError(StirredError):
     """A plan that cannot be carried out as it is."""
 
 
-def bad_file(what: str, *, where: str, remedy: str) -> DataError:
-    """Return (not raise) the error for one problem with a file."""
-    return DataError([Problem(what=what, where=where, remedy=remedy)])
+def bad_file(what: str, *, where: str, remedy: str, public: str = "") -> DataError:
+    """Return (not raise) the error for one problem with a file; ``public`` is ``what`` without its values."""
+    return DataError([Problem(what=what, where=where, remedy=remedy, public=public)])
 
 
-def bad_plan(what: str, *, where: str, remedy: str) -> PlanError:
-    """Return (not raise) the error for one problem with a plan."""
-    return PlanError([Problem(what=what, where=where, remedy=remedy)])
+def bad_plan(what: str, *, where: str, remedy: str, public: str = "") -> PlanError:
+    """Return (not raise) the error for one problem with a plan; ``public`` is ``what`` without values of a file."""
+    return PlanError([Problem(what=what, where=where, remedy=remedy, public=public)])
 
 
 def counted(rows: Sequence[int], *, total: int | None = None) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from stirred.data.problems import DataError, bad_file, listed
+from stirred.data.problems import DataError, bad_file, bad_plan, listed
 from stirred.data.spelling import near
 from stirred.spec.problems import Problem
 
@@ -55,6 +58,7 @@ class Source:
         """Return this source; refuse one that does not exist or is of no kind that can be read."""
         if not self.path.exists():
             raise bad_file("there is no such file", where=str(self), remedy="check the path")
+        check_is_file(self.path, where=str(self))
         if self.kind != "folder" and self.kind not in READS:
             kind = f"a file ending in '{self.path.suffix}'" if self.path.suffix else "a file without an ending"
             first = "save it as 'CSV UTF-8', or " if self.kind in _SPREADSHEETS else ""
@@ -72,29 +76,48 @@ class Source:
         return self
 
 
+def check_is_file(path: Path, *, where: str) -> None:
+    """Refuse a pipe, a device or a socket: it may never end, and cannot be read again to verify the release.
+
+    The file system is asked, and nothing is opened: opening a pipe waits for somebody to write.
+    """
+    if not path.exists() or path.is_file() or path.is_dir():
+        return
+    kind = next((name for name, is_one in _OTHER_KINDS.items() if is_one(path)), "something else")
+    raise bad_file(f"this is {kind} and not a file", where=where, remedy="save its contents in a file, and name that")
+
+
+def read_text(path: Path, *, called: str, save: str, check: str = "check the path") -> str:
+    """Return the text of a file that somebody wrote by hand; messages say what it is ``called``."""
+    check_is_file(path, where=str(path))
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise bad_file("this is not UTF-8", where=str(path), remedy=f"save the {save} as UTF-8") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise bad_file(f"cannot read the {called}: {reason}", where=str(path), remedy=check) from None
+
+
+_OTHER_KINDS: Final = {
+    "a pipe": Path.is_fifo,
+    "a device": lambda path: path.is_char_device() or path.is_block_device(),
+    "a socket": Path.is_socket,
+}
+
+
 def other_separator(absent: Sequence[str], there: Sequence[str], *, where: str) -> Problem | None:
     """Return the problem of a file that is one column because its separator is none that is read.
 
     It names no wanted column, so that it is told once, however many are wanted.
 
     >>> print(other_separator(["size"], ["size~county"], where="homes.csv"))
-    homes.csv: the file has one column, "size~county". Mend: is its separator another one? stirred reads , ; tab and |.
+    homes.csv: the file has one column, "size~county". Fix: is its separator another one? stirred reads , ; tab and |.
     """
     if len(there) != 1 or not any(part in there[0] for part in (*absent, *_OTHER_SEPARATORS)):
         return None
     remedy = "is its separator another one? stirred reads , ; tab and |"
     return Problem(what=f"the file has one column, {listed(there)}", where=where, remedy=remedy)
-
-
-def missing_columns(absent: Sequence[str], there: Sequence[str], *, where: str) -> DataError:
-    """Return (not raise) the error for wanted columns that a file does not have."""
-    if (one := other_separator(absent, there, where=where)) is not None:
-        return DataError([one])
-    return bad_file(
-        f"there is no column {listed(absent)}; there are {listed(list(there)[:30])}",
-        where=where,
-        remedy=which_column(absent, there),
-    )
 
 
 def which_column(absent: Sequence[str], there: Sequence[str]) -> str:
@@ -107,11 +130,22 @@ def which_column(absent: Sequence[str], there: Sequence[str]) -> str:
     return f"{f'did you mean {listed(hints)}? Or' if hints else 'check the spelling, or'} name another column"
 
 
-def unreadable(reason: str, *, where: str) -> DataError:
-    """Return (not raise) the error for a file that its reader gives up on."""
-    return bad_file(
-        f"cannot read it ({reason})", where=where, remedy="check that the file is complete and of this kind"
-    )
+def package_for(source: Source, name: str, *, reading: str, extra: str) -> Any:
+    """Return a package that reads files of a kind, or say how to install it."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise bad_file(
+            f"reading {reading} needs the package {name}, which is not installed",
+            where=str(source),
+            remedy=f"pip install 'stirred[{extra}]'",
+        ) from None
+
+
+def unreadable(reason: str, *, where: str, public: str = "") -> DataError:
+    """Return (not raise) the error for a file that its reader gives up on; ``public`` where the reason may quote it."""
+    remedy = "check that the file is complete and of this kind"
+    return bad_file(f"cannot read it ({reason})", where=where, remedy=remedy, public=public)
 
 
 def first_line(error: Exception) -> str:
@@ -119,9 +153,31 @@ def first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), "")[:200] or type(error).__name__
 
 
-def unreadable_because(place: Source, error: Exception) -> DataError:
+def unreadable_because(place: Source, error: BaseException) -> DataError:
     """Return the problem of a file that a reader gave up on, in its words but without values of the file."""
+    if type(error).__name__ == "PanicException":  # its words are for whoever wrote the reader
+        return unreadable("its reader gives up in the middle of it: the file is damaged", where=str(place))
     # A reader may quote the data it stumbled over, between backquotes: that is not for a message.
     text = re.sub(r"`.*?(`|$)", "a value", str(error).strip(), flags=re.DOTALL)
     reason = next(iter(text.splitlines()), "")[:200] or type(error).__name__
     return unreadable(reason, where=str(place))
+
+
+def read_toml(path: Path, *, called: str = "it") -> dict[str, Any]:
+    """Return the content of a TOML file; decimals stay exact, and messages say what it is ``called``."""
+    check_is_file(path, where=str(path))
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not a text file"
+        raise bad_plan(f"cannot read {called}: {reason}", where=str(path), remedy="check the path") from None
+    try:
+        # Decimals stay decimals: rate = 0.05 is exactly 1/20.
+        return tomllib.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
+        raise bad_plan(
+            f"this is not TOML ({error})",
+            where=str(path),
+            remedy='check quotes and brackets: text, names with other letters than a-z ("Größe" = 1) and codes with '
+            'leading zeros ("01") need quotes',
+        ) from None

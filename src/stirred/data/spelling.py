@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args
@@ -64,3 +65,15 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for inner in get_args(annotation):
         yield from _models(inner)
+
+
+def crossed(text: str) -> list[str]:
+    """Return the variables of a table as custodians write it.
+
+    >>> crossed("county x size"), crossed("county"), crossed("county,size"), crossed("county*size")
+    (['county', 'size'], ['county'], ['county', 'size'], ['county', 'size'])
+    """
+    parts = re.split(r"\s+[x*×]\s+", text)
+    if len(parts) == 1:
+        parts = re.split(r"[,*]", text)
+    return [part.strip() for part in parts if part.strip()]

@@ -7,12 +7,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import polars as pl
 
-from stirred.data.codebook import FILES, TRUTH, WHOLE, Codebook, File, StructuralZero, Variable, names_text, shown
+from stirred.data.codebook import TRUTH, WHOLE, Codebook, File, StructuralZero, Variable, names_text, shown
 from stirred.data.microdata import ALIKE
-from stirred.data.problems import counted, listed
+from stirred.data.missing import with_missing
+from stirred.data.natural import sort_naturally, sorted_values
+from stirred.data.problems import counted, listed, number
+from stirred.data.whole import without_point
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.problems import Problem
 
@@ -20,7 +24,7 @@ _FIRST = 5
 _WHOLE = f"^{WHOLE}$"
 _DIGITS = r"^[+-]?[0-9]+$"
 # The zeros at the end of a fraction, and the point where nothing else follows it.
-_NEEDLESS = r"^(-?[0-9]+(?:\.[0-9]*[1-9])?)\.?0*$"
+NEEDLESS = r"^(-?[0-9]+(?:\.[0-9]*[1-9])?)\.?0*$"
 # From here on neighbouring whole numbers are the same double.
 _INEXACT = 2**53
 _ISO_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -38,7 +42,8 @@ def validate(
 ) -> list[Problem]:
     """Return everything in the files that the codebook does not allow; nothing if they are as declared.
 
-    Messages hold values of columns and numbers of rows (counted from 1), never records. Lazy frames are read a
+    Messages hold values of columns and numbers of rows (counted from 1), never records; ``told`` of a problem holds no
+    values either. Lazy frames are read a
     few columns at a time. Whether household ids are unique and persons have a household is for
     :class:`~stirred.data.microdata.Microdata` to say.
 
@@ -46,15 +51,19 @@ def validate(
     >>> codebook = Codebook(variables=(sex,))
     >>> for problem in validate(pl.DataFrame({"sex": ["1", "7", "2"]}), None, codebook, household_source="a.csv"):
     ...     print(problem)
-    a.csv "sex": code 7 is not in the codebook (1 row: 2). Mend: add it to codes, or recode.
+    a.csv "sex": code 7 is not in the codebook (1 row: 2). Fix: add it to codes, or recode.
     """
-    files = {"households": _Table(households, household_source)}
-    if persons is not None:
-        files["persons"] = _Table(persons, person_source)
+    # Texts that the codebook declares as missing are missing.
+    given: dict[File, Any] = {"households": households, "persons": persons}
+    sources = {"households": household_source, "persons": person_source}
+    files = {
+        file: _Table(with_missing(frame, codebook.missing_texts(file)), sources[file])
+        for file, frame in given.items()
+        if frame is not None
+    }
     problems = list(_link_problems(files, codebook))
-    for file in FILES:
-        if table := files.get(file):
-            problems += _file_problems(table, file, codebook)
+    for file, table in files.items():
+        problems += _file_problems(table, file, codebook)
     return problems
 
 
@@ -82,19 +91,23 @@ class _Table:
             self.distinct[name] = found.drop_nans() if found.dtype.is_float() else found
         return self.distinct[name]
 
+    def any(self, found: pl.Expr) -> bool:
+        """Say whether any row meets a condition."""
+        return bool(self.frame.lazy().select(found.fill_null(False).any()).collect().item())
+
     def rows(self, found: pl.Expr) -> str:
         """Write how many rows meet a condition, and the first of them."""
         rows = self.frame.lazy().select(found.fill_null(False).arg_true().alias("row")).collect()["row"]
         return counted(rows.head(_FIRST).to_list(), total=len(rows))
 
-    def problem(self, column: str, what: str, remedy: str) -> Problem:
-        return Problem(what=what, where=f'{self.source} "{column}"', remedy=remedy)
+    def problem(self, column: str, what: str, remedy: str, *, public: str = "") -> Problem:
+        return Problem(what=what, where=f'{self.source} "{column}"', remedy=remedy, public=public)
 
 
 # --- columns and links ----------------------------------------------------------------------------------
 
 
-def _link_problems(files: Mapping[str, _Table], codebook: Codebook) -> Iterator[Problem]:
+def _link_problems(files: Mapping[File, _Table], codebook: Codebook) -> Iterator[Problem]:
     hid, everywhere = codebook.hid, {name for table in files.values() for name in table.columns}
     if "persons" in files and hid is None:
         yield Problem(
@@ -203,23 +216,17 @@ def _missing_problems(table: _Table, name: str, dtype: pl.DataType) -> Iterator[
     missing = pl.col(name).is_null()
     if dtype.is_float():
         missing |= pl.col(name).is_nan()
-    if table.frame.lazy().select(missing.fill_null(False).any()).collect().item():
-        yield table.problem(
-            name,
-            f"values are missing ({table.rows(missing)})",
-            "fill them in, or declare missing = true in the codebook",
-        )
+    if table.any(missing):
+        what = f"values are missing ({table.rows(missing)})"
+        yield table.problem(name, what, "fill them in, or declare missing = true in the codebook")
 
 
 def _inexact_problems(table: _Table, name: str) -> Iterator[Problem]:
     """Yield the problem of whole numbers so large that the file may hold another one than was meant."""
     large = (pl.col(name).abs() >= _INEXACT) & pl.col(name).is_finite()
-    if table.frame.lazy().select(large.fill_null(False).any()).collect().item():
-        yield table.problem(
-            name,
-            f"it holds doubles, which from {_INEXACT:,} on may stand for another number ({table.rows(large)})",
-            "store the column as text or as whole numbers",
-        )
+    if table.any(large):
+        what = f"it holds doubles, which from {_INEXACT:,} on may stand for another number ({table.rows(large)})"
+        yield table.problem(name, what, "store the column as text or as whole numbers")
 
 
 def _code_problems(table: _Table, variable: Variable, leaves: frozenset[str]) -> Iterator[Problem]:
@@ -233,8 +240,9 @@ def _code_problems(table: _Table, variable: Variable, leaves: frozenset[str]) ->
     if all((text.strip().lstrip("0") or "0") in bare for text in as_text(wrong)):
         remedy += "; but for leading zeros or spaces these are codes of the codebook"
     rows = table.rows(_one_of(variable.name, wrong))
-    what = f"code{'s' if many else ''} {_shown(wrong)} {'are' if many else 'is'} not in the codebook ({rows})"
-    yield table.problem(variable.name, what, remedy)
+    rest = f"{'are' if many else 'is'} not in the codebook ({rows})"
+    what = f"code{'s' if many else ''} {_shown(wrong)} {rest}"
+    yield table.problem(variable.name, what, remedy, public=f"{number(len(wrong), 'code')} {rest}")
 
 
 def _integer_problems(table: _Table, variable: Variable, dtype: pl.DataType) -> Iterator[Problem]:
@@ -301,7 +309,8 @@ def _told(table: _Table, name: str, wrong: pl.Series, one: str, many: str, remed
     """Yield the problem of wrong values, if there are any."""
     if len(wrong):
         rows = table.rows(_one_of(name, wrong))
-        yield table.problem(name, f"{_shown(wrong)} {one if len(wrong) == 1 else many} ({rows})", remedy)
+        rest = f"{one if len(wrong) == 1 else many} ({rows})"
+        yield table.problem(name, f"{_shown(wrong)} {rest}", remedy, public=f"{number(len(wrong), 'value')} {rest}")
 
 
 def _bad(table: _Table, name: str, is_bad: Callable[[pl.Series], pl.Series]) -> pl.Series:
@@ -309,7 +318,7 @@ def _bad(table: _Table, name: str, is_bad: Callable[[pl.Series], pl.Series]) -> 
     values = table.values(name)
     if not len(values):
         return values
-    return values.filter(is_bad(as_text(values))).sort()
+    return sorted_values(values.filter(is_bad(as_text(values))))
 
 
 def as_text(values: pl.Series) -> pl.Series:
@@ -319,7 +328,7 @@ def as_text(values: pl.Series) -> pl.Series:
     (['1', '2.5'], ['true'])
     """
     if values.dtype.is_decimal():
-        return values.cast(pl.String).str.replace(_NEEDLESS, "$1")
+        return values.cast(pl.String).str.replace(NEEDLESS, "$1")
     if not values.dtype.is_float():
         return values.cast(pl.String)
     whole = (values == values.floor()) & (values.abs() < 10.0**38)
@@ -329,10 +338,10 @@ def as_text(values: pl.Series) -> pl.Series:
 
 
 def _as_stored(codes: Sequence[str], dtype: pl.DataType) -> list[str]:
-    """Return codes as :func:`as_text` writes them where a column stores numbers with a decimal point."""
+    """Return codes as a column stores them: without the needless zeros of a decimal point."""
     if not (dtype.is_decimal() or dtype.is_float()):
-        return list(codes)
-    return [re.sub(_NEEDLESS, r"\1", code) for code in codes]
+        return [*codes, *(plain for code in codes if (plain := without_point(code)) != code)]
+    return [re.sub(NEEDLESS, r"\1", code) for code in codes]
 
 
 def _one_of(name: str, values: pl.Series) -> pl.Expr:
@@ -377,7 +386,7 @@ def _broken(frame: pl.LazyFrame, fine: str, coarse: str) -> pl.DataFrame:
     """Return the values of ``fine`` with more than one ``coarse``, and the smallest of these."""
     pairs = frame.select(pl.col(fine).alias("fine"), pl.col(coarse).alias("coarse")).drop_nulls().unique()
     parents = pairs.group_by("fine").agg(pl.len().alias("count"), pl.col("coarse").sort().head(2))
-    return parents.filter(pl.col("count") > 1).sort("fine").collect()
+    return sort_naturally(parents.filter(pl.col("count") > 1).collect(), ["fine"])
 
 
 def _nesting_problem(table: _Table, hierarchy: Hierarchy, fine: str, coarse: str, broken: pl.DataFrame) -> Problem:
@@ -394,6 +403,7 @@ def _nesting_problem(table: _Table, hierarchy: Hierarchy, fine: str, coarse: str
         what=f"{'; '.join(examples)}{rest}",
         where=f'{table.source} "{fine}" in "{coarse}" ({hierarchy.name})',
         remedy=f"correct these rows, or give every {fine} a code of its own, such as its {coarse} and its number",
+        public=f"{number(broken.height, f'value of {fine} lies', f'values of {fine} lie')} in more than one {coarse}",
     )
 
 
@@ -413,7 +423,7 @@ def _zero_problems(table: _Table, zero: StructuralZero, known: Mapping[str, Vari
         else:
             wanted = tuple(_as_stored(wanted, table.columns[name]))
         found &= _one_of(name, values.filter(text.is_in(wanted)))
-    if table.frame.lazy().select(found.fill_null(False).any()).collect().item():
+    if table.any(found):
         told = " and ".join(f"{name} {shown(values)}" for name, values in zero.when.items())
         yield Problem(
             what=f"records have {told}, which the codebook rules out ({table.rows(found)})",

@@ -12,8 +12,8 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +24,7 @@ import polars as pl
 
 from stirred.data.problems import PlanError, bad_plan
 from stirred.data.synth.census_areas import Areas, Chunk, lay_out_blocks, plan_areas
-from stirred.data.synth.census_codebook import census_codebook
-from stirred.data.synth.census_codes import HOUSEHOLD_COLUMNS, PERSON_COLUMNS
+from stirred.data.synth.census_codes import HOUSEHOLD_COLUMNS, PERSON_COLUMNS, census_codebook
 from stirred.data.synth.census_shares import tables
 from stirred.spec.problems import Problem
 
@@ -36,12 +35,6 @@ SEGREGATION: Final = 0.2
 # Up to here each table is one file; beyond, a folder of parts.
 ONE_FILE: Final = 5_000_000
 _AREAS, _BLOCKS, _RECORDS = range(3)
-_NUMPY: Final[Mapping[type[pl.DataType], type[np.unsignedinteger]]] = {
-    pl.UInt8: np.uint8,
-    pl.UInt16: np.uint16,
-    pl.UInt32: np.uint32,
-}
-
 Progress = Callable[[str, int, int], None]
 
 
@@ -52,7 +45,7 @@ class CensusPlan:
     >>> CensusPlan(households=10, seed=1)
     Traceback (most recent call last):
       ...
-    stirred.data.problems.PlanError: households: 10 is too few. Mend: ask for 1,000 to 200,000,000.
+    stirred.data.problems.PlanError: households: 10 is too few. Fix: ask for 1,000 to 200,000,000.
     """
 
     households: int
@@ -144,7 +137,7 @@ class Buffers:
         """Return a column of this many rows, whose values are left over."""
         kept = self._kept.get(name)
         if kept is None or kept.size < rows:
-            kept = self._kept[name] = np.empty(rows + rows // 8, dtype=_NUMPY[kind])
+            kept = self._kept[name] = np.empty(rows + rows // 8, dtype=kind.__name__.lower())
         return kept[:rows]
 
 
@@ -235,12 +228,9 @@ def _in_threads(
 ) -> Iterator[dict[str, int]]:
     """Yield the result of every chunk as it is done; a failure stops what has not begun."""
     with ThreadPoolExecutor(max_workers=max(1, min(workers, len(chunks)))) as pool:
-        waiting: set[Future[dict[str, int]]] = {pool.submit(work, chunk) for chunk in chunks}
         try:
-            while waiting:
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield future.result()
+            for future in as_completed([pool.submit(work, chunk) for chunk in chunks]):
+                yield future.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 

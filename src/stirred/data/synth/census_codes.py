@@ -1,35 +1,22 @@
-"""The columns and codes of the synthetic census: what each number in the files means."""
+"""The columns and codes of the synthetic census: what each number in the files means, and its codebook."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Final
 
 import polars as pl
 
 HOUSEHOLD_COLUMNS: Final[Mapping[str, type[pl.DataType]]] = {
-    "hid": pl.UInt32,
-    "state": pl.UInt8,
-    "county": pl.UInt16,
-    "tract": pl.UInt32,
-    "block_group": pl.UInt32,
-    "block": pl.UInt32,
-    "size": pl.UInt16,
-    "tenure": pl.UInt8,
-    "household_type": pl.UInt8,
-    "gq_type": pl.UInt8,
-}
+    "hid": pl.UInt32, "state": pl.UInt8, "county": pl.UInt16, "tract": pl.UInt32, "block_group": pl.UInt32,
+    "block": pl.UInt32, "size": pl.UInt16, "tenure": pl.UInt8, "household_type": pl.UInt8, "gq_type": pl.UInt8,
+}  # fmt: skip
 PERSON_COLUMNS: Final[Mapping[str, type[pl.DataType]]] = {
-    "hid": pl.UInt32,
-    "pid": pl.UInt16,
-    "relationship": pl.UInt8,
-    "sex": pl.UInt8,
-    "age": pl.UInt8,
-    "race": pl.UInt8,
-    "hispanic": pl.UInt8,
-    "imputed": pl.UInt8,
-}
+    "hid": pl.UInt32, "pid": pl.UInt16, "relationship": pl.UInt8, "sex": pl.UInt8, "age": pl.UInt8, "race": pl.UInt8,
+    "hispanic": pl.UInt8, "imputed": pl.UInt8,
+}  # fmt: skip
 # From the smallest area to the largest.
 HIERARCHY: Final = ("block", "block_group", "tract", "county", "state")
 
@@ -76,10 +63,6 @@ RELATIONSHIP: Final = {
     10: "resident of institutional group quarters",
     11: "resident of noninstitutional group quarters",
 }
-SEX: Final = {1: "male", 2: "female"}
-HISPANIC: Final = {0: "not Hispanic or Latino", 1: "Hispanic or Latino"}
-IMPUTED: Final = {0: "as reported", 1: "imputed"}
-
 RACES: Final = (
     "White",
     "Black or African American",
@@ -100,10 +83,10 @@ CODES: Final[Mapping[str, Mapping[int, str]]] = {
     "household_type": HOUSEHOLD_TYPE,
     "gq_type": GQ_TYPE,
     "relationship": RELATIONSHIP,
-    "sex": SEX,
+    "sex": {1: "male", 2: "female"},
     "race": RACE,
-    "hispanic": HISPANIC,
-    "imputed": IMPUTED,
+    "hispanic": {0: "not Hispanic or Latino", 1: "Hispanic or Latino"},
+    "imputed": {0: "as reported", 1: "imputed"},
 }
 LABELS: Final = {
     "hid": "Household",
@@ -131,3 +114,48 @@ LARGEST_GQ: Final = 9_999
 # Ages that the generator never gives to a relationship: a householder is at least 15, a spouse or
 # partner at least 18, a parent at least 33 (a child is at least 15 years younger).
 YOUNGEST: Final = {1: 15, 2: 18, 3: 18, 6: 33}
+
+
+def census_codebook(areas: Mapping[str, int], *, title: str) -> str:
+    """Return the codebook of a census with these numbers of areas.
+
+    >>> import tomllib
+    >>> areas = {"states": 2, "counties": 4, "tracts": 12, "block_groups": 34, "blocks": 100}
+    >>> book = tomllib.loads(census_codebook(areas, title="An example"))
+    >>> book["hierarchies"][0]["levels"][0], len(book["variables"])
+    ('block', 18)
+    """
+    limits = {
+        "state": (1, areas["states"]),
+        "county": (1, areas["counties"]),
+        "tract": (1, areas["tracts"]),
+        "block_group": (1, areas["block_groups"]),
+        "block": (1, areas["blocks"]),
+        "size": (1, LARGEST_GQ),
+        "age": (0, OLDEST),
+    }
+    lines = ["[codebook]", f"title = {json.dumps(title)}"]
+    for file, columns in (("households", HOUSEHOLD_COLUMNS), ("persons", PERSON_COLUMNS)):
+        for name in columns:
+            lines += _variable(name, file=file, limits=limits.get(name))
+    lines += ["", "[[hierarchies]]", 'name = "geography"', f"levels = {json.dumps(list(HIERARCHY))}"]
+    lines += ["", "[link]", 'hid = "hid"', 'id = ["pid"]']
+    for role, youngest in YOUNGEST.items():
+        lines += _never(f"{RELATIONSHIP[role]} under {youngest}", role=role, ages=range(youngest))
+    return "\n".join(lines) + "\n"
+
+
+def _variable(name: str, *, file: str, limits: tuple[int, int] | None) -> Iterator[str]:
+    kind = "code" if name in CODES else "integer" if limits else "id"
+    yield from ("", "[[variables]]", f'name = "{name}"', f'file = "{file}"', f'type = "{kind}"')
+    yield f"label = {json.dumps(LABELS[name])}"
+    if limits:
+        yield from (f"min = {limits[0]}", f"max = {limits[1]}")
+    if name in CODES:
+        yield "[variables.codes]"
+        yield from (f"{code} = {json.dumps(label)}" for code, label in CODES[name].items())
+
+
+def _never(name: str, *, role: int, ages: range) -> Iterator[str]:
+    yield from ("", "[[structural_zeros]]", f"name = {json.dumps(name)}", 'file = "persons"')
+    yield f"when = {{ relationship = [{role}], age = {json.dumps(list(ages))} }}"

@@ -97,16 +97,6 @@ MEMBER_MALE: Final = {4: 512, 5: 510, 6: 300, 7: 520, 8: 510, 9: 540}
 SAME_SEX: Final = {2: 12, 3: 60}
 
 # Race x Hispanic: the six races alone and two or more races (not Hispanic), and Hispanic; thousandths.
-GROUPS: Final = (
-    "White",
-    "Black",
-    "American Indian",
-    "Asian",
-    "Pacific Islander",
-    "Some Other Race",
-    "Two or more",
-    "Hispanic",
-)
 GROUP: Final = (578, 121, 7, 59, 2, 5, 41, 187)
 # A member shares the householder's group with this probability, and is drawn from the tract otherwise.
 SAME_GROUP: Final = {"relative": 0.9, "nonrelative": 0.65}

@@ -1,0 +1,419 @@
+"""A bundle as its readers find it: the files, their checksums, the manifest, and the promise.
+
+Everything that reads a bundle (audit, publish, recovery, corrections, reports) goes through here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from stirred import __version__
+from stirred.data.columns import has_text
+from stirred.data.frames import as_read, read_frame
+from stirred.data.probe import is_unread, parquet_below, unreadable_parquet
+from stirred.data.problems import bad_file
+from stirred.data.table_labels import ENDING, label_columns, without_labels
+from stirred.spec.document import from_json
+from stirred.spec.problems import Problem, StirredError
+from stirred.spec.specification import Specification
+
+MANIFEST: Final = "manifest.json"
+CHECKSUMS: Final = "CHECKSUMS.sha256"
+SEEDED_MARK: Final = "SEEDED-TEST-RUN.txt"
+SPECIFICATION: Final = "specification.json"
+
+
+# ---- the manifest -----------------------------------------------------------------------------------------
+
+
+class _Kept(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+
+class _Data(_Kept):
+    households: str | None = None
+    file: str | None = None
+    counts: str | None = None
+    sample: str | None = None
+    name: str | None = None
+    stage: str | None = None  # bundles from before plans could say it have none
+    post_imputation: bool | None = None
+
+
+class _Table(_Kept):
+    variables: list[str]
+    level: str | None = None
+
+
+class _Release(_Kept):
+    ledger: str | None = None
+    accept: list[str] = []
+
+
+class _Plan(_Kept):
+    data: _Data = _Data()
+    prepare: list[dict[str, Any]] = []
+    mechanism: dict[str, Any] = {}
+    tables: list[_Table] = []
+    release: _Release = _Release()
+
+
+class _Released(_Kept):
+    households: list[str]
+    persons: list[str]
+    link: str | None
+
+
+class PublicFileListed(_Kept):
+    """A public file as the run listed it: its name below ``public/``, its kind, and every column it may have."""
+
+    name: str
+    kind: str
+    columns: list[str]
+
+
+class _Doubt(_Kept):
+    name: str
+    what: str
+    refuses: bool
+    accepted: bool
+
+
+class Manifest(_Kept):
+    """What manifest.json says of a bundle; what it does not say is empty, and whoever needs it says so."""
+
+    files: dict[str, str]
+    stirred: str = ""
+    seeded: bool = False
+    identifiers: list[str] = []
+    released: _Released | None = None
+    public_files: list[PublicFileListed] | None = None
+    plan: _Plan | None = None
+    doubts: list[_Doubt] | None = None
+    ledger: dict[str, str | int] | None = None
+
+    @classmethod
+    def read(cls, written: bytes) -> Manifest | None:
+        """Return the manifest in these bytes, or None if there is none."""
+        try:
+            return cls.model_validate(json.loads(written.decode("utf-8")))
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def public(self) -> dict[str, str]:
+        """Return the public files, named from `public/` on, with their checksums."""
+        return {name.removeprefix("public/"): c for name, c in self.files.items() if name.startswith("public/")}
+
+    @property
+    def accepted(self) -> list[str]:
+        """Return the names of the doubts that the release accepted."""
+        return [doubt.name for doubt in self.doubts or () if doubt.accepted]
+
+    @property
+    def mechanism(self) -> tuple[str, dict[str, Any]]:
+        """Return the name of the mechanism, empty if it is not said, and its settings."""
+        section = {} if self.plan is None else self.plan.mechanism
+        settings = {key: value for key, value in section.items() if key != "name"}
+        return str(section.get("name", "")), settings
+
+    @property
+    def tables(self) -> list[list[str]]:
+        """Return the variables of the plan's tables."""
+        tables = () if self.plan is None else self.plan.tables
+        return [[*table.variables, *([table.level] if table.level else [])] for table in tables]
+
+
+# ---- the files --------------------------------------------------------------------------------------------
+
+
+def public_folder(bundle: Path) -> Path:
+    """Return the public folder: that of a bundle, or the given one if it is what was published."""
+    if not bundle.is_dir():
+        raise bad_file("there is no such folder", where=str(bundle), remedy="name the folder of a finished release")
+    if (bundle / "public").is_dir() or (bundle / MANIFEST).exists():
+        return bundle / "public"
+    if (bundle / SPECIFICATION).exists():
+        return bundle
+    raise bad_file(
+        "this is not a bundle: there is neither manifest.json nor public/ in it, nor a specification.json",
+        where=str(bundle),
+        remedy="name the folder that `stirred release` or `stirred swap` made, or one that was published",
+    )
+
+
+def published_specification(public: Path) -> Specification | None:
+    """Return the promise in a public folder, or None if it cannot be read."""
+    try:
+        return from_json((public / SPECIFICATION).read_text(encoding="utf-8"))
+    except (OSError, ValueError, StirredError):
+        return None
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 of a file, or of the parts of a folder one after the other."""
+    if path.is_dir():
+        parts = "".join(checksum(part) for part in sorted(path.iterdir()) if part.is_file())
+        return hashlib.sha256(parts.encode()).hexdigest()
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def files_of(folder: Path) -> set[str]:
+    """Return the names of all files of a bundle but the manifest, from the folder on."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} - {MANIFEST}
+
+
+@dataclass(slots=True)
+class Findings:
+    """Checks that passed, in words; problems; warnings about a bundle without fault; and what was not checked."""
+
+    checks: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    unread: dict[Path, str] = field(default_factory=dict)  # files that must not be parsed here, each with its reason
+
+    manifest: bytes = b""  # as it was read, once
+
+    def bad(self, what: str, *, where: str, remedy: str = "do not publish it, and find out who changed it") -> None:
+        """Add a problem."""
+        self.problems.append(Problem(what=what, where=where, remedy=remedy))
+
+
+@dataclass(kw_only=True, eq=False)
+class BundleFiles:
+    """The public folder of a bundle with its promise, and the manifest where the whole bundle is there.
+
+    Tables are read when they are first asked for; what cannot be read is None, and ``found`` says so once.
+    """
+
+    public: Path
+    specification: Specification
+    found: Findings
+    manifest: Manifest | None = None
+    beside: Sequence[str] = ()  # columns of tables that are neither variables nor counts
+
+    @property
+    def same_version(self) -> bool:
+        """Say whether this version of stirred made it, so that every sentence in it can be compared."""
+        return self.manifest is not None and self.manifest.stirred == __version__
+
+    @property
+    def source(self) -> str | None:
+        """Return how the plan calls the file of the records; None where there is no plan."""
+        plan = None if self.manifest is None else self.manifest.plan
+        return None if plan is None else plan.data.households or plan.data.file or plan.data.counts or plan.data.sample
+
+    @property
+    def called(self) -> str:
+        """Return the name that plan or ledger give the data, if any."""
+        if self.manifest is None or self.manifest.plan is None:
+            return ""
+        return self.manifest.plan.data.name or str((self.manifest.ledger or {}).get("dataset", ""))
+
+    @property
+    def stage(self) -> tuple[str, bool | None] | None:
+        """Return the stage of processing that the plan states, and whether that is after imputation."""
+        plan = None if self.manifest is None else self.manifest.plan
+        return None if plan is None or plan.data.stage is None else (plan.data.stage, plan.data.post_imputation)
+
+    @property
+    def prepared(self) -> tuple[tuple[str, str], ...]:
+        """Return what the plan does to columns before its mechanism; without a plan the specification is believed."""
+        from stirred.data.prepare import words_in
+
+        plan = None if self.manifest is None else self.manifest.plan
+        try:
+            return self.specification.domain.prepared if plan is None else words_in(plan.prepare)
+        except ValueError:  # steps that nobody could have written
+            return ()
+
+    @property
+    def accepted(self) -> list[str]:
+        """Return the names of the doubts that the plan accepts."""
+        plan = None if self.manifest is None else self.manifest.plan
+        return [] if plan is None else plan.release.accept
+
+    @cached_property
+    def data(self) -> pl.DataFrame | None:
+        """Return the released records."""
+        return self._one("data")
+
+    @property
+    def has_persons(self) -> bool:
+        """Say whether persons are released."""
+        return any(self.public.glob("persons.*"))
+
+    @cached_property
+    def persons(self) -> pl.DataFrame | None:
+        """Return the released persons, if there are any."""
+        return self._one("persons") if self.has_persons else None
+
+    @cached_property
+    def invariants(self) -> pl.DataFrame | None:
+        """Return the published tables of the invariants."""
+        return self.side("invariants.parquet")
+
+    @cached_property
+    def strata(self) -> pl.DataFrame | None:
+        """Return the published strata."""
+        return self.side("strata.parquet")
+
+    def side(self, name: str) -> pl.DataFrame | None:
+        """Return another file of the public folder."""
+        return read_released(self.public / name, self.found, where=f"public/{name}", empty=True)
+
+    def _one(self, name: str) -> pl.DataFrame | None:
+        places = sorted(self.public.glob(f"{name}.*"))
+        if len(places) != 1:
+            self.found.bad(f"there are {len(places)} such files instead of one", where=f"public/{name}")
+            return None
+        return read_released(places[0], self.found, where=f"public/{name}")
+
+    def tables(self) -> Iterator[tuple[str, str, pl.DataFrame, list[str]]]:
+        """Yield each table that can be read, with its name, its place for messages, and its variables."""
+        for path in sorted((self.public / "tables").glob("*.csv")):
+            where = f"public/tables/{path.name}"
+            table = read_released(path, self.found, where=where)
+            if table is None:
+                continue
+            for label in label_columns(table.columns):
+                # Anything may stand in a column of labels; a label belongs to its code, and says nothing of a cell.
+                codes = table.select(label.removesuffix(ENDING))
+                if codes.hstack(table.select(label)).n_unique() != codes.n_unique():
+                    self.found.bad(f"{label} has two labels for one code", where=where)
+            table = without_labels(table)
+            yield path.stem, where, table, [name for name in table.columns if name not in ("count", *self.beside)]
+
+    @property
+    def issued(self) -> list[str]:
+        """Return the columns of the records that are numbers issued anew, 1, 2, ... in any order."""
+        if self.data is None:
+            return []
+        return [c.name for c in self.data.get_columns() if issued_anew(c.cast(pl.Int64, strict=False).sort())]
+
+    @property
+    def joined(self) -> pl.DataFrame | None:
+        """Return the persons with all variables of their household; None where they cannot be linked."""
+        data, persons = self.data, self.persons
+        links = [] if persons is None else [name for name in self.issued if name in persons.columns]
+        if data is None or persons is None or len(links) != 1:
+            return None
+        rows = rows_of(persons[links[0]], data[links[0]])
+        if rows is None:
+            return None
+        homes = data.drop(self.issued)[rows]
+        own = [name for name in persons.columns if name not in (*links, *homes.columns)]
+        return pl.concat([homes, persons.select(own)], how="horizontal")
+
+
+def issued_anew(column: pl.Series) -> bool:
+    """Say whether a column is 1, 2, ... in its order."""
+    fresh = pl.int_range(1, len(column) + 1, eager=True)
+    return column.cast(pl.Int64, strict=False).equals(fresh, check_names=False)
+
+
+def rows_of(link: pl.Series, ids: pl.Series) -> pl.Series | None:
+    """Return the row of each person's household, found by its id, or None if an id is unknown or stands twice."""
+    index = pl.DataFrame({"id": ids.cast(pl.String)}).with_row_index("row")
+    if index["id"].is_duplicated().any():
+        return None
+    rows = pl.DataFrame({"id": link.cast(pl.String)}).join(index, on="id", how="left", maintain_order="left")["row"]
+    return None if rows.null_count() else rows
+
+
+def same_cells(published: pl.DataFrame, data: pl.DataFrame, variables: Sequence[str]) -> bool:
+    """Say whether a published table has the counts of the data; cells of 0 may be left out."""
+    counted = data.group_by(variables).len("count") if variables else pl.DataFrame({"count": [data.height]})
+    both = []
+    for frame in (published, counted):
+        # What is no number is kept, and then differs.
+        kept = frame.filter(pl.col("count").cast(pl.Int64, strict=False).ne_missing(0)).select(*variables, "count")
+        kept = as_text(kept)
+        both.append(kept.sort(kept.columns))
+    return both[0].equals(both[1], null_equal=True)
+
+
+def as_text(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a frame as a reader of CSV gets it, so that released CSV and Parquet compare."""
+    if not frame.height:
+        return frame.cast(pl.String)
+    return as_read(frame, "csv")
+
+
+# ---- checksums --------------------------------------------------------------------------------------------
+
+
+def audit_manifest(bundle: Path, found: Findings) -> Manifest | None:
+    """Return the manifest after comparing all files with it, or None if it cannot be read."""
+    try:
+        found.manifest = (bundle / MANIFEST).read_bytes()
+    except OSError:
+        found.manifest = b""
+    manifest = Manifest.read(found.manifest)
+    if manifest is None:
+        found.bad("it is missing or cannot be read, so no file can be trusted", where=MANIFEST)
+        return None
+    # Later evaluations are appended with checksums of their own.
+    present = {name for name in files_of(bundle) if not name.startswith("internal/evaluations/")}
+    _compare(bundle, present, manifest.files, "the manifest", found)
+    return manifest
+
+
+def audit_published(public: Path, found: Findings) -> None:
+    """Compare the files of a published folder with the checksums that were published with them, if any."""
+    try:
+        lines = (public / CHECKSUMS).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        found.unchecked.append(f"checksums: there is neither {MANIFEST} nor {CHECKSUMS} here")
+        return
+    recorded = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    _compare(public, files_of(public) - {CHECKSUMS}, recorded, CHECKSUMS, found)
+
+
+def probe_parquet(public: Path, found: Findings) -> None:
+    """Try the Parquet files of a public folder in a process of its own; those with a wrong checksum are not tried."""
+    files = [path for path in parquet_below(public) if path not in found.unread]
+    found.unread |= unreadable_parquet(files)
+
+
+def read_released(path: Path, found: Findings, *, where: str, empty: bool = False) -> pl.DataFrame | None:
+    """Return a table of a bundle; what cannot be read, or is of a kind that is never released, is a finding."""
+    if (why := is_unread(path, found.unread)) is not None:
+        found.bad(f"it cannot be read: {why}", where=where)
+        return None
+    try:
+        frame = read_frame(path, empty=empty)
+    except StirredError as error:
+        for problem in error.problems:
+            found.bad(f"it cannot be read: {problem.what}", where=where)
+        return None
+    odd = [f'"{name}" ({kind})' for name, kind in frame.schema.items() if kind != pl.Null and not has_text(kind)]
+    if odd:
+        found.bad(f"it has values of a kind that is never released: {', '.join(odd)}", where=where)
+    return None if odd else frame
+
+
+def _compare(folder: Path, present: set[str], recorded: Mapping[str, str], where: str, found: Findings) -> None:
+    before = len(found.problems)
+    for name in sorted(set(recorded) - present):
+        found.bad(f"it is in {where} and not in the folder", where=name)
+    for name in sorted(present - set(recorded)):
+        found.bad(f"it is in the folder and not in {where}", where=name)
+    for name in sorted(set(recorded) & present):
+        if checksum(folder / name) != recorded[name]:
+            found.bad(f"it is not the file {where} describes", where=name)
+            if name.endswith(".parquet"):
+                found.unread[folder / name] = "it was changed, so it is not opened"
+    if len(found.problems) == before:
+        found.checks.append(f"checksums of {len(recorded)} files")

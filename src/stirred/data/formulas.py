@@ -1,0 +1,70 @@
+"""Texts in CSV files: what cannot be written into one, and what a spreadsheet runs when it opens one.
+
+A cell that begins with = + - @ is taken for a formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import polars as pl
+
+from stirred.spec.doubts import Doubt
+from stirred.spec.problems import Problem
+
+_FORMULA: Final = r"^[=+\-@\t\r]"
+_NUMBER: Final = r"^[+-]?(\d+([.,]\d*)*|[.,]\d+)([eE][+-]?\d+)?\s*%?$"
+
+
+def unwritable(columns: Iterable[pl.Series]) -> Iterator[Problem]:
+    """Yield a problem for each column with texts that no CSV file can hold so that readers get them back.
+
+    >>> [problem.where for problem in unwritable([pl.Series("a", ["", None]), pl.Series("b", ["x", None])])]
+    ['a']
+    """
+    for column in columns:
+        if column.dtype != pl.String:
+            continue
+        texts = column.unique()
+        if bool(texts.str.contains("\0", literal=True).any()):
+            yield Problem(
+                what=f'"{column.name}" has texts with a NUL byte, which no CSV file can hold',
+                where=column.name,
+                remedy="correct these values in the file first",
+            )
+        if texts.null_count() and bool((texts == "").any()):
+            yield Problem(
+                what=f'"{column.name}" has both empty texts and missing values: in a CSV file they are the same',
+                where=column.name,
+                remedy='if both are missing, write missing = [""] under [data]; or give one of them a code',
+            )
+
+
+def formula_doubts(columns: Iterable[pl.Series]) -> tuple[Doubt, ...]:
+    """Return a doubt for each column whose name, or one of whose texts, a spreadsheet takes for a formula.
+
+    Numbers such as -5 are numbers. The doubt refuses nothing: the file is right, and its readers should be told.
+
+    >>> [doubt.name for doubt in formula_doubts([pl.Series("a", ["-5", "x"]), pl.Series("b", ["=1+1", "x"])])]
+    ['formula:b']
+    """
+    return tuple(_doubt(column.name) for column in columns if _is_run(pl.Series([column.name])) or _is_run(column))
+
+
+def _is_run(column: pl.Series) -> bool:
+    if column.dtype not in (pl.String, pl.Categorical, pl.Enum):
+        return False
+    texts = column.unique().cast(pl.String).drop_nulls()
+    return bool((texts.str.contains(_FORMULA) & ~texts.str.contains(_NUMBER)).any())
+
+
+def _doubt(name: str) -> Doubt:
+    return Doubt(
+        kind="formula",
+        about=name,
+        what=f'"{name}" has texts (or a name) that begin with = + - or @: a spreadsheet runs them as formulas when it '
+        "opens a CSV file",
+        remedy="recode them, or tell readers to import the column as text",
+        refuses=False,
+    )

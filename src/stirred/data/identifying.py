@@ -1,0 +1,205 @@
+"""Columns that look like identifiers: by their name, or because nearly every record has a value of its own.
+
+The rule is one for drafting codebooks, planning and publishing. It does not look at decimals: an amount of money
+differs from record to record and identifies by that no more than any other measurement. Only decimals that are swapped,
+as coordinates are, are judged like other numbers. Whether decimals tell the area, as a latitude does, is looked at
+elsewhere (`mechanisms/swapping/doubts/telling.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import polars as pl
+
+from stirred.data.codes import all_different
+from stirred.data.whole import MISSING_LIKE
+from stirred.spec.doubts import Doubt
+
+# A name alone makes no identifier: a column with fewer values is a code, and so is one with more records to a value,
+# unless it is named like what identifies directly.
+_FEW_VALUES: Final = 20
+_RECORDS_TO_A_VALUE: Final = 20
+# Columns with other names have so many values, or more, for a hundred records.
+NEARLY_ALL: Final = 90
+# Of so few records nothing can be said.
+_FEWEST: Final = 5
+_ENOUGH: Final = 50
+# Of numbers with fractions so many of a hundred have one; ids with a point now and then are still ids.
+_FRACTIONS: Final = 10
+# So many records, spread over the file, show of most columns that they are not nearly unique.
+_GLANCE: Final = 20_000
+
+_OF = (
+    "p|per|pers|person|h|hh|hhold|house|household|home|fam|family|dwelling|unit|case|resp|respondent|user|rec|record|row|"
+    "mem|member|ind|indiv|individual|subj|subject|patient|client|customer|emp|employee|worker|student|pupil|firm|company|"
+    "plant|tax|taxpayer|nat|national|citizen|account|serial|seq|sample|interview|panel|unique|u|g"
+)
+_ID = re.compile(rf"(?:{_OF})?id(?:s|no|nr|num|number|code|key|entifier|{_OF})?")
+_NUMBER = re.compile(r"(?:serial|ser|case|hh|household|pers|person|rec|record|account|acct)(?:no|nr|num|number)|serial")
+# Names under which persons and places to find them are kept: each is one, however often it recurs.
+_DIRECT: Final = frozenset([
+    "uuid", "guid", "ssn", "nino", "dni", "cpf", "bsn", "nif", "passport", "iban", "email", "phone", "telephone",
+    "mobile", "address", "addr", "street", "apellido", "apellidos", "prenom", "cognome", "surname", "forename",
+    "nickname",
+])  # fmt: skip
+# Words that are part of many names, and mean an identifier where more than half of the values differ.
+_KEYS: Final = frozenset(["key", "keys", "ref", "refs", "reference", "no", "nr", "num", "number", "nir"])
+_NAMES: Final = frozenset(["name", "names", "nombre", "nombres", "nom", "noms"])
+# Whose name it is, or which part: that of a county is none of a person.
+_OF_A_PERSON = re.compile(
+    rf"(?:{_OF}|first|last|full|given|family|middle|maiden|birth|legal|head|holder|father|mother|spouse|child|contact)s?"
+)
+# The id of a household: where it recurs, a file has several rows for one. The number of a house recurs in every street.
+_OF_HOUSEHOLDS = "h|hh|hhold|house|household|hogar|haushalt|menage|fam|family|dwelling"
+_HOUSEHOLD_ID = re.compile(
+    rf"(?:{_OF_HOUSEHOLDS})(?:id|key|ident|serial|sn)|(?:id|nro|num)(?:{_OF_HOUSEHOLDS})|hh|household|(?:hh|household)code|"
+    r"(?:hh|household|serial)(?:no|nr|num|number)|serial"
+)
+
+
+def named_like_an_identifier(name: str) -> bool:
+    """Say whether a word in a column's name is one under which identifiers are kept.
+
+    >>> [named_like_an_identifier(n) for n in ("id", "personID", "SERIALNO", "hh_id", "UTILNAME", "Email")]
+    [True, True, True, True, True, True]
+    >>> [named_like_an_identifier(n) for n in ("width", "residence", "candidate", "period", "idtype", "medicaid")]
+    [False, False, False, False, False, False]
+    """
+    return any(_is_identifying(word) for word in _words(name))
+
+
+def named_like_a_household_id(name: str) -> bool:
+    """Say whether a column is named like the id of a household.
+
+    >>> [named_like_a_household_id(n) for n in ("hid", "HHID", "household_id", "SERIALNO", "id_hogar")]
+    [True, True, True, True, True]
+    >>> [named_like_a_household_id(n) for n in ("pid", "personID", "id", "house_number", "household_type")]
+    [False, False, False, False, False]
+    """
+    return bool(_HOUSEHOLD_ID.fullmatch("".join(_words(name))))
+
+
+def _named_directly(name: str) -> bool:
+    """Say whether a column is named like what identifies a person directly: a name, an address, a tax number.
+
+    >>> [_named_directly(n) for n in ("name", "last_name", "LastName", "Surname", "SSN", "phone2", "head name")]
+    [True, True, True, True, True, True, True]
+    >>> [_named_directly(n) for n in ("county_name", "UTILNAME", "hid", "name of the product")]
+    [False, False, False, False]
+    """
+    words = [word for word in _words(name) if word]
+    if any(word in _DIRECT for word in words):
+        return True
+    whose = [re.sub("(?:name|nombre)s?$", "", word) for word in words if word not in _NAMES]
+    named = len(whose) < len(words) or any(word.endswith("name") for word in words)
+    return named and all(_OF_A_PERSON.fullmatch(word) for word in whose)
+
+
+def _words(name: str) -> list[str]:
+    parts = re.split(r"[\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name))
+    return [part.lower() for part in parts]
+
+
+def _is_identifying(word: str) -> bool:
+    known = word in _DIRECT or word in _NAMES or word.endswith("name")
+    return known or bool(_ID.fullmatch(word) or _NUMBER.fullmatch(word))
+
+
+def identifying(column: pl.Series) -> str:
+    """Say in words why a column looks like an identifier; empty where it does not.
+
+    >>> identifying(pl.Series("hid", [n // 2 for n in range(60)]))
+    'is named like an identifier and has 30 values in 60 records'
+    >>> identifying(pl.Series("mark", [*range(95), *range(5)]))
+    'has 95 values in 100 records'
+    >>> identifying(pl.Series("idtype", [1, 2, 3] * 20)), identifying(pl.Series("spent", [n / 7 for n in range(60)]))
+    ('', '')
+    """
+    if column.dtype == pl.Boolean or column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object, pl.Null):
+        return ""
+    known = column.drop_nulls()
+    if named_like_an_identifier(column.name):
+        values = known.n_unique()
+        # A thousand households may share a few dozen surnames, and every one is a name.
+        if _many(values, len(known)) or (_named_directly(column.name) and values > _FEW_VALUES):
+            return f"is named like an identifier and has {values:,} values in {len(known):,} records"
+    return nearly_unique(known) or _keyed(column.name, known)
+
+
+def _keyed(name: str, known: pl.Series) -> str:
+    """Say in words that a column is named like a key and has as many values as one."""
+    if not _KEYS & {*_words(name)}:
+        return ""
+    values = known.n_unique()
+    as_many = 2 * values > len(known) and _many(values, len(known)) and not _decimal(known)
+    return f"is named like an identifier and has {values:,} values in {len(known):,} records" if as_many else ""
+
+
+def _many(values: int, records: int) -> bool:
+    """Say whether a column has as many values as an identifier has, of a record or of a few that belong together."""
+    if records <= _FEW_VALUES:
+        return 1 < values == records
+    return values > _FEW_VALUES and values * _RECORDS_TO_A_VALUE >= records
+
+
+def nearly_unique(column: pl.Series, *, decimals: bool = False) -> str:
+    """Say in words how many values a column has, if there are nearly as many as records; for decimals if asked.
+
+    A text that is different for every record is a name, a code or an address in the smallest file; numbers, such as
+    ages, differ there by chance.
+    """
+    known = column.drop_nulls()
+    if len(known) <= _FEW_VALUES:
+        texts = len(known) > _FEWEST and _has_letters(known) and all_different(known)
+        return "is different for every record" if texts else ""
+    if not decimals and _decimal(known):
+        return ""
+    glance = known.gather_every(max(1, len(known) // _GLANCE))
+    # Fewer records repeat fewer values: with many repeated here, more are repeated among all.
+    if 10 * glance.n_unique() < 8 * len(glance):
+        return ""
+    if all_different(known):
+        return "is different for every record"
+    values = known.n_unique()
+    # Ages of a few dozen persons differ nearly all, by chance.
+    nearly = 100 * values >= NEARLY_ALL * len(known) and len(known) >= _ENOUGH
+    return f"has {values:,} values in {len(known):,} records" if nearly else ""
+
+
+def _has_letters(column: pl.Series) -> bool:
+    """Say whether a column holds texts with letters: numbers written as text are numbers."""
+    if column.dtype not in (pl.String, pl.Categorical, pl.Enum):
+        return False
+    return bool(column.cast(pl.String).str.contains(r"\p{L}").all())
+
+
+def identifier_doubt(name: str, why: str, *, swapped: bool = False) -> Doubt:
+    """Return the doubt about one column that looks like an identifier."""
+    how = "it is swapped: all its values are released" if swapped else "it is released as it is"
+    coarser = "; otherwise swap something coarser, such as an area" if swapped else ""
+    return Doubt(
+        kind="identifier",
+        about=name,
+        what=f'"{name}" {why}, and {how}: it may identify',
+        remedy=f"if it is an identifier, name it with --id {name}{coarser}",
+    )
+
+
+def _decimal(column: pl.Series) -> bool:
+    """Say whether a column holds numbers with fractions, also where these are written as text."""
+    if column.dtype == pl.String:
+        text = column.head(_GLANCE)
+        # A text that stands for a missing value does not make a number another kind of thing.
+        text = text.filter(~text.str.strip_chars().is_in(list(MISSING_LIKE)) & (text.str.strip_chars() != ""))
+        fractions = text.str.contains(r"^\s*[+-]?\d*[.,]\d+\s*$")
+        return bool(text.str.contains(r"^\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)\s*$").all()) and _enough(fractions)
+    if column.dtype.is_decimal() or column.dtype.is_float():
+        numbers = column.cast(pl.Float64).drop_nans()
+        return _enough(numbers != numbers.floor())
+    return False
+
+
+def _enough(fractions: pl.Series) -> bool:
+    return 100 * int(fractions.sum()) >= _FRACTIONS * len(fractions) > 0

@@ -1,0 +1,72 @@
+"""Whole numbers that a program wrote with a decimal point: 1.0 is the code 1.
+
+pandas turns a column of integers with one missing value into floats, and writes ``1.0`` where the file had ``1``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+# What people write for "no value". NA is also Namibia, and "-" or "." may be a code: these are asked about.
+MISSING_LIKE: Final = ("NA", "N/A", "#N/A", "NaN", "null", "NULL", "None", "nan", "n/a", "na", ".", "-", "?")
+_WHOLE: Final = r"^[+-]?[0-9]+(\.0*)?$"
+_POINT: Final = r"^([+-]?[0-9]+)\.0*$"
+# Rows that show at a glance that a column holds something else.
+_FIRST_ROWS: Final = 1_000
+
+
+def as_whole(column: pl.Series) -> pl.Series:
+    """Return a column of whole numbers without decimal points: floats as integers, text without its ``.0``.
+
+    Any other column is returned as it is. Not-a-number beside whole numbers is a missing integer. Floats that are too
+    large to be exact stay floats: they may stand for another number.
+
+    >>> as_whole(pl.Series([1.0, None, float("nan")])).to_list(), as_whole(pl.Series([1.0, 2.5])).to_list()
+    ([1, None, None], [1.0, 2.5])
+    >>> as_whole(pl.Series(["1.0", "10.", "NA"])).to_list(), as_whole(pl.Series(["1.0", "1.1"])).to_list()
+    (['1', '10', 'NA'], ['1.0', '1.1'])
+    """
+    if column.dtype == pl.String:
+        return _text(column)
+    if column.dtype.is_decimal():
+        return _decimals(column)
+    return _floats(column) if column.dtype.is_float() else column
+
+
+def without_point(code: str) -> str:
+    """Return a code as :func:`as_whole` writes it.
+
+    >>> without_point("1.0"), without_point("01"), without_point("1.5")
+    ('1', '01', '1.5')
+    """
+    head, point, tail = code.partition(".")
+    return head if point and not tail.strip("0") and head.lstrip("+-").isdecimal() else code
+
+
+def _floats(column: pl.Series) -> pl.Series:
+    known = column.fill_nan(None).drop_nulls()
+    # From here on neighbouring whole numbers are the same float.
+    inexact = 2**24 if column.dtype == pl.Float32 else 2**53
+    if not len(known) or not bool(((known == known.floor()) & (known.abs() < inexact)).all()):
+        return column
+    return column.fill_nan(None).cast(pl.Int64)
+
+
+def _decimals(column: pl.Series) -> pl.Series:
+    whole = column.cast(pl.Int64, strict=False)
+    if not len(whole.drop_nulls()) or whole.null_count() != column.null_count():
+        return column
+    return whole if bool((whole.cast(pl.Decimal(38, 6), strict=False) == column).fill_null(True).all()) else column
+
+
+def _text(column: pl.Series) -> pl.Series:
+    if not _are_whole(column.head(_FIRST_ROWS)) or not column.str.contains(_POINT).any():
+        return column
+    return column.str.replace(_POINT, "$1") if _are_whole(column) else column
+
+
+def _are_whole(text: pl.Series) -> bool:
+    """Say whether all values are whole numbers, with or without a point, but for those that may mean missing."""
+    return bool((text.str.contains(_WHOLE) | text.str.strip_chars().is_in([*MISSING_LIKE, ""])).all())
