@@ -12,15 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from stirred.mechanisms.swapping.conditioned.selected_counts import ConditionedCounting
+from stirred.mechanisms.swapping.core.rates import StratumRates
 from stirred.mechanisms.swapping.kernels.counted import swap_counted_in_place
-from stirred.mechanisms.swapping.kernels.shuffled import shuffle_in_place
-from stirred.mechanisms.swapping.laws.family import mallows_weights, selected_counts_law, shuffle_weights
-from stirred.mechanisms.swapping.laws.moved_count import MallowsCounting, MovedCount
-from stirred.mechanisms.swapping.laws.redraw import ConditionedCounting
-from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.mallows.law import MallowsCounting, MovedCount, mallows_weights
+from stirred.mechanisms.swapping.shuffle.kernel import shuffle_in_place
+from stirred.mechanisms.swapping.shuffle.mechanism import shuffle_weights
 from stirred.randomness.entropy import Entropy
 from stirred.spec.swap_budget import derangements
-from tests.mechanisms.swapping.test_counted_kernel import codes, words_of
+from tests.mechanisms.swapping.kernels.test_counted_kernel import codes, words_of
+from tests.mechanisms.swapping.oracles import selected_counts_law
 
 PValue = Callable[..., float]
 FALSE_ALARM = 1e-6

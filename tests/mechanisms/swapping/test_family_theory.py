@@ -3,47 +3,38 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
-from itertools import combinations, permutations, product
+from itertools import combinations, combinations_with_replacement, pairwise, permutations, product
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stirred.mechanisms.swapping.laws.chains import loss_of_laws
-from stirred.mechanisms.swapping.laws.counting import (
-    Table,
-    all_tables,
-    distance,
-    exact_kernel,
-    exact_loss,
-    exact_loss_of_weights,
-)
-from stirred.mechanisms.swapping.laws.family import (
-    ConditionedKernel,
-    conditioned_law,
-    exact_loss_of_conditioned,
-    mallows_weights,
-    selected_counts_law,
-    shuffle_weights,
+from stirred.mechanisms.swapping.conditioned.budget import redraw_epsilon, redraw_kernel
+from stirred.mechanisms.swapping.conditioned.law import ConditionedKernel, conditioned_law, exact_loss_of_conditioned
+from stirred.mechanisms.swapping.gibbs.mechanism import gibbs_epsilon
+from stirred.mechanisms.swapping.laws.counting import Table, all_tables, distance, exact_loss, exact_loss_of_weights
+from stirred.mechanisms.swapping.mallows.law import mallows_weights
+from stirred.mechanisms.swapping.permutation.law import (
+    permutation_law,
+    psa_law,
+    psa_weights,
+    tables_with_margins,
     varying_rate_law,
 )
-from stirred.mechanisms.swapping.laws.permutation import permutation_law, psa_law, psa_weights, tables_with_margins
+from stirred.mechanisms.swapping.permutation.rates_budget import exactly_one_at_most, varying_rate_epsilon
+from stirred.mechanisms.swapping.shuffle.budget import shuffle_epsilon
+from stirred.mechanisms.swapping.shuffle.mechanism import shuffle_weights
 from stirred.spec.exact import Exact, ln
-from stirred.spec.family_budget import (
-    gibbs_epsilon,
-    hold_dependent_epsilon,
-    k_ary_kernel,
-    kernel_epsilon,
-    redraw_epsilon,
-    redraw_kernel,
-)
 from stirred.spec.law import Law
-from stirred.spec.rates_budget import varying_rate_epsilon
-from stirred.spec.shuffle_budget import shuffle_epsilon
 from stirred.spec.swap_budget import psa_sharp_epsilon
-from tests.mechanisms.swapping.test_counting import margins_of, multiset, records
+from tests.mechanisms.swapping.conditioned.any_kernel import k_ary_kernel, kernel_epsilon
+from tests.mechanisms.swapping.laws.test_counting import margins_of, multiset, records
+from tests.mechanisms.swapping.oracles import exact_kernel, loss_of_laws, selected_counts_law
 
+THEORY = (Path(__file__).parents[3] / "docs" / "theory" / "swapping-family.md").read_text(encoding="utf-8")
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 Margin = tuple[int, ...]
 SMALL = [
@@ -272,7 +263,7 @@ def test_kernels_by_hold_value_keep_twice_the_largest_budget_and_can_exceed_once
         (k_ary_kernel(a, values=2), k_ary_kernel(b, values=2)) for a, b in ((HALF, Fraction(1, 10)), (THIRD, THIRD))
     ]
     for kernels in pairs:
-        bound = hold_dependent_epsilon([kernel_epsilon(k) for k in kernels])
+        bound = 2 * max(kernel_epsilon(k) for k in kernels)
         for hold, swap in (("ab", "xy"), ("aabb", "xxyy"), ("aab", "xyy"), ("aaab", "xxyy")):
             laws = {}
             for dataset in universe(hold, swap):
@@ -316,7 +307,54 @@ def test_no_stratum_up_to_five_records_exceeds_the_shuffle_bound(rate: Fraction)
             assert loss <= ln(1 + 2 * n / odds + n * (n - 1) / odds**2) / 2
 
 
+def test_the_shuffle_bound_falls_with_the_records_outside_the_row() -> None:
+    """The step of R7: E[m] under C(v,m) m! o^m N!/(N+m)! falls with N, strictly."""
+    for v, odds in product(range(1, 7), (Fraction(1, 9), Fraction(1), Fraction(9))):
+        means = []
+        for others in range(25):
+            weights = [math.comb(v, m) * math.factorial(m) * odds**m / math.perm(others + m, m) for m in range(v + 1)]
+            means.append(sum(m * w for m, w in enumerate(weights)) / sum(weights))
+        assert all(later < earlier for earlier, later in pairwise(means))
+
+
 # ---- R8: rates that vary ------------------------------------------------------------------------------
+
+
+def cases(n: int) -> set[tuple[int, int, int, int, int, int]]:
+    """All (k, k', A, B, C, D) of a permutation and its partner after a change of order rho."""
+    found = set()
+    for g, rho in product(permutations(range(n)), repeat=2):
+        support = {i for i in range(n) if rho[i] != i}
+        partner = [g[rho.index(i)] for i in range(n)]
+        mine, yours = {i for i in range(n) if g[i] != i}, {i for i in range(n) if partner[i] != i}
+        if support:
+            both = mine & yours & support
+            found.add((len(mine), len(yours), len(mine - yours), len(yours - mine), len(both), len(support)))
+    return found
+
+
+def test_the_cases_of_two_and_three_records_are_those_of_the_page() -> None:
+    rows = re.findall(r"^\| " + r" \| ".join([r"(\d)"] * 6) + r" \|", THEORY, flags=re.MULTILINE)
+    listed = {tuple(map(int, row)) for row in rows}
+    assert len(rows) == 8
+    assert cases(3) == listed
+    assert cases(2) == {row for row in listed if row[5] == 2 and row[4] == 0}
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("both", [False, True], ids=["one side", "both"])
+def test_the_budget_of_two_and_three_records_bounds_every_case(n: int, both: bool) -> None:
+    logs = {0: 0.0, 2: 0.0, 3: math.log(2)}
+    for low, high in combinations_with_replacement([Fraction(i, 20) for i in range(1, 20)], 2):
+        a, b = math.log(high / (1 - high)), math.log((1 - low) / low)
+        m = math.log(high / low) if both else 0.0
+        worst = max(
+            (only_mine * a + only_yours * b + of_both * m + logs[after] - logs[before]) / distance_
+            for before, after, only_mine, only_yours, of_both, distance_ in cases(n)
+        )
+        bound = varying_rate_epsilon(low, high, stratum=n, depends_on="both" if both else "hold")
+        spare = -math.log(1 - exactly_one_at_most(low, high, records=n)) / 2 if both else 0.0
+        assert worst <= float(bound) - spare + 1e-9
 
 
 def varying_loss(hold: str, swap: str, rate: Callable[[tuple[Hashable, Hashable]], Fraction]) -> Exact:

@@ -1,1 +1,1 @@
-"""Swaps on whole columns in compiled code, with their plain Python twins. Most modules here load numba."""
+"""What the compiled swaps share: addressed random words, cells, exchange, release order; and plain Python twins."""

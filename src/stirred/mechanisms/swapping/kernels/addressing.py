@@ -1,4 +1,4 @@
-"""Which random words decide what, in permutation swapping and in the release order.
+"""Which random words decide what, in all swaps and in the release order.
 
 The compiled kernel and its plain Python twin share nothing but this page, so they must agree word
 for word. Nothing here depends on the number of threads.
@@ -6,11 +6,12 @@ for word. Nothing here depends on the number of threads.
 - ``SELECT``: the word at position ``row % CHUNK_ROWS`` of chunk ``row // CHUNK_ROWS`` decides whether
   the row is selected. If it ties with the rate, the words of chunk ``row`` of ``SELECT_TIES`` go on.
 - ``DERANGE``: chunk ``b`` serves the strata of block ``b`` one after the other, in order of their codes.
-- ``REDRAW``: likewise, for the new selections of those strata of the block in which exactly one record
-  was selected; ``DERANGE_REDRAWN``: for their derangements.
+- ``SELECT_AGAIN``: likewise, for the new selections of those strata of the block in which exactly one record
+  was selected; ``DERANGE_AGAIN``: for their derangements.
 - ``COUNT``, ``CHOOSE``, ``ARRANGE``: chunk ``b`` serves the strata of block ``b`` in turn, in swaps that draw first
   how many records to select (``counted``): for these numbers, for which candidates, and for their exchange.
-- ``FLOW``: likewise, for the flow tables of swaps that draw these (``flowing``); ``ARRANGE`` then hands the values out.
+- ``FLOW``: likewise, for the flow tables of swaps that draw these (``flows.kernel``); ``ARRANGE`` then hands the
+  values out.
 - ``SHUFFLE_SELECTED``: likewise, for the permutations of the selected in the shuffle swap.
 - ``CANDIDATES``: the word at position ``row % CHUNK_ROWS // 2`` of chunk ``row // CHUNK_ROWS`` decides whether the row
   is a candidate there: by its lower half for even rows and its upper half for odd ones.
@@ -22,6 +23,9 @@ for word. Nothing here depends on the number of threads.
 A block is a run of ``2**shift`` neighbouring codes, which one thread serves. Blocks are large enough
 to be worth a thread's while, small enough for the processor's cache, and spare millions of small
 strata a cipher of their own. Their size follows from the numbers of codes and of rows alone.
+
+Every swap in place returns how many records were selected. INTERNAL: that number is not an invariant, and published
+beside the swapped data it voids the guarantee (docs/theory/conditions.md, condition 2: the loss becomes infinite).
 """
 
 from __future__ import annotations
@@ -39,8 +43,8 @@ MOST_BLOCKS: Final = 1 << 10
 SELECT: Final = "swapping/select"
 SELECT_TIES: Final = "swapping/select ties"
 DERANGE: Final = "swapping/derange"
-REDRAW: Final = "swapping/redraw"
-DERANGE_REDRAWN: Final = "swapping/derange redrawn"
+SELECT_AGAIN: Final = "swapping/redraw"
+DERANGE_AGAIN: Final = "swapping/derange redrawn"
 COUNT: Final = "swapping/count"
 CANDIDATES: Final = "swapping/candidates"
 CHOOSE: Final = "swapping/choose"

@@ -17,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from stirred.mechanisms.swapping.kernels import addressing
-from stirred.mechanisms.swapping.kernels.addressing import CHUNK_ROWS, chunks_of, rows_of
-from stirred.mechanisms.swapping.kernels.parallel import Workers
+from stirred.mechanisms.swapping.kernels.addressing import chunks_of, rows_of
 from stirred.mechanisms.swapping.kernels.partition import (
     Codes,
     Offsets,
     Positions,
     Values,
+    Workers,
+    every_row,
     group_block,
     partition_rows,
     require_below,
@@ -140,11 +141,11 @@ def _places(stratum: Codes, swap: Values, *, strata: int, values: int) -> Values
 def _ranked(stratum: Codes, swap: Values, *, strata: int, values: int, workers: Workers) -> Cells:
     """Return the cells of many strata and swap values: those that occur, found block by block."""
     shift = addressing.block_shift(strata, rows=stratum.size)
-    everyone = np.arange(CHUNK_ROWS, dtype=np.uint16)
+    everyone = every_row(stratum.size)
 
     def mark(chunk: int) -> Positions:
         require_below(swap[rows_of(chunk)], groups=values)
-        return everyone[: stratum.size - chunk * CHUNK_ROWS]
+        return everyone(chunk)
 
     rows = partition_rows(stratum, groups=strata, shift=shift, mark=mark, workers=workers)
     listed, inner = rows.gather(swap, workers=workers)

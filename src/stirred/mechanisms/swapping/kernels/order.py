@@ -6,15 +6,14 @@ geography, would give every true location away (docs/theory/conditions.md, condi
 
 from __future__ import annotations
 
-import numpy as np
-
 from stirred.mechanisms.swapping.kernels import addressing
-from stirred.mechanisms.swapping.kernels.addressing import CHUNK_ROWS
-from stirred.mechanisms.swapping.kernels.parallel import Progress, Scratch, Workers
 from stirred.mechanisms.swapping.kernels.partition import (
     Codes,
-    Positions,
+    Progress,
+    Scratch,
     Values,
+    Workers,
+    every_row,
     group_block,
     partition_rows,
     require_column,
@@ -37,6 +36,7 @@ def release_order(
     Whatever order the rows came in, the released file has the same law, so the order tells nothing
     about the input order.
 
+    >>> import numpy as np
     >>> codes = np.array([1, 0, 1, 0, 1], dtype=np.uint32)
     >>> order = release_order(codes, entropy=Entropy.from_os())
     >>> codes[order].tolist(), sorted(order.tolist())
@@ -47,12 +47,7 @@ def release_order(
         groups = int(codes.max(initial=0)) + 1
     workers = Workers(threads=threads, progress=progress)
     shift = addressing.block_shift(groups, rows=codes.size)
-    everyone = np.arange(CHUNK_ROWS, dtype=np.uint16)
-
-    def mark(chunk: int) -> Positions:
-        return everyone[: codes.size - chunk * CHUNK_ROWS]
-
-    rows = partition_rows(codes, groups=groups, shift=shift, mark=mark, workers=workers)
+    rows = partition_rows(codes, groups=groups, shift=shift, mark=every_row(codes.size), workers=workers)
     order, inner = rows.gather(None, workers=workers)
     keystream = entropy.keystream(addressing.SHUFFLE)
     scratch = Scratch()

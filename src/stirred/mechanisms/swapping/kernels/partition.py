@@ -3,12 +3,15 @@
 Three sequential passes over chunks of rows: *mark* the rows that take part, *gather* what they carry
 into one list for each block, and later *return* changed values from the lists to the rows. Every
 chunk knows beforehand where its entries begin in every list, so chunks may be handled in any order
-and the lists are always in row order.
+and the lists are always in row order. ``Workers`` share the pieces out among threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,8 +19,75 @@ import numpy as np
 import numpy.typing as npt
 
 from stirred.mechanisms.swapping.kernels.addressing import CHUNK_ROWS, blocks_of, chunks_of, rows_of
-from stirred.mechanisms.swapping.kernels.parallel import Workers
 from stirred.randomness.compiled import compiled
+from stirred.randomness.entropy import BUFFER_WORDS
+
+# stage, pieces done, pieces in all. Called from the thread that started the work.
+Progress = Callable[[str, int, int], None]
+
+
+class Scratch(threading.local):
+    """Memory that every thread keeps for itself from one piece of work to the next.
+
+    Fresh memory is several times slower than memory used before.
+    """
+
+    def __init__(self) -> None:
+        self.words = np.empty(max(BUFFER_WORDS, CHUNK_ROWS), dtype=np.uint32)
+        self.positions = np.empty(CHUNK_ROWS, dtype=np.uint16)
+
+
+class Workers:
+    """A number of threads that share out numbered pieces of work.
+
+    The pieces must not depend on each other; then the result does not depend on the threads.
+
+    >>> squares = [0] * 5
+    >>> def square(piece):
+    ...     squares[piece] = piece**2
+    >>> Workers(threads=3).run("square", square, range(5))
+    >>> squares
+    [0, 1, 4, 9, 16]
+    """
+
+    def __init__(self, *, threads: int | None = None, progress: Progress | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise ValueError(f"{threads} threads cannot work. Ask for at least 1, or None for all")
+        self.threads = threads or _available_threads()
+        self._progress = progress
+
+    def run(self, stage: str, work: Callable[[int], None], pieces: Sequence[int], *, at_once: int = 1) -> None:
+        """Do all ``pieces``, handing ``at_once`` of them to a thread; the first failure stops the rest."""
+        batches = [pieces[start : start + at_once] for start in range(0, len(pieces), at_once)]
+
+        def do(batch: Sequence[int]) -> None:
+            for piece in batch:
+                work(piece)
+
+        if self.threads == 1 or len(batches) == 1:
+            for number, batch in enumerate(batches, start=1):
+                do(batch)
+                self._report(stage, number, len(batches))
+            return
+        with ThreadPoolExecutor(min(self.threads, len(batches) or 1)) as pool:
+            try:
+                for number, _ in enumerate(pool.map(do, batches), start=1):
+                    self._report(stage, number, len(batches))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _report(self, stage: str, done: int, total: int) -> None:
+        if self._progress is not None:
+            self._progress(stage, done, total)
+
+
+def _available_threads() -> int:
+    """Return how many processors this process may use; not every system tells."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
 
 Codes = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 Values = npt.NDArray[np.uint32]
@@ -68,12 +138,9 @@ class Partition:
 
         def work(chunk: int) -> None:
             codes, positions, cursors = self._chunk(chunk)
-            if values is None:
-                first = chunk * CHUNK_ROWS
-                _gather_rows(codes, first, positions, self.shift, cursors, listed, inner)
-            else:
-                part = values[rows_of(chunk)]
-                _gather_values(codes, part, positions, self.shift, cursors, listed, inner)
+            rows = rows_of(chunk)
+            part = np.arange(rows.start, rows.stop, dtype=np.uint32) if values is None else values[rows]
+            _gather(codes, part, positions, self.shift, cursors, listed, inner)
 
         workers.run("gather", work, range(len(self.positions)), at_once=_CHUNKS_AT_ONCE)
         return listed, inner
@@ -107,7 +174,8 @@ def partition_rows(codes: Codes, *, groups: int, shift: int, mark: Mark, workers
         # Compiled code does not check its indices: look at the codes before anything uses them.
         require_below(codes[rows_of(chunk)], groups=groups)
         positions[chunk] = mark(chunk)
-        _count_blocks(codes[rows_of(chunk)], positions[chunk], shift, counts[chunk])
+        blocks = codes[rows_of(chunk)][positions[chunk]] >> shift
+        counts[chunk] = np.bincount(blocks, minlength=counts.shape[1])
 
     workers.run("mark", work, range(chunks), at_once=_CHUNKS_AT_ONCE)
     # Block by block and, inside a block, chunk by chunk.
@@ -115,6 +183,12 @@ def partition_rows(codes: Codes, *, groups: int, shift: int, mark: Mark, workers
     starts = ends.reshape(counts.T.shape).T - counts
     bounds = np.concatenate([[0], np.cumsum(counts.sum(axis=0))]).astype(np.int64)
     return Partition(codes=codes, shift=shift, positions=positions, starts=np.ascontiguousarray(starts), bounds=bounds)
+
+
+def every_row(rows: int) -> Mark:
+    """Return a mark that picks all of so many rows."""
+    everyone = np.arange(CHUNK_ROWS, dtype=np.uint16)
+    return lambda chunk: everyone[: rows - chunk * CHUNK_ROWS]
 
 
 def sort_block(listed: Values, inner: Positions, *, codes: int) -> tuple[Items, Offsets]:
@@ -159,8 +233,10 @@ def require_column(codes: Codes, *, name: str) -> None:
 def require_columns(stratum: Codes, swap: Values) -> None:
     """Refuse columns that cannot be swapped in place."""
     require_column(stratum, name="stratum")
-    if swap.dtype != np.uint32 or swap.shape != stratum.shape or not swap.flags.writeable:
-        raise TypeError("swap: pass one writable column of uint32 codes beside the strata; copy if need be")
+    if swap.dtype != np.uint32 or swap.ndim != 1 or not swap.flags.writeable:
+        raise TypeError(f"swap: got {swap.dtype}. Pass one writable column of uint32 codes; copy if need be")
+    if swap.size != stratum.size:
+        raise ValueError(f"swap: {swap.size} rows beside {stratum.size} of stratum. Pass columns of equal length")
 
 
 def require_below(codes: Codes, *, groups: int) -> None:
@@ -171,13 +247,7 @@ def require_below(codes: Codes, *, groups: int) -> None:
 
 
 @compiled
-def _count_blocks(codes: Codes, positions: Positions, shift: int, counts: Offsets) -> None:
-    for position in positions:
-        counts[np.int64(codes[position]) >> shift] += 1
-
-
-@compiled
-def _gather_values(
+def _gather(
     codes: Codes,
     values: Values,
     positions: Positions,
@@ -192,26 +262,6 @@ def _gather_values(
         place = cursors[code >> shift]
         cursors[code >> shift] = place + 1
         listed[place] = values[position]
-        if shift > 0:
-            inner[place] = code & low
-
-
-@compiled
-def _gather_rows(
-    codes: Codes,
-    first: int,
-    positions: Positions,
-    shift: int,
-    cursors: Offsets,
-    listed: Values,
-    inner: Positions,
-) -> None:
-    low = (1 << shift) - 1
-    for position in positions:
-        code = np.int64(codes[position])
-        place = cursors[code >> shift]
-        cursors[code >> shift] = place + 1
-        listed[place] = first + position
         if shift > 0:
             inner[place] = code & low
 

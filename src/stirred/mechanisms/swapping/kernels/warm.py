@@ -7,22 +7,22 @@ from fractions import Fraction
 import numpy as np
 
 from stirred.data import code_kernels
+from stirred.mechanisms.swapping.conditioned.selected_counts import ConditionedCounting
+from stirred.mechanisms.swapping.conditioned.selected_shares import expected_changes
+from stirred.mechanisms.swapping.core.rates import RecordRates, StratumRates
+from stirred.mechanisms.swapping.flows.kernel import swap_flow_in_place
+from stirred.mechanisms.swapping.flows.law import Counts, Floats
+from stirred.mechanisms.swapping.flows.mechanism import Flows
 from stirred.mechanisms.swapping.kernels.counted import swap_counted_in_place
-from stirred.mechanisms.swapping.kernels.flowing import swap_flow_in_place
 from stirred.mechanisms.swapping.kernels.order import release_order
 from stirred.mechanisms.swapping.kernels.partition import Codes, Values
-from stirred.mechanisms.swapping.kernels.permutation import swap_in_place
-from stirred.mechanisms.swapping.kernels.selected_shares import expected_changes
-from stirred.mechanisms.swapping.laws.flow import Counts, Floats
-from stirred.mechanisms.swapping.laws.flows import Flows
-from stirred.mechanisms.swapping.laws.moved_count import MallowsCounting
-from stirred.mechanisms.swapping.laws.redraw import ConditionedCounting
-from stirred.mechanisms.swapping.rates import RecordRates, StratumRates
+from stirred.mechanisms.swapping.mallows.law import MallowsCounting
+from stirred.mechanisms.swapping.permutation.kernel import swap_in_place
 from stirred.randomness.entropy import Entropy
 
 
 def compile_kernels() -> None:
-    """Swap and order a small file, with strata small enough that the redraw is needed too."""
+    """Swap and order a small file, with strata small enough that some are selected again."""
     entropy = Entropy.from_seed("warm")
     stratum = np.repeat(np.arange(500, dtype=np.uint32), 3)
     for rates in (

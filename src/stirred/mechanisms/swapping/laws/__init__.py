@@ -1,1 +1,1 @@
-"""The exact laws of swaps: enumerated on small strata for audits, and drawn from without rounding."""
+"""What the exact laws of all members share: enumeration and counting of permutations in small strata."""

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import pairwise, product
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from stirred.mechanisms.swapping.laws.permutation import psa_weights
+from stirred.mechanisms.protocol import StratumAudit
+from stirred.mechanisms.swapping.permutation.law import psa_weights
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln
 from stirred.spec.given_numbers import probability
-from stirred.spec.law import Law
 from stirred.spec.number_text import brief
 from stirred.spec.problems import refused, wrong
 
@@ -62,6 +62,18 @@ class LossWitness:
             f"and {brief(q)} if it is {_shown(self.other)}, {self.distance} records away: {ratio}"
         )
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return the same as plain data for JSON."""
+        return {
+            "dataset": self.table,
+            "other": self.other,
+            "output": self.output,
+            "distance": self.distance,
+            "probabilities": [str(p) for p in self.probabilities],
+            "words": str(self),
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniverseExact:
@@ -70,6 +82,14 @@ class UniverseExact:
     loss: Exact
     witness: LossWitness | None
     tables: int
+
+    def audit(self, bound: Exact, *, for_every: str) -> StratumAudit:
+        """Return the loss beside what a mechanism promises for every such stratum."""
+        # A single table is public: whatever the mechanism, nothing is lost and nothing protected.
+        sharp = ZERO if self.tables == 1 else bound
+        return StratumAudit(
+            exact_loss=self.loss, sharp_bound=sharp, for_every=for_every, tables=self.tables, witness=self.witness
+        )
 
 
 def all_tables(hold: Margins, swap: Margins) -> list[Table]:
@@ -109,40 +129,6 @@ def count_tables(hold: Margins, swap: Margins, *, most: int | None = None) -> in
 
     r, c = _checked(hold, swap)
     return rest(tuple(r), tuple(sorted(c)))
-
-
-def permutations_by_moved(x: Table, t: Table) -> list[int]:
-    """Return, for k = 0..n, how many permutations of the records move exactly k and turn x into t (R0).
-
-    >>> permutations_by_moved(((1, 0), (0, 1)), ((0, 1), (1, 0)))
-    [0, 0, 1]
-    """
-    n = sum(map(sum, x))
-    staying = [0] * (n + 1)
-    columns = [sum(column) for column in zip(*x, strict=True)]
-    for f, weight in _choices(x, t):
-        left = [a - sum(b) for a, b in zip(columns, zip(*f, strict=True), strict=True)]
-        staying[sum(map(sum, f))] += weight * math.prod(map(math.factorial, left))
-    scale = math.prod(math.factorial(cell) for row in t for cell in row)
-    moved = []
-    for k in range(n + 1):
-        total = sum((-1) ** (i - n + k) * math.comb(i, n - k) * staying[i] for i in range(n - k, n + 1))
-        moved.append(total // scale)
-    return moved
-
-
-def exact_kernel(hold: Margins, swap: Margins, weights: Sequence[Fraction]) -> dict[Table, Law]:
-    """Return the law of the released table for every table with these margins.
-
-    ``weights[k]`` is the probability of each single permutation that moves k records.
-
-    >>> kernel = exact_kernel((1, 1), (1, 1), psa_weights(2, Fraction(1, 4)))
-    >>> kernel[((1, 0), (0, 1))][((0, 1), (1, 0))]
-    Fraction(1, 10)
-    """
-    tables = all_tables(hold, swap)
-    kernel = _Kernel(hold, swap, weights)
-    return {x: Law({t: kernel.probability(x, t) for t in tables}) for x in tables}
 
 
 def exact_loss(hold: Margins, swap: Margins, rate: Fraction | str) -> UniverseExact:
@@ -365,20 +351,6 @@ def _equal_places(margins: Margins) -> list[tuple[int, int]]:
     for place, count in enumerate(margins):
         places.setdefault(count, []).append(place)
     return [pair for group in places.values() for pair in pairwise(group)]
-
-
-def _choices(x: Table, t: Table) -> Iterator[tuple[Table, int]]:
-    """Yield every choice f of records that stay, with prod C(x,f) C(t,f) f! prod r'!."""
-    shape = [len(row) for row in x]
-    cells = [(a, b) for row, other in zip(x, t, strict=True) for a, b in zip(row, other, strict=True)]
-    for flat in product(*(range(min(pair) + 1) for pair in cells)):
-        weight = math.prod(
-            math.comb(a, f) * math.comb(b, f) * math.factorial(f) for (a, b), f in zip(cells, flat, strict=True)
-        )
-        numbers = iter(flat)
-        f = tuple(tuple(next(numbers) for _ in range(length)) for length in shape)
-        left = (sum(row) - sum(stay) for row, stay in zip(x, f, strict=True))
-        yield f, weight * math.prod(map(math.factorial, left))
 
 
 def _completions(rows: tuple[int, ...], left: tuple[int, ...]) -> Iterator[Table]:

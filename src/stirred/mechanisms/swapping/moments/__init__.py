@@ -1,1 +1,1 @@
-"""Means and variances of tables under a swap, in closed form (swapping theory R18)."""
+"""Means and variances of tables under swaps that treat all records of a stratum alike, in closed form (R18)."""

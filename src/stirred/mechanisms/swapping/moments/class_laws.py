@@ -11,7 +11,7 @@ record then adds its weight to the cell of the swap value it gets.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.problems import PlanError
+from stirred.mechanisms.protocol import TooLargeError
+from stirred.mechanisms.swapping.mallows.law import DERANGED, DERANGED_SHARES, poisson_terms
 from stirred.spec.problems import Problem
 from stirred.spec.swap_budget import derangements
 
@@ -30,10 +31,6 @@ Array = npt.NDArray[np.float64]
 _SMALL = 60  # up to here derangement quotients are taken from the numbers themselves
 _REACH = 14  # standard deviations of the number selected that matter to double precision
 _MOST_CELLS = 100_000_000
-
-
-class TooLargeError(PlanError):
-    """A table whose moments would take too much memory or time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,22 +64,6 @@ def swapped_cell(count: int, *, hold: int, swap: int, stratum: int, rate: Fracti
     return Moments(mean=float(mean[0]), variance=float(variance[0]))
 
 
-def shrinkage(stratum: int, rate: Fraction) -> Fraction:
-    """Return lambda exactly: the share of a cell's distance from independence that swapping keeps.
-
-    ``1 - p~ n/(n-1)``, where p~ is the chance that a record moves, the redraw included (swapping theory R3.1).
-    Its digits grow with the stratum: meant for small ones, :class:`Laws` has it in floating point for all.
-
-    >>> shrinkage(4, Fraction(1, 2)), shrinkage(2, Fraction(1, 2)), shrinkage(2, Fraction(1))
-    (Fraction(2, 9), Fraction(0, 1), Fraction(-1, 1))
-    """
-    n, p = stratum, Fraction(rate)
-    if n < 2:
-        return Fraction(1)
-    stay = (1 - p) ** (n - 1)
-    return 1 - p * (1 - stay) / (1 - n * p * stay) * Fraction(n, n - 1)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Patterns:
     """Probabilities, for two given records, of how a random permutation treats them (per target)."""
@@ -96,8 +77,6 @@ class _Patterns:
 
     @classmethod
     def of(cls, n: int, rate: Fraction, member: str) -> _Patterns:
-        from stirred.mechanisms.swapping.moments.members import mallows_moved, shuffle_moved
-
         if member == "mallows":
             return cls.by_number_moved(n, *mallows_moved(n, rate))
         if member == "shuffle":
@@ -158,24 +137,8 @@ class Laws:
         """
         which: dict[tuple[int, Fraction | str], int] = {}
         index = [which.setdefault((int(n), rate), len(which)) for n, rate in zip(strata, rates, strict=True)]
-        return cls._gathered(strata, [_patterns(n, Fraction(rate), member) for n, rate in which], index)
-
-    @classmethod
-    def by_number_moved(cls, strata: Sequence[int], moved: Callable[[int], tuple[Array, Array]]) -> Laws:
-        """Return the laws of strata of given sizes, where ``moved`` gives the possible numbers moved and their chances.
-
-        For any swap that gives all permutations moving k records the same probability: Mallows, shuffle.
-        """
-        which: dict[int, int] = {}
-        index = [which.setdefault(int(n), len(which)) for n in strata]
-        return cls._gathered(strata, [_Patterns.by_number_moved(n, *moved(n)) for n in which], index)
-
-    @classmethod
-    def _gathered(
-        cls, strata: Sequence[int] | npt.NDArray[np.int64], found: Sequence[_Patterns], index: Sequence[int]
-    ) -> Laws:
-        place = np.array(index, dtype=np.int64)
-        values = {f.name: np.array([getattr(law, f.name) for law in found])[place] for f in fields(_Patterns)}
+        found = [_patterns(n, Fraction(rate), member) for n, rate in which]
+        values = {f.name: np.array([getattr(law, f.name) for law in found])[index] for f in fields(_Patterns)}
         return cls(stratum=np.asarray(strata, dtype=np.float64), **values)
 
     @property
@@ -223,13 +186,7 @@ def _number_moved(n: int, p: float) -> tuple[Array, Array]:
         return np.array([n * p]), np.array([1.0])
     middle, spread = min(int((n + 1) * p), n), math.sqrt(n * p * (1 - p))
     low, high = max(0, int(middle - _REACH * spread) - 1), min(n, int(middle + _REACH * spread) + 40)
-    # From the mode outwards by quotients of neighbours: logarithms of factorials would lose digits.
-    above, below = np.arange(middle + 1.0, high + 1), np.arange(float(middle), low, -1)
-    odds = p / (1 - p)
-    up = np.cumprod((n - above + 1) / above * odds)
-    down = np.cumprod(below / (n - below + 1) / odds)
-    weight = np.concatenate([down[::-1], [1.0], up])
-    k = np.arange(float(low), high + 1)
+    k, weight = np.arange(float(low), high + 1), _binomial(n, p, low, high)
     weight[k == 1] = 0.0
     return k, weight / weight.sum()
 
@@ -325,3 +282,60 @@ def _check_size(held: pl.DataFrame, placed: pl.DataFrame, strata: Sequence[str])
                 )
             ]
         )
+
+
+_SPREADS: Final = 12
+
+
+def mallows_moved(records: int, weight: Fraction) -> tuple[Array, Array]:
+    """Return the possible numbers of moved records and their chances, for the Mallows swap (R5).
+
+    >>> k, chance = mallows_moved(4, Fraction(1, 3))
+    >>> dict(zip(k.astype(int).tolist(), (168 * chance).round(9).tolist()))
+    {4: 9.0, 3: 24.0, 2: 54.0, 1: 0.0, 0: 81.0}
+    """
+    expected = float(1 / weight) if weight else math.inf
+    if records < 2 or math.isinf(expected):
+        return np.zeros(1), np.ones(1)
+    near = min(records, int(expected))
+    reach = int(_SPREADS * math.sqrt(near)) + 80
+    low, high = max(0, near - reach), min(records, near + reach)
+    moved, terms = records - np.arange(low, high + 1), poisson_terms(expected, near=near, low=low, high=high)
+    terms *= DERANGED_SHARES[np.minimum(moved, DERANGED)]
+    return moved.astype(np.float64), terms / terms.sum()
+
+
+def shuffle_moved(records: int, rate: Fraction) -> tuple[Array, Array]:
+    """Return the same for the shuffle swap (R7): of m selected records, some keep their values by chance.
+
+    >>> k, chance = shuffle_moved(2, Fraction(1, 2))
+    >>> chance.tolist()
+    [0.875, 0.0, 0.125]
+    """
+    p, n = float(rate), records
+    spread = math.sqrt(n * p * (1 - p))
+    low, high = max(0, int(n * p - _SPREADS * spread) - 40), min(n, int(n * p + _SPREADS * spread) + 40)
+    selected = np.arange(low, high + 1)
+    chance = _binomial(n, p, low, high)
+    chance /= chance.sum()
+    least = max(0, low - DERANGED)
+    result = np.zeros(high - least + 1)
+    for stay in range(min(DERANGED, high) + 1):
+        moved = selected - stay
+        kept = moved >= 0
+        # Of m! permutations, C(m, stay) d(m - stay) leave so many in place.
+        share = DERANGED_SHARES[np.minimum(moved[kept], DERANGED)] / math.factorial(stay)
+        np.add.at(result, moved[kept] - least, chance[kept] * share)
+    return np.arange(float(least), high + 1), result / result.sum()
+
+
+def _binomial(n: int, p: float, low: int, high: int) -> Array:
+    """Return the weights of ``low`` to ``high`` selected, up to a constant."""
+    if p in (0.0, 1.0):
+        return (np.arange(low, high + 1) == n * p).astype(np.float64)
+    # From the mode outwards by quotients of neighbours: logarithms of factorials would lose digits.
+    middle = min(max(int((n + 1) * p), low), high)
+    above, below = np.arange(middle + 1.0, high + 1), np.arange(float(middle), low, -1)
+    odds = p / (1 - p)
+    up, down = np.cumprod((n - above + 1) / above * odds), np.cumprod(below / (n - below + 1) / odds)
+    return np.concatenate([down[::-1], [1.0], up])

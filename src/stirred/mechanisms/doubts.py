@@ -1,0 +1,194 @@
+"""Doubts about single columns: an identifier that nobody named, one in several records, and values that look alike.
+
+All look inside the confidential file: they are for the custodian, and stand in no public file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from stirred.data.codes import all_different, differing, encode
+from stirred.data.columns import select
+from stirred.data.household_rows import household_rows
+from stirred.data.identifying import (
+    identifier_doubt,
+    identifying,
+    named_like_a_household_id,
+    named_like_an_identifier,
+    nearly_unique,
+)
+from stirred.data.microdata import Microdata
+from stirred.data.problems import number
+from stirred.spec.doubts import Doubt
+
+# So many persons, spread over the file, show of nearly every column that it is a code.
+_GLANCE: Final = 1_000
+# Of so many persons the numbers inside their households are compared, and the columns that a household shares.
+_LOOKED_AT: Final = 2_000_000
+# With more rows to a value a column is no id of a household, but its number inside a house, or a type.
+_ROWS_TO_A_HOUSEHOLD: Final = 20
+_PERSONS: Final = 'if a row is a person, say so with --unit person (unit = "person" in a plan)'
+
+
+def record_doubts(
+    data: Microdata, columns: Sequence[str], *, unit: str, settings_from: str | None = None
+) -> Iterator[Doubt]:
+    """Yield what speaks against releasing these columns of a file, whatever is done to some of them."""
+    yield from settings_doubts(settings_from)
+    yield from identifier_doubts(data, columns, unit=unit)
+
+
+def settings_doubts(settings_from: str | None) -> Iterator[Doubt]:
+    """Yield the doubt about settings that were chosen on the confidential file."""
+    if settings_from == "this-data":
+        yield Doubt(
+            kind="settings-from-this-data",
+            what="settings chosen by looking at the confidential file void the guarantee",
+            remedy="choose them by policy, from the invariants, or on an earlier or synthetic file",
+            final=True,
+        )
+
+
+def identifier_doubts(data: Microdata, hold: Sequence[str], *, unit: str, swap: Sequence[str] = ()) -> Iterator[Doubt]:
+    """Yield doubts about released columns that look like identifiers, and about identifiers that recur.
+
+    Values that are swapped leave too, each as often as it was, beside the match variables even exactly.
+    """
+    for name in swap:
+        column = data.households[name]
+        if why := identifying(column) or nearly_unique(column, decimals=True):
+            yield identifier_doubt(name, why, swapped=True)
+    yield from unnamed_identifiers(data, hold)
+    yield from repeated_ids(data, unit=unit)
+
+
+def unnamed_identifiers(data: Microdata, hold: Sequence[str]) -> Iterator[Doubt]:
+    """Yield doubts about released columns that look like identifiers and that nobody named as such."""
+    for name in hold:
+        if why := identifying(data.households[name]):
+            yield identifier_doubt(name, why)
+    if data.persons is None:
+        return
+    for name in data.person_variables:
+        column = data.persons[name]
+        glance = column.gather_every(max(1, len(column) // _GLANCE))
+        if not named_like_an_identifier(name) and 10 * glance.n_unique() < len(glance):
+            continue
+        why = identifying(column).replace("record", "person") or _of_households(data, name)
+        if why:
+            yield identifier_doubt(name, why)
+
+
+def _of_households(data: Microdata, name: str) -> str:
+    """Say whether a column of persons is the same for all of a household and different for nearly every one."""
+    assert data.persons is not None
+    column = data.persons[name].head(_LOOKED_AT)
+    values = column.n_unique()
+    # A household has two persons or three: with far fewer values than households it is no identifier of theirs.
+    if 4 * values < min(data.households.height, len(column)):
+        return ""
+    house = household_rows(data)[: len(column)]
+    codes = encode(column.to_frame(), [name]).codes
+    if differing(house, codes, count=data.households.height).any():
+        return ""
+    _, first = np.unique(house, return_index=True)
+    return nearly_unique(column.gather(first)).replace("record", "household")
+
+
+def repeated_ids(data: Microdata, *, unit: str) -> Iterator[Doubt]:
+    """Yield doubts where records share their identifiers: the promise is for one record, and a unit may have several.
+
+    Other identifiers than that of the record, such as an address, may be shared. So may the number of a person
+    inside the household.
+    """
+    own = [data.households[name] for name in data.identifiers if name in data.households.columns]
+    if any(all_different(column) for column in own) or (len(own) > 1 and not _recur_together(own)):
+        own = []
+    if unit != "household":
+        own = [column for column in own if not named_like_a_household_id(column.name)]  # it has several of them
+    yield from (_repeated(column.name, column, of=unit) for column in own)
+    if unit == "household" and not own:
+        yield from _several_rows(data)
+    if data.persons is None or data.hid is None:
+        return
+    of_persons = [name for name in data.id if name in data.persons.columns and name not in data.households.columns]
+    columns = {name: data.persons[name] for name in of_persons}
+    # The promise is for a household with all its persons: one of them in two records does not weaken it.
+    if any(all_different(column) for column in columns.values()):
+        return
+    for name, column in columns.items():
+        # One that seldom recurs is meant for the whole file, any other for the household.
+        if 2 * column.n_unique() > len(column):
+            yield _repeated(name, column, of="person", refuses=False)
+            continue
+        # Pairs take many times the memory of a column; whoever numbers persons twice does so from the beginning.
+        inside = select(data.persons.head(_LOOKED_AT), [data.hid, name]).to_struct()
+        if inside.is_duplicated().any():
+            yield _repeated(name, inside, of="person", place=" inside a household", refuses=False)
+
+
+def _several_rows(data: Microdata) -> Iterator[Doubt]:
+    """Yield the doubt about a file of persons that is given as one of households.
+
+    The id of the household tells that it has several rows, whether it is named, held or dropped.
+    """
+    for name in filter(named_like_a_household_id, data.households.columns):
+        column = data.households[name].drop_nulls()
+        values, rows = column.n_unique(), len(column)
+        if 1 < values < rows <= _ROWS_TO_A_HOUSEHOLD * values:
+            yield Doubt(
+                kind="unit",
+                about=name,
+                what=f'the file has several rows for a household: "{name}" has {values:,} values in {rows:,} rows. '
+                "What is promised is for one row, and would be called a promise for one household",
+                remedy=f"{_PERSONS}; or give households and persons as two files, with --persons FILE and --hid {name}",
+            )
+
+
+def _recur_together(columns: Sequence[pl.Series]) -> bool:
+    """Say whether even all identifiers together stand in several records: household and person number are one id."""
+    return bool(pl.DataFrame(columns).is_duplicated().any())
+
+
+def _repeated(name: str, values: pl.Series, *, of: str, place: str = "", refuses: bool = True) -> Doubt:
+    records = number(int((values.is_duplicated() & values.is_not_null()).sum()), "record")
+    persons = f"{_PERSONS}; " if of == "household" else ""
+    return Doubt(
+        kind="regroup",
+        about=name,
+        what=f'"{name}" is repeated in {records}{place}: are they the same {of}? What is promised is for one record, '
+        f"and holds for a {of} only where it has one",
+        remedy=f"if they are, give one record for each {of}; {persons}some identifiers may recur, such as an address: "
+        "then name the one that tells records apart with --id, too",
+        refuses=refuses,
+    )
+
+
+_MOST_SHOWN: Final = 3
+
+
+def similar_values(name: str, values: Iterable[Any]) -> Iterator[Doubt]:
+    """Yield one doubt about similar values of one variable.
+
+    >>> print(*similar_values("town", [" Logroño", "Haro", "Logroño"]))
+    "town" has values that are the same but for blanks or letter case (' Logroño' and 'Logroño'): each is ...
+    """
+    alike: dict[str, list[str]] = {}
+    for value in sorted({value for value in values if isinstance(value, str)}):
+        alike.setdefault(" ".join(value.lower().split()), []).append(value)
+    groups = [" and ".join(map(repr, each)) for each in alike.values() if len(each) > 1]
+    if groups:
+        more = f"; {len(groups) - _MOST_SHOWN:,} more" if len(groups) > _MOST_SHOWN else ""
+        yield Doubt(
+            kind="similar-values",
+            about=name,
+            what=f'"{name}" has values that are the same but for blanks or letter case '
+            f"({'; '.join(groups[:_MOST_SHOWN])}{more}): each is swapped and counted as a value of its own",
+            public=f'"{name}" has values that are the same but for blanks or letter case',
+            remedy="if they are one, correct the file first",
+            refuses=False,
+        )

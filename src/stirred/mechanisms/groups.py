@@ -1,0 +1,18 @@
+"""Groups of commands that mechanisms bring along, by name. It imports nothing: `stirred --help` lists them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+# group: (the module that has its COMMANDS, what the group is for)
+GROUPS: Final[Mapping[str, tuple[str, str]]] = {
+    "ptable": (
+        "stirred.mechanisms.tables.cellkey.commands",
+        "Perturbation tables for cell keys.",
+    ),
+    "derive": ("stirred.mechanisms.tables.derived", "Round or suppress released tables: it costs nothing."),
+    "topdown": (
+        "stirred.mechanisms.topdown.commands",
+        "Estimates and records from noisy measurements.",
+    ),
+    "census": ("stirred.mechanisms.tables.census_2020", "The 2020 US Census as one account."),
+}

@@ -1,0 +1,289 @@
+"""Mechanisms by name: those of stirred, and those of installed packages (entry points ``stirred.mechanisms``).
+
+This is the one place that spells their names. A mechanism is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from stirred.mechanisms.groups import GROUPS
+from stirred.spec.problems import Problem, SpecificationError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from stirred.mechanisms.protocol import Adviser, Command, Mechanism, Settings
+
+GROUP: Final = "stirred.mechanisms"
+DEFAULT: Final = "permutation-swap"
+
+# name: (module, class)
+BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
+    "permutation-swap": ("stirred.mechanisms.swapping", "PermutationSwap"),
+    "conditioned-swap": ("stirred.mechanisms.swapping", "ConditionedSwap"),
+    "mallows-swap": ("stirred.mechanisms.swapping", "MallowsSwap"),
+    "shuffle-swap": ("stirred.mechanisms.swapping", "ShuffleSwap"),
+    "two-stage-swap": ("stirred.mechanisms.swapping", "TwoStageSwap"),
+    "metric-swap": ("stirred.mechanisms.swapping", "MetricSwap"),
+    "gibbs-swap": ("stirred.mechanisms.swapping", "GibbsSwap"),
+    "response-swap": ("stirred.mechanisms.swapping", "ResponseSwap"),
+    "noisy-swap": ("stirred.mechanisms.swapping", "NoisySwap"),
+    "targeted-record-swap": ("stirred.mechanisms.swapping.targeted.mechanism", "TargetedSwap"),
+    "pairwise-swap-2010": ("stirred.mechanisms.swapping.pairwise2010.mechanism", "PairwiseSwap"),
+    "cell-key": ("stirred.mechanisms.tables.cellkey.mechanism", "CellKey"),
+    "noisy-tables": ("stirred.mechanisms.tables.noise.mechanism", "NoisyTables"),
+    "topdown": ("stirred.mechanisms.topdown.mechanism", "TopDown"),
+    "safetab-p": ("stirred.mechanisms.tables.safetab", "SafeTabP"),
+    "safetab-h": ("stirred.mechanisms.tables.safetab", "SafeTabH"),
+    "phsafe": ("stirred.mechanisms.tables.phsafe", "PHSafe"),
+}
+
+
+class UnknownMechanismError(SpecificationError):
+    """A mechanism that is not installed."""
+
+
+@lru_cache(maxsize=1)
+def _plugged_in() -> dict[str, EntryPoint]:
+    """Return the mechanisms of other packages; none takes the name of one of ours."""
+    return {point.name: point for point in entry_points(group=GROUP) if point.name not in BUILT_IN}
+
+
+def forget() -> None:
+    """Look for installed packages again the next time: one may have been installed in this process."""
+    _plugged_in.cache_clear()
+
+
+def names() -> list[str]:
+    """Return the names of all installed mechanisms, ours first.
+
+    >>> names()[0]
+    'permutation-swap'
+    """
+    return [*BUILT_IN, *sorted(_plugged_in())]
+
+
+def package_of(name: str) -> str:
+    """Return the package that a mechanism comes from, with its version if it is not ours."""
+    if name in BUILT_IN:
+        return "stirred"
+    dist = _plugged_in()[name].dist
+    return "unknown" if dist is None else f"{dist.name} {dist.version}"
+
+
+def is_installed(name: str) -> bool:
+    """Say whether there is a mechanism of this name."""
+    return name in BUILT_IN or name in _plugged_in()
+
+
+def _loaded(name: str) -> Any:
+    """Return the mechanism of another package; refuse one that is none, and name the package."""
+    try:
+        found: Any = _plugged_in()[name].load()
+        wanting = [each for each in ("name", "title", "settings_model") if not hasattr(found, each)]
+        unset = sorted(getattr(found, "__abstractmethods__", ()))
+        if wanting or unset:
+            why = f"it has no {', '.join([*wanting, *unset])}"
+        elif found.name != name:
+            why = f"its own name is '{found.name}'"
+        else:
+            return found
+    except Exception as error:  # whatever another package does wrong is said, not thrown
+        why = f"{type(error).__name__}: {error}"
+    what = f"the mechanism '{name}' of the package {package_of(name)} cannot be used ({why})"
+    remedy = "correct or uninstall the package; docs/write-a-mechanism.md says what a mechanism needs"
+    raise UnknownMechanismError([Problem(what=what, where="name", remedy=remedy)])
+
+
+def mechanism_class(name: str) -> type[Mechanism]:
+    """Return the mechanism of this name, imported.
+
+    >>> mechanism_class("mallows-swap").__name__
+    'MallowsSwap'
+    """
+    if name in BUILT_IN:
+        module, attribute = BUILT_IN[name]
+        found: Any = getattr(import_module(module), attribute)
+    elif name in _plugged_in():
+        found = _loaded(name)
+    else:
+        raise _unknown(name)
+    return found
+
+
+def commands_of(group: str) -> Sequence[Command]:
+    """Return the commands of a group, imported."""
+    found: Sequence[Command] = import_module(GROUPS[group][0]).COMMANDS
+    return found
+
+
+def adviser(name: str = DEFAULT) -> Adviser:
+    """Return who advises on the settings of a mechanism and its relatives; refuse where nobody does."""
+    found = mechanism_class(name).adviser()
+    if found is None:
+        raise UnknownMechanismError(
+            [
+                Problem(
+                    what=f"there is no advice on the settings of '{name}'",
+                    where="name",
+                    remedy="choose its settings by policy, and see what they promise with `stirred plan`",
+                )
+            ]
+        )
+    return found
+
+
+def full_name(name: str, *, where: str = "name") -> str:
+    """Return the name of a mechanism as it is registered; of ours, "-swap" may be left out, and letters be capital.
+
+    >>> full_name("Two-Stage"), full_name("mallows_swap")
+    ('two-stage-swap', 'mallows-swap')
+    """
+    if is_installed(name):
+        return name
+    written = name.strip().lower().replace("_", "-").replace(" ", "-")
+    for each in (written, f"{written}-swap"):
+        if is_installed(each):
+            return each
+    raise _unknown(name, where=where)
+
+
+def _unknown(name: str, *, where: str = "name") -> UnknownMechanismError:
+    from stirred.data.spelling import near
+
+    written = name.strip().lower()
+    found = f"{written}-swap" if f"{written}-swap" in names() else near(written, names())
+    hint = f'did you mean "{found}"? There are' if found else "write one of"
+    remedy = f"{hint} {', '.join(names())}; `stirred mechanism list` says what each does"
+    return UnknownMechanismError([Problem(what=f"there is no mechanism called '{name}'", where=where, remedy=remedy)])
+
+
+class Words(Protocol):
+    """How settings are written where they come from, for what is said of them."""
+
+    def place(self, key: str) -> str:
+        """Return where a setting is given."""
+        ...
+
+    def called(self, key: str) -> str:
+        """Return what a setting is called."""
+        ...
+
+    def taken(self, keys: Sequence[str]) -> str:
+        """List settings that a mechanism takes."""
+        ...
+
+    def needed(self, key: str, example: Any) -> str:
+        """Say how to give a setting that is needed."""
+        ...
+
+
+class _InPlan:
+    """How settings are written in a plan."""
+
+    def place(self, key: str) -> str:
+        return key
+
+    def called(self, key: str) -> str:
+        return key
+
+    def taken(self, keys: Sequence[str]) -> str:
+        return ", ".join(f'"{key}"' for key in keys)
+
+    def needed(self, key: str, example: Any) -> str:
+        return f"add {key}" if example is None else f"add {key}, such as {example!r}"
+
+
+def settings_for(name: str, given: Mapping[str, Any], *, words: Words | None = None) -> Settings:
+    """Return the settings of a mechanism, checked: everything that is wrong with them is told at once.
+
+    What is None was not given, nor is an empty list, unless leaving it out means everything.
+
+    >>> settings_for("mallows-swap", {"swap": "county", "epsilon": 2}).swap
+    ['county']
+    >>> from stirred.data.problems import PlanError
+    >>> try:
+    ...     settings_for("mallows-swap", {"swap": "county", "rate": "5%"})
+    ... except PlanError as error:
+    ...     print(*error.problems, sep="\\n")
+    epsilon: is needed. Fix: add epsilon, such as 2.
+    rate: the mallows swap has no rate. Fix: leave it out; it takes "epsilon".
+    """
+    from pydantic import ValidationError
+
+    from stirred.data.problems import PlanError
+
+    model = mechanism_class(name).settings_model
+
+    def was_given(key: str, value: Any) -> bool:
+        if value != []:
+            return value is not None
+        return key in model.model_fields and model.model_fields[key].get_default() is None
+
+    try:
+        return model.model_validate({key: value for key, value in given.items() if was_given(key, value)})
+    except ValidationError as error:
+        raise PlanError(_problems(error, name, model, words or _InPlan())) from None
+
+
+def _problems(error: ValidationError, name: str, model: type[Settings], words: Words) -> Iterator[Problem]:
+    from stirred.data.spelling import told_once
+
+    for detail, hint in told_once(error.errors(include_url=False), model):
+        key, *inside = (str(part) for part in detail["loc"] or ("settings",))
+        where = ".".join([words.place(key), *inside])
+        if detail["type"] == "extra_forbidden" and not inside:
+            yield _unknown_setting(key, name, model, hint, words)
+        elif detail["type"] == "missing" and not inside:
+            example = model.mark(key, "example")
+            yield Problem(what="is needed", where=where, remedy=words.needed(key, example))
+        else:
+            message = str(detail["msg"])
+            yield Problem(
+                what=f"{repr(detail.get('input'))[:60]}: {message[:1].lower()}{message[1:]}",
+                where=where,
+                remedy=f"see `stirred mechanism show {name}`",
+            )
+
+
+def _unknown_setting(key: str, name: str, model: type[Settings], hint: str, words: Words) -> Problem:
+    base = model.__mro__[1]
+    takes = words.taken([each for each in model.model_fields if each not in getattr(base, "model_fields", {})])
+    if is_setting(key):
+        what = f"the {name.replace('-', ' ')} has no {words.called(key)}"
+        return Problem(what=what, where=words.place(key), remedy=f"leave it out; it takes {takes}")
+    remedy = f"{hint}{'I' if hint else 'remove it, or check its spelling: i'}t takes {takes}"
+    return Problem(what=f"there is no setting called '{key}'", where=words.place(key), remedy=remedy)
+
+
+def is_setting(key: str) -> bool:
+    """Say whether any installed mechanism has a setting of this name."""
+    return any(key in each.settings_model.model_fields for each in usable().values())
+
+
+def usable() -> dict[str, type[Mechanism]]:
+    """Return the installed mechanisms by name, but for those of packages that are broken."""
+    found = {}
+    for name in names():
+        with suppress(UnknownMechanismError):
+            found[name] = mechanism_class(name)
+    return found
+
+
+def build(name: str, settings: Mapping[str, Any] | Settings, **others: Any) -> Mechanism:
+    """Return a mechanism with these settings, which are checked first where they are plain data.
+
+    ``others`` are the plan's tables where the mechanism releases tables alone.
+
+    >>> build("mallows-swap", {"match": "size", "swap": "county", "epsilon": 2}).in_words[:16]
+    'Mallows swapping'
+    """
+    found = mechanism_class(name)
+    checked = settings_for(name, settings) if isinstance(settings, Mapping) else settings
+    return found.of_settings(checked, **others)

@@ -1,0 +1,263 @@
+"""Members of the swapping family as dials: each has one number (two stages: two), turned from gentle to strong.
+
+Everything read off a dial, losses and shares alike, is a function of the invariants of the swap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from stirred.data.codes import count
+from stirred.data.microdata import Microdata
+from stirred.data.problems import bad_plan
+from stirred.mechanisms.protocol import share_changed
+from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
+from stirred.mechanisms.swapping.core.margins import (
+    Positions,
+    Shares,
+    class_law_changes,
+    permutation_share,
+    staged_moves,
+)
+from stirred.mechanisms.swapping.core.plan import SwapPlan
+from stirred.mechanisms.swapping.core.strata import Strata
+from stirred.mechanisms.swapping.core.swap import RatedSwap, Swap, by_area
+from stirred.mechanisms.swapping.core.swapping import Swapping
+from stirred.mechanisms.swapping.layers.two_stage.mechanism import TwoStagePlan, TwoStageSwap
+from stirred.mechanisms.swapping.mallows.budget import mallows_epsilon
+from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
+from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
+from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
+from stirred.spec.exact import Exact, exact
+from stirred.spec.problems import StirredError
+from stirred.spec.swap_budget import smallest_psa_rate
+
+# Rates are found to a hundredth of a percent, the loss of the Mallows swap to a hundredth.
+STEPS: Final = 10_000
+_LARGEST_MALLOWS: Final = 3_000
+
+# Every member with one number: a rate, or for the Mallows swap how far its loss is below the largest tried.
+MEMBERS: Final[dict[str, Callable[[dict[str, Any], Fraction], Swap]]] = {
+    "permutation": lambda roles, rate: PermutationSwap(**roles, rate=rate),
+    "conditioned, uniform": lambda roles, rate: ConditionedSwap(**roles, rate=rate),
+    "conditioned, proportional": lambda roles, rate: ConditionedSwap(**roles, rate=rate, redraw_law="proportional"),
+    "shuffle": lambda roles, rate: ShuffleSwap(**roles, rate=rate),
+    "mallows": lambda roles, step: MallowsSwap(**roles, epsilon=exact(_LARGEST_MALLOWS - step * STEPS) / 100),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Dial:
+    """One member on the strata of one file; each step changes more records than the one before.
+
+    ``plan`` is any swap's plan with the same match, swap and hold variables.
+
+    >>> homes = pl.DataFrame({"county": ["A", "B"] * 50, "tenure": ["owned", "rented", "rented", "owned"] * 25})
+    >>> roles = {"match": (), "swap": ("county",)}
+    >>> dial = Dial(name="shuffle", roles=roles, plan=PermutationSwap(**roles, rate="1/2").plan(homes))
+    >>> step = dial.first(lambda step: dial.changed(step) >= 0.2)
+    >>> dial.at(step).rate, dial.loss(step).shown()
+    (Fraction(203, 500), '3.50')
+    """
+
+    name: str
+    roles: dict[str, Any]
+    plan: SwapPlan
+
+    @property
+    def steps(self) -> int:
+        """Return the last step."""
+        return _LARGEST_MALLOWS if self.name == "mallows" else STEPS - 1
+
+    @property
+    def lowest(self) -> int:
+        """Return the step with the smallest loss: the last, but for permutation swapping, whose loss rises again."""
+        live = self.plan.strata.largest_live
+        if self.name != "permutation" or live is None:
+            return self.steps
+        return min(self.steps, math.ceil(STEPS * float(smallest_psa_rate(live.records, bound="sharp"))))
+
+    def at(self, step: int) -> Swap:
+        """Return the swap at a step."""
+        return MEMBERS[self.name](self.roles, Fraction(step, STEPS))
+
+    def loss(self, step: int) -> Exact:
+        """Return its loss."""
+        swap = self.at(step)
+        if isinstance(swap, RatedSwap):
+            return swap.losses(self.plan, [Fraction(swap.rate)])[0][1]
+        assert isinstance(swap, MallowsSwap)
+        return mallows_epsilon(swap.weight)
+
+    def areas(self, step: int) -> pl.DataFrame:
+        """Return for each combination of swap values its records and the share that is expected to change."""
+        return areas_changed(self.at(step), self.plan)
+
+    def changed(self, step: int) -> float:
+        """Return the share of all records that are expected to change their swap value."""
+        return share_changed(self.areas(step))
+
+    def first(self, test: Callable[[int], bool], *, last: int | None = None) -> int | None:
+        """Return the gentlest step that passes a test which all stronger ones pass too; None if the last does not."""
+        low, high = 0, last or self.steps
+        if not test(high):
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if test(middle) else (middle, high)
+        return high
+
+
+def areas_changed(swap: Swap, plan: SwapPlan) -> pl.DataFrame:
+    """Return what a swap would change in each area, given any swap's plan for the same strata."""
+    return swap.areas_changed(replace(plan, strata=_moved_by(swap, plan)))
+
+
+def strata_changed(swap: Swap, plan: SwapPlan) -> Shares:
+    """Return the share of records that change their swap value in each stratum."""
+    margins = plan.strata.margins
+    share = swap.changed_where_live(_moved_by(swap, plan), plan.swap)
+    changed = np.bincount(margins.stratum, weights=share * margins.count, minlength=margins.strata)
+    return np.asarray(changed / np.maximum(margins.records, 1))
+
+
+def _moved_by(swap: Swap, plan: SwapPlan) -> Strata:
+    return plan.strata.with_shares(swap.moved_shares(plan.strata, plan.swap))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Stages:
+    """Two stages on one file, as far as the invariants of the first tell whom they move (R13): its fine strata.
+
+    Each has ``sizes`` records and lies ``within`` a coarse stratum. Who changes a value in the second stage depends on
+    counts that the first one protects; whom it moves follows from the sizes of the fine strata, which are published.
+    The share changed is therefore that of areas spread evenly over the fine strata, and shares of single areas are
+    bounds from above.
+    """
+
+    roles: dict[str, Any]
+    fine_match: tuple[str, ...]
+    plan: SwapPlan
+    sizes: Shares
+    within: Positions
+
+    @classmethod
+    def of(cls, data: Microdata, *, roles: dict[str, Any], fine_match: tuple[str, ...]) -> Stages:
+        """Find them.
+
+        >>> homes = pl.DataFrame({"county": list("ABAB"), "size": [1, 1, 2, 2], "tenure": list("oror")})
+        >>> roles = {"match": (), "swap": ("county",)}
+        >>> stages = Stages.of(Microdata(households=homes), roles=roles, fine_match=("size",))
+        >>> stages.apart.round(3).tolist()  # of the three others, two have another size
+        [0.667]
+        """
+        plan = TwoStageSwap(**roles, fine_match=fine_match, rate="1/2", fine_rate="1/2").plan(data, doubts=False)
+        assert isinstance(plan, TwoStagePlan)
+        within = np.zeros(plan.fine.count, dtype=np.int64)
+        within[plan.fine.codes] = plan.strata.coded.codes
+        sizes = count(plan.fine.codes, groups=plan.fine.count).astype(np.float64)
+        return cls(roles=roles, fine_match=fine_match, plan=plan, sizes=sizes, within=within)
+
+    def at(self, step: int, fine_step: int) -> TwoStageSwap:
+        """Return the swap with both rates at their steps."""
+        rate, fine_rate = Fraction(step, STEPS), Fraction(fine_step, STEPS)
+        return TwoStageSwap(**self.roles, fine_match=self.fine_match, rate=rate, fine_rate=fine_rate)
+
+    @property
+    def apart(self) -> Shares:
+        """Return for each stratum how likely two of its records lie in different fine strata."""
+        records = self.plan.strata.sizes
+        pairs = np.bincount(self.within, weights=self.sizes * (self.sizes - 1), minlength=records.size)
+        return np.asarray(1 - pairs / np.maximum(records * (records - 1), 1))
+
+    def mixed(self, changed: Shares) -> float:
+        """Return the share of records that get values from another fine stratum, from the shares changed in strata."""
+        records = self.plan.strata.sizes
+        return float(records @ (changed * self.apart) / records.sum())
+
+    def mixed_at(self, step: int) -> float:
+        """Return the same for two stages: the second one never leaves a fine stratum."""
+        return self.mixed(strata_changed(PermutationSwap(**self.roles, rate=Fraction(step, STEPS)), self.plan))
+
+    def _moved(self, step: int, fine_step: int) -> Shares:
+        strata = self.plan.strata
+        coarse = permutation_share(strata.sizes, np.full(strata.sizes.size, step / STEPS))
+        fine = permutation_share(self.sizes, np.full(self.sizes.size, fine_step / STEPS))
+        moved = staged_moves(strata.sizes, coarse=coarse, fine=fine, within=self.within)
+        return np.where(strata.live_flags[self.within], moved, 0.0)
+
+    def changed(self, step: int, fine_step: int) -> float:
+        """Return the share of all records that change their swap values, if these are spread evenly inside strata."""
+        strata, margins = self.plan.strata, self.plan.strata.margins
+        moved = np.bincount(self.within, weights=self.sizes * self._moved(step, fine_step), minlength=strata.sizes.size)
+        share = class_law_changes(margins, moved / strata.sizes)
+        return float(share @ margins.count / margins.count.sum())
+
+    def areas(self, step: int, fine_step: int) -> pl.DataFrame:
+        """Return the records of each area and the largest share of them that may move: as if all lay in the worst."""
+        margins, swap = self.plan.strata.margins, self.plan.swap
+        worst = np.zeros(self.plan.strata.sizes.size)
+        np.maximum.at(worst, self.within, self._moved(step, fine_step))
+        return by_area(swap, margins, worst[margins.stratum])
+
+
+def relatives(data: Any, swap: Swapping, *, equal: str) -> list[tuple[str, Swapping]]:
+    """Return the members of the family at an equal share of changed records, or at an equal loss, as ``swap``.
+
+    ``equal`` is ``changed`` or ``epsilon``. Members that cannot reach it are left out.
+    """
+    if equal not in ("changed", "epsilon"):
+        raise bad_plan(f"'{equal}' cannot be made equal", where="--equal", remedy="write changed or epsilon")
+    plan = swap.plan(data, doubts=False)
+    if plan.universe.imputed is not None:
+        raise bad_plan(
+            "the other members do not leave imputed records out",
+            where="imputed",
+            remedy="compare plans without it, or two plans with different rates",
+        )
+    if plan.perturbed is not None:
+        raise bad_plan(
+            f"the other members publish the counts of {plan.perturbed} that the response protects",
+            where="respond",
+            remedy="compare plans one by one: the specifications differ in what is published exactly",
+        )
+    roles: dict[str, Any] = {name: getattr(swap, name) for name in ("match", "swap", "hold", "unit", "settings_from")}
+    areas = swap.areas_changed(plan)
+    assert areas is not None  # without a response
+    wanted = share_changed(areas)
+    # Members with settings beside their one number, such as distances, are shown as they were given.
+    alone = swap.member in ("metric", "gibbs")
+    found: list[tuple[str, Swapping]] = [(swap.member, swap)] if alone else []
+    for name, made in MEMBERS.items():
+        if swap.member == name or (swap.member != "mallows" != name and swap == made(roles, Fraction(_rate(swap)))):
+            found.append((name, swap))
+        elif equal == "epsilon":
+            found += [(name, one) for one in _at_loss(name, roles, plan)]
+        else:
+            dial = Dial(name=name, roles=roles, plan=plan)
+            if dial.changed(dial.steps) >= wanted * (1 - 1e-3):
+                step = dial.first(lambda step, dial=dial: dial.changed(step) >= wanted)  # type: ignore[misc]
+                found.append((name, dial.at(step or dial.steps)))
+    return found
+
+
+def _at_loss(name: str, roles: dict[str, Any], plan: SwapPlan) -> list[Swap]:
+    if name == "mallows":
+        return [MallowsSwap(**roles, epsilon=plan.epsilon)]
+    swap = MEMBERS[name](roles, Fraction(1, 2))
+    assert isinstance(swap, RatedSwap)
+    try:
+        return [replace(swap, rate=swap.rate_reaching(plan, plan.epsilon))]
+    except StirredError:
+        return []  # no rate of this member reaches the loss
+
+
+def _rate(swap: Swapping) -> Fraction:
+    return Fraction(getattr(swap, "rate", Fraction(1, 2)))

@@ -1,0 +1,1 @@
+"""The conditioned swap (swapping theory R6): promise, law, kernel, moments."""

@@ -1,0 +1,1 @@
+"""What all swaps share: columns, strata, plan, promise and the released file."""

@@ -1,0 +1,154 @@
+"""The swapped file as codes, from which the released tables are made part by part; persons travel with households.
+
+A national file is never copied as a whole: held columns are gathered and codes decoded for a few
+million households at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stirred.data.codes import Coded, Codes, count, encode
+from stirred.data.household_rows import household_rows
+from stirred.data.microdata import Microdata
+from stirred.data.packed import Packed
+
+Rows = npt.NDArray[np.uint32]
+# A part of the hold value of some households, given by a mask (None for all), as one column.
+Part = Callable[[npt.NDArray[np.bool_] | None], pl.Series]
+
+
+def held_parts(data: Microdata, hold: Sequence[str]) -> list[Part]:
+    """Return the parts of a household's hold value, the cheap ones first and its persons last."""
+    parts: list[Part] = [partial(_column, data, name) for name in hold]
+    if data.persons is not None:
+        parts.append(lambda rows: _persons_as_text(data, rows))
+    return parts
+
+
+def _column(data: Microdata, name: str, rows: npt.NDArray[np.bool_] | None) -> pl.Series:
+    return data.households[name] if rows is None else data.households[name].filter(rows)
+
+
+def _persons_as_text(data: Microdata, rows: npt.NDArray[np.bool_] | None) -> pl.Series:
+    """Return the persons of some households written out, so that equal text means equal persons."""
+    assert data.persons is not None
+    if rows is None:
+        rows = np.ones(data.households.height, dtype=np.bool_)
+    house = household_rows(data)
+    wanted = rows[house]
+    values = pl.DataFrame([data.persons[name].filter(wanted) for name in data.person_variables])
+    codes = encode(values, values.columns).codes if values.width else np.zeros(int(wanted.sum()), dtype=np.uint32)
+    people = pl.DataFrame({"house": house[wanted], "person": codes}).sort("house", "person")
+    text = people.group_by("house", maintain_order=True).agg(pl.col("person").cast(pl.String).str.join(" "))
+    index = pl.DataFrame({"house": np.flatnonzero(rows).astype(np.uint32)})
+    return index.join(text, on="house", how="left", maintain_order="left")["person"].fill_null("")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Persons:
+    """The persons of a file as codes, grouped by household.
+
+    ``coded`` numbers each person's characteristics in the order of their values; persons of household
+    ``h`` are the entries ``start[h]`` to ``start[h + 1]`` of ``rows``, or of the file itself where it is
+    already grouped that way.
+    """
+
+    coded: Coded
+    start: npt.NDArray[np.int64]
+    rows: Rows | None
+
+    @classmethod
+    def of(cls, data: Microdata) -> Persons:
+        """Read the person columns one after the other and keep one code for each person."""
+        assert data.persons is not None
+        house = household_rows(data)
+        start = np.zeros(data.households.height + 1, dtype=np.int64)
+        np.cumsum(count(house, groups=data.households.height), out=start[1:])
+        grouped = bool((house[1:] >= house[:-1]).all())
+        # Household by household: a counting sort by the household's row.
+        rows = None if grouped else np.argsort(house, kind="stable").astype(np.uint32)
+        del house
+        names = data.person_variables
+        if not names:
+            return cls(Coded(np.zeros(data.persons.height, dtype=np.uint32), pl.DataFrame([{}])), start, rows)
+        return cls(encode(data.persons, names), start, rows)
+
+    def of_households(self, households: Rows) -> tuple[Codes, npt.NDArray[np.int64]]:
+        """Return the codes of the persons of some households, and how many each has.
+
+        Inside a household persons come in the order of their values, so that the order in the file
+        tells nothing.
+        """
+        sizes = (self.start[households.astype(np.int64) + 1] - self.start[households]).astype(np.int64)
+        ends = np.cumsum(sizes)
+        total = int(ends[-1]) if ends.size else 0
+        place = np.arange(total, dtype=np.int64) + np.repeat(self.start[households] - (ends - sizes), sizes)
+        codes = self.coded.codes[place if self.rows is None else self.rows[place]]
+        # One sort key: household first, then the person's values.
+        keys = np.repeat(np.arange(households.size, dtype=np.uint64) << np.uint64(32), sizes) | codes
+        keys.sort()
+        return (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32), sizes
+
+
+PART: Final = 2_000_000  # households in one part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SwappedFile:
+    """The input, the swapped codes and the released order: confidential, like the input itself."""
+
+    data: Microdata
+    held: Packed
+    swap: Coded
+    swapped: Codes
+    order: Rows
+    people: Persons | None
+    ends: npt.NDArray[np.int64] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ends", np.cumsum(count(self.swapped, groups=self.swap.count)))
+
+    def households(self) -> Iterator[pl.DataFrame]:
+        """Yield the released households: held columns in the new order, swap columns from their codes.
+
+        With persons, the household id is issued anew: the position in the released order, which does
+        not depend on the input.
+        """
+        for begin in range(0, self.order.size, PART):
+            rows = self.order[begin : begin + PART]
+            columns = {
+                column.name: column
+                for frame in (self.held.gather(rows), self.swap.decoded(self._places(begin, rows.size)))
+                for column in frame.get_columns()
+            }
+            released = [columns[name] for name in self.data.households.columns if name in columns]
+            if self.people is not None:
+                ids = np.arange(begin + 1, begin + rows.size + 1, dtype=np.uint32)
+                released.insert(0, pl.Series(self.data.hid, ids))
+            yield pl.DataFrame(released)
+
+    def persons(self) -> Iterator[pl.DataFrame]:
+        """Yield the released persons: their household's new id and swap values, and their own."""
+        assert self.people is not None
+        for begin in range(0, self.order.size, PART):
+            rows = self.order[begin : begin + PART]
+            codes, sizes = self.people.of_households(rows)
+            house = np.repeat(np.arange(rows.size, dtype=np.uint32), sizes)
+            ids = pl.Series(self.data.hid, house + np.uint32(begin + 1))
+            places = self.swap.decoded(self._places(begin, rows.size)[house])
+            values = self.people.coded.decoded(codes)
+            yield pl.DataFrame([ids, *places.get_columns(), *values.get_columns()])
+
+    def _places(self, begin: int, rows: int) -> Codes:
+        """Return ``swapped[order]`` for some rows. The order is by released codes, so that these come in runs."""
+        first, last = np.searchsorted(self.ends, [begin, begin + rows - 1], side="right")
+        edges = np.clip(self.ends[first : last + 1], None, begin + rows)
+        return np.repeat(np.arange(first, last + 1, dtype=np.uint32), np.diff(edges, prepend=begin))

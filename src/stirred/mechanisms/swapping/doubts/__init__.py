@@ -1,0 +1,1 @@
+"""Doubts about a release of swapped records, looked for in the file before anything is drawn."""

@@ -1,0 +1,368 @@
+"""Looks at a file for what its columns tell of the swap values: at which rows, and in which groups.
+
+Of a large file some rows are looked at. Rows that share a value show what it tells, so that of a column with many
+values all rows of *some values* are kept; and neighbours show what its order tells, so that pieces of it are kept.
+Groups of records show a value if all of a group share it and chance would hardly bring that about (``shown``).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stirred.data.codes import Codes, differing, encode
+from stirred.data.columns import Columns
+from stirred.data.household_rows import household_rows
+from stirred.data.microdata import Microdata
+from stirred.mechanisms.swapping.core.plan import SwapPlan
+from stirred.mechanisms.swapping.doubts.guessing import Guess, Target, spread, voted
+
+_Array = npt.NDArray[Any]
+# So many rows are looked at for single columns and for pairs.
+ROWS: Final = 200_000
+ROWS_OF_PAIRS: Final = 50_000
+# And so many are put in order, since sorting takes longest: text above all.
+_SORTED: Final = 1_000_000
+# With fewer rows to a value a column has many values: its rows are kept by value, and neighbours are asked too.
+_MANY_VALUES: Final = 20
+# So many neighbours are asked: few where areas are small, many where the order is rough.
+_NEIGHBOURS: Final = (3, 10, 30)
+# The first letters of codes, up to so many, often name the area.
+_BEGINNINGS: Final = 4
+# Pairs of columns with many values are looked at in cells of about so many rows.
+_CELL: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a column, or two, tell of one swap value: how often it is guessed, and how many records show it."""
+
+    guess: Guess
+    shown: Shown
+
+    def __or__(self, other: Evidence) -> Evidence:
+        """Return the better of each."""
+        return Evidence(
+            guess=max(self.guess, other.guess, key=lambda each: each.removed),
+            shown=max(self.shown, other.shown, key=lambda each: each.rank),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class File:
+    """Households or persons, with what is to be guessed there; ``house`` is the household of each person."""
+
+    columns: Columns
+    homes: pl.DataFrame
+    house: _Array | None
+    strata: Codes
+    swap: tuple[str, ...]
+
+    @classmethod
+    def of(cls, data: Microdata, plan: SwapPlan, *, persons: bool) -> File:
+        """Return the file of households, or of persons."""
+        columns: Columns = data.households
+        house = None
+        if persons and data.persons is not None:
+            columns, house = data.persons, household_rows(data)
+        return cls(columns, data.households, house, plan.strata.coded.codes, plan.universe.swap)
+
+    def look(self, rows: _Array | None) -> Look:
+        """Return a look at some rows, or at all."""
+        own = None
+        at = rows
+        if self.house is not None:
+            at, own = np.unique(self.house if rows is None else self.house[rows], return_inverse=True)
+            at = at.astype(np.int64)
+        strata = self.strata if at is None else self.strata[at]
+        targets = {name: Target.of(_codes(self.homes[name], at), strata) for name in self.swap}
+        targets = {name: target for name, target in targets.items() if target.values > 1}
+        height = self.columns.height if rows is None else rows.size
+        return Look(self, rows, at, own, height, targets)
+
+    def determines(self, name: str, other: str) -> bool:
+        """Say whether a column has one swap value for each of its own in the whole file."""
+        values = encode(self.homes, [other]).codes
+        pair = pl.DataFrame(
+            {"column": self.columns[name], "value": values if self.house is None else values[self.house]}
+        )
+        value = pl.col("value")
+        groups = pair.lazy().group_by("column").agg((value.min() != value.max()).alias("differs"))
+        return not groups.select(pl.col("differs").any()).collect(engine="streaming").item()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Look:
+    """Some rows of a file and the swap values that could be guessed there; of persons, those of their households.
+
+    ``homes`` are the rows of the households, ``own`` the place of each person's household among them.
+    """
+
+    file: File
+    rows: _Array | None
+    homes: _Array | None
+    own: _Array | None
+    height: int
+    targets: dict[str, Target]
+    known: dict[str, Codes] = field(default_factory=dict)
+
+    @property
+    def can_tell(self) -> bool:
+        """Say whether there are enough records to tell a right guess of any swap value from chance."""
+        return any(target.can_be_told for target in self.targets.values())
+
+    def codes(self, name: str) -> Codes:
+        """Return the codes of a column in the rows looked at; they are kept, since many pairs have them."""
+        if name not in self.known:
+            self.known[name] = _codes(self.file.columns[name], self.rows)
+        return self.known[name]
+
+    def values(self, name: str) -> int:
+        """Return the number of values of a column in the rows looked at."""
+        return int(self.codes(name).max(initial=0)) + 1
+
+    def has_many_values(self, name: str) -> bool:
+        """Say whether few rows share a value of a column."""
+        return self.values(name) * _MANY_VALUES > self.height
+
+    def beginnings(self, name: str) -> Iterator[tuple[int, Codes]]:
+        """Yield the codes of the first letters of a column, with how many letters these are."""
+        column = self.file.columns[name]
+        for letters, first in beginnings(column if self.rows is None else column.gather(self.rows)):
+            yield letters, _codes(first, None)
+
+    def of_homes(self, codes: Codes) -> Codes:
+        """Return codes of households for the persons looked at."""
+        assert self.own is not None
+        return codes[self.own]
+
+    def evidence(self, codes: Codes) -> dict[str, Evidence]:
+        """Return what codes tell of each swap value: with the match values, or alone if that is better."""
+        within = self._within_strata(codes)
+        return {
+            name: self._evidence(target, codes, group=within) | self._evidence(target, codes, group=codes, alone=True)
+            for name, target in self.targets.items()
+        }
+
+    def guesses(self, codes: Codes) -> dict[str, Guess]:
+        """Return how well codes guess each swap value together with the match values."""
+        if self.own is None:
+            return {name: target.guessed(codes) for name, target in self.targets.items()}
+        return {name: voted(target, self.own, codes, with_strata=True) for name, target in self.targets.items()}
+
+    def evidence_in_order(self, order: _Array) -> dict[str, Evidence]:
+        """Return what neighbours tell of each other, given the place of each row in the order of a column."""
+        found: dict[str, Evidence] = {}
+        for groups in self._neighbours(order):
+            for name, target in self.targets.items():
+                told = self._evidence(target, groups, group=groups, alone=True)
+                found[name] = found[name] | told if name in found else told
+        return found
+
+    def _strata(self) -> _Array:
+        strata = next(iter(self.targets.values())).strata
+        return strata if self.own is None else strata[self.own]
+
+    def _within_strata(self, codes: Codes) -> _Array:
+        return self._strata() * np.int64(int(codes.max(initial=0)) + 1) + codes if self.targets else codes
+
+    def _neighbours(self, order: _Array) -> Iterator[Codes]:
+        """Yield groups of neighbours in an order: in the whole look, and inside strata."""
+        if not self.targets:
+            return
+        strata = self._strata()
+        inside = np.lexsort((order, strata))
+        sizes = np.bincount(strata)
+        place = np.arange(self.height) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        for few in _NEIGHBOURS:
+            yield (order // few).astype(np.uint32)
+            groups = np.empty(self.height, dtype=np.uint32)
+            groups[inside] = np.cumsum(place % few == 0) - 1
+            yield groups
+
+    def _evidence(self, target: Target, codes: Codes, *, group: _Array, alone: bool = False) -> Evidence:
+        if self.own is None:
+            guess = target.guessed_from(codes) if alone else target.guessed(codes)
+            found = shown(group, target.codes, target.largest[target.strata], records=self.height)
+            return Evidence(guess=guess, shown=found)
+        group = np.unique(group, return_inverse=True)[1]
+        many = np.int64(int(group.max(initial=0)) + 1)
+        # A value counts once for each household: that its persons share their area shows nothing.
+        own, group = np.divmod(np.unique(self.own * many + group), many)
+        return Evidence(
+            guess=voted(target, self.own, codes, with_strata=not alone),
+            shown=shown(
+                group, target.codes[own], target.largest[target.strata[own]], unit=own, records=target.codes.size
+            ),
+        )
+
+    def in_classes(self, name: str) -> Codes:
+        """Return a column with many values in classes of equal size, so that pairs of classes have several rows."""
+        classes = max(2, math.isqrt(self.height // _CELL))
+        column = self.file.columns[name]
+        part = column if self.rows is None else column.gather(self.rows)
+        place = np.empty(self.height, dtype=np.int64)
+        place[_sorted(part)] = np.arange(self.height)
+        return (place * classes // self.height).astype(np.uint32)
+
+
+def beginnings(column: pl.Series) -> Iterator[tuple[int, pl.Series]]:
+    """Yield the first letters of codes, one, two and more of them, with how many they are.
+
+    Of numbers that are all of one length these are their first digits; of others they mean nothing.
+
+    >>> [(letters, first.to_list()) for letters, first in beginnings(pl.Series([101, 102, 201]))]
+    [(1, ['1', '1', '2']), (2, ['10', '10', '20'])]
+    """
+    if column.dtype != pl.String and not column.dtype.is_integer():
+        return
+    text = column.cast(pl.String)
+    lengths = text.str.len_chars().drop_nulls().unique().to_list()
+    if column.dtype.is_integer() and len(lengths) > 1:
+        return
+    if bool(text.drop_nulls().str.contains(r"^\s*[+-]?\d*[.,]\d+\s*$").all()):
+        return  # of numbers with fractions the order tells
+    for letters in range(1, min(_BEGINNINGS, max(lengths, default=0) - 1) + 1):
+        yield letters, text.str.slice(0, letters)
+
+
+def combined(codes: Sequence[Codes]) -> Codes:
+    """Return the codes of one column, or of the combinations of several."""
+    first, *others = codes
+    for other in others:
+        keys = first * np.int64(int(other.max(initial=0)) + 1) + other
+        first = np.unique(keys, return_inverse=True)[1].astype(np.uint32)
+    return first
+
+
+def some_values(column: pl.Series, seen: Look) -> _Array:
+    """Return rows of a column: all rows of some values, and of a value with very many rows those seen already.
+
+    Values are drawn by their hash, as large a share of them as of the rows, so that each row is as likely as any other.
+    """
+    assert seen.rows is not None
+    counts = column.gather(seen.rows).value_counts(name="rows")
+    frequent = counts.filter(pl.col("rows") > seen.height // 1_000)[column.name]
+    kept = column.hash(seed=1) < ((1 << 64) - 1) // column.len() * seen.height
+    often = column.is_in(frequent.implode(), nulls_equal=True)
+    again = np.zeros(column.len(), dtype=np.bool_)
+    again[seen.rows] = True
+    return np.flatnonzero(np.where(often.to_numpy(), again, kept.to_numpy()))
+
+
+def orders(column: pl.Series) -> Iterator[tuple[_Array | None, _Array]]:
+    """Yield rows of a column and the place of each in its order: text as text, and as numbers where it holds these."""
+    step = max(1, math.ceil(column.len() / _SORTED))
+    part = column.gather_every(step)
+    keys = [part]
+    if part.dtype == pl.String:
+        numbers = part.cast(pl.Float64, strict=False)
+        keys += [numbers] if numbers.null_count() == part.null_count() else []
+    for key in keys:
+        order = _sorted(key)
+        pieces = spread(order.size, most=ROWS)
+        order = order if pieces is None else order[pieces]
+        rows = np.argsort(order)
+        if pieces is None and step == 1:
+            yield None, rows
+        else:
+            yield order * step, np.arange(order.size)
+
+
+def _sorted(column: pl.Series) -> _Array:
+    """Return the rows of a column in its order; equal ones in an order of their own, and not in that of the file."""
+    if column.dtype.is_decimal():
+        column = column.cast(pl.Float64)
+    lot = pl.int_range(column.len(), eager=True).hash(seed=2)
+    keys = pl.DataFrame({"value": column, "lot": lot})
+    return keys.select(pl.arg_sort_by("value", "lot")).to_series().to_numpy().astype(np.int64)
+
+
+def _codes(column: pl.Series, rows: _Array | None) -> Codes:
+    """Return numbers for the values of some rows. Their order does not matter, so that they are told by their hash."""
+    part = column if rows is None else column.gather(rows)
+    return np.unique(part.hash(seed=1).to_numpy(), return_inverse=True)[1].astype(np.uint32)
+
+
+# A group counts if chance lets all of it share a value in one of so many cases, or fewer. Pairs of neighbours in rich
+# and poor counties often share theirs, and show little by that.
+_ONE_GROUP_IN: Final = 1_000
+# And so many of these groups would share theirs by chance in one of so many files.
+_ONE_FILE_IN: Final = 1_000_000
+# A twentieth of the records: fewer than that may have a rare value that only one place knows. A record counts by what
+# its stratum leaves open: that the dearest homes stand in the city is no news where most homes do.
+_ENOUGH: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """How many of some records lie in groups that show a value: ``groups`` of them, ``by_chance`` if unrelated.
+
+    ``news`` adds up what the strata of these records leave open.
+    """
+
+    records: int
+    shown: int
+    news: float
+    groups: int
+    by_chance: float
+
+    @property
+    def share(self) -> float:
+        """Return the share of the records whose value is shown."""
+        return self.shown / max(self.records, 1)
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Return what orders by how much is shown."""
+        return self.telling, self.share
+
+    @property
+    def telling(self) -> bool:
+        """Say whether enough records are shown, and in more groups than chance would show.
+
+        Chernoff's bound for a sum of independent events: so many or more happen with a probability of at most
+        exp(-(k ln(k/e) - k + e)), where e are expected. The groups share the values of their strata, so that one
+        that has them leaves fewer to the others, and the bound holds all the more.
+        """
+        # Large groups share a value by chance so rarely that floating point says never. To expect more is cautious.
+        k, e = self.groups, max(self.by_chance, sys.float_info.min)
+        if self.news < _ENOUGH * self.records or k <= e:
+            return False
+        return k * math.log(k / e) - k + e >= math.log(_ONE_FILE_IN)
+
+
+def shown(group: _Array, value: _Array, largest: _Array, *, unit: _Array | None = None, records: int) -> Shown:
+    """Return what groups of rows show, given the largest share that a value has in the stratum of each row.
+
+    A group of m rows shares a value by chance with a probability of at most the product of m - 1 of these shares, and
+    so of the (m - 1)/m-th power of the product of all. A stratum with one value has the share 1: its rows show
+    nothing. ``unit`` is the household of each row, where one has several rows.
+
+    >>> group = np.repeat(np.arange(10), 10)
+    >>> found = shown(group, group % 5, np.full(100, 0.2), records=100)
+    >>> found.share, found.telling
+    (1.0, True)
+    """
+    _, number = np.unique(group, return_inverse=True)
+    size = np.bincount(number)
+    chance = np.bincount(number, weights=np.log(largest)) * (size - 1) / size
+    rare = chance <= -math.log(_ONE_GROUP_IN)
+    found = rare & ~differing(number.astype(np.uint32), value, count=size.size)
+    rows = np.flatnonzero(found[number])
+    if unit is not None:
+        rows = rows[np.unique(unit[rows], return_index=True)[1]]
+    return Shown(
+        records=records,
+        shown=rows.size,
+        news=float((1 - largest[rows]).sum()),
+        groups=int(found.sum()),
+        by_chance=float(np.exp(chance[rare]).sum()),
+    )

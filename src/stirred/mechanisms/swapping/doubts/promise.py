@@ -1,0 +1,100 @@
+"""Doubts about a promise as a whole: too little moves, nothing is promised, or the settings rest on the file itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from stirred.data.codes import Coded
+from stirred.mechanisms.doubts import similar_values
+from stirred.mechanisms.swapping.core.plan import SwapPlan
+from stirred.mechanisms.swapping.core.strata import Strata
+from stirred.spec.doubts import Doubt
+from stirred.spec.number_text import percent
+
+# Who changes with a smaller probability is published as it is.
+LEAST: Final = "1 in 1,000"
+# Of so many records that are swapped one at least must get other values than it had.
+_LEAST_NEW: Final = 10
+
+
+def nothing_moves(why: str) -> Doubt:
+    """Return the doubt about a release that would be a copy of the file; whoever accepts it, that is not swapping."""
+    return Doubt(
+        kind="nothing-moves",
+        what=f"{why}: the file would be published as it is, and nothing protects it",
+        remedy="swap a variable that differs between records with the same match values, match on fewer variables, and "
+        "choose a higher rate",
+        final=True,
+    )
+
+
+def nothing_promised(when: str) -> Doubt:
+    """Return the doubt about an infinite loss."""
+    return Doubt(
+        kind="nothing-promised",
+        what=f"{when} nothing is promised: epsilon is infinite",
+        remedy="choose a rate above 0 and below 1 (accepted, the release can be made but never published)",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """What a swap is expected to change: how many records get other values, and how many have hardly a chance to."""
+
+    expected: float
+    still: int
+
+
+def empty_promise(plan: SwapPlan, changed: Changed | None = None) -> Iterator[Doubt]:
+    """Yield the doubts about a plan that leaves the file, or most of it, as it is, or promises nothing.
+
+    ``changed`` is None where that is protected; then records that move are counted instead, which are more.
+    """
+    expected = plan.strata.most_moved if changed is None else changed.expected
+    if plan.strata.largest_live is None:
+        yield nothing_moves("nothing can be swapped, since no two records could exchange different values")
+    elif plan.strata.moved == 0:
+        yield nothing_moves("at a rate of 0 nothing is swapped and nothing is promised")
+    elif expected < 1:
+        yield nothing_moves("fewer than one record is expected to get other values")
+    else:
+        if plan.epsilon.is_infinite:
+            yield nothing_promised("at a rate of 0 or 1")
+        yield from mostly_unmoved(plan, changed)
+
+
+def mostly_unmoved(plan: SwapPlan, changed: Changed | None = None) -> Iterator[Doubt]:
+    """Yield the doubt about a file of which more than half is published as it is, or nearly certainly so.
+
+    That is where nothing can move, where rates are next to 0, and where nearly all records of a stratum have the same
+    swap values: whoever moves there gets the values it had.
+    """
+    records = sum(stratum.records for stratum in plan.strata.table)
+    still = plan.strata.unmoved_records if changed is None else changed.still
+    moved = plan.strata.most_moved
+    if 2 * still > records:
+        share = percent(Fraction(still, records), digits=2)
+        what = f"{still:,} of {records:,} records ({share}) get other values with a probability below {LEAST}, or never"
+    elif changed is not None and changed.expected < moved / _LEAST_NEW:
+        what = (
+            f"of about {moved:,.0f} records that are swapped only about {changed.expected:,.0f} get other values than "
+            "they had: match and swap variables, published exactly, tell nearly every record's place"
+        )
+    else:
+        return
+    yield Doubt(
+        kind="mostly-unmoved",
+        what=f"{what}. The file is published nearly as it is",
+        remedy="match on fewer or coarser variables, and choose a higher rate",
+    )
+
+
+def similar_in_roles(strata: Strata, swap: Coded) -> Iterator[Doubt]:
+    """Yield doubts about values of match and swap variables that are the same but for blanks or letter case."""
+    for at, name in enumerate(strata.match):
+        yield from similar_values(name, (stratum.values[at] for stratum in strata.table))
+    for column in swap.levels.get_columns():
+        yield from similar_values(column.name, column.unique())

@@ -1,0 +1,1 @@
+"""The Gibbs swap (swapping theory R11)."""

@@ -1,0 +1,1 @@
+"""Noise on the tables of a swapped file (swapping theory R15)."""

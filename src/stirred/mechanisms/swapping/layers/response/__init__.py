@@ -1,0 +1,1 @@
+"""A randomised response before a swap (swapping theory R14)."""

@@ -1,0 +1,1 @@
+"""Two stages of matching (swapping theory R13)."""

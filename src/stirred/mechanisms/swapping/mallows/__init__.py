@@ -1,0 +1,1 @@
+"""The Mallows swap (swapping theory R5)."""

@@ -1,0 +1,1 @@
+"""The metric swap (swapping theory R6 with distances)."""

@@ -1,0 +1,1 @@
+"""The shuffle swap (swapping theory R7)."""

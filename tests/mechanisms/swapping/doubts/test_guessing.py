@@ -1,0 +1,102 @@
+"""The best guess of a value, each record guessed from the others of its group: against plain counting."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stirred.data.codes import Codes
+from stirred.mechanisms.swapping.doubts.guessing import Target, spread
+from tests.depth import examples
+
+Record = tuple[int, int, int]
+
+
+def plain_share(records: list[Record], place: int, *, with_column: bool) -> float | None:
+    """Return how likely one record is guessed right from the others that share its stratum, and its column."""
+    stratum, column, value = records[place]
+    others = [
+        v for n, (s, c, v) in enumerate(records) if n != place and s == stratum and (c == column or not with_column)
+    ]
+    if not others:
+        return None
+    counts = Counter(others)
+    best = [v for v, n in counts.items() if n == max(counts.values())]
+    return 1 / len(best) if value in best else 0.0
+
+
+def stratum_share(records: list[Record], stratum: int) -> float:
+    """Return how many of a stratum are guessed right: midway between leaving a record out and counting it."""
+    places = [place for place, record in enumerate(records) if record[0] == stratum]
+    left_out = sum(plain_share(records, place, with_column=False) or 0.0 for place in places)
+    counted = max(Counter(records[place][2] for place in places).values())
+    return (left_out + counted) / 2 / len(places)
+
+
+def plain(records: list[Record], *, with_column: bool) -> float:
+    total = 0.0
+    for place, (stratum, *_) in enumerate(records):
+        share = plain_share(records, place, with_column=True) if with_column else None
+        total += stratum_share(records, stratum) if share is None else share
+    return total
+
+
+def columns(records: list[Record]) -> tuple[Codes, Codes, Codes]:
+    stratum, column, value = (np.array(each, dtype=np.uint32) for each in zip(*records, strict=True))
+    return stratum, column, value
+
+
+@settings(deadline=None, max_examples=examples(300))
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=25))
+def test_guesses_agree_with_plain_counting(records: list[Record]) -> None:
+    stratum, column, value = columns(records)
+    guess = Target.of(value, stratum).guessed(column)
+    assert np.isclose(guess.right, plain(records, with_column=True))
+    assert np.isclose(guess.without, plain(records, with_column=False))
+
+
+def random_codes(size: int, values: int, seed: int) -> Codes:
+    return np.random.default_rng(seed).integers(0, values, size).astype(np.uint32)
+
+
+def test_columns_that_are_unrelated_tell_nothing_however_many_values_they_have() -> None:
+    target = Target.of(random_codes(5_000, 12, 1), random_codes(5_000, 4, 2))
+    for seed, values in enumerate((2, 50, 1_000, 5_000, 1_000_000), start=3):
+        guess = target.guessed(random_codes(5_000, values, seed))
+        assert abs(guess.removed) < 0.02
+        assert not guess.telling
+
+
+def test_a_column_that_is_right_for_most_records_tells_and_one_that_is_seldom_right_does_not() -> None:
+    area = random_codes(5_000, 12, 1)
+    luck = np.random.default_rng(2).random(5_000)
+    for share, tells in ((0.96, True), (0.69, True), (0.30, False)):
+        column = np.where(luck < share, area, random_codes(5_000, 12, 3)).astype(np.uint32)
+        assert Target.of(area, np.zeros(5_000, dtype=np.uint32)).guessed(column).telling is tells
+
+
+def test_a_dozen_records_are_too_few_to_say_anything() -> None:
+    area = random_codes(12, 3, 1)
+    target = Target.of(area, np.zeros(12, dtype=np.uint32))
+    assert not target.guessed(area).telling
+    assert not target.can_be_told
+
+
+def test_rows_are_spread_over_the_file_in_pieces() -> None:
+    rows = spread(1_000_000, most=10_000)
+    assert rows is not None
+    assert rows.size == 10_000
+    assert rows.max() > 900_000
+    assert spread(500, most=500) is None
+
+
+def test_a_million_records_take_less_than_a_second_for_a_column() -> None:
+    target = Target.of(random_codes(1_000_000, 100, 1), random_codes(1_000_000, 300, 2))
+    column = random_codes(1_000_000, 5_000, 3)
+    began = time.process_time()
+    target.guessed(column)
+    assert time.process_time() - began < 3

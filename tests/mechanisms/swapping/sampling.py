@@ -1,0 +1,26 @@
+"""Releases of toy files on which the law of a swap is tested: so regular that they would be refused for doubts."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+from stirred import PermutationSwap
+from stirred.mechanisms.protocol import Release
+from stirred.mechanisms.swapping.core.plan import SwapPlan
+from stirred.mechanisms.swapping.core.swapping import Swapping
+from stirred.randomness.entropy import Entropy
+
+
+def planned(swap: Swapping, data: Any) -> SwapPlan:
+    """Return a plan whose doubts were taken out; what is tested here is the sampler.
+
+    The exact loss of small strata is left out too: it is a sentence of the plan, and takes longer than the draw.
+    """
+    with patch.object(PermutationSwap, "_own_loss", lambda *_: None):
+        return swap.for_sampling(swap.plan(data, doubts=False))
+
+
+def swapped(swap: Swapping, data: Any, entropy: Entropy) -> Release:
+    """Release a file by such a plan."""
+    return swap.release(data, entropy, plan=planned(swap, data))
