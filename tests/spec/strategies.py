@@ -44,11 +44,12 @@ from stirred.spec.domain import STAGES
 from stirred.spec.exact import exp
 from stirred.spec.output_premetric import Between
 from stirred.spec.specification import SETTINGS_FROM
+from tests.depth import examples
 
 # The same examples on every run: a failure is a fact about the code, not about the day.
-MANY = settings(max_examples=200, derandomize=True, deadline=None)
-SOME = settings(max_examples=60, derandomize=True, deadline=None)
-FEW = settings(max_examples=20, derandomize=True, deadline=None)
+MANY = settings(max_examples=examples(200), derandomize=True, deadline=None)
+SOME = settings(max_examples=examples(60), derandomize=True, deadline=None)
+FEW = settings(max_examples=examples(20), derandomize=True, deadline=None)
 
 Dataset = tuple[int, ...]
 Mechanism = dict[Dataset, Law]
@@ -269,7 +270,7 @@ def input_premetrics() -> st.SearchStrategy[InputPremetric]:
         InputPremetric,
         name=st.sampled_from(("d_HamS", "d_Ham", "d_SymDiff", "d_InsDel")),
         unit=_NAMES,
-        post_imputation=st.booleans(),
+        post_imputation=st.sampled_from((None, False, True)),
         within=st.one_of(st.none(), st.integers(1, 4)),
     )
     own = st.builds(InputPremetric, name=st.just("d_r"), unit=_NAMES, relation=_NAMES)

@@ -37,6 +37,7 @@ from stirred.spec import (
 from stirred.spec.budget import PermutationSwapping, SwappedStrata
 from stirred.spec.compare import EQUAL, INCOMPARABLE, STRONGER, WEAKER
 from stirred.spec.document import from_json, to_json
+from stirred.spec.domain import Domain
 from stirred.spec.swap_budget import Bound, bounded_psa_epsilon
 from tests.spec.strategies import (
     ALL_OUTPUTS,
@@ -298,9 +299,27 @@ def test_a_verdict_at_the_realised_universe_is_not_one_about_all_universes() -> 
 
 def test_post_imputation_records_are_the_weaker_unit_and_nothing_follows() -> None:
     seen = specification(PURE, 1, premetric=replace(PERSONS, post_imputation=True))
-    found = compare(seen, specification(PURE, 1))
+    found = compare(seen, specification(PURE, 1, premetric=replace(PERSONS, post_imputation=False)))
     assert verdicts(found)[2] == WEAKER
     assert found.overall is None
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_what_is_not_said_about_imputation_is_compared_with_nothing(said: bool) -> None:
+    unsaid = specification(PURE, 1, premetric=replace(PERSONS, post_imputation=None))
+    found = compare(unsaid, specification(PURE, 1, premetric=replace(PERSONS, post_imputation=said)))
+    assert verdicts(found)[2] == INCOMPARABLE
+    assert found.blocks[2].reason == "whether its records are records after imputation is not said in the first"
+    assert found.overall is None
+    assert compare(unsaid, unsaid).overall == EQUAL
+
+
+def test_a_stage_that_is_not_said_is_told_as_such() -> None:
+    said, unsaid = (
+        specification(PURE, 1, domain=Domain(name="X", dataset="a file", stage=s)) for s in ("sample", "as-given")
+    )
+    assert "a file (at a stage that is not said)" in compare(said, unsaid).blocks[0].reason
+    assert "at which stage it is, neither says" in compare(unsaid, unsaid).blocks[0].reason
 
 
 def test_bounded_and_unbounded_distances_are_told_apart() -> None:
@@ -405,3 +424,19 @@ def test_varying_budgets_are_not_equal_because_their_numbers_are() -> None:
 
 def _of_two(rate: Fraction) -> PermutationSwapping:
     return PermutationSwapping(strata=(SwappedStrata(rate=rate, largest_stratum=2),), bound="sharp")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "reason"),
+    [
+        ("9.6540", "9.6580", "ε=9.654 against ε=9.658"),
+        ("ln(15600)", "ln(15601)", "ε=9.65503 against ε=9.65510"),
+        ("ln(3)", "ln(3)", "ε=1.10 against ε=1.10"),
+    ],
+)
+def test_budgets_that_differ_are_shown_in_as_many_digits_as_show_it(one: str, other: str, reason: str) -> None:
+    found = compare(specification(PURE, one), specification(PURE, other)).blocks[-1]
+    assert found.reason == reason
+    shown = found.reason.split(" against ")
+    assert (found.verdict == "equal") == (shown[0] == shown[1])
+    assert found.verdict != "weaker"

@@ -34,6 +34,8 @@ from stirred.spec import (
 )
 from stirred.spec.convert_output import pure_to_mu, zcdp_to_epsilon
 from stirred.spec.exact import compare_exact
+from stirred.spec.problems import StirredError
+from stirred.spec.specification import Specification
 from tests.spec.strategies import (
     DOMAIN,
     FEW,
@@ -272,12 +274,13 @@ REFUSALS: dict[str, Any] = {
     "different domains": lambda: compose([specification(), specification(domain=OTHER)]),
     "different stages": lambda: compose(
         [
-            specification(),
+            specification(domain=replace(DOMAIN, stage="edited-file")),
             specification(domain=replace(DOMAIN, stage="sample")),
         ]
     ),
-    "a shared sample": lambda: compose([specification(), specification()], fresh=False),
-    "records before and after imputation": lambda: compose([specification(), specification(premetric=SEEN)]),
+    "records before and after imputation": lambda: compose(
+        [specification(premetric=replace(SEEN, post_imputation=False)), specification(premetric=SEEN)]
+    ),
     "distances of which none bounds the others": lambda: compose(
         [specification(), specification(premetric=InputPremetric(name="d_r", unit="person", relation="edge"))]
     ),
@@ -304,7 +307,17 @@ def test_the_refusal_of_an_unknown_factor_says_which_one_to_state() -> None:
     with pytest.raises(ConversionRefusedError) as caught:
         compose([SWAPPED, TDA], unit="person")
     assert "household" in caught.value.problems[0].what
-    assert "household:person" in caught.value.problems[0].remedy
+    assert caught.value.problems[0].remedy == "state it: --kappa household:person=K"
+    stated = 'state it: units=[UnitFactor(old="household", new="person", factor=K, because=...)].'
+    assert str(caught.value).endswith(stated)
+
+
+def test_the_refusal_of_different_units_names_the_arguments_that_choose_one() -> None:
+    with pytest.raises(ConversionRefusedError) as caught:
+        compose([SWAPPED, TDA])
+    assert str(caught.value).endswith(
+        'choose one with unit="household", and state a factor for each of the others with units=[UnitFactor(...)].'
+    )
 
 
 def test_ordered_and_unordered_distances_meet_in_the_ordered_one() -> None:
@@ -319,3 +332,28 @@ def test_added_and_changed_records_meet_at_two_for_one() -> None:
     total = compose([specification(), specification(premetric=added)]).specification
     assert total.input_premetric.name == "d_HamS"
     assert total.budget.realised == 3
+
+
+# ---- what is not said about the file ---------------------------------------------------------------
+
+
+def stages(*said: str) -> Specification:
+    return compose([specification(domain=replace(DOMAIN, stage=stage)) for stage in said]).specification
+
+
+def test_a_release_that_does_not_say_its_stage_adds_up_with_one_that_does_under_an_assumption() -> None:
+    together = stages("as-given", "edited-file")
+    assert together.domain.stage == "as-given"
+    assert any("do not say at which stage the file was" in line for line in together.assumptions)
+    assert not any("do not say" in line for line in stages("edited-file", "edited-file").assumptions)
+    with pytest.raises(StirredError, match="the domains differ"):
+        stages("as-given", "edited-file", "sample")
+
+
+@pytest.mark.parametrize(("other", "together"), [(True, True), (False, None), (None, None)])
+def test_of_records_of_which_nothing_is_said_the_weaker_is_said_together(
+    other: bool | None, together: bool | None
+) -> None:
+    parts = [specification(premetric=replace(SEEN, post_imputation=said)) for said in (None, other)]
+    for order in (parts, parts[::-1]):
+        assert compose(order).specification.input_premetric.post_imputation is together

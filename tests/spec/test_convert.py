@@ -525,3 +525,15 @@ def test_an_infinite_budget_converts_to_the_most_a_measure_can_show() -> None:
 def test_a_surely_small_loss_stays_below_its_bound_by_the_helper() -> None:
     """The helper of these tests can say no."""
     assert not surely_at_most(PURE.distance(law(3, 1), law(1, 3)), ln(2))
+
+
+@pytest.mark.parametrize(("unit", "within", "words"), [
+    ("record", 1, "1 record apart"), ("record", 3, "3 records apart"),
+    ("household", 1, "1 household record apart"), ("tax record", 2, "2 tax records apart"),
+])  # fmt: skip
+def test_neighbours_are_said_to_be_so_many_records_apart_and_never_record_records(
+    unit: str, within: int, words: str
+) -> None:
+    start = specification(PURE, 1, premetric=InputPremetric(name="d_HamS", unit=unit))
+    (step,) = to_neighbours(start, within=within).steps
+    assert step.action.endswith(f"at most {words}")

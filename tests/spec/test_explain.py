@@ -17,12 +17,15 @@ from stirred.spec import (
     Margin,
     Multiverse,
     approximate,
+    catalogue,
     exact,
 )
 from stirred.spec.budget import Free, PermutationSwapping, SwappedStrata
+from stirred.spec.convert_output import change_output, zcdp_to_epsilon
 from stirred.spec.document import to_document
 from stirred.spec.explain import explain
 from stirred.spec.output_premetric import OutputPremetric
+from stirred.spec.render import to_markdown, to_registry
 from tests.spec.strategies import specification
 
 
@@ -56,6 +59,80 @@ def test_an_exact_number_too_long_to_read_is_left_to_the_documents() -> None:
     assert to_document(specification(PURE, budget))["budget"]["exact"] == f"ln({'7' * 280})"
     assert "(rounded up)" in how_much(Budget.constant("1/2*ln(15011730000000081/1000000000)"))
     assert "rounded up from exactly 1/2*ln(22)" in how_much(Budget.constant("1/2*ln(22)"))
+
+
+# ---- between which versions ---------------------------------------------------------------------------------
+
+
+def stated(output: OutputPremetric, budget: str, **blocks: object) -> str:
+    return explain(specification(output, Budget.constant(budget), **blocks)).answers[-1].answer  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        (PURE, "ε=3 at distance 1, k times that at distance k"),
+        (GDP, "μ=3 at distance 1, k times that at distance k"),
+        (ZCDP, "ρ²=3 at distance 1, k² times that at distance k"),
+        (TOTAL_VARIATION, "τ=3 at distance 1, k times that at distance k, and never above 1"),
+        (
+            approximate("1e-6"),
+            "(ε=3, δ=1e-6) at distance 1; at distance k epsilon is k times that, and delta stays the",
+        ),
+    ],
+)
+def test_a_metric_says_something_about_every_distance(output: OutputPremetric, words: str) -> None:
+    assert stated(output, "3").startswith(words)
+
+
+def test_what_holds_for_neighbours_is_not_multiplied_for_versions_further_apart() -> None:
+    """Twice the epsilon of neighbours would be 253.58, and the zCDP behind it allows more at distance 2."""
+    census = catalogue.load("das-2020").specification
+    delta = Fraction(1, 10**10)
+    converted = change_output(census, to=approximate(delta)).specification
+    answer = explain(converted).answers[-1].answer
+    assert answer.startswith("(ε=126.79, δ=1e-10) between versions that differ in 1 post-imputation person record")
+    assert "; nothing is stated for versions further apart" in answer
+    assert "times" not in answer
+    beyond = zcdp_to_epsilon(4 * census.budget.realised, delta=delta, method="cks")
+    assert beyond > 2 * converted.budget.realised, "so the old sentence was false"
+    assert "k times" not in to_markdown(converted)
+    assert "k times" not in to_registry(converted)
+
+
+def test_a_relation_of_ones_own_says_nothing_about_other_pairs() -> None:
+    own = InputPremetric(name="d_r", unit="person", relation="same street")
+    answer = stated(PURE, "1", premetric=own)
+    assert answer == "ε=1 between versions related by same street; nothing is stated for any others"
+    assert read(PURE, "ln(3)", premetric=own).startswith(
+        "if the true file and another version of it are related by same"
+    )
+
+
+@pytest.mark.parametrize(
+    ("premetric", "words"),
+    [
+        (InputPremetric(name="d_HamS", unit="person"), "is the number of records that must be changed"),
+        (InputPremetric(name="d_HamS", unit="person", within=1), "is 1 where the number of records that must be"),
+        (InputPremetric(name="d_r", unit="person", relation="same street"), "is 1 between two datasets related by"),
+    ],
+)
+def test_the_distance_is_said_in_a_sentence(premetric: InputPremetric, words: str) -> None:
+    answer = explain(specification(PURE, Budget.constant("1"), premetric=premetric)).answers[2].answer
+    assert f"the distance between two versions of the file {words}" in answer
+
+
+def test_the_loss_of_the_nearest_versions_is_told_where_these_are_further_apart() -> None:
+    assert stated(PURE, "3", multiverse=TWO_APART).endswith(": 6 between the nearest two versions, 2 apart")
+    assert stated(ZCDP, "3", multiverse=TWO_APART).endswith(": 12 between the nearest two versions, 2 apart")
+
+
+def test_neighbours_that_the_invariants_do_not_allow_are_no_promise() -> None:
+    near = InputPremetric(name="d_HamS", unit="person", within=1)
+    assert stated(PURE, "3", premetric=near, multiverse=TWO_APART).endswith(
+        "there are none so close, and nothing is promised"
+    )
+    assert read(PURE, "3", premetric=near, multiverse=TWO_APART).endswith("so close, so nothing is promised.")
 
 
 # ---- how to read it ---------------------------------------------------------------------------------------

@@ -30,8 +30,8 @@ from stirred.spec.exact import INFINITE, exact
 from stirred.spec.lint import CHECKS, Context, lint
 from tests.spec.strategies import GEOGRAPHY, invariant
 
-PERSONS = InputPremetric(name="d_HamS", unit="person")
-HOUSEHOLDS = InputPremetric(name="d_HamS", unit="household")
+PERSONS = InputPremetric(name="d_HamS", unit="person", post_imputation=False)
+HOUSEHOLDS = InputPremetric(name="d_HamS", unit="household", post_imputation=False)
 COUNTIES = Margin(of="person", level="county")
 ALL_BY_BLOCK = Margin(of="person", variables=("*",), level="block")
 ALL = Margin(of="person", variables=("*",))
@@ -49,7 +49,7 @@ def specification(
     """Return a specification that no check finds anything wrong with, but for what is asked for."""
     return Specification(
         flavor=Flavor(
-            domain=domain or Domain(name="X", dataset="a file"),
+            domain=domain or Domain(name="X", dataset="a file", stage="sample"),
             multiverse=multiverse or Multiverse(),
             input_premetric=premetric,
             output_premetric=output,
@@ -73,7 +73,7 @@ def checks(now: Specification, **others: Any) -> dict[str, str]:
 
 
 TWO_APART: Mapping[str, Any] = {"nearest": 2, "nearest_because": "swapping"}
-DOMAIN_OF_TWO = Domain(name="X", dataset="a bit", datasets=((0,), (1,)))
+DOMAIN_OF_TWO = Domain(name="X", dataset="a bit", stage="sample", datasets=((0,), (1,)))
 OVERLAPPING = Multiverse(universes=(frozenset({(0,), (1,)}), frozenset({(1,)})))
 APART = Multiverse(universes=(frozenset({(0,)}), frozenset({(1,)})))
 VARYING = Budget(policy=Derived(formula="f", value=exact(1), varies=True))
@@ -121,6 +121,16 @@ SPOKEN: dict[str, tuple[Specification, str, Specification]] = {
         specification(swapping("1/2", 0), multiverse=fixing(COUNTIES, **TWO_APART)),
         "serious",
         specification(swapping("1/2", 2), multiverse=fixing(COUNTIES, **TWO_APART)),
+    ),
+    "stage-not-said": (
+        specification(domain=Domain(name="X", dataset="a file")),
+        "note",
+        specification(),
+    ),
+    "stage-not-said of imputation": (
+        specification(premetric=replace(PERSONS, post_imputation=None)),
+        "note",
+        specification(),
     ),
     "post-imputation-units": (
         specification(premetric=replace(PERSONS, post_imputation=True)),

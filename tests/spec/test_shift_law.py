@@ -168,3 +168,32 @@ def test_noise_without_a_scale_is_refused(scale: str) -> None:
 def test_a_centre_is_made_of_whole_numbers(centre: tuple[int, ...]) -> None:
     with pytest.raises(StirredError, match="whole numbers"):
         ShiftLaw(centre, DiscreteGaussian(1))
+
+
+def test_numbers_with_different_noise_add_their_distances() -> None:
+    half, third = DiscreteLaplace("1/2"), DiscreteLaplace("1/3")
+    here, there = ShiftLaw((0, 5), (half, third)), ShiftLaw((3, 4), (half, third))
+    assert PURE.distance(here, there) == exactly(exact("3/2") + exact("1/3"))
+    assert here.log_ratio(there, (0, 5)) == exact("3/2") + exact("1/3"), "the centre attains it"
+    narrow, wide = DiscreteGaussian(2), DiscreteGaussian(7)
+    origin, moved = ShiftLaw((0, 0, 0), (narrow, wide, wide)), ShiftLaw((1, 2, -1), (narrow, wide, wide))
+    assert ZCDP.distance(origin, moved) == exactly(sqrt(Fraction(1, 4) + Fraction(5, 14)))
+    assert PURE.distance(origin, moved) == exactly(INFINITE)
+    both = approximate("1/10").distance(origin, moved)
+    assert both.low >= approximate("1/10").distance(ShiftLaw(0, narrow), ShiftLaw(1, narrow)).low
+    assert both.high == INFINITE
+
+
+def test_noise_that_is_not_the_same_number_by_number_is_told_apart() -> None:
+    narrow, wide = DiscreteGaussian(2), DiscreteGaussian(7)
+    one, other = ShiftLaw((0, 0), (narrow, wide)), ShiftLaw((0, 0), (wide, narrow))
+    assert ZCDP.distance(one, other) == exactly(INFINITE)
+    assert ShiftLaw((0, 0), (narrow, narrow)).same_noise(ShiftLaw((5, 5), narrow)) is True
+    with pytest.raises(StirredError, match="2 laws of noise for 3 numbers"):
+        ShiftLaw((0, 0, 0), (narrow, wide))
+
+
+def test_a_variance_that_is_too_wide_is_not_called_a_loss() -> None:
+    assert DiscreteGaussian(10**12).variance == 10**12
+    with pytest.raises(StirredError, match=r"noise of variance 1e\+300 is wider than can be drawn. Fix: choose a"):
+        DiscreteGaussian(10**400)

@@ -142,4 +142,4 @@ def test_the_command_refuses_losses_that_no_rate_has(
     out, err = capsys.readouterr()
     assert out == ""
     assert what in err
-    assert ". Mend: " in err
+    assert ". Fix: " in err

@@ -21,6 +21,7 @@ from stirred.spec.output_premetric import GDP, PURE, TOTAL_VARIATION, ZCDP, Outp
 from stirred.spec.problems import ConversionRefusedError, Problem, SpecificationError, StirredError
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, ShiftLaw
 from stirred.spec.specification import Flavor, Specification
+from stirred.spec.staged_law import Staged, StagedLaw
 
 __all__ = [
     "ALL",
@@ -52,6 +53,8 @@ __all__ = [
     "ShiftLaw",
     "Specification",
     "SpecificationError",
+    "Staged",
+    "StagedLaw",
     "Step",
     "StirredError",
     "UnitFactor",

@@ -89,7 +89,7 @@ class PermutationSwapping:
 
     def __str__(self) -> str:
         parts = "; ".join(f"{s.largest_stratum:,} records at rate {s.rate}" for s in self.strata)
-        result = "Theorem 1" if self.bound == "paper" else "the sharp form of Theorem 1, R1"
+        result = "the paper's bound" if self.bound == "paper" else "the sharp bound"
         return f"a function of the universe ({result}): the largest stratum with something to swap, here {parts}"
 
 

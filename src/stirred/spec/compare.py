@@ -9,10 +9,12 @@ from typing import Final
 
 from stirred.spec.budget import Budget, PermutationSwapping
 from stirred.spec.compose import UnitFactor
-from stirred.spec.convert import change_distance, change_unit, refine, to_neighbours
+from stirred.spec.convert import change_distance, refine, to_neighbours
 from stirred.spec.convert_output import change_output
 from stirred.spec.derivation import Derivation
+from stirred.spec.domain import AS_GIVEN
 from stirred.spec.exact import UndecidedError, compare_exact
+from stirred.spec.invariant import records_of
 from stirred.spec.multiverse import Multiverse, Refines, Verdict
 from stirred.spec.problems import StirredError, refused
 from stirred.spec.specification import Specification
@@ -53,46 +55,47 @@ def compare(a: Specification, b: Specification, *, units: Iterable[UnitFactor] =
     package; if neither can be derived, there is no overall verdict and two budgets say nothing.
     """
     units = tuple(units)
-    blocks = (_who(a, b), _where(a, b), _what(a, b, units), _how(a, b), _how_much(a, b))
+    verdicts = (_who(a, b), _where(a, b), _units(a, b, units), _how(a, b), _how_much(a, b))
+    blocks = tuple(
+        Block(block=block, question=question, verdict=verdict, reason=reason)
+        for (block, question), (verdict, reason) in zip(_QUESTIONS.items(), verdicts, strict=True)
+    )
     forward, backward = _implies(a, b, units), _implies(b, a, units)
     overall, because = _overall(forward, backward)
     changes = () if overall else tuple(_to_change(blocks))
     return Comparison(first=a, second=b, blocks=blocks, overall=overall, because=because, to_change=changes)
 
 
-def _who(a: Specification, b: Specification) -> Block:
-    question = "who is eligible"
+_QUESTIONS: Final = {
+    "domain": "who is eligible",
+    "multiverse": "where it extends",
+    "input_premetric": "what the unit is",
+    "output_premetric": "how change is measured",
+    "budget": "how much may change",
+}
+_Judged = tuple[str, str]  # the verdict and its reason
+
+
+def _who(a: Specification, b: Specification) -> _Judged:
     if a.domain == b.domain:
-        return Block(block="domain", question=question, verdict=EQUAL, reason=f"both protect {a.domain.dataset}")
-    return Block(
-        block="domain",
-        question=question,
-        verdict=INCOMPARABLE,
-        reason=f"{_file(a)} is not {_file(b)}",
-    )
+        unsaid = " (at which stage it is, neither says)" if a.domain.stage == AS_GIVEN else ""
+        return EQUAL, f"both protect {a.domain.dataset}{unsaid}"
+    return INCOMPARABLE, f"{_file(a)} is not {_file(b)}"
 
 
 def _file(specification: Specification) -> str:
     domain = specification.domain
     records = f", records of {' and '.join(domain.record_types)}" if domain.record_types else ""
-    return f"{domain.dataset} ({domain.stage_in_words}{records})"
+    stage = "at a stage that is not said" if domain.stage == AS_GIVEN else domain.stage_in_words
+    prepared = f", prepared: {domain.prepared_in_words}" if domain.prepared else ""
+    return f"{domain.dataset} ({stage}{records}{prepared})"
 
 
-def _where(a: Specification, b: Specification) -> Block:
+def _where(a: Specification, b: Specification) -> _Judged:
     if a.domain != b.domain:
-        return Block(
-            block="multiverse",
-            question="where it extends",
-            verdict=INCOMPARABLE,
-            reason="the invariants are figures of different files",
-        )
+        return INCOMPARABLE, "the invariants are figures of different files"
     mine, yours = a.flavor.effective_multiverse, b.flavor.effective_multiverse
     finer, coarser = mine.refines(yours), yours.refines(mine)
-    verdict, reason = _nesting(finer, coarser)
-    return Block(block="multiverse", question="where it extends", verdict=verdict, reason=reason)
-
-
-def _nesting(finer: Refines, coarser: Refines) -> tuple[str, str]:
     if finer and coarser:
         return EQUAL, "the same invariants"
     # What the second fixes and the first does not is what keeps the first from refining it.
@@ -115,17 +118,15 @@ def _fixed(answer: Refines) -> str:
 _COARSER: Final = ("transaction", "person", "household")
 
 
-def _what(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> Block:
-    verdict, reason = _units(a, b, units)
-    return Block(block="input_premetric", question="what the unit is", verdict=verdict, reason=reason)
-
-
-def _units(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> tuple[str, str]:
+def _units(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> _Judged:
     mine, yours = a.input_premetric, b.input_premetric
     if mine == yours:
         return EQUAL, f"both count: {mine.words}"
     if mine.unit != yours.unit:
         return _different_units(mine.unit, yours.unit, units)
+    if mine.post_imputation != yours.post_imputation and None in (mine.post_imputation, yours.post_imputation):
+        which = "the first" if mine.post_imputation is None else "the second"
+        return INCOMPARABLE, f"whether its records are records after imputation is not said in {which}"
     if mine.post_imputation != yours.post_imputation:
         reason = "records after imputation are not people: one person's answers may stand in several"
         return (WEAKER if mine.post_imputation else STRONGER), reason
@@ -144,16 +145,13 @@ def _units(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) ->
     )
 
 
-def _different_units(mine: str, yours: str, units: tuple[UnitFactor, ...]) -> tuple[str, str]:
+def _different_units(mine: str, yours: str, units: tuple[UnitFactor, ...]) -> _Judged:
     for relation in units:
         # d_old <= factor d_new: the smaller distance is the stronger promise (Proposition 2.4.15).
-        some = "record" if str(relation.factor) == "1" else "records"
-        stated = f"a change of one {relation.new} changes at most {relation.factor} {relation.old} {some}"
+        some = records_of(relation.old, 1 if str(relation.factor) == "1" else 2)
+        stated = f"a change of one {relation.new} changes at most {relation.factor} {some}"
         if (relation.old, relation.new) == (mine, yours):
-            return (
-                STRONGER,
-                f"it gives one for each {yours} too, at another budget: {stated} ({relation.because})",
-            )
+            return STRONGER, f"it gives one for each {yours} too, at another budget: {stated} ({relation.because})"
         if (relation.old, relation.new) == (yours, mine):
             return WEAKER, f"the second gives one for each {mine} too, at another budget: {stated} ({relation.because})"
     if mine in _COARSER and yours in _COARSER:
@@ -172,56 +170,50 @@ def _different_units(mine: str, yours: str, units: tuple[UnitFactor, ...]) -> tu
 _STRENGTH: Final = {"D_Mult": 5, "D_GDP": 4, "D_NoR": 3, "D_Renyi": 2, "D_Mult^delta": 1, "D_TV": 0}
 
 
-def _how(a: Specification, b: Specification) -> Block:
+def _how(a: Specification, b: Specification) -> _Judged:
     mine, yours = a.output_premetric, b.output_premetric
-    question = "how change is measured"
     if mine == yours:
-        return Block(block="output_premetric", question=question, verdict=EQUAL, reason=f"both by {mine.classic}")
+        return EQUAL, f"both by {mine.classic}"
     if mine.name == yours.name == "D_Mult^delta":
-        verdict = STRONGER if mine.delta < yours.delta else WEAKER
-        reason = f"delta {mine.delta} against {yours.delta}"
-    elif mine.name == yours.name:
+        return (STRONGER if mine.delta < yours.delta else WEAKER), f"delta {mine.delta} against {yours.delta}"
+    if mine.name == yours.name:
         verdict = STRONGER if (mine.order or 0) > (yours.order or 0) else WEAKER
-        reason = "a higher order of the Rényi divergence is the larger one"
-    else:
-        verdict = STRONGER if _STRENGTH[mine.name] > _STRENGTH[yours.name] else WEAKER
-        strong, weak = (mine, yours) if verdict == STRONGER else (yours, mine)
-        reason = f"{strong.classic} implies {weak.classic} at some budget, and not the other way round"
-    return Block(block="output_premetric", question=question, verdict=verdict, reason=reason)
+        return verdict, "a higher order of the Rényi divergence is the larger one"
+    verdict = STRONGER if _STRENGTH[mine.name] > _STRENGTH[yours.name] else WEAKER
+    strong, weak = (mine, yours) if verdict == STRONGER else (yours, mine)
+    return verdict, f"{strong.classic} implies {weak.classic} at some budget, and not the other way round"
 
 
-def _how_much(a: Specification, b: Specification) -> Block:
-    question = "how much may change"
+def _how_much(a: Specification, b: Specification) -> _Judged:
     if a.budget.is_free or b.budget.is_free:
-        return Block(
-            block="budget",
-            question=question,
-            verdict=INCOMPARABLE,
-            reason="a budget is left open: choose a value",
-        )
-    if not _same_flavor(a, b):
-        return Block(
-            block="budget",
-            question=question,
-            verdict=INCOMPARABLE,
-            reason=f"{a.budget_text} and {b.budget_text} are in different currencies: the two differ in "
-            f"{_differing(a, b)}. A smaller number with more held fixed, or for a smaller unit, is not more protection",
+        return INCOMPARABLE, "a budget is left open: choose a value"
+    if differing := _differing(a, b):
+        return INCOMPARABLE, (
+            f"{a.budget_text} and {b.budget_text} are in different currencies: the two differ in {differing}. "
+            "A smaller number with more held fixed, or for a smaller unit, is not more protection"
         )
     try:
         order = compare_exact(a.budget.realised, b.budget.realised)
     except UndecidedError as error:
-        return Block(block="budget", question=question, verdict=INCOMPARABLE, reason=error.problems[0].what)
+        return INCOMPARABLE, error.problems[0].what
     verdict = EQUAL if order == 0 else STRONGER if order < 0 else WEAKER
-    reason = f"{a.budget_text} against {b.budget_text}"
-    if a.budget.varies or b.budget.varies:
-        reason += ", for this file's fixed figures"
-    return Block(block="budget", question=question, verdict=verdict, reason=reason)
+    varies = ", for this file's fixed figures" if a.budget.varies or b.budget.varies else ""
+    return verdict, _against(a, b, differ=order != 0) + varies
 
 
-def _same_flavor(a: Specification, b: Specification) -> bool:
-    """Say whether the first four blocks agree; the order in which invariants are listed means nothing."""
-    same = (a.domain, a.input_premetric, a.output_premetric) == (b.domain, b.input_premetric, b.output_premetric)
-    return same and _same_multiverse(a.multiverse, b.multiverse)
+_MOST_PLACES: Final = 30
+
+
+def _against(a: Specification, b: Specification, *, differ: bool) -> str:
+    """Set two budgets side by side, in as many decimals as show that they differ."""
+    if not differ or a.budget.shown != b.budget.shown:
+        return f"{a.budget_text} against {b.budget_text}"
+    greek = a.output_premetric.greek
+    for places in range(3, _MOST_PLACES + 1):
+        mine, yours = (specification.budget.realised.shown(places) for specification in (a, b))
+        if mine != yours:
+            return f"{greek}={mine} against {greek}={yours}"
+    return f"both {a.budget_text}, and they differ only after {_MOST_PLACES} decimals"
 
 
 def _same_multiverse(a: Multiverse, b: Multiverse) -> bool:
@@ -231,6 +223,7 @@ def _same_multiverse(a: Multiverse, b: Multiverse) -> bool:
 
 
 def _differing(a: Specification, b: Specification) -> str:
+    """Name those of the first four blocks that differ; the order in which invariants are listed means nothing."""
     pairs = {
         "who": (a.domain, b.domain),
         "where": (_same_multiverse(a.multiverse, b.multiverse), True),
@@ -242,30 +235,28 @@ def _differing(a: Specification, b: Specification) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Implication:
-    holds: bool
     reached: Derivation | None
-    obstacle: str
+    obstacle: str = ""
 
 
 def _implies(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> _Implication:
     """Try to derive ``b`` from ``a``: the same flavor with a budget that is not above b's."""
     if a.budget.is_free or b.budget.is_free:
-        return _Implication(False, None, "a budget is left open")
+        return _Implication(None, "a budget is left open")
     if a.domain != b.domain:
-        return _Implication(False, None, "the domains differ")
+        return _Implication(None, "the domains differ")
     try:
         reached = _to_flavor_of(a, b, units)
     except StirredError as error:
-        return _Implication(False, None, "; ".join(_obstacles(a, b, units)) or error.problems[0].what)
+        return _Implication(None, "; ".join(_obstacles(a, b, units)) or error.problems[0].what)
     same_universes = _same_multiverse(a.multiverse, b.multiverse)
     try:
         holds = _not_above(reached.specification.budget, b.budget, same_universes=same_universes)
     except UndecidedError as error:
-        return _Implication(False, None, error.problems[0].what)
+        return _Implication(None, error.problems[0].what)
     if holds is None:
-        why = "the budgets depend on the universe, and one is not below the other in all of them"
-        return _Implication(False, None, why)
-    return _Implication(holds, reached, "" if holds else "in the other's flavor its budget is the larger one")
+        return _Implication(None, "the budgets depend on the universe, and one is not below the other in all of them")
+    return _Implication(reached) if holds else _Implication(None, "in the other's flavor its budget is the larger one")
 
 
 def _not_above(a: Budget, b: Budget, *, same_universes: bool) -> bool | None:
@@ -343,27 +334,20 @@ def _unit_step(a: Specification, b: Specification, units: tuple[UnitFactor, ...]
         return Derivation(specification=a)
     for relation in units:
         if (relation.old, relation.new) == (mine.unit, yours.unit):
-            return change_unit(
-                a,
-                unit=yours.unit,
-                factor=relation.factor,
-                because=relation.because,
-                keeps_total=relation.keeps_total,
-                post_imputation=False if relation.people else None,
-            )
+            return relation.applied(a)
+    if mine.unit == yours.unit and None in (mine.post_imputation, yours.post_imputation):
+        raise refused("whether records are records after imputation is not said in one of them", where="what")
     # Not even people -> records after imputation: a change of one copy alone is no change of a person.
-    raise refused(f"no factor is stated from {mine.unit} to {yours.unit} records", where="what")
+    raise refused(f"no factor is stated from {mine.unit} to {records_of(yours.unit)}", where="what")
 
 
 def _overall(forward: _Implication, backward: _Implication) -> tuple[str | None, str]:
-    if forward.holds and backward.holds:
+    if forward.reached and backward.reached:
         return EQUAL, "Each follows from the other."
-    if forward.holds or backward.holds:
-        winner = forward if forward.holds else backward
-        assert winner.reached is not None
-        steps = "; ".join(str(step) for step in winner.reached.steps) or "same flavor, smaller budget"
-        which = "The second follows from the first" if forward.holds else "The first follows from the second"
-        return (STRONGER if forward.holds else WEAKER), f"{which}: {steps}"
+    if winner := forward.reached or backward.reached:
+        steps = "; ".join(str(step) for step in winner.steps) or "same flavor, smaller budget"
+        which = "The second follows from the first" if forward.reached else "The first follows from the second"
+        return (STRONGER if forward.reached else WEAKER), f"{which}: {steps}"
     return None, (
         "Neither follows from the other, so the two budgets cannot be compared. "
         f"From first to second: {forward.obstacle}. From second to first: {backward.obstacle}."

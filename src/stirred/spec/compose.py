@@ -12,8 +12,9 @@ from stirred.spec.budget import Budget, derived
 from stirred.spec.convert import can_change_distance, change_distance, change_unit, refine
 from stirred.spec.convert_output import change_output
 from stirred.spec.derivation import Derivation, Step
-from stirred.spec.domain import Domain
-from stirred.spec.exact import Exact, add_up, sqrt
+from stirred.spec.domain import AS_GIVEN, Domain
+from stirred.spec.exact import add_up, sqrt
+from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, records_of
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import GDP, ZCDP, OutputPremetric, approximate
 from stirred.spec.problems import refused
@@ -37,6 +38,17 @@ class UnitFactor:
     keeps_total: str | None = None
     people: bool = False
 
+    def applied(self, specification: Specification) -> Derivation:
+        """Return the specification for the new unit."""
+        return change_unit(
+            specification,
+            unit=self.new,
+            factor=self.factor,
+            because=self.because,
+            keeps_total=self.keeps_total,
+            post_imputation=False if self.people else None,
+        )
+
 
 def compose(
     specifications: Sequence[Specification],
@@ -47,7 +59,6 @@ def compose(
     output: OutputPremetric | None = None,
     times: Sequence[int] | None = None,
     names: Sequence[str] | None = None,
-    fresh: bool = True,
 ) -> Derivation:
     """Return the specification of all releases together, with every conversion as a step.
 
@@ -66,35 +77,47 @@ def compose(
     """
     if not specifications:
         raise refused("there is nothing to compose", where="compose", remedy="give one specification or more")
-    if not fresh:
-        raise refused(
-            "the releases share randomness, for instance one sample",
-            where="compose",
-            remedy="compose the mechanisms on the sample first and amplify the result once; "
-            "amplified losses that share a sample do not add up",
-        )
     often = [1] * len(specifications) if times is None else list(times)
     if len(often) != len(specifications) or any(count < 1 for count in often):
         raise refused(
             "the releases are not counted one by one", where="times", remedy="give one count for each, 1 or more"
         )
     _same_domain(specifications)
+    specifications = _told_apart(specifications)
     parts = [Derivation(specification=specification) for specification in specifications]
     parts = _common_distance(parts)
     parts = _common_unit(parts, unit=unit, units=tuple(units))
+    far = _reach(parts)
     # Where a conversion uses the nearest distance, it uses that of the release itself: that of another
     # release says nothing about files that only differ where the other does not look.
     early = _reaches_zcdp(parts, wanted=output)
-    parts = _common_output(parts, delta=delta, wanted=output) if early else parts
+    parts = _common_output(parts, delta=delta, wanted=output, far=far) if early else parts
     parts = _common_multiverse(parts)
-    parts = parts if early else _common_output(parts, delta=delta, wanted=output)
+    parts = parts if early else _common_output(parts, delta=delta, wanted=output, far=far)
     if names is not None:
-        parts = [_with_name(part, name) for part, name in zip(parts, names, strict=True)]
+        parts = [
+            replace(part, steps=tuple(replace(step, action=f"{name}: {step.action}") for step in part.steps))
+            for part, name in zip(parts, names, strict=True)
+        ]
     return _added(parts, often)
 
 
-def _with_name(part: Derivation, name: str) -> Derivation:
-    return replace(part, steps=tuple(replace(step, action=f"{name}: {step.action}") for step in part.steps))
+def reach(specifications: Sequence[Specification], *, unit: str | None = None, units: Iterable[UnitFactor] = ()) -> int:
+    """Return the smallest distance at which every release compares some datasets, in the common unit.
+
+    Below it a release with invariants may compare none: a swap allows no two datasets at distance 1.
+
+    >>> from stirred.spec import catalogue
+    >>> swap, noise = (catalogue.load(n).specification for n in ("psa-2020-state-county-50pct", "das-2020-safetab-h"))
+    >>> reach([noise]), reach([swap, noise])
+    (1, 2)
+    """
+    parts = _common_distance([Derivation(specification=specification) for specification in specifications])
+    return _reach(_common_unit(parts, unit=unit, units=tuple(units)))
+
+
+def _reach(parts: Sequence[Derivation]) -> int:
+    return max(part.specification.multiverse.nearest for part in parts)
 
 
 def _reaches_zcdp(parts: Sequence[Derivation], *, wanted: OutputPremetric | None) -> bool:
@@ -105,10 +128,45 @@ def _reaches_zcdp(parts: Sequence[Derivation], *, wanted: OutputPremetric | None
     return "D_NoR" in names and names <= {"D_Mult", "D_NoR", "D_GDP"}
 
 
+def _told_apart(specifications: Sequence[Specification]) -> Sequence[Specification]:
+    """Name prepared columns by what was done to them, where releases prepared the file in different ways.
+
+    The age of one release may be the top-coded age of another: an invariant by one does not fix that by the other.
+    """
+    if len({specification.domain.prepared for specification in specifications}) == 1:
+        return specifications
+    return [_with_prepared_names(specification) for specification in specifications]
+
+
+def _with_prepared_names(specification: Specification) -> Specification:
+    if not specification.domain.prepared:
+        return specification
+    names = {ALL: "all characteristics as prepared"}
+    for column, words in specification.domain.prepared:
+        names[column] = f"{names.get(column, column)} ({words})"
+
+    def named(invariant: Invariant) -> Invariant:
+        if isinstance(invariant, Inequality):
+            on = None if invariant.on is None else named(invariant.on)
+            return replace(invariant, on=on if isinstance(on, Margin) else None)
+        if not isinstance(invariant, Margin):
+            return invariant
+        level = None if invariant.level is None else names.get(invariant.level, invariant.level)
+        return replace(invariant, variables=tuple(names.get(name, name) for name in invariant.variables), level=level)
+
+    multiverse = specification.multiverse
+    known = tuple(named(invariant) for invariant in multiverse.invariants)
+    # A hierarchy is about columns as they were: what was made coarser is none of its levels.
+    hierarchies = tuple(each for each in multiverse.hierarchies if not {*each.levels} & {*names})
+    return specification.with_flavor(multiverse=replace(multiverse, invariants=known, hierarchies=hierarchies))
+
+
 def _same_domain(specifications: Sequence[Specification]) -> None:
-    first = specifications[0].domain.whole
-    for other in (specification.domain.whole for specification in specifications[1:]):
-        if other != first:
+    domains = dict.fromkeys(specification.domain.whole for specification in specifications)
+    # One that says its stage comes first, or two that say different ones would both agree with one that says none.
+    first, *others = sorted(domains, key=lambda domain: domain.stage == AS_GIVEN)
+    for other in others:
+        if _at_one_stage(other, first) != first:
             raise refused(
                 f"the domains differ: {first.name}, {first.dataset} ({first.stage}), and {other.name}, {other.dataset} "
                 f"({other.stage})",
@@ -117,6 +175,11 @@ def _same_domain(specifications: Sequence[Specification]) -> None:
                 "specification.json (a plan takes them from its ledger where [data] has no name); if they are "
                 "different files, their losses do not add up: keep a ledger for each",
             )
+
+
+def _at_one_stage(domain: Domain, other: Domain) -> Domain:
+    """Return a domain at the stage of another one, where one of them does not say at which stage it is."""
+    return replace(domain, stage=other.stage) if AS_GIVEN in (domain.stage, other.stage) else domain
 
 
 def _common_distance(parts: list[Derivation]) -> list[Derivation]:
@@ -137,7 +200,7 @@ def _common_distance(parts: list[Derivation]) -> list[Derivation]:
 def _common_unit(parts: list[Derivation], *, unit: str | None, units: tuple[UnitFactor, ...]) -> list[Derivation]:
     present = list(dict.fromkeys(part.specification.input_premetric.unit for part in parts))
     flags = {part.specification.input_premetric.post_imputation for part in parts}
-    if len(flags) > 1:
+    if flags >= {True, False}:
         raise refused(
             "some releases protect records after imputation and others the people behind them",
             where="compose what",
@@ -148,9 +211,26 @@ def _common_unit(parts: list[Derivation], *, unit: str | None, units: tuple[Unit
         raise refused(
             f"the releases protect different units: {', '.join(present)}",
             where="compose what",
-            remedy=f"choose one with --unit {present[0]} and state a factor for each of the others with --kappa",
+            remedy=f"choose one with --unit {present[0]}, and state a factor for each of the others with --kappa",
         )
-    return [_to_unit(part, target, units) for part in parts]
+    converted = [_to_unit(part, target, units) for part in parts]
+    flags = {part.specification.input_premetric.post_imputation for part in converted}
+    return [_with_flag(part, flags) for part in converted]
+
+
+def _with_flag(part: Derivation, flags: set[bool | None]) -> Derivation:
+    """Give all parts one statement about imputation, where some have none: the weaker that anybody makes.
+
+    All count the same records of one file. They are records after imputation if one release says so, and if one
+    release says they are not and another nothing, nothing is said of all.
+    """
+    if len(flags) == 1:
+        return part
+    premetric = part.specification.input_premetric
+    said = True if True in flags else None
+    return replace(
+        part, specification=part.specification.with_flavor(input_premetric=replace(premetric, post_imputation=said))
+    )
 
 
 def _to_unit(part: Derivation, target: str, units: tuple[UnitFactor, ...]) -> Derivation:
@@ -159,19 +239,11 @@ def _to_unit(part: Derivation, target: str, units: tuple[UnitFactor, ...]) -> De
         return part
     for relation in units:
         if (relation.old, relation.new) == (here, target):
-            step = change_unit(
-                part.specification,
-                unit=target,
-                factor=relation.factor,
-                because=relation.because,
-                keeps_total=relation.keeps_total,
-                post_imputation=False if relation.people else None,
-            )
-            return part.then(step)
+            return part.then(relation.applied(part.specification))
     raise refused(
-        f"nothing says how a change of one {target} bounds the number of changed {here} records",
+        f"nothing says how a change of one {target} bounds the number of changed {records_of(here)}",
         where="compose what",
-        remedy=f"state it: --kappa {here}:{target}=K, in Python units=[UnitFactor(old='{here}', new='{target}', ...)]",
+        remedy=f"state it: --kappa {here}:{target}=K",
     )
 
 
@@ -179,7 +251,8 @@ def _common_multiverse(parts: list[Derivation]) -> list[Derivation]:
     empty = Multiverse()
     different = dict.fromkeys(part.specification.multiverse for part in parts)
     together = reduce(lambda a, b: a.meet(b), different, empty)
-    if len({part.specification.domain for part in parts}) > 1:
+    together = together.with_consequences(_union(part.specification.multiverse.consequences for part in parts))
+    if len({replace(part.specification.domain, stage=AS_GIVEN) for part in parts}) > 1:
         # Files that differ in one record, in a column only one of the releases looks at, are one apart.
         together = replace(together, nearest=1, nearest_because="")
     return [_refined(part, together) for part in parts]
@@ -193,18 +266,16 @@ def _refined(part: Derivation, together: Multiverse) -> Derivation:
 
 
 def _common_output(
-    parts: list[Derivation], *, delta: Fraction | str | None, wanted: OutputPremetric | None
+    parts: list[Derivation], *, delta: Fraction | str | None, wanted: OutputPremetric | None, far: int
 ) -> list[Derivation]:
+    """Bring all parts to one output premetric; those for neighbours alone compare datasets up to ``far`` apart."""
     if wanted is not None:
-        return [part.then(change_output(part.specification, to=wanted)) for part in parts]
+        return [part.then(change_output(part.specification, to=wanted, at_distance=far)) for part in parts]
     names = {part.specification.output_premetric.name for part in parts}
     premetrics = {part.specification.output_premetric for part in parts}
     if len(premetrics) == 1 or names == {"D_Mult^delta"}:
         return parts
-    for target, reachable in (
-        (GDP, {"D_Mult", "D_GDP"}),
-        (ZCDP, {"D_Mult", "D_NoR", "D_GDP"}),
-    ):
+    for target, reachable in ((GDP, {"D_Mult", "D_GDP"}), (ZCDP, {"D_Mult", "D_NoR", "D_GDP"})):
         if names <= reachable:
             return [part.then(change_output(part.specification, to=target)) for part in parts]
     if "D_TV" in names:
@@ -223,7 +294,7 @@ def _common_output(
     return [
         part
         if part.specification.output_premetric.name == "D_Mult^delta"
-        else part.then(change_output(part.specification, to=target))
+        else part.then(change_output(part.specification, to=target, at_distance=far))
         for part in parts
     ]
 
@@ -239,19 +310,25 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
             remedy="compose before converting to neighbours",
         )
     several = sum(times) > 1
+    fresh = (FRESH,) if several else ()
     output = _added_output(specifications, times)
-    value = _added_budget([s.budget.realised for s in specifications], times, output)
-    formula = _formula(specifications, times, output)
     budgets = [s.budget for s in specifications]
+    if output.composes == "root of sum of squares":
+        value = sqrt(add_up(b.realised * b.realised * count for count, b in zip(times, budgets, strict=True)))
+        formula = "root of " + _listed(times, lambda i: f"{budgets[i].shown}^2", " + ")
+    else:
+        value = add_up(b.realised * count for count, b in zip(times, budgets, strict=True))
+        formula = _listed(times, lambda i: budgets[i].shown, " + ")
     budget = Budget(policy=derived(formula, value, *budgets)) if several else first.budget
     theorem = "Proposition 2.5.3 (composition)" if output.name != "D_NoR" else "zCDP composition (section 2.5)"
     specification = Specification(
         flavor=replace(first.flavor, output_premetric=output, domain=_domain(specifications)),
         budget=budget,
-        assumptions=_union(s.assumptions for s in specifications) + ((FRESH,) if several else ()),
+        assumptions=_union(s.assumptions for s in specifications) + _of_one_file(specifications) + fresh,
         theorem=tuple(dict.fromkeys((*_union(s.theorem for s in specifications), theorem))),
         settings_from=_settings(specifications),
         seeded=any(s.seeded for s in specifications),
+        relies_on=tuple(dict.fromkeys(one for s in specifications for one in s.relies_on)),
     )
     steps = [step for part in parts for step in part.steps]
     joined = _listed(times, lambda i: specifications[i].budget_text, " and ")
@@ -259,13 +336,24 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
     return Derivation(specification=specification, steps=tuple(steps))
 
 
+def _of_one_file(specifications: Sequence[Specification]) -> tuple[str, ...]:
+    """Return what is assumed where releases name one file, and not all of them say at which stage it was."""
+    stages = dict.fromkeys(specification.domain.stage for specification in specifications)
+    if len(stages) == 1:
+        return ()
+    said = next(stage for stage in stages if stage != AS_GIVEN)
+    return (f"the releases that do not say at which stage the file was used the same file as the others ({said})",)
+
+
 def _domain(specifications: Sequence[Specification]) -> Domain:
     """Return the common domain: of the whole file, where the releases are about different columns of it."""
-    domains = dict.fromkeys(specification.domain for specification in specifications)
+    stages = {specification.domain.stage for specification in specifications}
+    stage = AS_GIVEN if AS_GIVEN in stages else specifications[0].domain.stage
+    domains = dict.fromkeys(replace(specification.domain, stage=stage) for specification in specifications)
     if len(domains) == 1:
-        return specifications[0].domain
+        return next(iter(domains))
     kinds = dict.fromkeys(kind for domain in domains for kind in domain.record_types)
-    return replace(specifications[0].domain.whole, record_types=tuple(kinds))
+    return replace(specifications[0].domain.whole, stage=stage, record_types=tuple(kinds))
 
 
 def _added_output(specifications: Sequence[Specification], times: Sequence[int]) -> OutputPremetric:
@@ -281,18 +369,6 @@ def _added_output(specifications: Sequence[Specification], times: Sequence[int])
             remedy="use smaller deltas, or compose in zCDP",
         )
     return approximate(total)
-
-
-def _added_budget(values: list[Exact], times: Sequence[int], output: OutputPremetric) -> Exact:
-    if output.composes == "root of sum of squares":
-        return sqrt(add_up(value * value * count for count, value in zip(times, values, strict=True)))
-    return add_up(value * count for count, value in zip(times, values, strict=True))
-
-
-def _formula(specifications: Sequence[Specification], times: Sequence[int], output: OutputPremetric) -> str:
-    if output.composes == "root of sum of squares":
-        return "root of " + _listed(times, lambda i: f"{specifications[i].budget.shown}^2", " + ")
-    return _listed(times, lambda i: specifications[i].budget.shown, " + ")
 
 
 _MOST_LISTED: Final = 12

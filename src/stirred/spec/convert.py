@@ -32,6 +32,26 @@ def post_process(specification: Specification, *, description: str = "any functi
     )
 
 
+def pull_back(specification: Specification, *, prepared: tuple[tuple[str, str], ...]) -> Derivation:
+    """Return the specification of a mechanism that is run on a prepared file, for the file as it was.
+
+    The preparation f maps each record by itself, by a rule fixed beforehand, and drops none. A changed record then
+    changes at most one prepared record, d(f(x), f(x')) <= d(x, x'), and the loss carries over with factor 1. Figures
+    that are fixed are fixed in f(x): the invariants are c(f(x)), and the columns those of the coarser file.
+    ``prepared`` says by column what was done. Distances other than by records (an earth-mover distance) may grow.
+    """
+    if not prepared:
+        return Derivation(specification=specification)
+    before = replace(specification.domain, prepared=prepared)
+    return stepped(
+        specification,
+        specification.with_flavor(domain=before),
+        action=f"pull back along the preparation ({before.prepared_in_words}), factor 1",
+        theorem="pull-back along a function of single records, factor 1 (Proposition 2.4.15)",
+        assuming="the preparation was fixed beforehand, without looking at this file",
+    )
+
+
 def refine(
     specification: Specification,
     *,
@@ -49,7 +69,7 @@ def refine(
             f"the new multiverse does not refine the old one ({answer.verdict.value}): {answer.reason}",
             where="refine",
             remedy="add invariants; removing them is not a consequence of what was proved, "
-            "and for most mechanisms the loss becomes infinite (Proposition 1)",
+            "and for most mechanisms the loss becomes infinite",
         )
     added = [str(i) for i in finer.invariants if i not in specification.multiverse.invariants]
     return stepped(
@@ -94,9 +114,10 @@ def change_unit(
     if unit == old.unit and post_imputation in (None, old.post_imputation):
         raise wrong(f"the unit is {unit} already", where="unit", remedy="name another unit")
     if post_imputation and not old.post_imputation:
+        unsaid = "whether these are records after imputation is not said. " if old.post_imputation is None else ""
         raise refused(
-            "a promise for people gives none for records after imputation: a change of one copy alone is no change "
-            "of a person",
+            f"{unsaid}a promise for people gives none for records after imputation: a change of one copy alone is no "
+            "change of a person",
             where="unit",
             remedy="specify the release for records after imputation from the start",
         )
@@ -114,14 +135,10 @@ def change_unit(
     return stepped(
         specification,
         after,
-        action=f"unit {_unit(old.unit, old.post_imputation)} -> {_unit(unit, new.post_imputation)}, factor {scale}",
+        action=f"unit {old.unit_in_words} -> {new.unit_in_words}, factor {scale}",
         theorem="Proposition 2.4.15 (group privacy)",
         assuming=because if keeps_total is None else f"{because}; {keeps_total}",
     )
-
-
-def _unit(unit: str, post_imputation: bool) -> str:
-    return f"post-imputation {unit}" if post_imputation else unit
 
 
 def scale_budget(specification: Specification, scale: Exact, *, formula: str) -> Specification:
@@ -188,6 +205,6 @@ def to_neighbours(specification: Specification, *, within: int = 1) -> Derivatio
     return stepped(
         specification,
         after.with_flavor(input_premetric=old.neighbours(within)),
-        action=f"compare only datasets at most {within} {old.unit} record{'s' if within > 1 else ''} apart",
+        action=f"compare only datasets at most {old.counted(within)} apart",
         theorem="Proposition 2.4.15 (d <= k d_r)",
     )

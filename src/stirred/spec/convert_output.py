@@ -205,26 +205,15 @@ class _Rule:
     methods: tuple[str, ...] = ()
 
 
-def _nearest(specification: Specification) -> int:
-    return specification.multiverse.nearest if specification.input_premetric.is_metric else 1
-
-
-def _pure_to_zcdp(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
-    del to
-    chosen, nearest = method or "sharp", _nearest(spec)
+def _pure_to_zcdp(spec: Specification, _to: OutputPremetric, method: str | None) -> _Computed:
+    chosen, nearest = method or "sharp", spec.multiverse.nearest if spec.input_premetric.is_metric else 1
     value = pure_to_rho2(spec.budget.realised, nearest=nearest, method=chosen)
     if chosen == "bun-steinke":
         return value, "Bun and Steinke 2016, Proposition 1.4", "epsilon^2/2"
     return value, "sharp pure to zCDP (proved in our theory pages)", f"(epsilon/{nearest}) tanh({nearest} epsilon/2)"
 
 
-def _pure_to_approximate(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
-    del to, method
-    return spec.budget.realised, "D_Mult^delta <= D_Mult", "the same epsilon"
-
-
-def _looser_delta(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
-    del method
+def _looser_delta(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
     if to.delta < spec.output_premetric.delta:
         raise refused(
             f"delta cannot be made smaller ({spec.output_premetric.delta} -> {to.delta})",
@@ -234,61 +223,36 @@ def _looser_delta(spec: Specification, to: OutputPremetric, method: str | None) 
     return spec.budget.realised, "D_Mult^delta falls in delta", "the same epsilon"
 
 
-def _pure_to_gdp(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
-    del to, method
-    return (
-        pure_to_mu(spec.budget.realised),
-        "corner of the trade-off curve (theory pages)",
-        "2 Phi^-1(e^eps/(1+e^eps))",
-    )
-
-
 def _zcdp_to_approximate(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
     chosen = method or "bun-steinke"
     value = zcdp_to_epsilon(spec.budget.realised, delta=to.delta, method=chosen)
-    theorem = {
-        "bun-steinke": "Bun and Steinke 2016, Proposition 1.3",
-        "cks": "Canonne, Kamath and Steinke 2020, Proposition 12",
-    }[chosen]
-    return value, theorem, f"{chosen} conversion of rho^2 = {spec.budget.shown}"
+    theorems = {"bun-steinke": "Bun and Steinke 2016, Proposition 1.3",
+                "cks": "Canonne, Kamath and Steinke 2020, Proposition 12"}  # fmt: skip
+    return value, theorems[chosen], f"{chosen} conversion of rho^2 = {spec.budget.shown}"
 
 
-def _zcdp_to_renyi(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
-    del method
+def _zcdp_to_renyi(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
     assert to.order is not None
     return to.order * spec.budget.realised, "definition of zCDP (Appendix G)", "order x rho^2"
 
 
-def _renyi_to_approximate(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
-    del method
+def _renyi_to_approximate(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
     order = spec.output_premetric.order
     assert order is not None
     value = spec.budget.realised + ln(1 / _checked_delta(to.delta)) / (order - 1)
     return value, "Mironov 2017, Proposition 3", "epsilon + ln(1/delta)/(order - 1)"
 
 
-def _gdp_to_approximate(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
-    del method
+def _gdp_to_approximate(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
     value = gdp_to_epsilon(spec.budget.realised, delta=to.delta)
-    return (
-        value,
-        "Dong, Roth and Su 2022, Corollary 1",
-        f"Gaussian trade-off curve of mu = {spec.budget.shown}",
-    )
+    return value, "Dong, Roth and Su 2022, Corollary 1", f"Gaussian trade-off curve of mu = {spec.budget.shown}"
 
 
-def _gdp_to_zcdp(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
-    del to, method
-    mu = spec.budget.realised
-    return mu * mu / 2, "Rényi divergence of the normal (Dong, Roth and Su 2022, Corollary B.6)", "mu^2/2"
-
-
-def _pure_to_renyi(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
+def _pure_to_renyi(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
     """Return the smaller of two bounds: D_a <= D_infinity, and a times the sharp zCDP bound for distance 1.
 
     The second grows with the square of the distance, so it is used for neighbours only.
     """
-    del method
     assert to.order is not None
     epsilon = spec.budget.realised
     if spec.input_premetric.is_metric:
@@ -298,8 +262,7 @@ def _pure_to_renyi(spec: Specification, to: OutputPremetric, method: str | None)
     return value, "D_a <= D_Mult, and D_a <= a x rho^2 (theory pages)", "min(epsilon, order x epsilon tanh(epsilon/2))"
 
 
-def _approximate_to_tv(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
-    del to, method
+def _approximate_to_tv(spec: Specification, _to: OutputPremetric, _method: str | None) -> _Computed:
     epsilon, delta = spec.budget.realised, spec.output_premetric.delta
     theorem = "Kairouz, Oh and Viswanath 2017 (error region of a test)"
     if epsilon.is_infinite:
@@ -308,29 +271,30 @@ def _approximate_to_tv(spec: Specification, to: OutputPremetric, method: str | N
     return (ratio - 1 + 2 * delta) / (ratio + 1), theorem, "(e^eps - 1 + 2 delta)/(e^eps + 1)"
 
 
-def _zcdp_to_tv(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
-    del to, method
-    value = INFINITE if spec.budget.realised.is_infinite else sqrt(spec.budget.realised / 2)
-    return _at_most_one(value), "Pinsker's inequality, order 1 of D_NoR", "rho/sqrt(2), at most 1"
+def _zcdp_to_tv(spec: Specification, _to: OutputPremetric, _method: str | None) -> _Computed:
+    value = at_most_one(sqrt(spec.budget.realised / 2))
+    return value, "Pinsker's inequality, order 1 of D_NoR", "rho/sqrt(2), at most 1"
 
 
-def _gdp_to_tv(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
-    del to, method
+def _gdp_to_tv(spec: Specification, _to: OutputPremetric, _method: str | None) -> _Computed:
     if spec.budget.realised.is_infinite:
         return exact(1), "distance of two unit normals", "1"
     half = Fraction(spec.budget.realised.enclose().high) / 2
     return exact(2 * normal_cdf(half)[1] - 1), "distance of two unit normals", "2 Phi(mu/2) - 1"
 
 
-def _at_most_one(value: Exact) -> Exact:
-    """Total variation never exceeds 1."""
+def at_most_one(value: Exact) -> Exact:
+    """Return the value, or 1 if it is above: total variation never exceeds 1."""
     return exact(1) if value > exact(1) else value
 
 
-_RULES: Final = {
+# Theorems of one line, each with its formula.
+_CORNER: Final = ("corner of the trade-off curve (theory pages)", "2 Phi^-1(e^eps/(1+e^eps))")
+_NORMAL: Final = ("Rényi divergence of the normal (Dong, Roth and Su 2022, Corollary B.6)", "mu^2/2")
+_RULES: Final[dict[tuple[str, str], _Rule]] = {
     ("D_Mult", "D_NoR"): _Rule(_pure_to_zcdp, methods=_TO_ZCDP),
-    ("D_Mult", "D_Mult^delta"): _Rule(_pure_to_approximate),
-    ("D_Mult", "D_GDP"): _Rule(_pure_to_gdp),
+    ("D_Mult", "D_Mult^delta"): _Rule(lambda s, *_: (s.budget.realised, "D_Mult^delta <= D_Mult", "the same epsilon")),
+    ("D_Mult", "D_GDP"): _Rule(lambda s, *_: (pure_to_mu(s.budget.realised), *_CORNER)),
     ("D_Mult", "D_Renyi"): _Rule(_pure_to_renyi),
     ("D_Mult", "D_TV"): _Rule(_approximate_to_tv),
     ("D_Mult^delta", "D_Mult^delta"): _Rule(_looser_delta),
@@ -340,7 +304,7 @@ _RULES: Final = {
     ("D_NoR", "D_TV"): _Rule(_zcdp_to_tv),
     ("D_Renyi", "D_Mult^delta"): _Rule(_renyi_to_approximate),
     ("D_GDP", "D_Mult^delta"): _Rule(_gdp_to_approximate, neighbours_only=True),
-    ("D_GDP", "D_NoR"): _Rule(_gdp_to_zcdp),
+    ("D_GDP", "D_NoR"): _Rule(lambda s, *_: (s.budget.realised * s.budget.realised / 2, *_NORMAL)),
     ("D_GDP", "D_TV"): _Rule(_gdp_to_tv),
 }
 

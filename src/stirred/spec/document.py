@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from stirred.spec.budget import Budget, Constant, Derived, Free, PermutationSwapping, Policy, SwappedStrata
 from stirred.spec.document_schema import (
     SCHEMA_VERSION,
+    AccountDocument,
     BudgetDocument,
-    DomainDocument,
     InequalityDocument,
     InputPremetricDocument,
     MarginDocument,
+    MechanismDocument,
     MultiverseDocument,
     NamedDocument,
+    OneRunDocument,
     OutputPremetricDocument,
     PolicyDocument,
     SpecificationDocument,
+    UnpublishedDocument,
 )
 from stirred.spec.domain import Domain
 from stirred.spec.exact import Exact, compare_exact, exact
@@ -33,24 +37,35 @@ from stirred.spec.invariant import Inequality, Invariant, Margin, Named
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.problems import Problem, SpecificationError, StirredError, placed, wrong
+from stirred.spec.reliance import ONE_RUN, OneRun, Reliance, Unpublished
 from stirred.spec.specification import Flavor, Specification
 
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 
 def to_document(specification: Specification) -> dict[str, Any]:
     """Return the specification as plain data for JSON."""
+    domain, multiverse = specification.domain, specification.multiverse
     premetric, output = specification.input_premetric, specification.output_premetric
+    if multiverse.universes is not None:
+        raise wrong(
+            "universes listed one by one cannot be written to a file",
+            where="multiverse",
+            remedy="describe them by invariants",
+        )
     return {
         "schema_version": SCHEMA_VERSION,
-        "domain": {
-            "name": specification.domain.name,
-            "dataset": specification.domain.dataset,
-            "stage": specification.domain.stage,
-            "record_types": list(specification.domain.record_types),
-            **({"columns": list(specification.domain.columns)} if specification.domain.columns else {}),
+        "domain": _plain(
+            domain, without=("datasets", *(name for name in ("columns", "prepared") if not getattr(domain, name)))
+        ),
+        "multiverse": {
+            "invariants": [invariant_out(invariant) for invariant in multiverse.invariants],
+            "hierarchies": [_plain(hierarchy) for hierarchy in multiverse.hierarchies],
+            "nearest": multiverse.nearest,
+            "nearest_because": multiverse.nearest_because,
+            **({"consequences": list(multiverse.consequences)} if multiverse.consequences else {}),
         },
-        "multiverse": _multiverse_out(specification.multiverse),
         "input_premetric": _without_none(
             name=premetric.name,
             unit=premetric.unit,
@@ -69,12 +84,63 @@ def to_document(specification: Specification) -> dict[str, Any]:
         "theorem": list(specification.theorem),
         "settings_from": specification.settings_from,
         "seeded": specification.seeded,
+        **({"relies_on": [_reliance_out(one) for one in specification.relies_on]} if specification.relies_on else {}),
     }
 
 
-def to_json(specification: Specification) -> str:
-    """Return specification.json as text."""
-    return json.dumps(to_document(specification), indent=2, ensure_ascii=False) + "\n"
+def _plain(block: Any, *, without: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the fields of a block for JSON."""
+    facts = {one.name: getattr(block, one.name) for one in fields(block) if one.name not in without}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
+
+
+def _without_none(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def invariant_out(invariant: Invariant) -> dict[str, Any]:
+    """Return an invariant as plain data, with its words."""
+    facts = _plain(invariant, without=("function",))
+    if isinstance(invariant, Inequality) and invariant.on is not None:
+        facts["on"] = invariant_out(invariant.on)
+    return {"kind": invariant.kind, **facts, "words": str(invariant)}
+
+
+def _reliance_out(reliance: Reliance) -> dict[str, Any]:
+    figure = {} if isinstance(reliance, OneRun) else {"figure": invariant_out(reliance.figure)}
+    return {"kind": reliance.kind, **figure}
+
+
+def to_json(
+    specification: Specification,
+    *,
+    account: AccountDocument | None = None,
+    mechanism: MechanismDocument | None = None,
+) -> str:
+    """Return specification.json as text, with the mechanism that has it, and where the release is accounted for."""
+    document = to_document(specification)
+    if mechanism is not None:
+        document["mechanism"] = mechanism.model_dump()
+    if account is not None:
+        document["account"] = account.model_dump()
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def account_in(text: str) -> AccountDocument | None:
+    """Return where specification.json says that the release is accounted for; None if it says nothing readable."""
+    return _stated(text, "account", AccountDocument)
+
+
+def mechanism_in(text: str) -> MechanismDocument | None:
+    """Return the mechanism and its public settings as specification.json states them; None if it says nothing."""
+    return _stated(text, "mechanism", MechanismDocument)
+
+
+def _stated(text: str, key: str, model: type[M]) -> M | None:
+    try:
+        return model.model_validate(json.loads(text)[key])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def from_json(text: str, *, source: str = "specification") -> Specification:
@@ -172,55 +238,11 @@ def _in_words(kind: str, given: str, message: str) -> tuple[str, str]:
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return "an invariant needs a kind: margin, named or inequality", 'write such as {"kind": "margin", ...}'
     if kind.endswith("_type") or kind.endswith("_parsing"):
+        a_list, an_object = "a list in [ ]", "an object in { }"
         wanted = {"string": "text in quotes", "int": "a whole number", "float": "a number", "bool": "true or false",
-                  "list": "a list in [ ]", "model": "an object in { }", "dict": "an object in { }"}  # fmt: skip
+                  "list": a_list, "tuple": a_list, "model": an_object, "dict": an_object}  # fmt: skip
         return f"{given} stands where {wanted.get(kind.rsplit('_', 1)[0], 'something else')} is needed", schema
     return f"{given}: {message[:1].lower()}{message[1:]}", schema
-
-
-def _without_none(**values: Any) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
-
-
-def _multiverse_out(multiverse: Multiverse) -> dict[str, Any]:
-    if multiverse.universes is not None:
-        raise wrong(
-            "universes listed one by one cannot be written to a file",
-            where="multiverse",
-            remedy="describe them by invariants",
-        )
-    return {
-        "invariants": [invariant_out(invariant) for invariant in multiverse.invariants],
-        "hierarchies": [
-            {"name": h.name, "levels": list(h.levels), "geographic": h.geographic} for h in multiverse.hierarchies
-        ],
-        "nearest": multiverse.nearest,
-        "nearest_because": multiverse.nearest_because,
-    }
-
-
-def invariant_out(invariant: Invariant) -> dict[str, Any]:
-    """Return an invariant as plain data, with its words."""
-    words = str(invariant)
-    if isinstance(invariant, Margin):
-        return {
-            "kind": "margin",
-            "of": invariant.of,
-            "variables": list(invariant.variables),
-            "level": invariant.level,
-            "includes": list(invariant.includes),
-            "words": words,
-        }
-    if isinstance(invariant, Named):
-        return {"kind": "named", "name": invariant.name, "description": invariant.description, "words": words}
-    on = None if invariant.on is None else invariant_out(invariant.on)
-    return {
-        "kind": "inequality",
-        "name": invariant.name,
-        "condition": invariant.condition,
-        "on": on,
-        "words": words,
-    }
 
 
 def _budget_out(budget: Budget, *, parameter: str) -> dict[str, Any]:
@@ -262,41 +284,33 @@ def _specification_in(document: SpecificationDocument) -> Specification:
             problems.extend(error.problems)
             return None
 
-    domain = block(lambda: _domain_in(document.domain))
+    domain = block(lambda: Domain(**dict(document.domain)))
     multiverse = block(lambda: multiverse_of(document.multiverse))
     premetric = block(lambda: _input_in(document.input_premetric))
     output = block(lambda: _output_in(document.output_premetric))
     budget = block(lambda: _budget_in(document.budget, output))
+    relies_on = block(lambda: tuple(_reliance_in(one) for one in document.relies_on)) or ()
     if domain is None or multiverse is None or premetric is None or output is None or budget is None or problems:
         raise SpecificationError(problems)
     return Specification(
         flavor=Flavor(domain=domain, multiverse=multiverse, input_premetric=premetric, output_premetric=output),
         budget=budget,
-        assumptions=tuple(document.assumptions),
-        theorem=tuple(document.theorem),
+        assumptions=document.assumptions,
+        theorem=document.theorem,
         settings_from=document.settings_from,
         seeded=document.seeded,
+        relies_on=relies_on,
     )
 
 
-def _domain_in(document: DomainDocument) -> Domain:
-    return Domain(
-        name=document.name,
-        dataset=document.dataset,
-        stage=document.stage,
-        record_types=tuple(document.record_types),
-        columns=tuple(document.columns),
-    )
+def _reliance_in(document: OneRunDocument | UnpublishedDocument) -> Reliance:
+    if isinstance(document, OneRunDocument):
+        return ONE_RUN
+    return Unpublished(figure=_invariant_in(document.figure))
 
 
 def _input_in(document: InputPremetricDocument) -> InputPremetric:
-    premetric = InputPremetric(
-        name=document.name,
-        unit=document.unit,
-        post_imputation=document.post_imputation,
-        within=document.within,
-        relation=document.relation,
-    )
+    premetric = InputPremetric(**{key: value for key, value in document if key != "bounded"})
     if document.bounded is not None and document.bounded != premetric.bounded:
         raise wrong(
             f"{premetric.name} is {'' if premetric.bounded else 'not '}bounded",
@@ -317,18 +331,19 @@ def _output_in(document: OutputPremetricDocument) -> OutputPremetric:
 
 def multiverse_of(document: MultiverseDocument) -> Multiverse:
     """Return the multiverse a checked document describes."""
-    return Multiverse(
-        invariants=tuple(_invariant_in(invariant) for invariant in document.invariants),
-        hierarchies=tuple(
-            Hierarchy(name=h.name, levels=tuple(h.levels), geographic=h.geographic) for h in document.hierarchies
-        ),
-        nearest=document.nearest,
-        nearest_because=document.nearest_because,
-    )
+    invariants = tuple(_invariant_in(invariant) for invariant in document.invariants)
+    hierarchies = tuple(Hierarchy(**dict(hierarchy)) for hierarchy in document.hierarchies)
+    return Multiverse(**{**dict(document), "invariants": invariants, "hierarchies": hierarchies})
 
 
-def _invariant_in(document: MarginDocument | NamedDocument | InequalityDocument) -> Invariant:
-    invariant = _plain_invariant_in(document)
+_INVARIANTS: Final[dict[str, Callable[..., Any]]] = {"margin": Margin, "named": Named, "inequality": Inequality}
+
+
+def _invariant_in(document: MarginDocument | NamedDocument | InequalityDocument) -> Any:
+    facts = {key: value for key, value in document if key not in ("kind", "words")}
+    if isinstance(document, InequalityDocument) and document.on is not None:
+        facts["on"] = _invariant_in(document.on)
+    invariant = _INVARIANTS[document.kind](**facts)
     if document.words is not None and document.words != str(invariant):
         raise wrong(
             f"the invariant says '{document.words}' in words, but it is: {invariant}",
@@ -336,24 +351,6 @@ def _invariant_in(document: MarginDocument | NamedDocument | InequalityDocument)
             remedy="leave 'words' out: they are computed",
         )
     return invariant
-
-
-def _plain_invariant_in(document: MarginDocument | NamedDocument | InequalityDocument) -> Invariant:
-    if isinstance(document, MarginDocument):
-        return _margin_in(document)
-    if isinstance(document, NamedDocument):
-        return Named(name=document.name, description=document.description)
-    on = None if document.on is None else _margin_in(document.on)
-    return Inequality(name=document.name, condition=document.condition, on=on)
-
-
-def _margin_in(document: MarginDocument) -> Margin:
-    return Margin(
-        of=document.of,
-        variables=tuple(document.variables),
-        level=document.level,
-        includes=tuple(document.includes),
-    )
 
 
 def _budget_in(document: BudgetDocument, output: OutputPremetric | None) -> Budget:
@@ -380,18 +377,11 @@ def _budget_in(document: BudgetDocument, output: OutputPremetric | None) -> Budg
             remedy="correct one of them",
         )
     budget = Budget(policy=policy, paper_epsilon=paper)
-    if document.exact is not None and compare_exact(exact(document.exact), budget.realised) != 0:
-        raise wrong(
-            f"the stated value {document.exact} is not the value {budget.realised} of its own policy",
-            where="budget exact",
-            remedy="correct one of them, or leave the value out: it is computed",
-        )
+    given = None if document.exact is None else exact(document.exact)
+    if given is not None and compare_exact(given, budget.realised) != 0:
+        raise _not_its_own("exact", f"{document.exact} is not the value {budget.realised} of")
     if document.realised is not None and document.realised != number_out(budget.realised):
-        raise wrong(
-            f"the stated value {document.realised} is not {number_out(budget.realised)}, that of its own policy",
-            where="budget realised",
-            remedy="correct one of them, or leave the value out: it is computed",
-        )
+        raise _not_its_own("realised", f"{document.realised} is not {number_out(budget.realised)}, that of")
     if document.shown is not None and document.shown != budget.shown:
         raise wrong(
             f"it is said to show as {document.shown}, but its policy shows as {budget.shown}",
@@ -401,22 +391,26 @@ def _budget_in(document: BudgetDocument, output: OutputPremetric | None) -> Budg
     return budget
 
 
+def _not_its_own(key: str, what: str) -> SpecificationError:
+    remedy = "correct one of them, or leave the value out: it is computed"
+    return wrong(f"the stated value {what} its own policy", where=f"budget {key}", remedy=remedy)
+
+
+# What a policy needs, and what it may have besides.
+_POLICIES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "constant": (("value",), ()),
+    "free": ((), ("symbol",)),
+    "permutation-swapping": (("strata",), ("bound",)),
+    "derived": (("value", "formula"), ("varies",)),
+}
+
+
 def _policy_in(document: PolicyDocument) -> Policy:
-    needed = {
-        "constant": ("value",),
-        "free": (),
-        "permutation-swapping": ("strata",),
-        "derived": ("value", "formula"),
-    }[document.name]
+    needed, optional = _POLICIES[document.name]
     for key in needed:
         if getattr(document, key) is None:
             raise wrong(f"a {document.name} policy needs '{key}'", where="budget policy", remedy="add it")
-    allowed = {
-        "name",
-        *needed,
-        *{"free": ("symbol",), "derived": ("varies",), "permutation-swapping": ("bound",)}.get(document.name, ()),
-    }
-    for key in sorted(document.model_fields_set - allowed):
+    for key in sorted(document.model_fields_set - {"name", *needed, *optional}):
         raise wrong(f"a {document.name} policy has no '{key}'", where="budget policy", remedy="remove it")
     if document.name == "free":
         return Free(symbol=document.symbol or "ε")

@@ -13,34 +13,41 @@ SCHEMA_ID = "urn:stirred:specification:1"
 
 # Decimals of a file stay decimals: 15.29 is the exact number it shows, never a double.
 Number = str | int | float | Decimal
+# Lists of a file as the blocks keep them.
+Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """What stands in a file of ours: of its own type, and no other key."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class DomainDocument(_Strict):
+class DomainDocument(Strict):
     """Who is eligible for protection."""
 
     name: str
     dataset: str
     stage: str
-    record_types: list[str] = []
-    columns: list[str] = []
+    record_types: Texts = ()
+    columns: Texts = ()
+    prepared: Annotated[tuple[Annotated[tuple[str, str], Field(strict=False)], ...], Field(strict=False)] = Field(
+        default=(), description="columns that were made coarser before, record by record, and how"
+    )
 
 
-class MarginDocument(_Strict):
+class MarginDocument(Strict):
     """Counts that are published exactly."""
 
     kind: Literal["margin"] = Field(description="counts of records")
     of: str = Field(description="what is counted, such as person or household")
-    variables: list[str] = Field(default=[], description="variables the counts are broken down by")
+    variables: Texts = Field(default=(), description="variables the counts are broken down by")
     level: str | None = Field(default=None, description="the geographic level of the counts")
-    includes: list[str] = Field(default=[], description="records that are counted with these, such as person")
+    includes: Texts = Field(default=(), description="records that are counted with these, such as person")
     words: str | None = Field(default=None, description="the invariant in words; computed, and checked when read")
 
 
-class NamedDocument(_Strict):
+class NamedDocument(Strict):
     """A function of the data that is published exactly, known by name."""
 
     kind: Literal["named"] = Field(description="a function of the data, known by name")
@@ -49,7 +56,7 @@ class NamedDocument(_Strict):
     words: str | None = Field(default=None, description="the invariant in words; computed, and checked when read")
 
 
-class InequalityDocument(_Strict):
+class InequalityDocument(Strict):
     """A condition whose truth is published exactly."""
 
     kind: Literal["inequality"] = Field(description="a condition on the data")
@@ -59,35 +66,40 @@ class InequalityDocument(_Strict):
     words: str | None = Field(default=None, description="the invariant in words; computed, and checked when read")
 
 
-class HierarchyDocument(_Strict):
+class HierarchyDocument(Strict):
     """Levels that nest, the finest first."""
 
     name: str = Field(description="what the hierarchy is called")
-    levels: list[str] = Field(description="the levels, the finest first")
+    levels: Texts = Field(description="the levels, the finest first")
     geographic: bool = Field(default=True, description="whether the levels are areas")
 
 
-class MultiverseDocument(_Strict):
+class MultiverseDocument(Strict):
     """Where the protection extends: datasets that agree on the invariants."""
 
     invariants: list[Annotated[MarginDocument | NamedDocument | InequalityDocument, Field(discriminator="kind")]]
     hierarchies: list[HierarchyDocument] = []
     nearest: int = 1
     nearest_because: str = ""
+    consequences: Texts = Field(
+        default=(), description="what follows from the invariants of this file, in words, and defines no universe"
+    )
 
 
-class InputPremetricDocument(_Strict):
+class InputPremetricDocument(Strict):
     """What the unit of protection is."""
 
     name: Literal["d_HamS", "d_Ham", "d_SymDiff", "d_InsDel", "d_r"]
     unit: str
-    post_imputation: bool = False
+    post_imputation: bool | None = Field(
+        default=None, description="whether a unit is a record after imputation; left out where nothing says so"
+    )
     bounded: bool | None = None
     within: int | None = None
     relation: str | None = None
 
 
-class OutputPremetricDocument(_Strict):
+class OutputPremetricDocument(Strict):
     """How change in the output is measured."""
 
     name: Literal["D_Mult", "D_Mult^delta", "D_NoR", "D_Renyi", "D_GDP", "D_TV"]
@@ -95,14 +107,14 @@ class OutputPremetricDocument(_Strict):
     order: Number | None = None
 
 
-class StrataDocument(_Strict):
+class StrataDocument(Strict):
     """Strata swapped at one rate."""
 
     rate: Number
     largest_stratum: int
 
 
-class PolicyDocument(_Strict):
+class PolicyDocument(Strict):
     """The budget as a function of the universe."""
 
     name: Literal["constant", "free", "permutation-swapping", "derived"]
@@ -114,7 +126,7 @@ class PolicyDocument(_Strict):
     varies: bool | None = None
 
 
-class BudgetDocument(_Strict):
+class BudgetDocument(Strict):
     """How much may change: the policy and its value at the realised universe, in the customary parameter."""
 
     policy: PolicyDocument
@@ -126,7 +138,34 @@ class BudgetDocument(_Strict):
     paper_epsilon_exact: str | None = None
 
 
-class SpecificationDocument(_Strict):
+class AccountDocument(Strict):
+    """Where the release is accounted for. It is no part of the promise: two specifications are equal without it."""
+
+    ledger: str = Field(description="the id of the ledger that accounts for the release")
+    entry: int = Field(description="the number of its entry there")
+
+
+class MechanismDocument(Strict):
+    """What was done, for programs: with its settings anybody can compute the law. It is no part of the promise."""
+
+    name: str = Field(description="the name of the mechanism")
+    settings: dict[str, Any] = Field(description="its settings, numbers exactly; what stays inside is left out")
+
+
+class OneRunDocument(Strict):
+    """The release is the only run of its plan."""
+
+    kind: Literal["one-run"] = Field(description="the release is the only run of its plan")
+
+
+class UnpublishedDocument(Strict):
+    """Counts that the promise assumes are published nowhere else."""
+
+    kind: Literal["unpublished"] = Field(description="counts that are assumed to be published nowhere else")
+    figure: MarginDocument = Field(description="the counts")
+
+
+class SpecificationDocument(Strict):
     """A differential privacy specification: five answers that only mean something together."""
 
     schema_version: Literal[1]
@@ -135,10 +174,17 @@ class SpecificationDocument(_Strict):
     input_premetric: InputPremetricDocument
     output_premetric: OutputPremetricDocument
     budget: BudgetDocument
-    assumptions: list[str] = []
-    theorem: list[str] = []
+    assumptions: Texts = ()
+    theorem: Texts = ()
     settings_from: Literal["policy", "invariants", "other-data", "this-data"] | None = None
     seeded: bool = False
+    relies_on: list[Annotated[OneRunDocument | UnpublishedDocument, Field(discriminator="kind")]] = []
+    mechanism: MechanismDocument | None = Field(
+        default=None, description="the mechanism of the release with its public settings, where it is stated"
+    )
+    account: AccountDocument | None = Field(
+        default=None, description="the entry of the ledger that accounts for the release, where there is one"
+    )
 
 
 def json_schema() -> dict[str, Any]:

@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import Final
 
 from stirred.spec.budget import PermutationSwapping
-from stirred.spec.convert_output import zcdp_to_epsilon
+from stirred.spec.convert_output import at_most_one, zcdp_to_epsilon
 from stirred.spec.exact import Exact, exact, exp, sqrt
-from stirred.spec.invariant import plural
+from stirred.spec.invariant import plural, records_of, the
 from stirred.spec.number_text import small
 from stirred.spec.specification import Specification
 
@@ -32,6 +32,11 @@ class Explanation:
     how_to_read: str
     why_not_compare: str
     assumptions: tuple[str, ...]
+
+    @property
+    def meaning(self) -> str:
+        """Return how to read the number, for a row that is labelled so already."""
+        return self.how_to_read.removeprefix("How to read it: ")
 
     def __str__(self) -> str:
         lines = ["NOT protected, because it is published exactly:"]
@@ -69,10 +74,7 @@ def explain(specification: Specification, *, with_paper: bool = True) -> Explana
 
 
 def _not_protected(specification: Specification) -> tuple[str, ...]:
-    items = [
-        f"the {invariant}" if not str(invariant).startswith("whether") else str(invariant)
-        for invariant in specification.multiverse.invariants
-    ]
+    items = [the(invariant) for invariant in specification.multiverse.invariants]
     premetric = specification.input_premetric
     if premetric.bounded and specification.multiverse.universes is None:
         listed = specification.multiverse.with_invariants([])
@@ -84,21 +86,21 @@ def _not_protected(specification: Specification) -> tuple[str, ...]:
             )
         elif not items:
             items.append(f"the total number of {plural(premetric.unit)}")
+    items += specification.multiverse.consequences
     items.append("whatever can be worked out from these figures together with other knowledge")
     if premetric.post_imputation:
         items.append(
-            f"people as such: the unit is a {premetric.unit} record after imputation, and one person's answers "
+            f"people as such: the unit is a {records_of(premetric.unit, 1)} after imputation, and one person's answers "
             "may have been copied into several records"
         )
     return tuple(items)
 
 
 def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer, ...]:
-    domain, premetric, output = (
-        specification.domain,
-        specification.input_premetric,
-        specification.output_premetric,
-    )
+    domain, premetric = specification.domain, specification.input_premetric
+    output = specification.output_premetric
+    coarser = f"; what is fixed is fixed in the prepared file ({domain.prepared_in_words})"
+    made = coarser if domain.prepared else ""
     if specification.multiverse.is_vacuous:
         where = "everywhere: no figure is published exactly"
         if premetric.bounded:
@@ -110,7 +112,7 @@ def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer,
         if premetric.bounded:
             where += ", and so have the same number of records"
     return (
-        Answer(question="who", block="domain", answer=f"{domain.dataset}; protected as {domain.stage_in_words}"),
+        Answer(question="who", block="domain", answer=f"{domain.dataset}; protected as {domain.stage_in_words}{made}"),
         Answer(question="where", block="multiverse", answer=where),
         Answer(question="what", block="input_premetric", answer=_what(specification)),
         Answer(question="how", block="output_premetric", answer=f"{output.words}; known as {output.classic}"),
@@ -120,9 +122,12 @@ def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer,
 
 def _what(specification: Specification) -> str:
     premetric, nearest = specification.input_premetric, specification.multiverse.nearest
-    words = f"one {premetric.unit}; the distance between two versions of the file is the {premetric.words}"
+    counted = f"the {premetric.words}" if premetric.is_metric else premetric.words
+    words = f"one {premetric.unit}; the distance between two versions of the file is {counted}"
     if nearest > 1 and premetric.is_metric:
         words += f"; versions that agree on the fixed figures are at least {nearest} apart"
+    if premetric.post_imputation is None:
+        words += "; whether a record may hold answers that imputation copied from another one is not said"
     return words
 
 
@@ -130,17 +135,48 @@ def _how_much(specification: Specification, *, with_paper: bool) -> str:
     budget = specification.budget
     if budget.is_free:
         return f"{budget.shown}, a letter: choose its value"
-    if specification.output_premetric.name == "D_NoR":
-        text = f"{specification.budget_text} at distance 1, k² times that at distance k"
-    else:
-        text = f"{specification.budget_text} at distance 1, k times that at distance k"
-    text += _exactly(budget.realised)
+    text = f"{specification.budget_text} {_how_far(specification)}{_exactly(budget.realised)}"
+    text += _between_nearest(specification)
     if budget.varies:
         text += ". It depends on the figures held fixed; this is its value for those of this file"
     paper = budget.paper_epsilon
     if with_paper and paper is not None and paper > budget.realised and paper.shown() != budget.realised.shown():
         text += f". The paper's bound is {paper.shown()}; this is a sharper one"
     return text
+
+
+def _how_far(specification: Specification) -> str:
+    """Say between which versions the budget holds as it is, and what the specification states for others.
+
+    Only a distance that is a metric says something about every pair: the budget times the distance. From a neighbour
+    relation nothing follows for versions further apart, because those between them may break an invariant.
+    """
+    premetric, output = specification.input_premetric, specification.output_premetric
+    if premetric.name == "d_r":
+        return f"between versions related by {premetric.relation}; nothing is stated for any others"
+    if premetric.within is not None:
+        near = premetric.counted(premetric.within)
+        stated = f"between versions that differ in {'up to ' if premetric.within > 1 else ''}{near}"
+        if premetric.within < specification.multiverse.nearest:
+            return f"{stated}; under the fixed figures there are none so close, and nothing is promised"
+        return f"{stated}; nothing is stated for versions further apart"
+    if output.delta:
+        text = "at distance 1; at distance k epsilon is k times that, and delta stays the same"
+    else:
+        text = f"at distance 1, {'k²' if output.name == 'D_NoR' else 'k'} times that at distance k"
+    return f"{text}{', and never above 1' if output.name == 'D_TV' else ''}"
+
+
+def _between_nearest(specification: Specification) -> str:
+    """Say what the budget comes to between the nearest versions, where these are more than 1 apart."""
+    nearest, value = specification.multiverse.nearest, specification.budget.realised
+    if nearest == 1 or not specification.input_premetric.is_metric or value.is_infinite:
+        return ""
+    times = nearest * nearest if specification.output_premetric.name == "D_NoR" else nearest
+    total = value * times
+    if specification.output_premetric.name == "D_TV":
+        total = at_most_one(total)
+    return f": {total.shown()} between the nearest two versions, {nearest} apart"
 
 
 _MOST_CHARACTERS: Final = 16
@@ -158,7 +194,7 @@ def _exactly(value: Exact) -> str:
 
 
 def _how_to_read(specification: Specification) -> str:
-    budget, output = specification.budget, specification.output_premetric
+    budget = specification.budget
     if budget.is_free:
         return "How to read it: the smaller the letter's value, the less an output can tell versions of the file apart."
     if budget.realised.is_infinite:
@@ -167,50 +203,66 @@ def _how_to_read(specification: Specification) -> str:
     if isinstance(policy, PermutationSwapping) and not any(part.largest_stratum for part in policy.strata):
         return "How to read it: nothing can be swapped, so the file is published as it is. 0 is not protection here."
     premetric = specification.input_premetric
-    nearest = specification.multiverse.nearest if premetric.is_metric else 1
-    unit = specification.input_premetric.unit
-    far = f"{nearest} {plural(unit) if nearest > 1 else unit}"
-    if premetric.within is not None and premetric.within > 1:
-        far = f"up to {premetric.within} {plural(unit)}"
+    if premetric.within is not None and premetric.within < specification.multiverse.nearest:
+        return (
+            f"How to read it: only versions that differ in {'up to ' if premetric.within > 1 else ''}"
+            f"{premetric.counted(premetric.within)} are compared. No two versions that agree on the fixed figures are "
+            "so close, so nothing is promised."
+        )
     if budget.realised > exact(10**5):
         return "How to read it: the budget is so large that nothing is promised."
+    return f"How to read it: {_read(specification, _apart(specification))}"
+
+
+def _apart(specification: Specification) -> str:
+    """Say how the two versions differ for which the number is read."""
+    premetric = specification.input_premetric
+    unit = premetric.unit
+    if premetric.name == "d_r":
+        return f"are related by {premetric.relation}"
+    if premetric.within is not None and premetric.within > 1:
+        return f"differ in up to {premetric.within} {plural(unit)}"
+    nearest = specification.multiverse.nearest if premetric.is_metric else 1
+    return f"differ in {nearest} {plural(unit) if nearest > 1 else unit}"
+
+
+def _read(specification: Specification, apart: str) -> str:
+    """Return what the budget means for two versions that are so far ``apart``."""
+    budget, output, premetric = specification.budget, specification.output_premetric, specification.input_premetric
+    nearest = specification.multiverse.nearest if premetric.is_metric else 1
     if output.name in ("D_Mult", "D_Mult^delta"):
         factor = exp(budget.realised * nearest)
         if output.delta:
             return (
-                f"How to read it: if the true file and another version of it differ in {far}, no output event is more "
+                f"if the true file and another version of it {apart}, no output event is more "
                 f"than {_large(factor)} times as probable under one as under the other, plus {small(output.delta)}"
                 f"{_hardly(factor)}. With that probability anything may be revealed."
             )
         return (
-            f"How to read it: if the true file and another version of it differ in {far}, seeing the output changes "
+            f"if the true file and another version of it {apart}, seeing the output changes "
             f"the odds between them by a factor of at most {_large(factor)}{_hardly(factor)}."
         )
     if output.name == "D_NoR":
         mu = sqrt(2 * budget.realised) * nearest
         epsilon = zcdp_to_epsilon(budget.realised * nearest * nearest, delta=Fraction(1, 10**10))
         return (
-            f"How to read it: by this measure, two versions that differ in {far} give outputs no further apart than "
+            f"by this measure, two versions that {apart} give outputs no further apart than "
             f"two bell curves of unit width whose centres are {mu.shown()} apart{_overlap(mu)}. The same promise is "
             f"also quoted as ε={epsilon.shown()} at δ=1e-10, for such versions: another scale, not a second loss."
         )
     if output.name == "D_GDP":
         mu = budget.realised * nearest
         return (
-            f"How to read it: telling apart two versions that differ in {far} is at least as hard as telling apart "
+            f"telling apart two versions that {apart} is at least as hard as telling apart "
             f"two bell curves of unit width whose centres are {mu.shown()} apart{_overlap(mu)}."
         )
     if output.name == "D_TV":
-        change = "changes" if far == f"1 {unit}" else "change"
-        return (
-            "How to read it: the probability of any output event changes by at most "
-            f"{_at_most_one(budget.realised * nearest).shown()} when {far} {change}; one may still give a file away."
-        )
-    return "How to read it: an average over outputs of the factor by which odds change, on a logarithmic scale."
-
-
-def _at_most_one(value: Exact) -> Exact:
-    return value if value < exact(1) else exact(1)
+        most = at_most_one(budget.realised * nearest).shown()
+        far = apart.removeprefix("differ in ")
+        when = f"when {far} change{'s' if far == f'1 {premetric.unit}' else ''}"
+        when = f"between two versions that {apart}" if premetric.name == "d_r" else when
+        return f"the probability of any output event changes by at most {most} {when}; one may still give a file away."
+    return "an average over outputs of the factor by which odds change, on a logarithmic scale."
 
 
 def _overlap(mu: Exact) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from stirred.spec.exact import INFINITE, Exact, exact, exp, ln, sqrt
 from stirred.spec.problems import wrong
@@ -92,7 +91,10 @@ class _Parser:
         kind, text = self.tokens[self.at]
         self.at += 1
         if kind == "number":
-            value = _number(text, self.fail)
+            number = Decimal(text)
+            if not -400 < number.adjusted() < 4_000:  # '1e999999999' would fill the memory
+                self.fail()
+            value = exact(Fraction(number))
         elif text == "inf":
             value = INFINITE
         elif kind == "name":
@@ -112,10 +114,3 @@ class _Parser:
         if not self.take(")"):
             self.fail()
         return value
-
-
-def _number(text: str, fail: Callable[[], Any]) -> Exact:
-    decimal_text = Decimal(text)
-    if not -400 < decimal_text.adjusted() < 4_000:  # '1e999999999' would fill the memory
-        fail()
-    return exact(Fraction(decimal_text))

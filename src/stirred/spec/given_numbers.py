@@ -10,17 +10,22 @@ from typing import Final
 from stirred.spec.exact import INFINITE, Exact, exact
 from stirred.spec.problems import SpecificationError, wrong
 
+Number = Exact | int | Fraction | str | Decimal | float
+
 # A fraction, decimal or percentage, and no formula: '1/20/2' is a slip of the pen.
 _PLAIN: Final = re.compile(r"[+-]?[0-9]+/[0-9]+|[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*%?")
 # Beyond this, infinity says what such a number would say.
 _ABSURD: Final = 10**12
 
 
-def fraction(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Fraction:
+def fraction(value: Number, *, where: str) -> Fraction:
     """Return ``value`` as an exact fraction: ``"1/20"``, ``"5%"``, ``"0.05"`` and ``0.05`` agree.
 
     >>> fraction("5%", where="rate") == fraction(0.05, where="rate") == Fraction(1, 20)
     True
+    >>> fraction("0,05", where="rate")
+    Traceback (most recent call last):
+    stirred.spec.problems.SpecificationError: rate: '0,05' is not a number ... did you mean 0.05?
     """
     plain = not isinstance(value, str) or _PLAIN.fullmatch(value.strip()) is not None
     try:
@@ -28,20 +33,22 @@ def fraction(value: Exact | int | Fraction | str | Decimal | float, *, where: st
     except SpecificationError:
         number = INFINITE
     if not number.is_rational:
+        point = str(value).strip().replace(",", ".")
+        hint = f"; did you mean {point}?" if point != str(value).strip() and _PLAIN.fullmatch(point) else ""
         raise wrong(
             f"{str(value)[:60]!r} is not a number that can be used here",
             where=where,
-            remedy="write a fraction, decimal (with a point) or percentage, such as '1/20', '0.05' or '5%'",
+            remedy=f"write a fraction, decimal (with a point) or percentage, such as '1/20', '0.05' or '5%'{hint}",
         )
     return number.rational
 
 
-def probability(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Fraction:
+def probability(value: Number, *, where: str) -> Fraction:
     """Return ``value`` as an exact fraction from 0 to 1.
 
     >>> probability("7/4", where="rate")
     Traceback (most recent call last):
-    stirred.spec.problems.SpecificationError: rate: 7/4 is not a probability. Mend: write a fraction ...
+    stirred.spec.problems.SpecificationError: rate: 7/4 is not a probability. Fix: write a fraction ...
     """
     number = fraction(value, where=where)
     if not 0 <= number <= 1:
@@ -54,12 +61,12 @@ def probability(value: Exact | int | Fraction | str | Decimal | float, *, where:
     return number
 
 
-def loss(value: Exact | int | Fraction | str | Decimal | float, *, where: str) -> Exact:
+def loss(value: Number, *, where: str) -> Exact:
     """Return ``value`` as a protection loss: an exact number that is not negative.
 
     >>> loss("-1", where="budget")
     Traceback (most recent call last):
-    stirred.spec.problems.SpecificationError: budget: -1 is negative. Mend: write a loss of 0 or more.
+    stirred.spec.problems.SpecificationError: budget: -1 is negative. Fix: write a loss of 0 or more.
     """
     try:
         number = exact(value)

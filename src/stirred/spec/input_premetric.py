@@ -37,7 +37,7 @@ class InputPremetric:
     (symmetric difference) or ``d_InsDel`` (ordered insert-delete), all of section A.4 of the
     dissertation. With ``within`` it is the neighbour relation ``d_r`` instead: 1 between different
     datasets at most ``within`` apart, infinite beyond (Eq. A.2); ``sharpened()`` undoes that.
-    ``post_imputation`` says that a unit is a record *after* imputation, not a person who answered.
+    ``post_imputation`` says that a unit is a record *after* imputation, not a person who answered; None says nothing.
 
     >>> households = InputPremetric(name="d_HamS", unit="household")
     >>> households.distance([("A", 1), ("B", 2)], [("B", 2), ("A", 3)])
@@ -48,7 +48,7 @@ class InputPremetric:
 
     name: str
     unit: str
-    post_imputation: bool = False
+    post_imputation: bool | None = None
     within: int | None = None
     relation: str | None = None
     related: Callable[[Any, Any], bool] | None = field(default=None, compare=False, repr=False)
@@ -91,13 +91,29 @@ class InputPremetric:
         return f"d_r[{base}<={self.within}]^{self.unit}"
 
     @property
+    def unit_in_words(self) -> str:
+        """Return the unit, with what is known about imputation."""
+        return f"{'post-imputation ' if self.post_imputation else ''}{self.unit}"
+
+    def counted(self, number: int | None = None) -> str:
+        """Return a number of records of the unit in words, or records in general.
+
+        >>> InputPremetric(name="d_HamS", unit="record").counted(1)
+        '1 record'
+        >>> InputPremetric(name="d_HamS", unit="household").counted(2)
+        '2 household records'
+        """
+        unit = self.unit_in_words
+        one = unit if unit.endswith("record") else f"{unit} record"
+        words = one if number == 1 else f"{one}s"
+        return words if number is None else f"{number} {words}"
+
+    @property
     def words(self) -> str:
         """Return in plain words what the distance counts."""
-        unit = f"{'post-imputation ' if self.post_imputation else ''}{self.unit}"
-        counting = unit + ("s" if unit.endswith("record") else " records")
         if self.name == "d_r":
-            return f"1 between two datasets related by {self.relation} ({unit}), infinite otherwise"
-        counted = f"{_KINDS[self.name].words} ({counting})"
+            return f"1 between two datasets related by {self.relation} ({self.unit_in_words}), infinite otherwise"
+        counted = f"{_KINDS[self.name].words} ({self.counted()})"
         if self.within is None:
             return counted
         reach = "exactly 1" if self.within == 1 else f"from 1 to {self.within}"

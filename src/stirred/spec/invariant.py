@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from stirred.spec.problems import wrong
 
@@ -29,6 +29,7 @@ class Margin:
     total number of persons
     """
 
+    kind: ClassVar = "margin"  # in files
     of: str
     variables: tuple[str, ...] = ()
     level: str | None = None
@@ -40,11 +41,6 @@ class Margin:
             raise wrong("a margin counts nothing", where="invariant", remedy="say what it counts: of='household'")
         if len(set(self.variables)) != len(self.variables):
             raise wrong("a variable is named twice", where=f"invariant {self}", remedy="name each variable once")
-
-    @property
-    def kind(self) -> str:
-        """Return the word used for this kind of invariant in files."""
-        return "margin"
 
     def __str__(self) -> str:
         things = plural(self.of)
@@ -64,6 +60,7 @@ class Named:
     Two of them are the same only if their names are the same: nothing else about them is decidable.
     """
 
+    kind: ClassVar = "named"
     name: str
     description: str = ""
     function: Function | None = field(default=None, compare=False, repr=False)
@@ -71,11 +68,6 @@ class Named:
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise wrong("an invariant without a name", where="invariant", remedy="give it a name")
-
-    @property
-    def kind(self) -> str:
-        """Return the word used for this kind of invariant in files."""
-        return "named"
 
     def __str__(self) -> str:
         return self.description or self.name
@@ -93,6 +85,7 @@ class Inequality:
     whether there is at least one housing unit in each block
     """
 
+    kind: ClassVar = "inequality"
     name: str
     condition: str
     on: Margin | None = None
@@ -102,17 +95,28 @@ class Inequality:
         if not self.name.strip() or not self.condition.strip():
             raise wrong("an inequality without name or condition", where="invariant", remedy="give both")
 
-    @property
-    def kind(self) -> str:
-        """Return the word used for this kind of invariant in files."""
-        return "inequality"
-
     def __str__(self) -> str:
         place = f" in each {self.on.level}" if self.on is not None and self.on.level else ""
         return f"whether there is {self.condition}{place}"
 
 
 Invariant = Margin | Named | Inequality
+
+
+def the(invariant: Invariant) -> str:
+    """Return an invariant as it stands in a sentence."""
+    words = str(invariant)
+    return words if words.startswith("whether") else f"the {words}"
+
+
+def records_of(unit: str, count: int = 2) -> str:
+    """Return the records of a unit in words; where the unit is itself called a record, the word stands once.
+
+    >>> records_of("household"), records_of("household", 1), records_of("record", 1), records_of("tax record")
+    ('household records', 'household record', 'record', 'tax records')
+    """
+    one = unit if unit.endswith("record") else f"{unit} record"
+    return one if count == 1 else f"{one}s"
 
 
 def plural(noun: str) -> str:

@@ -12,8 +12,9 @@ from fractions import Fraction
 from typing import Final
 
 from stirred.spec.budget import PermutationSwapping
-from stirred.spec.exact import Exact, exact
-from stirred.spec.invariant import ALL, Margin
+from stirred.spec.domain import AS_GIVEN
+from stirred.spec.exact import exact
+from stirred.spec.invariant import ALL, Margin, records_of
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.number_text import small
 from stirred.spec.specification import Specification
@@ -40,6 +41,14 @@ class Context:
     specification: Specification
     before: Specification | None = None
     records: int | None = None
+
+    @property
+    def fell_from(self) -> Specification | None:
+        """Return the earlier version, if its number was the larger one."""
+        before, now = self.before, self.specification
+        if before is None or before.budget.is_free or now.budget.is_free:
+            return None
+        return before if now.budget.realised < before.budget.realised else None
 
 
 def lint(
@@ -182,10 +191,28 @@ def _post_imputation(context: Context) -> Iterator[Finding]:
         yield Finding(
             check="post-imputation-units",
             severity=WARNING,
-            message=f"The unit is a {premetric.unit} record after imputation, not a {premetric.unit}: whoever's "
-            "answers were copied into k records is protected with k times the loss (rho squared: k^2 times).",
+            message=f"The unit is a {records_of(premetric.unit, 1)} after imputation, not a {premetric.unit}: "
+            "whoever's answers were copied into k records is protected with k times the loss (rho squared: k^2 times).",
             advice="Say so wherever the budget is quoted, and give the budget for the largest number of copies "
             "(`stirred budget duplicates`).",
+        )
+
+
+def _not_said(context: Context) -> Iterator[Finding]:
+    specification = context.specification
+    unsaid = {
+        "at which stage of its life the file is": specification.domain.stage == AS_GIVEN,
+        "whether its records are records after imputation": specification.input_premetric.post_imputation is None,
+    }
+    missing = [what for what, is_unsaid in unsaid.items() if is_unsaid]
+    if missing and not specification.budget.is_free:
+        yield Finding(
+            check="stage-not-said",
+            severity=NOTE,
+            message=f"The specification does not say {' and '.join(missing)}: readers cannot tell what happened to the "
+            "data before, nor whether one person may stand in several records.",
+            advice='Say it in the plan, such as stage = "edited-file" and post_imputation = true under [data], or in '
+            "the domain and the input premetric.",
         )
 
 
@@ -242,8 +269,8 @@ def _seeded(context: Context) -> Iterator[Finding]:
 
 
 def _fell_by_invariants(context: Context) -> Iterator[Finding]:
-    before, now = context.before, context.specification
-    if before is None or not _fell(before, now):
+    before, now = context.fell_from, context.specification
+    if before is None:
         return
     finer = now.flavor.effective_multiverse.refines(before.flavor.effective_multiverse)
     coarser = before.flavor.effective_multiverse.refines(now.flavor.effective_multiverse)
@@ -253,13 +280,13 @@ def _fell_by_invariants(context: Context) -> Iterator[Finding]:
             severity=SERIOUS,
             message=f"The budget fell from {before.budget_text} to {now.budget_text} while invariants were added: "
             f"newly fixed is the {coarser.reason}.",
-            advice="Do not present this as better protection: less is left to protect (Proposition 3).",
+            advice="Do not present this as better protection: less is left to protect.",
         )
 
 
 def _fell_by_unit(context: Context) -> Iterator[Finding]:
-    before, now = context.before, context.specification
-    if before is None or not _fell(before, now):
+    before, now = context.fell_from, context.specification
+    if before is None:
         return
     old, new = before.input_premetric, now.input_premetric
     finer_unit = (old.unit, new.unit) in {("household", "person"), ("person", "transaction"), ("business", "employee")}
@@ -269,13 +296,13 @@ def _fell_by_unit(context: Context) -> Iterator[Finding]:
             severity=SERIOUS,
             message=f"The budget fell from {before.budget_text} to {now.budget_text} while the unit became smaller: "
             f"{old.words}, now {new.words}.",
-            advice="Convert one of them by group privacy before comparing (Proposition 2.4.15).",
+            advice="Convert one of them by group privacy before comparing.",
         )
 
 
 def _fell_by_output(context: Context) -> Iterator[Finding]:
-    before, now = context.before, context.specification
-    if before is None or before.output_premetric == now.output_premetric or not _fell(before, now):
+    before, now = context.fell_from, context.specification
+    if before is None or before.output_premetric == now.output_premetric:
         return
     yield Finding(
         check="fell-by-output-premetric",
@@ -284,13 +311,6 @@ def _fell_by_output(context: Context) -> Iterator[Finding]:
         f"{before.output_premetric.classic}, now {now.output_premetric.classic}.",
         advice="Compare them in one output premetric; a number in another scale is not a smaller loss.",
     )
-
-
-def _fell(before: Specification, now: Specification) -> bool:
-    if before.budget.is_free or now.budget.is_free:
-        return False
-    old: Exact = before.budget.realised
-    return now.budget.realised < old
 
 
 CHECKS: Final[tuple[Callable[[Context], Iterator[Finding]], ...]] = (
@@ -308,5 +328,6 @@ CHECKS: Final[tuple[Callable[[Context], Iterator[Finding]], ...]] = (
     _delta_too_large,
     _swapping_has_no_neighbours,
     _post_imputation,
+    _not_said,
     _large_budget,
 )

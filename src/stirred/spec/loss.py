@@ -9,8 +9,8 @@ from typing import Any
 
 from stirred.spec.exact import INFINITE, ZERO, Exact, largest
 from stirred.spec.output_premetric import Between
-from stirred.spec.shift_law import OutputLaw
 from stirred.spec.specification import Flavor
+from stirred.spec.staged_law import OutputLaw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

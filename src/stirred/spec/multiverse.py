@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 
 from stirred.spec.exact import Exact
 from stirred.spec.hierarchy import Hierarchy, check_agreement, determined_by
@@ -20,7 +21,7 @@ class Verdict(Enum):
     CANNOT_TELL = "cannot tell"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Refines:
     """The answer to "does this multiverse refine that one?", with the reason, and what was undecidable."""
 
@@ -33,6 +34,9 @@ class Refines:
         return self.verdict is Verdict.YES
 
 
+_yes, _no, _unknown = (partial(Refines, verdict) for verdict in (Verdict.YES, Verdict.NO, Verdict.CANNOT_TELL))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multiverse:
     """A collection of universes: vacuous (one universe, everything), or induced by invariants.
@@ -40,7 +44,9 @@ class Multiverse:
     Universes induced by invariants partition the domain (section 2.3), so the realised budget may be
     published (Corollary A.2.2). ``universes`` lists overlapping universes explicitly instead, for
     audits. ``nearest`` is a proven lower bound on the distance of two different datasets of one
-    universe: 2 for swapping, where no single record can change alone.
+    universe: 2 for swapping, where no single record can change alone. ``consequences`` says in words what
+    follows from the fixed figures of this file and is easily overlooked; it defines no universe, so two
+    multiverses that differ only in it are equal.
 
     >>> counties = Multiverse(invariants=(Margin(of="household", level="county"),))
     >>> print(counties.refines(Multiverse()).reason)
@@ -52,6 +58,7 @@ class Multiverse:
     nearest: int = 1
     nearest_because: str = ""
     universes: tuple[frozenset[Hashable], ...] | None = field(default=None, repr=False)
+    consequences: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if self.nearest < 1:
@@ -100,7 +107,12 @@ class Multiverse:
             hierarchies=hierarchies,
             nearest=wider.nearest,
             nearest_because=wider.nearest_because,
+            consequences=self.with_consequences(other.consequences).consequences,
         )
+
+    def with_consequences(self, more: Iterable[str]) -> Multiverse:
+        """Return the same universes with more said about what their fixed figures imply."""
+        return replace(self, consequences=tuple(dict.fromkeys((*self.consequences, *more))))
 
     def nearest_in(self, factor: Exact) -> Multiverse:
         """Return the multiverse for a distance with ``d_old <= factor * d_new``.
@@ -131,32 +143,20 @@ class Multiverse:
         undecidable, and named as such.
         """
         if other.is_vacuous:
-            return Refines(
-                verdict=Verdict.YES,
-                reason="every universe lies inside the one universe that holds all datasets",
-            )
+            return _yes("every universe lies inside the one universe that holds all datasets")
         if self.universes is not None or other.universes is not None:
             return _refines_by_listing(self, other)
         hierarchies = tuple(dict.fromkeys((*self.hierarchies, *other.hierarchies)))
         check_agreement(hierarchies)
         given = _with_inherited(self.invariants, (*self.invariants, *other.invariants), hierarchies)
         answers = [(wanted, _implied(wanted, given, hierarchies)) for wanted in other.invariants]
-        free = [(wanted, answer) for wanted, answer in answers if answer.verdict is Verdict.NO]
-        if free:
-            return Refines(
-                verdict=Verdict.NO,
-                reason=f"{free[0][0]}: {free[0][1].reason}",
-                free=tuple(wanted for wanted, _ in free),
-            )
-        unknown = [(wanted, answer) for wanted, answer in answers if answer.verdict is Verdict.CANNOT_TELL]
-        if unknown:
-            return Refines(
-                verdict=Verdict.CANNOT_TELL,
-                reason="; ".join(f"{wanted}: {answer.reason}" for wanted, answer in unknown),
-                undecidable=tuple(wanted for wanted, _ in unknown),
-            )
-        reasons = dict.fromkeys(f"{wanted}: {answer.reason}" for wanted, answer in answers)
-        return Refines(verdict=Verdict.YES, reason="; ".join(reasons))
+        if free := {wanted: answer for wanted, answer in answers if answer.verdict is Verdict.NO}:
+            first = next(iter(free))
+            return _no(f"{first}: {free[first].reason}", free=tuple(free))
+        if unknown := {wanted: answer for wanted, answer in answers if answer.verdict is Verdict.CANNOT_TELL}:
+            reason = "; ".join(f"{wanted}: {answer.reason}" for wanted, answer in unknown.items())
+            return _unknown(reason, undecidable=tuple(unknown))
+        return _yes("; ".join(dict.fromkeys(f"{wanted}: {answer.reason}" for wanted, answer in answers)))
 
 
 def _without_implied(invariants: tuple[Invariant, ...], hierarchies: tuple[Hierarchy, ...]) -> tuple[Invariant, ...]:
@@ -199,14 +199,11 @@ def _evaluate(invariant: Invariant, dataset: Hashable) -> Hashable:
 
 def _refines_by_listing(fine: Multiverse, coarse: Multiverse) -> Refines:
     if fine.universes is None or coarse.universes is None:
-        return Refines(
-            verdict=Verdict.CANNOT_TELL,
-            reason="one multiverse lists its universes and the other describes them by invariants",
-        )
+        return _unknown("one multiverse lists its universes and the other describes them by invariants")
     for universe in fine.universes:
         if not any(universe <= other for other in coarse.universes):
-            return Refines(verdict=Verdict.NO, reason="a universe lies in none of the other's universes")
-    return Refines(verdict=Verdict.YES, reason="each listed universe lies inside one of the other's")
+            return _no("a universe lies in none of the other's universes")
+    return _yes("each listed universe lies inside one of the other's")
 
 
 def _implied(wanted: Invariant, given: tuple[Invariant, ...], hierarchies: tuple[Hierarchy, ...]) -> Refines:
@@ -220,18 +217,6 @@ def _implied(wanted: Invariant, given: tuple[Invariant, ...], hierarchies: tuple
     if isinstance(wanted, Inequality) and wanted.on is not None:
         return _inequality_implied(wanted, wanted.on, given, hierarchies)
     return _unknown("it is known by name only, and whether the other invariants determine it is not stated")
-
-
-def _yes(reason: str) -> Refines:
-    return Refines(verdict=Verdict.YES, reason=reason)
-
-
-def _no(reason: str) -> Refines:
-    return Refines(verdict=Verdict.NO, reason=reason)
-
-
-def _unknown(reason: str) -> Refines:
-    return Refines(verdict=Verdict.CANNOT_TELL, reason=reason)
 
 
 def _inequality_implied(

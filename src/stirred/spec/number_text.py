@@ -81,6 +81,20 @@ def small(value: Fraction) -> str:
     return f"{digits[0]}{'.' if digits[1:] else ''}{digits[1:]}e-{exponent - len(digits) + 1}"
 
 
+def percent(share: Fraction | float, *, digits: int = 4) -> str:
+    """Write a share as a percentage, never in powers of ten, and 0% or 100% only where it is exactly that.
+
+    >>> percent(0.05), percent(Fraction(1, 3), digits=2), percent(0.9996, digits=2), percent(1), percent(1e-7)
+    ('5%', '33%', '99.96%', '100%', '0.00001%')
+    """
+    value = 100 * float(share)
+    text = f"{value:.{digits}g}"
+    while float(text) == 100 != value and digits < 17:
+        digits += 1
+        text = f"{value:.{digits}g}"
+    return f"{Decimal(text):f}%"
+
+
 def brief(value: Fraction) -> str:
     """Write a fraction for a reader: in full while it is short, and otherwise its first digits.
 

@@ -11,12 +11,12 @@ from typing import Final
 from stirred.spec.enclosure import Enclosure
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln, sqrt
 from stirred.spec.given_numbers import probability
-from stirred.spec.law import likelihood_pairs
+from stirred.spec.law import Law, likelihood_pairs
 from stirred.spec.normal import normal_quantile
 from stirred.spec.number_text import small
 from stirred.spec.problems import wrong
 from stirred.spec.renyi import normalised_renyi, renyi
-from stirred.spec.shift_law import OutputLaw, ShiftLaw
+from stirred.spec.staged_law import OutputLaw
 
 Pairs = list[tuple[Fraction, Fraction]]
 
@@ -28,6 +28,11 @@ class Between:
     low: Exact
     high: Exact
 
+    @classmethod
+    def exactly(cls, value: Exact) -> Between:
+        """Return a number that is known."""
+        return cls(value, value)
+
     @property
     def is_exact(self) -> bool:
         """Say whether the two ends are the same number."""
@@ -36,6 +41,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
+    measured: str  # in what, in everyday words
     words: str
     classic: str
     parameter: str  # the customary number a budget is stored and shown in
@@ -47,27 +53,33 @@ class _Kind:
 
 _KINDS: Final = {
     "D_Mult": _Kind(
+        "odds",
         "largest factor by which the probability of any output can change, as its logarithm",
         "pure differential privacy", "epsilon", "ε", True, "sum", True,
     ),
     "D_Mult^delta": _Kind(
+        "odds, rare outputs aside",
         "largest factor by which the probability of any output can change, as its logarithm, apart from events of "
         "small probability",
         "approximate differential privacy", "epsilon", "ε", False, "sum", True,
     ),
     "D_NoR": _Kind(
+        "odds, on average",
         "normalised Rényi distance: an average, not the worst case, of the factor by which probabilities change",
         "zCDP, zero-concentrated differential privacy", "rho2", "ρ²", True, "sum", True,
     ),
     "D_Renyi": _Kind(
+        "odds, on average",
         "Rényi divergence of one order, in the worse direction",
         "Rényi differential privacy", "epsilon", "ε", False, "sum", True,
     ),
     "D_GDP": _Kind(
+        "how well versions can be told apart",
         "distance of two unit normals that are as hard to tell apart",
         "Gaussian differential privacy", "mu", "μ", True, "root of sum of squares", True,
     ),
     "D_TV": _Kind(
+        "probabilities",
         "largest change in the probability of any event",
         "total variation", "tau", "τ", True, "sum", False,
     ),
@@ -111,11 +123,7 @@ class OutputPremetric:
         if (self.name == "D_Renyi") != (self.order is not None):
             raise wrong("order", where="output_premetric order", remedy="D_Renyi, and only it, needs an order")
         if self.order is not None and self.order <= 1:
-            raise wrong(
-                f"{self.order} is not above 1",
-                where="output_premetric order",
-                remedy="write a number above 1",
-            )
+            raise wrong(f"{self.order} is not above 1", where="output_premetric order", remedy="write a number above 1")
 
     @property
     def parameter(self) -> str:
@@ -139,6 +147,11 @@ class OutputPremetric:
         return _KINDS[self.name].words + extra
 
     @property
+    def measured(self) -> str:
+        """Return in everyday words what a budget is measured in."""
+        return _KINDS[self.name].measured
+
+    @property
     def symbol(self) -> str:
         """Return the symbol as in the paper."""
         if self.name == "D_Mult^delta":
@@ -156,11 +169,6 @@ class OutputPremetric:
         return _KINDS[self.name].composes
 
     @property
-    def immune_to_post_processing(self) -> bool:
-        """Say whether no transformation of the output can increase it (Proposition 2.5.4): all of ours are."""
-        return True
-
-    @property
     def infinite_on_disjoint(self) -> bool:
         """Say whether laws without a common outcome are infinitely far apart (the premise of Proposition 1)."""
         return _KINDS[self.name].infinite_on_disjoint
@@ -176,19 +184,15 @@ class OutputPremetric:
         infinitely far apart; the distance of a law to itself is 0.
         """
         if p == q:
-            return Between(ZERO, ZERO)
-        if isinstance(p, ShiftLaw) or isinstance(q, ShiftLaw):
+            return Between.exactly(ZERO)
+        if not isinstance(p, Law) or not isinstance(q, Law):
             from stirred.spec.shift_distance import shift_distance  # it compares finite laws of this module
 
             return shift_distance(self, p, q)
         if p.space != q.space:
-            return Between(INFINITE, INFINITE)
+            return Between.exactly(INFINITE)
         pairs = likelihood_pairs(p, q)
         return _DISTANCES[self.name](self, pairs)
-
-
-def _exactly(value: Exact) -> Between:
-    return Between(value, value)
 
 
 def _both_ways(one_way: Callable[[Pairs], Between], pairs: Pairs) -> Between:
@@ -196,17 +200,16 @@ def _both_ways(one_way: Callable[[Pairs], Between], pairs: Pairs) -> Between:
     return Between(largest([there.low, back.low]), largest([there.high, back.high]))
 
 
-def _multiplicative(premetric: OutputPremetric, pairs: Pairs) -> Between:
-    del premetric
+def _multiplicative(_premetric: OutputPremetric, pairs: Pairs) -> Between:
     # The supremum over events is reached on single outcomes: a ratio of sums is at most the largest ratio.
     if any((p == 0) != (q == 0) for p, q in pairs):
-        return _exactly(INFINITE)
+        return Between.exactly(INFINITE)
     ratio = max(max(p / q, q / p) for p, q in pairs)
-    return _exactly(ln(ratio))
+    return Between.exactly(ln(ratio))
 
 
 def _approximate(premetric: OutputPremetric, pairs: Pairs) -> Between:
-    return _both_ways(lambda way: _exactly(_delta_divergence(way, premetric.delta)), pairs)
+    return _both_ways(lambda way: Between.exactly(_delta_divergence(way, premetric.delta)), pairs)
 
 
 def _delta_divergence(pairs: Pairs, delta: Fraction) -> Exact:
@@ -225,8 +228,7 @@ def _delta_divergence(pairs: Pairs, delta: Fraction) -> Exact:
     return ln(best)
 
 
-def _normalised_renyi(premetric: OutputPremetric, pairs: Pairs) -> Between:
-    del premetric
+def _normalised_renyi(_premetric: OutputPremetric, pairs: Pairs) -> Between:
     return _both_ways(lambda way: _rational_between(normalised_renyi(way)), pairs)
 
 
@@ -238,22 +240,21 @@ def _renyi(premetric: OutputPremetric, pairs: Pairs) -> Between:
 
 def _rational_between(enclosure: Enclosure) -> Between:
     if enclosure.high == Decimal("Infinity"):
-        return _exactly(INFINITE)
+        return Between.exactly(INFINITE)
     return Between(exact(max(Fraction(enclosure.low), Fraction(0))), exact(Fraction(enclosure.high)))
 
 
-def _gaussian(premetric: OutputPremetric, pairs: Pairs) -> Between:
+def _gaussian(_premetric: OutputPremetric, pairs: Pairs) -> Between:
     """Return the smallest mu whose Gaussian trade-off curve lies below that of the two laws.
 
     Both curves are convex and the one of finite laws is piecewise linear, so the corners decide.
     """
-    del premetric
     return _both_ways(_gaussian_one_way, pairs)
 
 
 def _gaussian_one_way(pairs: Pairs) -> Between:
     if any((p == 0) != (q == 0) for p, q in pairs):
-        return _exactly(INFINITE)
+        return Between.exactly(INFINITE)
     low, high, alpha, power = Fraction(0), Fraction(0), Fraction(0), Fraction(0)
     for p, q in sorted(pairs, key=lambda pair: pair[1] / pair[0], reverse=True):
         alpha, power = alpha + p, power + q
@@ -264,9 +265,8 @@ def _gaussian_one_way(pairs: Pairs) -> Between:
     return Between(exact(low), exact(high))
 
 
-def _total_variation(premetric: OutputPremetric, pairs: Pairs) -> Between:
-    del premetric
-    return _exactly(exact(sum((abs(p - q) for p, q in pairs), Fraction(0)) / 2))
+def _total_variation(_premetric: OutputPremetric, pairs: Pairs) -> Between:
+    return Between.exactly(exact(sum((abs(p - q) for p, q in pairs), Fraction(0)) / 2))
 
 
 _DISTANCES: Final[dict[str, Callable[[OutputPremetric, Pairs], Between]]] = {

@@ -1,34 +1,91 @@
-"""What was wrong, where, and how to mend it: the one shape every error of the house has."""
+"""What was wrong, where, and how to fix it: the one shape every error of the house has."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
+
+# A setting as an option, with the value that ends its clause. What stands in backquotes is a command, to be typed.
+_OPTION: Final = re.compile(r"`[^`]*`|--([a-z][a-z-]*)(?: ('[^']*'|\S+(?= \()|[^\s;()\"']*\w(?=[.;:,)]|$)))?(:?)")
+_LISTS: Final = ("accept", "hold", "id", "match", "missing", "swap")
+_FACTOR: Final = re.compile(r"([^:=]+):([^:=]+)=(.+)")
+_IN_PYTHON: Final = {
+    "id": "Microdata(id={})",
+    "hid": "Microdata(hid={})",
+    "kappa": "units=[UnitFactor(...)]",
+    "missing": "Microdata.with_missing({})",
+    "missing-as": "Microdata.with_missing_code(COLUMNS)",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """One thing that is wrong: the value, the place and the remedy.
 
+    ``what`` is for the custodian's terminal and may quote confidential values; where it does, ``public`` says the same
+    without them. JSON, which ends in logs and tickets, gets ``told``.
+
     >>> print(Problem(what="7/4 is not a probability", where="rate", remedy="write 0 to 1, such as '1/20'"))
-    rate: 7/4 is not a probability. Mend: write 0 to 1, such as '1/20'.
+    rate: 7/4 is not a probability. Fix: write 0 to 1, such as '1/20'.
     >>> print(Problem(what="no such key", where="", remedy="did you mean 'rate'? "))
-    no such key. Mend: did you mean 'rate'?
+    no such key. Fix: did you mean 'rate'?
+    >>> Problem(what="code 7 is not declared", where="sex", remedy="", public="a code is not declared").told
+    'a code is not declared'
     """
 
     what: str
     where: str
     remedy: str
+    public: str = ""
+
+    @property
+    def told(self) -> str:
+        """Return what is wrong without any value of a confidential file."""
+        return self.public or self.what
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        remedy = f" Mend: {_sentence(self.remedy)}" if self.remedy.strip() else ""
+        remedy = f" Fix: {_sentence(self.remedy)}" if self.remedy.strip() else ""
         return f"{place}{_sentence(self.what)}{remedy}"
 
     def inside(self, place: str) -> Problem:
         """Return the same problem with the outer place put in front, as the layer that knows the file does."""
-        return Problem(what=self.what, where=f"{place} {self.where}".strip(), remedy=self.remedy)
+        return replace(self, where=f"{place} {self.where}".strip())
+
+
+def in_python(text: str) -> str:
+    """Return a message that names settings by options with the arguments of Python in their place.
+
+    >>> print(in_python("leave it out with --hold; or accept it: --accept tells:zip"))
+    leave it out with hold=; or accept it: accept=["tells:zip"]
+    >>> print(in_python("--exact 'county x size': there is no such margin"))
+    exact 'county x size': there is no such margin
+    >>> print(in_python("--redraw-law: name it with --id mark, or type `stirred plan --rate 1/2`"))
+    redraw_law: name it with Microdata(id=["mark"]), or type `stirred plan --rate 1/2`
+    >>> print(in_python("state it: --kappa household:person=K"))
+    state it: units=[UnitFactor(old="household", new="person", factor=K, because=...)]
+    """
+    return _OPTION.sub(_argument, text)
+
+
+def _argument(found: re.Match[str]) -> str:
+    option, value, colon = found.groups()
+    if option is None:
+        return found[0]
+    name = option.replace("-", "_")
+    if colon:
+        return f"{name}{':' if value is None else ' ' + value + ':'}"
+    if option == "kappa" and value is not None and (factor := _FACTOR.fullmatch(value)):
+        old, new, number = factor.groups()
+        return f'units=[UnitFactor(old="{old}", new="{new}", factor={number}, because=...)]'
+    if value is not None:
+        value = value.strip("'\"")
+        values = ", ".join(f'"{each}"' for each in value.split(","))
+        value = f"[{values}]" if option in _LISTS else f'"{value}"'
+    return _IN_PYTHON.get(option, f"{name}={{}}").format(value or "")
 
 
 def _sentence(text: str) -> str:
@@ -38,13 +95,16 @@ def _sentence(text: str) -> str:
 
 
 class StirredError(Exception):
-    """Bad input or a refused request, as one or more :class:`Problem`."""
+    """Bad input or a refused request, as one or more :class:`Problem`.
+
+    Problems name settings as options (``--hold tenure``); the message, which Python shows, names its arguments.
+    """
 
     exit_code = 2
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        super().__init__(in_python("\n".join(str(problem) for problem in self.problems)))
 
     def inside(self, place: str) -> StirredError:
         """Return the same error, each problem placed inside ``place``."""

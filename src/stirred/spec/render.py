@@ -5,31 +5,37 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from stirred.spec.document_schema import AccountDocument
 from stirred.spec.explain import explain
 from stirred.spec.invariant import plural
+from stirred.spec.markdown import code, plain
 from stirred.spec.number_text import small
 from stirred.spec.specification import Specification
 
 
-def to_markdown(specification: Specification, *, title: str = "DP specification", method: str = "") -> str:
-    """Return the specification as a Markdown page: the notation, the five answers, the invariants."""
+def to_markdown(
+    specification: Specification,
+    *,
+    title: str = "DP specification",
+    method: str = "",
+    account: AccountDocument | None = None,
+) -> str:
+    """Return the specification as a Markdown page: the notation, the five answers, the invariants, the account."""
     words = explain(specification)
-    lines = [f"# {title}", "", *([method, ""] if method else []), f"`{specification.notation}`", ""]
+    lines = [f"# {plain(title)}", "", *([plain(method), ""] if method else []), code(specification.notation), ""]
     lines += ["## Not protected", ""]
-    lines += [f"- {item}" for item in words.not_protected]
+    lines += [f"- {plain(item)}" for item in words.not_protected]
     lines += ["", "## The five answers", "", "| question | block | answer |", "|---|---|---|"]
-    lines += [f"| {a.question} | {a.block.replace('_', ' ')} | {_cell(a.answer)} |" for a in words.answers]
-    lines += ["", words.how_to_read, "", words.why_not_compare]
-    for heading, items in (("Assumptions", specification.assumptions), ("Theorems", specification.theorem)):
+    lines += [f"| {a.question} | {a.block.replace('_', ' ')} | {plain(a.answer)} |" for a in words.answers]
+    lines += ["", plain(words.how_to_read), "", plain(words.why_not_compare)]
+    for heading, items in (("Assumptions", specification.assumptions), ("Proofs", specification.theorem)):
         if items:
-            lines += ["", f"## {heading}", "", *(f"- {item}" for item in items)]
+            lines += ["", f"## {heading}", "", *(f"- {plain(item)}" for item in items)]
+    if account is not None:
+        lines += ["", f"The release is accounted for as entry {account.entry} of the ledger {code(account.ledger)}."]
     if specification.seeded:
         lines += ["", "**Test run with a seed: not for publication.**"]
     return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def to_latex(specification: Specification) -> str:
@@ -119,9 +125,14 @@ def to_registry(
     words = explain(specification)
     parameters: dict[str, Any] = {}
     if not specification.budget.is_free:
-        parameters[_REGISTRY_PARAMETERS[specification.output_premetric.parameter]] = _number(specification)
+        value = specification.budget.realised
+        number = ".inf" if value.is_infinite else float(value)
+        parameters[_REGISTRY_PARAMETERS[specification.output_premetric.parameter]] = number
     if specification.output_premetric.delta:
         parameters["delta"] = float(specification.output_premetric.delta)
+    adjacency = "Records may be added or removed."
+    if premetric.bounded:
+        adjacency = f"Files of different size are never compared, so the number of {plural(premetric.unit)} is fixed."
     flavor = {
         "name": _REGISTRY_FLAVORS[specification.output_premetric.name],
         "input_metric": premetric.symbol,
@@ -131,7 +142,7 @@ def to_registry(
     }
     loss = {
         "privacy_unit": f"{premetric.unit[:1].upper()}{premetric.unit[1:]}-level",
-        "privacy_unit_description": f"{premetric.words}. {_adjacency(specification)}",
+        "privacy_unit_description": f"{premetric.words}. {adjacency}",
         "privacy_parameters": parameters,
         "privacy_parameters_description": (
             f"{specification.notation}. Exact value: "
@@ -152,18 +163,6 @@ def to_registry(
     deployment = {"name": name, **{key: text for key, text in about.items() if text}, "dp_flavor": flavor}
     tree = {"status": "Draft", "deployment": {**deployment, "privacy_loss": loss, "accounting": accounting}}
     return _yaml(tree)
-
-
-def _number(specification: Specification) -> float | str:
-    value = specification.budget.realised
-    return ".inf" if value.is_infinite else float(value)
-
-
-def _adjacency(specification: Specification) -> str:
-    premetric = specification.input_premetric
-    if premetric.bounded:
-        return f"Files of different size are never compared, so the number of {plural(premetric.unit)} is fixed."
-    return "Records may be added or removed."
 
 
 def _yaml(value: Any, indent: int = 0) -> str:

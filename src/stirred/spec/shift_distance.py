@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln, sqrt
+from stirred.spec.exact import INFINITE, ZERO, add_up, exact, largest, ln, sqrt
 from stirred.spec.law import Law
 from stirred.spec.normal import normal_quantile
 from stirred.spec.output_premetric import Between, OutputPremetric
 from stirred.spec.problems import refused, wrong
-from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Interval, Noise, OutputLaw, ShiftLaw, same_noise
+from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Interval, Noise, ShiftLaw
+from stirred.spec.staged_law import OutputLaw, StagedLaw
 
 Shifts = tuple[int, ...]
 
@@ -23,7 +24,12 @@ _NEARLY_ONE: Final = 1 + Fraction(1, 10**12)
 
 
 def shift_distance(premetric: OutputPremetric, p: OutputLaw, q: OutputLaw) -> Between:
-    """Return the distance between two shift laws; what is not known is enclosed up to infinity."""
+    """Return the distance between two laws of integer noise; what is not known is enclosed up to infinity."""
+    if isinstance(p, StagedLaw) and isinstance(q, StagedLaw):
+        if premetric.name != "D_NoR":
+            return Between(ZERO, INFINITE)
+        around = p.squared_distance(q)
+        return Between.exactly(INFINITE) if around is None else Between(*(sqrt(exact(end)) for end in around))
     if not isinstance(p, ShiftLaw) or not isinstance(q, ShiftLaw):
         raise wrong(
             "a finite law and a law with integer noise are not compared",
@@ -31,14 +37,42 @@ def shift_distance(premetric: OutputPremetric, p: OutputLaw, q: OutputLaw) -> Be
             remedy="give the laws of all datasets in one form",
         )
     if len(p.centre) != len(q.centre):  # other spaces: infinitely far apart (Definition 2.4.16)
-        return Between(INFINITE, INFINITE)
-    same = same_noise(p.noise, q.noise)
+        return Between.exactly(INFINITE)
+    if not p.agrees(q):
+        return Between.exactly(INFINITE)
+    same = p.same_noise(q)
     if not same:
         # The ratio of different tails has no bound, and large Rényi orders see nothing else.
         unbounded = same is False and premetric.name in ("D_Mult", "D_NoR")
         return Between(INFINITE if unbounded else ZERO, INFINITE)
-    shifts = tuple(sorted(abs(k) for k in p.shift(q) if k))
-    return _between(premetric, p.noise, shifts) if shifts else Between(ZERO, ZERO)
+    by_noise: dict[Noise, list[int]] = {}
+    for noise, k in zip(p.noises, p.shift(q), strict=True):
+        if k:
+            by_noise.setdefault(noise, []).append(abs(k))
+    if not by_noise:
+        return Between.exactly(ZERO)
+    if p.fixed and any((isinstance(n, DiscreteGaussian), premetric.name) not in _CONDITIONED for n in by_noise):
+        raise refused(
+            f"noise that keeps sums is not compared under {premetric.name}",
+            where="shift law",
+            remedy="compare Gaussian noise under D_NoR and Laplace noise under D_Mult",
+        )
+    return _together(premetric, [(n, _between(premetric, n, tuple(sorted(own)))) for n, own in by_noise.items()])
+
+
+def _together(premetric: OutputPremetric, parts: Sequence[tuple[Noise, Between]]) -> Between:
+    """Combine the distances of numbers with different laws of noise, which are independent."""
+    if len(parts) == 1:
+        return parts[0][1]
+    lows, highs = [part.low for _, part in parts], [part.high for _, part in parts]
+    if premetric.name == "D_Mult":  # outputs that attain each ratio attain the product
+        return Between(add_up(lows), add_up(highs))
+    if premetric.name == "D_NoR":
+        low, high = (sqrt(add_up(each * each for each in ends)) for ends in (lows, highs))
+        # At order 2 Gaussian noise of every variance attains its distance; of others the largest is a lower bound.
+        attained = all(isinstance(noise, DiscreteGaussian) for noise, _ in parts)
+        return Between(low if attained else largest(lows), high)
+    return Between(largest(lows), INFINITE)
 
 
 @lru_cache(maxsize=1_000)
@@ -57,7 +91,7 @@ def _laplace(premetric: OutputPremetric, noise: DiscreteLaplace, shifts: Shifts)
     every distance falls as the decay grows.
     """
     if premetric.name == "D_Mult":  # at z = 0 of each number, and nowhere is the ratio larger
-        return _exactly(noise.loss * sum(shifts))
+        return Between.exactly(noise.loss * sum(shifts))
     if math.prod(k + 1 for k in shifts) > _MOST_OUTCOMES:
         raise refused(
             f"shifts of {', '.join(map(str, shifts))} have too many outcomes to compare under {premetric.name}",
@@ -78,23 +112,13 @@ def _pooled(shifts: Shifts, decay: Fraction) -> tuple[Law, Law]:
     return here, there
 
 
-def _exactly(value: Exact) -> Between:
-    return Between(value, value)
-
-
 def _interval(value: Interval) -> Between:
     return Between(exact(max(value[0], Fraction(0))), exact(value[1]))
 
 
-def _no_bound(premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
-    del premetric, noise, shifts
-    return _exactly(INFINITE)  # ln of the ratio is linear in the output
-
-
-def _normalised_renyi(premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
+def _normalised_renyi(_premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
     """D_a = a k^2/(2 variance) + ln(theta(a k)/theta(0))/(a-1), theta largest at whole numbers: a = 2 attains."""
-    del premetric
-    return _exactly(sqrt(exact(Fraction(sum(k * k for k in shifts)) / (2 * noise.variance))))
+    return Between.exactly(sqrt(exact(Fraction(sum(k * k for k in shifts)) / (2 * noise.variance))))
 
 
 def _renyi(premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
@@ -116,8 +140,7 @@ def _nearer(noise: DiscreteGaussian, k: int) -> tuple[Interval, Interval]:
     return noise.at_most(c), noise.at_most(c - k)
 
 
-def _total_variation(premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
-    del premetric
+def _total_variation(_premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
     found = [(p[0] - q[1], p[1] - q[0]) for p, q in (_nearer(noise, k) for k in shifts)]
     return _interval((max(low for low, _ in found), min(sum((high for _, high in found), Fraction(0)), Fraction(1))))
 
@@ -154,16 +177,18 @@ def _ln(value: Fraction) -> Interval:
     return Fraction(around.low), Fraction(around.high)
 
 
-def _gaussian(premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
+def _gaussian(_premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
     """Give the mu of the event nearer to the first centre; no upper bound is known to us."""
-    del premetric
     events = [_nearer(noise, k) for k in shifts]
     found = [normal_quantile(power[0])[0] - normal_quantile(level[1])[1] for power, level in events]
     return Between(exact(max(Fraction(0), *found)), INFINITE)
 
 
+# What holds for noise conditioned on fixed sums as it does without (docs/theory/noise-inside.md, claims 1 and 2).
+_CONDITIONED: Final = {(True, "D_NoR"), (True, "D_Mult"), (False, "D_Mult")}
+
 _GAUSSIAN: Final[dict[str, Callable[[OutputPremetric, DiscreteGaussian, Shifts], Between]]] = {
-    "D_Mult": _no_bound,
+    "D_Mult": lambda *_: Between.exactly(INFINITE),  # ln of the ratio is linear in the output
     "D_Mult^delta": _approximate,
     "D_NoR": _normalised_renyi,
     "D_Renyi": _renyi,

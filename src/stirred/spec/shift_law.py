@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from stirred.spec.exact import Exact, UndecidedError, compare_exact, exact, exp
+from stirred.spec.exact import INFINITE, Exact, UndecidedError, compare_exact, exact, exp
 from stirred.spec.given_numbers import fraction, loss
 from stirred.spec.law import Law
 from stirred.spec.problems import wrong
@@ -19,6 +19,7 @@ Interval = tuple[Fraction, Fraction]
 _TAIL_EXPONENT = 104
 _DIGITS = 50
 _GRID = 10**60
+_WIDEST = 10**12  # the largest variance parameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,10 @@ class DiscreteGaussian:
 
     def __init__(self, variance: int | Fraction | str | float) -> None:
         value = fraction(variance, where="variance of the discrete Gaussian noise")
+        if value > _WIDEST:
+            what = f"noise of variance {float(min(value, Fraction(10**300))):.4g} is wider than can be drawn"
+            remedy = f"choose a larger rho: variances go up to {_WIDEST:,}"
+            raise wrong(what, where="discrete Gaussian noise", remedy=remedy)
         _positive(value, where="variance of the discrete Gaussian noise")
         object.__setattr__(self, "variance", value)
 
@@ -122,34 +127,60 @@ def same_noise(a: Noise, b: Noise) -> bool | None:
 class ShiftLaw:
     """The law of whole numbers released with independent integer noise on each: ``centre`` plus ``noise``.
 
+    ``noise`` is one law for all numbers, or one for each. ``fixed`` lists places whose sum the noise leaves alone: then
+    it is the law conditioned on these sums being zero (docs/theory/noise-inside.md).
+
     >>> law = ShiftLaw((10, 4), DiscreteLaplace("ln(2)"))
     >>> law.log_ratio(ShiftLaw((9, 4), law.noise), (10, 4))  # how much likelier 10 and 4 are than from 9 and 4
     Exact('ln(2)')
     """
 
     centre: tuple[int, ...]
-    noise: Noise
+    noise: Noise | tuple[Noise, ...]
+    fixed: tuple[tuple[int, ...], ...]
 
-    def __init__(self, centre: int | Sequence[int], noise: Noise) -> None:
+    def __init__(
+        self, centre: int | Sequence[int], noise: Noise | Sequence[Noise], *, fixed: Iterable[Sequence[int]] = ()
+    ) -> None:
         numbers = (centre,) if isinstance(centre, int) else tuple(centre)
         if not numbers or not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
             raise wrong(f"{centre!r} is not made of whole numbers", where="shift law", remedy="give the exact counts")
+        laws = noise if isinstance(noise, DiscreteLaplace | DiscreteGaussian) else tuple(noise)
+        if isinstance(laws, tuple) and len(laws) != len(numbers):
+            what = f"there are {len(laws)} laws of noise for {len(numbers)} numbers"
+            raise wrong(what, where="shift law", remedy="give one noise, or one for each number")
         object.__setattr__(self, "centre", numbers)
-        object.__setattr__(self, "noise", noise)
+        object.__setattr__(self, "noise", laws)
+        object.__setattr__(self, "fixed", tuple(map(tuple, fixed)))
+
+    @property
+    def noises(self) -> tuple[Noise, ...]:
+        """Return the noise of each number."""
+        return self.noise if isinstance(self.noise, tuple) else (self.noise,) * len(self.centre)
+
+    def agrees(self, other: ShiftLaw) -> bool:
+        """Say whether both keep the same sums and have them in common; otherwise they share no output."""
+        shift = self.shift(other)
+        return self.fixed == other.fixed and not any(sum(shift[each] for each in places) for places in self.fixed)
 
     def shift(self, other: ShiftLaw) -> tuple[int, ...]:
         """Return by how much each number must be shifted to get to the other law."""
         return tuple(b - a for a, b in zip(self.centre, other.centre, strict=True))
 
+    def same_noise(self, other: ShiftLaw) -> bool | None:
+        """Say whether both have the same laws of noise; None if that cannot be decided."""
+        pairs = {*zip(self.noises, other.noises, strict=True)}
+        answers = {same_noise(a, b) for a, b in pairs}
+        return False if False in answers else None if None in answers else True
+
     def log_ratio(self, other: ShiftLaw, output: Sequence[int]) -> Exact:
         """Return ln of the factor by which an output is likelier here than from a law with the same noise: exact."""
+        if not self.agrees(other):
+            return INFINITE
         total = exact(0)
-        for t, here, k in zip(output, self.centre, self.shift(other), strict=True):
-            total = total + self.noise.log_ratio(t - here, shift=k)
+        for t, here, k, noise in zip(output, self.centre, self.shift(other), self.noises, strict=True):
+            total = total + noise.log_ratio(t - here, shift=k)
         return total
-
-
-OutputLaw = Law | ShiftLaw
 
 
 def _positive(value: Exact | int | Fraction | str | float, *, where: str) -> Exact:

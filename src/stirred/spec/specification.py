@@ -15,6 +15,7 @@ from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import small
 from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.problems import wrong
+from stirred.spec.reliance import Reliance
 
 # On what the settings of the mechanism were based. A mechanism whose design looked at the data it
 # protects has no guarantee (section 4.3 of the dissertation), except through the invariants.
@@ -51,11 +52,17 @@ class Flavor:
         return f"(X_{self.domain.name}, {universes}, {self.input_premetric.symbol}, {self.output_premetric.symbol})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Specification:
     """A flavor and a budget, with what they assume, the theorems behind them and how they were set.
 
-    It is never a bare number: whoever shows the budget shows the other four blocks.
+    It is never a bare number: whoever shows the budget shows the other four blocks. Printed, it says what is published
+    exactly, and what is promised. ``relies_on`` are those of its assumptions that another release of the same file can
+    contradict, as data.
+
+    >>> from stirred.spec import catalogue
+    >>> catalogue.load("pure-dp").specification
+    Specification(ε-DP(X_datasets, {X}, d_Ham^record, D_Mult))
     """
 
     flavor: Flavor
@@ -64,6 +71,7 @@ class Specification:
     theorem: tuple[str, ...] = ()
     settings_from: str | None = None
     seeded: bool = False
+    relies_on: tuple[Reliance, ...] = ()
 
     def __post_init__(self) -> None:
         if self.settings_from is not None and self.settings_from not in SETTINGS_FROM:
@@ -72,6 +80,14 @@ class Specification:
                 where="settings_from",
                 remedy=f"one of {', '.join(SETTINGS_FROM)}",
             )
+
+    def __repr__(self) -> str:
+        return f"Specification({self.notation})"
+
+    def __str__(self) -> str:
+        from stirred.spec.brief import brief  # which explains, and so knows specifications
+
+        return brief(self)
 
     @property
     def domain(self) -> Domain:

@@ -7,8 +7,10 @@ which is never above it; their inverses; and the paper's existential bound (Theo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 from stirred.spec.exact import INFINITE, ONE, ZERO, Exact, exact, exp, largest, ln, sqrt
@@ -192,14 +194,18 @@ def psa_sharp_epsilon(rate: Fraction, *, stratum: int) -> Exact:
     rate = probability(rate, where="rate")
     if checked_stratum(stratum) == 0:
         return ZERO
-    if rate in (0, 1):
-        return INFINITE
+    return INFINITE if rate in (0, 1) else _sharp_epsilon(rate, stratum, _derangement_ratio_not_below)
+
+
+@lru_cache(maxsize=1024)  # a plan and its pages ask for the same few some hundred times
+def _sharp_epsilon(rate: Fraction, stratum: int, ratio: Callable[[int], Fraction]) -> Exact:
+    """Return R1 with d(n)/d(n-2) by ``ratio``, which rounds it up or down where n is large."""
     odds = ln(rate / (1 - rate))
     if stratum == 2:
         return largest([odds, -odds])
     if stratum == 3:
         return largest([odds, (ln(2) - odds) / 2, ln(2) / 3 - odds])
-    return largest([odds, ln(_derangement_ratio_not_below(stratum)) / 2 - odds])
+    return largest([odds, ln(ratio(stratum)) / 2 - odds])
 
 
 def bounded_psa_epsilon(rate: Fraction, *, largest_stratum: int, bound: Bound) -> Exact:
@@ -222,14 +228,7 @@ def psa_existential_bound(rate: Fraction, *, largest_stratum: int) -> Exact:
     rate = probability(rate, where="rate")
     if checked_stratum(largest_stratum) == 0:
         return ZERO
-    if rate in (0, 1):
-        return INFINITE
-    odds = ln(rate / (1 - rate))
-    if largest_stratum == 2:
-        return largest([odds, -odds])
-    if largest_stratum == 3:
-        return largest([odds, (ln(2) - odds) / 2, ln(2) / 3 - odds])
-    return largest([odds, ln(_derangement_ratio_not_above(largest_stratum)) / 2 - odds])
+    return INFINITE if rate in (0, 1) else _sharp_epsilon(rate, largest_stratum, _derangement_ratio_not_above)
 
 
 def derangements(n: int) -> int:

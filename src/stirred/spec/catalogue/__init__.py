@@ -9,12 +9,13 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
+from fractions import Fraction
 from functools import lru_cache
 from importlib import resources
 from typing import Any, Final
 
 from stirred.spec.compose import UnitFactor, compose
-from stirred.spec.derivation import Step
+from stirred.spec.derivation import Derivation, Step
 from stirred.spec.document import from_document
 from stirred.spec.problems import wrong
 from stirred.spec.specification import Specification
@@ -24,7 +25,10 @@ FILES: Final = ("definitions.toml", "us-census-2020.toml", "swapping.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A published specification: its name here, its title, where it comes from, and how it was derived."""
+    """A published specification: its name here, its title, where it comes from, and how it was derived.
+
+    ``parts`` are the releases that it adds up, each for its own unit, where they are known.
+    """
 
     name: str
     title: str
@@ -32,6 +36,17 @@ class Entry:
     notes: tuple[str, ...]
     specification: Specification
     steps: tuple[Step, ...] = ()
+    parts: tuple[Specification, ...] = ()
+
+    def in_unit(self, unit: str, *, factor: int | Fraction | str, because: str) -> Derivation | None:
+        """Return everything together for another unit, where some parts are about that unit already; else None.
+
+        Only the other parts are scaled: converting their sum would scale all of it.
+        """
+        own = self.specification.input_premetric.unit
+        if unit == own or {part.input_premetric.unit for part in self.parts} != {own, unit}:
+            return None
+        return compose(self.parts, unit=unit, units=[UnitFactor(old=own, new=unit, factor=factor, because=because)])
 
 
 def names() -> list[str]:
@@ -76,8 +91,11 @@ def _raw() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
 def _entry(name: str) -> Entry:
     entry, file = _raw()[name]
     steps: tuple[Step, ...] = ()
-    if "compose" in entry:
-        derivation = _composed(entry["compose"], file)
+    recipe = entry.get("compose", {})
+    within = [load(part) for part in entry.get("parts", recipe.get("of", ()))]
+    if recipe:
+        units = [UnitFactor(**file["units"][name]) for name in recipe.get("units", ())]
+        derivation = compose([part.specification for part in within], unit=recipe.get("unit"), units=units)
         specification, steps = derivation.specification, derivation.steps
     else:
         specification = from_document(_document(entry, file), source=f"catalogue {name}")
@@ -88,13 +106,8 @@ def _entry(name: str) -> Entry:
         notes=tuple(entry.get("notes", ())),
         specification=specification,
         steps=steps,
+        parts=tuple(each for part in within for each in part.parts or (part.specification,)),
     )
-
-
-def _composed(recipe: dict[str, Any], file: dict[str, Any]) -> Any:
-    units = [UnitFactor(**file["units"][name]) for name in recipe.get("units", ())]
-    parts = [load(name).specification for name in recipe["of"]]
-    return compose(parts, unit=recipe.get("unit"), units=units)
 
 
 def _document(entry: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,146 @@
+"""Doubts: what speaks against releasing a file, and the names by which a person overrides them.
+
+There is one list of doubts. The plan computes it once, from data and settings, before anything random happens. Python,
+command line, report, ledger and `publish` all show this list, and all refuse while a doubt about protection stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from stirred.spec.problems import Problem, StirredError
+
+_REMARK: Final = re.compile(r" \([^()]{60,}\)")
+_ACCEPTED: Final = "a person accepted these doubts about protection by name: "
+# What an accepted doubt means for readers of the release: no more than its public name tells.
+MEANINGS: Final = {
+    "areas-from-file": "the list of areas was read off the confidential file",
+    "contradicted-by": "entry {0} of the ledger publishes {1} exactly, which it protects",
+    "contradicts": "it publishes {1} exactly, which entry {0} of the ledger protects",
+    "draft": "the declared values of {} were read off the confidential file",
+    "identifier": "{} may identify records",
+    "levels": "the levels of areas may be named in the wrong order at {}",
+    "large-delta": "the promise fails with a probability that is not small",
+    "left-behind": "{} follows from the values before the swap and may show which records were swapped",
+    "missing": "{} has texts that may mean a missing value and are treated as codes",
+    "more-runs": "the plan was run more than once, see entry {} of the ledger",
+    "mostly-unmoved": "most records are published as they are, surely or nearly so",
+    "nearly-tells": "{} often shows which records were swapped",
+    "nothing-promised": "the loss is infinite",
+    "nothing-swapped": "nothing can be swapped, and only the randomised response protects",
+    "partly-tells": "{} shows for a part of the records where they were before the swap",
+    "regroup": "records that share {} may belong to one unit, and the promise is for one record",
+    "shows-response": "{} may show where the randomised response changed a value",
+    "tells": "{} shows which records were swapped, and from where",
+    "tells-response": "{} shows the value that the randomised response protects",
+    "unit": "records that share {} belong to one household, and the promise is for one record",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """One thing that speaks against a release, with the name by which a person accepts it.
+
+    A doubt about protection ``refuses`` until somebody accepts it by name; any other is shown and no more. Nobody can
+    accept a ``final`` one. ``what`` may quote confidential values, so it is for the custodian; ``name`` has column
+    names only and may be published.
+
+    >>> doubt = Doubt(kind="identifier", about="mark", what='"mark" is unique', remedy="see --id")
+    >>> doubt.name
+    'identifier:mark'
+    >>> print(doubt.problem)
+    mark: "mark" is unique. Fix: see --id; or accept it: --accept identifier:mark (in a plan: [release] accept).
+    """
+
+    kind: str
+    what: str
+    remedy: str
+    about: str = ""
+    refuses: bool = True
+    final: bool = False
+    public: str = ""  # ``what`` without confidential values, where it quotes any
+
+    @property
+    def name(self) -> str:
+        """Return the name by which the doubt is accepted."""
+        return f"{self.kind}:{self.about}" if self.about else self.kind
+
+    @property
+    def problem(self) -> Problem:
+        """Return the doubt as an error, whose remedy includes how to accept it, where that is possible."""
+        accept = "" if self.final else f"; or accept it: --accept {self.name} (in a plan: [release] accept)"
+        # A bare number of an entry is no place.
+        where = self.name if self.about[:1].isdecimal() else self.about or self.kind
+        return Problem(what=self.what, where=where, remedy=f"{self.remedy}{accept}", public=self.public)
+
+    def __str__(self) -> str:
+        return f"{self.what}. {self.remedy[:1].upper()}{self.remedy[1:]}."
+
+
+class DoubtError(StirredError):
+    """A release that is refused because nobody accepted the doubts about its protection."""
+
+
+def refuse_doubts(doubts: Iterable[Doubt], *, accept: str | Sequence[str] = ()) -> tuple[Doubt, ...]:
+    """Return the doubts that were accepted; raise the others, and names of doubts that nobody can accept.
+
+    A single name may be given without a list.
+
+    >>> doubt = Doubt(kind="tells", about="zip", what="zip determines county", remedy="leave zip out")
+    >>> [each.name for each in refuse_doubts([doubt], accept="tells:zip")]
+    ['tells:zip']
+    """
+    accept = (accept,) if isinstance(accept, str) else accept
+    standing = [doubt for doubt in doubts if doubt.refuses]
+    open_ = {doubt.name for doubt in standing if not doubt.final}
+    problems = [doubt.problem for doubt in standing if doubt.final or doubt.name not in accept]
+    offered = f"the doubts are {', '.join(sorted(open_))}" if open_ else "there is no doubt to accept; leave it out"
+    problems += [
+        Problem(what=f"no doubt that can be accepted is called {name!r}", where="--accept", remedy=offered)
+        for name in dict.fromkeys(accept)
+        if name not in open_
+    ]
+    if problems:
+        raise DoubtError(_with_remarks_once(problems))
+    return tuple(doubt for doubt in standing if doubt.name in accept)
+
+
+def _with_remarks_once(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield the problems; a long remark in brackets that several remedies share stands in the first."""
+    said: set[str] = set()
+    for problem in problems:
+        remarks = _REMARK.findall(problem.remedy)
+        shorter = problem.remedy
+        for remark in remarks:
+            shorter = shorter.replace(remark, "") if remark in said else shorter
+        said.update(remarks)
+        yield replace(problem, remedy=shorter)
+
+
+def accepted_in_words(names: Iterable[str]) -> str:
+    """Return the condition under which a promise is useful although doubts stand; empty where there is none.
+
+    >>> accepted_in_words(["identifier:mark"])
+    'a person accepted these doubts about protection by name: identifier:mark (mark may identify records)'
+    """
+    listed = ", ".join(f"{name}{_meaning(name)}" for name in sorted(set(names)))
+    return f"{_ACCEPTED}{listed}" if listed else ""
+
+
+def accepted_among(assumptions: Iterable[str]) -> list[str]:
+    """Return the accepted doubts, with what they mean, as they stand among the conditions of a promise.
+
+    >>> accepted_among(["one run", accepted_in_words(["identifier:mark"])])
+    ['identifier:mark (mark may identify records)']
+    """
+    return [line.removeprefix(_ACCEPTED) for line in assumptions if line.startswith(_ACCEPTED)]
+
+
+def _meaning(name: str) -> str:
+    kind, _, about = name.partition(":")
+    first, _, rest = about.partition(":")
+    parts = (first, rest.replace("+", " x ")) if "{1}" in MEANINGS.get(kind, "") else (about,)
+    return f" ({MEANINGS[kind].format(*parts)})" if kind in MEANINGS else ""
