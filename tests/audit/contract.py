@@ -11,18 +11,33 @@ from typing import Any
 
 from stirred import PermutationSwap
 from stirred.mechanisms.protocol import Mechanism
-from stirred.mechanisms.swapping.conditioned import ConditionedSwap
-from stirred.mechanisms.swapping.flow_swap import FlowSwap
-from stirred.mechanisms.swapping.gibbs import GibbsSwap
-from stirred.mechanisms.swapping.mallows import MallowsSwap
-from stirred.mechanisms.swapping.metric import MetricSwap
-from stirred.mechanisms.swapping.noisy import NoisySwap
-from stirred.mechanisms.swapping.response_swap import ResponseSwap
-from stirred.mechanisms.swapping.shuffle import ShuffleSwap
-from stirred.mechanisms.swapping.swap import Swap
-from stirred.mechanisms.swapping.two_stage import TwoStageSwap
+from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
+from stirred.mechanisms.swapping.core.swap import RatedSwap, Swap
+from stirred.mechanisms.swapping.core.swapping import Swapping
+from stirred.mechanisms.swapping.flows.mechanism import FlowSwap
+from stirred.mechanisms.swapping.gibbs.mechanism import GibbsSwap
+from stirred.mechanisms.swapping.layers.layer import Layer
+from stirred.mechanisms.swapping.layers.noisy.mechanism import NoisySwap
+from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
+from stirred.mechanisms.swapping.layers.two_stage.mechanism import TwoStageSwap
+from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
+from stirred.mechanisms.swapping.metric.mechanism import MetricSwap
+from stirred.mechanisms.swapping.pairwise2010.mechanism import PairwiseSwap
+from stirred.mechanisms.swapping.records.base import RecordSwap
+from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
+from stirred.mechanisms.swapping.targeted.mechanism import TargetedSwap
+from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+from stirred.mechanisms.tables.noise.mechanism import NoisyTables
+from stirred.mechanisms.tables.phsafe.mechanism import PHSafe
+from stirred.mechanisms.tables.safetab.households import SafeTabH
+from stirred.mechanisms.tables.safetab.mechanism import SafeTab
+from stirred.mechanisms.tables.safetab.persons import SafeTabP
+from stirred.mechanisms.tables.tabulator import Tabulator
+from stirred.mechanisms.topdown.mechanism import TopDown
+from tests.mechanisms.tables.making import one_table, toy_h, toy_p
 
 ROLES: dict[str, Any] = {"match": ["size"], "swap": ["county"]}
+SUM: dict[str, Any] = {"column": "income", "by": ["a"], "low": -2, "high": 3}
 DECLARED = {"x": "1/10", "y": "3/10", "z": "3/5"}
 LINE: dict[str, dict[str, Any]] = {"x": {"y": 1, "z": 2}, "y": {"z": 1}}
 STAR: dict[str, dict[str, Any]] = {"x": {"y": "3/2", "z": "5/2"}, "y": {"z": "2"}}
@@ -32,8 +47,24 @@ UNEVEN: dict[str, dict[str, Any]] = {
     "z": {"y": "2/3", "z": 2},
 }
 
+TABLES_WITH_NOISE: list[dict[str, Any]] = [
+    {"rho": "1/2"},
+    {"noise": "laplace", "epsilon": 1},
+    {"rho": 1, "shares": {"a x b": 1, "b": "7/2"}},
+    {"noise": "geometric", "epsilon": "1/3", "shares": {"a x b": 1, "b": 3}},
+    {"rho": 1, "sums": [SUM]},
+    {"noise": "laplace", "epsilon": 1, "tables": [], "sums": [SUM, {**SUM, "by": []}]},
+    {"rho": 2, "persons": 3, "sums": [SUM]},
+    {"noise": "laplace", "epsilon": 2, "persons": 2},
+    {"precision": [{"table": "a x b", "within": 5}, {"table": "b", "within": 3, "jointly": True}]},
+    {"rho": 1, "keep": ["total"]},
+    {"noise": "laplace", "epsilon": 1, "tables": [["a", "b", "c"], ["b"]], "keep": ["a"]},
+    {"rho": 1, "tables": [["a", "b"]], "keep": ["a", "b"]},
+    {"noise": "laplace", "epsilon": 1, "tables": [["a", "b"]], "keep": ["a", "b"]},
+]
+
 # Not mechanisms themselves: the protocol, and what the members of a family share. Nothing else is excused.
-BASES: tuple[type, ...] = (Mechanism, Swap, FlowSwap)
+BASES: tuple[type, ...] = (Mechanism, Swapping, Swap, RatedSwap, FlowSwap, Layer, Tabulator, SafeTab, RecordSwap)
 
 # Rates that differ inside a stratum (R8): by hold value, by swap value, by both, and by several variables.
 RULES: list[list[dict[str, str]]] = [
@@ -45,7 +76,38 @@ RULES: list[list[dict[str, str]]] = [
     [{"tenure": "rented", "rooms": "2", "rate": "1/2"}, {"county": "South", "rate": "1/4"}],
 ]
 
+FOUR_KEYS = {"keys": 4, "rows": {str(n): {"-1": 1, "0": 2, "1": 1} for n in (1, 2)}}
+
 EXAMPLES: dict[type, list[Any]] = {
+    PairwiseSwap: [
+        PairwiseSwap(
+            state="state",
+            geography=["county", "block"],
+            adults="adults",
+            minors="minors",
+            tenure="tenure",
+            unique_on=["size"],
+            unique_in="county",
+            by_block_size={"5": "1/10"},
+            race="race",
+            unique_race="1/2",
+            cap=1,
+        )
+    ],
+    TargetedSwap: [
+        TargetedSwap(hierarchy=["county"], similar=["size"], risk_variables=["tenure"], k_anonymity=2, swaprate=0),
+        TargetedSwap(hierarchy=["county"], similar=["size"], k_anonymity=0, swaprate="1/2"),
+    ],
+    CellKey: [
+        CellKey(ptable=FOUR_KEYS, tables=tables, epsilon="ln(2)", **how)
+        for tables, how in (
+            ([["x"]], {"zeros": "fixed"}),
+            ([["x"]], {}),
+            ([["x"], ["y"]], {"keyed_by": "definition"}),
+            ([["x"], ["x", "y"]], {"threshold": 2}),
+            ([["county", "tenure"]], {"after": {**ROLES, "rate": "1/2"}}),
+        )
+    ],
     PermutationSwap: [
         *(PermutationSwap(**ROLES, rate=rate) for rate in ("0", "1/100", "1/10", "1/2", "9/10", "1")),
         *(PermutationSwap(**ROLES, rate="1/10", rates=rules) for rules in RULES),
@@ -88,7 +150,32 @@ EXAMPLES: dict[type, list[Any]] = {
             ("0", "1", [["county", "tenure"]]),
         )
     ],
+    NoisyTables: [NoisyTables(**{"tables": [["a", "b"], ["b"]], **settings}) for settings in TABLES_WITH_NOISE],
     ShuffleSwap: [ShuffleSwap(**ROLES, rate=rate) for rate in ("0", "1/10", "1/2", "9/10", "1")],
+    TopDown: [
+        TopDown.of(levels=levels, attributes=["sex"], values={"sex": ["m", "f"]}, rho=rho, totals=totals)
+        for levels, rho, totals in (
+            (["ward"], 1, []),
+            (["region", "ward"], "1/2", ["region"]),
+            (["region", "district", "ward"], "3/2", ["all", "region"]),
+        )
+    ],
+    SafeTabP: [toy_p(promise=promise) for promise in ("replace", "add-remove")],
+    SafeTabH: [toy_h(promise=promise) for promise in ("replace", "add-remove")],
+    PHSafe: [
+        one_table(2, name="PH2"),
+        *(PHSafe(states=["S"], promise=promise) for promise in ("replace", "add-remove")),
+    ],
+}
+
+# Settings between others, on which the same code runs again: `make audit` is enough.
+BETWEEN: dict[type, set[int]] = {
+    PermutationSwap: {1, 4, 7, 9, 11},
+    TwoStageSwap: {1, 3},
+    ResponseSwap: {2, 7},
+    MetricSwap: {5, 7, 8, 11},
+    ShuffleSwap: {1, 3},
+    SafeTabH: {1},
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from stirred import PermutationSwap
 from stirred.audit.exhaustive import promise_for
-from stirred.mechanisms.swapping.laws.permutation import psa_weights, tables_with_margins
+from stirred.mechanisms.swapping.permutation.law import psa_weights, tables_with_margins
 from stirred.spec.exact import Exact
 from stirred.spec.law import Law
 from stirred.spec.specification import Specification

@@ -12,6 +12,7 @@ import pytest
 
 from stirred.cli.main import run
 from tests.release.bundles import SWAP, households, persons
+from tests.release.tampering import retell
 
 Out = pytest.CaptureFixture[str]
 
@@ -283,19 +284,26 @@ def change(bundle: Path, columns: list[pl.Expr]) -> None:
 
 
 def rewrite(bundle: Path, name: str, how: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
-    """Change a released file as nobody should; the checksums are wrong then, and that is not the point here."""
+    """Change a released file as nobody should, and forge the manifest: a file with a wrong checksum is not opened."""
     path = next((bundle / "public").glob(f"{name}.*"))
     if path.suffix == ".csv":
         how(pl.read_csv(path)).write_csv(path)
     else:
         how(pl.read_parquet(path)).write_parquet(path)
+    retell(bundle)
 
 
 def test_a_changed_count_is_seen_by_checksum_and_by_counting(bundle: Path, capsys: Out) -> None:
+    manifest = (bundle / "manifest.json").read_text(encoding="utf-8")
     change(bundle, [pl.lit("East").alias("county")])
     text = problems(capsys, bundle)
-    assert "not the file the manifest describes" in text
     assert "does not have the published table" in text
+    (bundle / "manifest.json").write_text(manifest, encoding="utf-8")
+    text = problems(capsys, bundle)
+    assert "not the file the manifest describes" in text
+    opened = "does not have the published table" in text
+    assert opened == (bundle / "public" / "data.csv").exists()
+    assert opened or "it cannot be read: it was changed, so it is not opened" in text
 
 
 def test_old_identifiers_are_seen(bundle: Path, capsys: Out) -> None:

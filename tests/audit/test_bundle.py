@@ -13,19 +13,20 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
-from stirred.audit import audit_bundle, bundle_promise
+from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
+from stirred.mechanisms.swapping.core import bundle_audit_promise
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish
 from stirred.release.run import run
 from stirred.spec.budget import Budget, Constant, Derived
-from stirred.spec.document import from_json, to_json
+from stirred.spec.document import from_json, mechanism_in, to_json
 from stirred.spec.given_numbers import loss
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.specification import Specification
-from tests.release.bundles import households, manifest, persons
+from tests.release.bundles import households, manifest, persons, undoubted
 from tests.release.tampering import add, frame, retell, specified, text
 
 Change = Callable[[Path], object]
@@ -62,7 +63,7 @@ MECHANISMS: dict[str, dict[str, Any]] = {
         "change": "1/5",
         "rates": [{"size": 1, "rate": "1/4"}],
     },
-    "nothing promised": {"rate": "0"},
+    "nothing promised": {"rate": "1"},
 }
 
 
@@ -71,7 +72,7 @@ def release(folder: Path, out: str, *, format_: str = "parquet", **mechanism: An
         "data": {"households": "homes.parquet", "persons": "people.parquet", "hid": "hid", "id": ["pid"]},
         "mechanism": {"match": ["size"], "swap": ["county"], **mechanism},
         "tables": [{"variables": ["county", "tenure"]}, {"name": "Ages", "variables": ["county", "age"]}],
-        "release": {"out": out, "format": format_},
+        "release": {"out": out, "format": format_, "accept": ["nothing-promised"] if out == "nothing promised" else []},
     }
     return run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
 
@@ -112,8 +113,9 @@ def promised(change: Callable[[Specification], Specification]) -> Change:
 
     def write(bundle: Path) -> None:
         path = bundle / "public" / "specification.json"
-        specification = from_json(path.read_text(encoding="utf-8"))
-        path.write_text(to_json(change(specification)), encoding="utf-8")
+        written = path.read_text(encoding="utf-8")
+        text = to_json(change(from_json(written)), mechanism=mechanism_in(written))
+        path.write_text(text, encoding="utf-8")
 
     return write
 
@@ -165,9 +167,41 @@ def test_what_was_published_is_audited_without_the_manifest(name: str, made: Pat
     audit = audit_bundle(made / name / "public")
     assert audit.problems == ()
     assert "checksums: there is neither manifest.json nor CHECKSUMS.sha256 here" in audit.unchecked
-    anew = any("computed anew from the released file" in check for check in audit.checks)
-    declared = ("declared", "metric", "metric table", "gibbs")
-    assert anew == (name not in declared), "what was declared for values is not in the public files"
+    assert any("computed anew from the released file" in check for check in audit.checks)
+    believed = "the settings of the mechanism: without manifest.json, specification.json is believed"
+    assert believed in audit.unchecked
+
+
+@pytest.mark.parametrize("name", ["permutation", "declared"])
+def test_what_was_published_without_all_settings_is_held_against_its_strata(
+    name: str, made: Path, tmp_path: Path
+) -> None:
+    bundle = Path(shutil.copytree(made / name, tmp_path / "bundle"))
+    specified(lambda document: document["mechanism"]["settings"].pop("rate"))(bundle)
+    audit = audit_bundle(bundle / "public")
+    assert audit.problems == ()
+    assert any("do not tell enough of the mechanism" in each for each in audit.unchecked)
+    assert any("their records counted anew" in check for check in audit.checks)
+
+
+def test_what_was_published_without_its_mechanism_says_so(bundle: Path) -> None:
+    specified(lambda document: document.pop("mechanism"))(bundle)
+    audit = audit_bundle(bundle / "public")
+    assert audit.problems == ()
+    assert any("no file here names a mechanism that is installed" in each for each in audit.unchecked)
+    assert any(check.startswith("rows are grouped by county") for check in audit.checks)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"), [({"name": "shuffle-swap"}, "name"), ({"settings": {"rate": "1/4"}}, "rate")]
+)
+def test_another_mechanism_than_that_of_the_plan_is_seen(change: dict[str, Any], what: str, bundle: Path) -> None:
+    def changed(document: dict[str, Any]) -> None:
+        own = document["mechanism"]
+        settings = own["settings"] | change.get("settings", {})
+        own.update(change | {"settings": settings})
+
+    assert f"mechanism: it says another {what} than the plan of the" in said(bundle, specified(changed))
 
 
 def test_a_released_file_of_several_parts_is_audited(bundle: Path) -> None:
@@ -248,7 +282,7 @@ def test_other_words_in_the_specification_are_seen(block: str, change: Change, b
 def test_a_file_too_long_to_be_planned_again_is_held_against_its_strata(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundle_promise, "MOST_RECORDS", 59)
+    monkeypatch.setattr(bundle_audit_promise, "MOST_RECORDS", 59)
     audit = audit_bundle(bundle)
     assert audit.passed
     assert "the budget and which strata are live, computed anew: there are more than 59 records" in audit.unchecked
@@ -283,7 +317,7 @@ def test_other_strata_than_those_of_the_files_are_seen(
     change: Change, name: str, seen_when_long: bool, long: bool, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if long:
-        monkeypatch.setattr(bundle_promise, "MOST_RECORDS", 59)
+        monkeypatch.setattr(bundle_audit_promise, "MOST_RECORDS", 59)
         change(bundle)
         retell(bundle)
         assert audit_bundle(bundle).passed != seen_when_long
@@ -294,8 +328,7 @@ def test_other_strata_than_those_of_the_files_are_seen(
 @pytest.mark.parametrize(
     ("change", "where"),
     [
-        # Without a plan the rates are believed, and then the budget is not theirs.
-        (RATES, "public/specification.json budget"),
+        (RATES, "public/strata.parquet"),
         (RECORDS, "public/strata.parquet"),
         (strata(pl.lit(False).alias("stratum_live")), "public/strata.parquet"),
     ],
@@ -489,7 +522,8 @@ def test_a_file_in_which_nothing_can_be_swapped_passes_with_a_plain_warning(made
         "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
         "release": {"out": "same"},
     }
-    audit = audit_bundle(run(prepare(planned(plan, source="plan", folder=made)), entropy=Entropy.from_os()))
+    prepared = undoubted(prepare(planned(plan, source="plan", folder=made)))
+    audit = audit_bundle(run(prepared, entropy=Entropy.from_os()))
     assert audit.passed
     assert any("nothing can be swapped" in warning for warning in audit.warnings)
 

@@ -14,10 +14,10 @@ import stirred.mechanisms
 from stirred import PermutationSwap
 from stirred.audit import FiniteMechanism, Verdict, Witness, audit
 from stirred.audit.exhaustive import promise_for
-from stirred.mechanisms.swapping.conditioned import ConditionedSwap
-from stirred.mechanisms.swapping.mallows import MallowsSwap
-from stirred.mechanisms.swapping.shuffle import ShuffleSwap
-from stirred.mechanisms.swapping.swap import Swap
+from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
+from stirred.mechanisms.swapping.core.swap import Swap
+from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
+from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
 from stirred.spec import catalogue
 from stirred.spec.exact import exact, ln
 from stirred.spec.input_premetric import InputPremetric
@@ -26,7 +26,7 @@ from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
 from stirred.spec.problems import StirredError
-from tests.audit.contract import EXAMPLES, mechanisms_in, without_audit
+from tests.audit.contract import BETWEEN, EXAMPLES, mechanisms_in, without_audit
 from tests.audit.faults import FAULTS, RIGHT, Understated
 
 PROMISE = catalogue.load("pure-dp").specification
@@ -70,7 +70,13 @@ def test_an_example_of_a_subclass_is_no_audit_of_the_class() -> None:
 
 
 @pytest.mark.parametrize(
-    "mechanism", [m for examples in EXAMPLES.values() for m in examples], ids=lambda m: type(m).__name__
+    "mechanism",
+    [
+        pytest.param(example, marks=[pytest.mark.slow] if number in BETWEEN.get(cls, ()) else [])
+        for cls, examples in EXAMPLES.items()
+        for number, example in enumerate(examples)
+    ],
+    ids=lambda m: type(m).__name__,
 )
 def test_every_mechanism_of_the_package_keeps_its_promise(mechanism: Any) -> None:
     """The contract: a mechanism registers small universes and passes the audit on all of them."""
@@ -85,8 +91,12 @@ def test_every_mechanism_of_the_package_keeps_its_promise(mechanism: Any) -> Non
 @pytest.mark.parametrize("cls", EXAMPLES, ids=lambda cls: cls.__name__)
 def test_a_budget_a_tenth_too_small_breaks_the_contract(cls: type) -> None:
     """The power of the contract: of every mechanism an example comes near its budget, and less is seen to be wrong."""
-    verdicts = (audit(Understated(example)).verdict for example in EXAMPLES[cls])
-    assert Verdict.FAILED in verdicts
+    found = [audit(Understated(example)) for example in EXAMPLES[cls]]
+    if all(each.budget.is_infinite for each in found):
+        # Nothing is promised: an output that gives a file away must be found instead.
+        assert all(each.loss.low.is_infinite and each.witness is not None for each in found)
+    else:
+        assert Verdict.FAILED in {each.verdict for each in found}
 
 
 @pytest.mark.parametrize("rate", ["1/100", "1/10", "1/2", "9/10"])

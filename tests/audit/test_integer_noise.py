@@ -15,6 +15,7 @@ from stirred.spec import catalogue
 from stirred.spec.exact import INFINITE, exact
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.output_premetric import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
+from stirred.spec.problems import StirredError
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Noise, ShiftLaw
 
 PROMISE = catalogue.load("pure-dp").specification
@@ -43,6 +44,17 @@ class Total:
         return ShiftLaw(sum(row == ("a",) for row in dataset), self.noise)
 
 
+@dataclass(frozen=True)
+class Inside:
+    """The number of records of each kind, with noise that leaves their sum alone."""
+
+    noise: Noise
+
+    def __call__(self, dataset: Any) -> ShiftLaw:
+        counts = [sum(row == (kind,) for row in dataset) for kind in "ab"]
+        return ShiftLaw(counts, self.noise, fixed=[(0, 1)])
+
+
 def promising(function: Any, premetric: OutputPremetric, budget: str, *, bounded: bool = False) -> FiniteMechanism:
     distance = InputPremetric(name="d_HamS" if bounded else "d_SymDiff", unit="record")
     # Approximate DP is no metric: it is promised for neighbours.
@@ -63,6 +75,8 @@ RIGHT = {
     "gaussian histogram, unbounded": promising(Histogram(DiscreteGaussian(8)), ZCDP, "1/16"),
     "gaussian histogram, bounded": promising(Histogram(DiscreteGaussian(8)), ZCDP, "1/8", bounded=True),
     "geometric total under zCDP": promising(Total(DiscreteLaplace("ln(3)")), ZCDP, "0.5494"),
+    "geometric noise inside": promising(Inside(DiscreteLaplace("1/4")), PURE, "1/2", bounded=True),
+    "gaussian noise inside": promising(Inside(DiscreteGaussian(8)), ZCDP, "1/8", bounded=True),
     "gaussian total at delta": promising(Total(DiscreteGaussian(4)), approximate("1/100"), "0.9079"),
     "gaussian total in total variation": promising(Total(DiscreteGaussian(4)), TOTAL_VARIATION, "0.19948"),
 }
@@ -72,6 +86,10 @@ FAULTS = {
     "bounded sold as unbounded": promising(Histogram(DiscreteLaplace("1/4")), PURE, "1/4", bounded=True),
     "gaussian variance 7 sold as 8": promising(Histogram(DiscreteGaussian(7)), ZCDP, "1/16"),
     "gaussian noise sold as pure": promising(Total(DiscreteGaussian(100)), PURE, "10"),
+    "geometric noise inside, scale 3 sold as 4": promising(Inside(DiscreteLaplace("1/3")), PURE, "1/2", bounded=True),
+    "gaussian noise inside, variance 7 sold as 8": promising(Inside(DiscreteGaussian(7)), ZCDP, "1/8", bounded=True),
+    "gaussian noise inside sold as pure": promising(Inside(DiscreteGaussian(100)), PURE, "10", bounded=True),
+    "a sum that is kept, sold beyond its universe": promising(Inside(DiscreteLaplace("1/4")), PURE, "10"),
     "geometric total under zCDP": promising(Total(DiscreteLaplace("ln(3)")), ZCDP, "0.5493"),
     "gaussian total at delta, variance 3 sold as 4": promising(
         Total(DiscreteGaussian(3)), approximate("1/100"), "0.98"
@@ -169,3 +187,15 @@ def test_noise_that_claims_nothing_gives_no_dataset_away_with_certainty() -> Non
     result = audit(unclaimed)
     assert result.passed
     assert "no single output gives the dataset away, and yet the loss has no bound" in result.in_words
+
+
+def test_a_sum_that_the_noise_keeps_gives_files_of_other_sums_away() -> None:
+    result = audit(promising(Inside(DiscreteGaussian(8)), ZCDP, "10"))
+    assert result.loss.low.is_infinite
+    assert result.witness is not None
+    assert result.witness.is_certain
+
+
+def test_noise_that_keeps_sums_is_not_judged_by_a_distance_without_a_theorem() -> None:
+    with pytest.raises(StirredError, match="noise that keeps sums is not compared under D_TV"):
+        audit(promising(Inside(DiscreteGaussian(8)), TOTAL_VARIATION, "1", bounded=True))

@@ -12,6 +12,7 @@ import pytest
 from stirred import PermutationSwap
 from stirred.audit.leftover import _equal_neighbours, _trend, leftover_order
 from stirred.randomness import Entropy
+from tests.mechanisms.swapping.sampling import swapped
 
 HELD = ["size", "tenure", "age"]
 
@@ -31,7 +32,7 @@ def homes(count: int = 600) -> pl.DataFrame:
 
 def released(seed: int, *, count: int = 600, rate: str = "1/20") -> pl.DataFrame:
     swap = PermutationSwap(match=["size"], swap=["county"], rate=rate)
-    frame: pl.DataFrame = swap.release(homes(count), Entropy.from_seed(seed)).public["data"]
+    frame: pl.DataFrame = swapped(swap, homes(count), Entropy.from_seed(seed)).public["data"]
     return frame
 
 
@@ -44,8 +45,10 @@ def test_what_is_released_is_grouped_by_place_and_otherwise_in_no_order(seed: in
 
 
 def swapped_in_input_order(seed: int) -> pl.DataFrame:
-    marked = PermutationSwap(match=["size"], swap=["county"], rate="1/20").release(
-        homes().with_row_index("row"), Entropy.from_seed(seed)
+    marked = swapped(
+        PermutationSwap(match=["size"], swap=["county"], rate="1/20"),
+        homes().with_row_index("row"),
+        Entropy.from_seed(seed),
     )
     frame: pl.DataFrame = marked.public["data"]
     return frame.sort("row").drop("row")

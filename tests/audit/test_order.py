@@ -10,11 +10,12 @@ import polars as pl
 import pytest
 
 from stirred import PermutationSwap
-from stirred.audit import OrderAudit, audit_order, order, order_power
+from stirred.audit import OrderAudit, audit_order, order, order_relations
 from stirred.data.microdata import Microdata
 from stirred.randomness import Entropy
 from stirred.randomness.integers import permutation
 from stirred.spec.problems import StirredError
+from tests.mechanisms.swapping.sampling import swapped as released_once
 
 HOMES = pl.DataFrame(
     {
@@ -29,7 +30,7 @@ SWAP = PermutationSwap(match=["size"], swap=["county"], rate="1/2", threads=1)
 
 def swapped(frame: pl.DataFrame, entropy: Entropy) -> pl.DataFrame:
     """The swap with every released row still marked by its input place and id, as only a fault would have it."""
-    return SWAP.release(frame.with_row_index("row"), entropy).public["data"]
+    return released_once(SWAP, frame.with_row_index("row"), entropy).public["data"]
 
 
 def keeps_row_order(frame: pl.DataFrame, entropy: Entropy) -> pl.DataFrame:
@@ -70,21 +71,20 @@ FAULTS = [
 @pytest.fixture
 def no_statement(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many audits of which only the alarm counts: leave out the simulation behind the statement of power."""
-    monkeypatch.setattr(order_power, "ORDERS", 1)
+    monkeypatch.setattr(order_relations, "ORDERS", 1)
 
 
 @pytest.mark.usefixtures("no_statement")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_of_the_order_are_caught(fault: order.Run) -> None:
-    found = audit_order(fault, HOMES, id="hid", runs=120, entropy=Entropy.from_seed(f"fault {fault.__name__}"))
+    found = audit_order(fault, HOMES, id="hid", runs=60, entropy=Entropy.from_seed(f"fault {fault.__name__}"))
     assert found.alarm, found.in_words
     assert found.finding in found.in_words
     assert ("id" in found.finding) == (fault in (keeps_ids, numbers_by_input_row))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_release_of_the_package_raises_no_alarm(seed: int) -> None:
-    found = audit_order(SWAP, HOMES, id="hid", runs=120, entropy=Entropy.from_seed(seed))
+def test_the_release_of_the_package_raises_no_alarm() -> None:
+    found = audit_order(SWAP, HOMES, id="hid", runs=120, entropy=Entropy.from_seed(0))
     assert found.passed, found.in_words
     assert found.detectable < 0.5
 
@@ -95,7 +95,7 @@ def test_household_ids_issued_anew_raise_no_alarm() -> None:
     def with_persons(frame: pl.DataFrame, entropy: Entropy) -> pl.DataFrame:
         persons = frame.select("hid", age=pl.col("tenure").replace_strict({"o": 50, "r": 20}))
         data = Microdata(households=frame, persons=persons, hid="hid")
-        return SWAP.release(data, entropy).public["data"]
+        return released_once(SWAP, data, entropy).public["data"]
 
     found = audit_order(with_persons, HOMES, id="hid", runs=120, entropy=Entropy.from_seed("persons"))
     assert found.passed, found.in_words
@@ -139,18 +139,18 @@ def stated_share() -> float:
 
 
 def test_what_is_said_to_be_seen_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Power, stated as 99%: at least 38 of 40 audits alarm. Without a leak at most 1 of 40 does, at level 0.5%."""
+    """Power, stated as 99%: at least 19 of 20 audits alarm. Without a leak at most 1 of 20 does, at level 0.5%."""
     share = stated_share()
-    monkeypatch.setattr(order_power, "ORDERS", 1)
-    assert alarms(share, 40) >= 38
-    assert alarms(0.0, 40) <= 1
-    assert alarms(share / 8, 40) < 38, "the statement of power says nothing if a trickle is always seen"
+    monkeypatch.setattr(order_relations, "ORDERS", 1)
+    assert alarms(share, 20) >= 19
+    assert alarms(0.0, 20) <= 1
+    assert alarms(share / 8, 20) < 19, "the statement of power says nothing if a trickle is always seen"
 
 
 @pytest.mark.slow
 def test_what_is_said_to_be_seen_is_seen_in_500_audits(monkeypatch: pytest.MonkeyPatch) -> None:
     share = stated_share()
-    monkeypatch.setattr(order_power, "ORDERS", 1)
+    monkeypatch.setattr(order_relations, "ORDERS", 1)
     assert alarms(share, 500) >= 490
     assert alarms(0.0, 500) <= 8
 
@@ -188,13 +188,13 @@ def stated_for(swap: Swapping, data: pl.DataFrame) -> float:
     return found.detectable
 
 
-@pytest.mark.parametrize(("data", "rate"), SWAPPED)
+@pytest.mark.parametrize(("data", "rate"), [SWAPPED[0], SWAPPED[-1]])
 def test_a_swap_left_in_input_order_is_seen_as_often_as_said(
     data: pl.DataFrame, rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that stand where their records stood carry the values of others; few hold values are left to see it by."""
     share = stated_for(Swapping(rate), data)
-    monkeypatch.setattr(order_power, "ORDERS", 1)
+    monkeypatch.setattr(order_relations, "ORDERS", 1)
     assert Swapping(rate, share).alarms(data, 20) >= 19
     assert Swapping(rate, share / 4).alarms(data, 20) < 19, "the statement is too modest"
 
@@ -205,7 +205,7 @@ def test_a_swap_left_in_input_order_is_seen_as_often_as_said_in_300_audits(
     data: pl.DataFrame, rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share = stated_for(Swapping(rate), data)
-    monkeypatch.setattr(order_power, "ORDERS", 1)
+    monkeypatch.setattr(order_relations, "ORDERS", 1)
     assert Swapping(rate, share).alarms(data, 300) >= 294
     assert Swapping(rate).alarms(data, 300) <= 6
 

@@ -18,6 +18,7 @@ from stirred.randomness.bernoulli import bernoulli
 from stirred.spec import catalogue
 from stirred.spec.output_premetric import ZCDP, approximate
 from stirred.spec.problems import StirredError
+from tests.mechanisms.swapping.sampling import planned
 
 PROMISE = catalogue.load("pure-dp").specification
 ZERO, ONE = ((0,),), ((1,),)
@@ -123,10 +124,12 @@ def test_a_swapped_file_is_audited_against_its_own_promise() -> None:
 
     def run_at(rate: str) -> Callable[[Any, Entropy], Any]:
         swap = PermutationSwap(match=[], swap=["s"], rate=rate, threads=1)
+        frames = {dataset: pl.DataFrame(dataset, schema=["h", "s"], orient="row") for dataset in (first, second)}
+        plans = {dataset: planned(swap, frame) for dataset, frame in frames.items()}
 
         def sample(dataset: Any, entropy: Entropy) -> Any:
-            frame = pl.DataFrame(dataset, schema=["h", "s"], orient="row")
-            return tuple(sorted(swap.release(frame, entropy).public["data"].rows()))
+            made = swap.release(frames[dataset], entropy, plan=plans[dataset])
+            return tuple(sorted(made.public["data"].rows()))
 
         return sample
 

@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
-from stirred.audit import audit_bundle, bundle, bundle_promise
+from stirred.audit import audit_bundle, bundle
 from stirred.cli.main import run as command
+from stirred.mechanisms.swapping.core import bundle_audit_promise
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.run import run
@@ -109,6 +110,15 @@ def test_a_file_that_cannot_be_read_is_named_and_the_rest_is_audited(
     assert one(checks, "specification.md: says what specification.json says")
 
 
+def test_checksums_are_found_right_only_if_all_of_them_are(records: Path) -> None:
+    assert one(audit_bundle(records).checks, "checksums of ")
+    with (records / "public" / "README.md").open("a") as page:
+        page.write("One more line.\n")
+    found = audit_bundle(records)
+    assert any("it is not the file the manifest describes" in problem.what for problem in found.problems)
+    assert not any("checksums of " in check for check in found.checks)
+
+
 @pytest.mark.parametrize("name", ["invariants.parquet", "strata.parquet", "tables/county-x-tenure.csv"])
 def test_a_file_of_noisy_tables_that_cannot_be_read_is_named(name: str, noisy: Path) -> None:
     found = said(noisy, add(f"public/{name}", GARBAGE))
@@ -146,7 +156,7 @@ def test_what_polars_refuses_is_a_finding_and_not_the_end_of_the_audit(
     def refuse(*_: object) -> None:
         raise pl.exceptions.SchemaError("no such thing")
 
-    monkeypatch.setattr(bundle, "audit_tables", refuse)
+    monkeypatch.setattr(bundle, "_audit_tables", refuse)
     audit = audit_bundle(records)
     assert [f"{problem.where}: {problem.what}" for problem in audit.problems] == [
         "public: its files are not of a kind that is released (SchemaError)"
@@ -212,7 +222,7 @@ def test_a_released_file_without_a_variable_of_its_plan_cannot_be_swapped_again_
 def test_strata_of_a_long_file_without_what_they_must_have_are_seen(
     change: Change, what: str, records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundle_promise, "MOST_RECORDS", 59)
+    monkeypatch.setattr(bundle_audit_promise, "MOST_RECORDS", 59)
     found = said(records, change)
     assert one(found, f"public/strata.parquet: {what}"), found
 
@@ -257,7 +267,9 @@ def test_a_table_that_is_not_of_the_released_file_is_seen(change: Change, what: 
 
 def test_of_too_few_records_the_audit_does_not_claim_to_have_seen_no_order(tmp_path: Path) -> None:
     households(12).write_parquet(tmp_path / "homes.parquet")
-    out = release(tmp_path, "few", data={"households": "homes.parquet", "id": ["hid"]}, tables=[])
+    # So few that tenure follows from the county.
+    accept = {"out": "few", "accept": ["left-behind:tenure"]}
+    out = release(tmp_path, "few", data={"households": "homes.parquet", "id": ["hid"]}, tables=[], release=accept)
     audit = audit_bundle(out)
     assert audit.passed, audit.problems
     (about,) = [check for check in audit.checks if check.startswith("rows are grouped by county")]

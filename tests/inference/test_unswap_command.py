@@ -57,7 +57,9 @@ def test_a_published_table_is_corrected_from_public_files_alone(bundle: Path, tm
     assert table.select(published.columns).equals(published)
     assert table["estimate"].sum() == pytest.approx(600)
     assert (table["low"] < table["estimate"]).all()
-    assert "normal approximation, cut at what the margins allow" in " ".join(found.output.split())
+    assert "95%: the counts that agree with the estimate, within what the margins allow" in " ".join(
+        found.output.split()
+    )
 
 
 def test_a_table_grouped_anew_is_completed_and_the_output_says_by_how_many_cells(bundle: Path, tmp_path: Path) -> None:

@@ -1,21 +1,35 @@
-"""A small file, the command as a user runs it, and what a complete bundle is."""
+"""A small file, the command in this process and in one of its own, and what a complete bundle is."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from stirred.cli.main import run
+from stirred.release.bundle import bundle_in
+from stirred.release.place import claimed
+from stirred.release.prepared import Prepared
+
 HOUSEHOLD_COLUMNS = ["hid", "county", "size", "tenure"]
+
+
+@contextlib.contextmanager
+def bundle_at(out: Path) -> Iterator[Path]:
+    """Yield a folder to write a bundle into; it becomes ``out`` if its files are those of its manifest."""
+    with claimed(out) as place, bundle_in(place) as folder:
+        yield folder
 
 
 def households(count: int = 60) -> pl.DataFrame:
@@ -29,6 +43,11 @@ def households(count: int = 60) -> pl.DataFrame:
             "tenure": np.array(["owned", "rented"])[(row * 7 // 3) % 2],
         }
     )
+
+
+def undoubted(prepared: Prepared) -> Prepared:
+    """Return a prepared plan without its doubts, as if somebody had taken the checks out."""
+    return replace(prepared, doubts=(), plan=prepared.mechanism.for_sampling(prepared.plan))
 
 
 def persons(homes: pl.DataFrame) -> pl.DataFrame:
@@ -79,30 +98,25 @@ codes = { owned = "owned", rented = "rented" }
 SWAP = ["--match", "size", "--swap", "county", "--rate", "1/2"]
 
 
-def stirred(
-    *arguments: str | Path, cwd: Path, timeout: float = 120, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """Run the real command in a folder."""
+def stirred(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, in this process: what it prints and its exit code are those of the real one."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="", write_through=True) for _ in range(2))
+    command = [*map(str, arguments)]
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(command)
+    printed, said = (stream.buffer.getvalue().decode() for stream in (out, err))
+    return subprocess.CompletedProcess(command, code, printed, said)
+
+
+def in_own_process(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the real command in a folder, in an interpreter of its own: for its streams and its start."""
     return subprocess.run(
         [sys.executable, "-m", "stirred", *map(str, arguments)],
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=300,
         check=False,
-        env={**os.environ, **environment},
-    )
-
-
-def start(*arguments: str | Path, cwd: Path) -> subprocess.Popen[str]:
-    """Start the real command in a folder, in a process group of its own, and do not wait."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "stirred", *map(str, arguments)],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
     )
 
 

@@ -1,22 +1,21 @@
-"""Run a plan and die at a named point of its life: ``python killed_run.py POINT PLAN.toml``."""
+"""The points of a release at which it may die."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from stirred.cli.main import main
 from stirred.release import run
 from stirred.release.ledger import Ledger
+from stirred.release.place import Place
 from stirred.release.reservation import Reservation
 
 POINTS = (
-    *("before reserve", "reserved", "drawn"),
+    *("before reserve", "reserved", "drawn", "key kept"),
     *("started", "swapped", "written", "verified", "complete"),
-    *("moved", "committed"),
+    *("sealed", "moved", "committed"),
 )
 
 
@@ -48,15 +47,13 @@ def arrange(point: str) -> None:
         patched(Ledger, "reserve")
     elif point == "drawn":
         patched(Reservation, "draw")
+    elif point == "key kept":
+        patched(Place, "keep_key")
+    elif point == "sealed":
+        patched(Place, "destroy_key")
     elif point == "moved":
         patched(Reservation, "commit", before=True)
     elif point == "committed":
         patched(Reservation, "commit")
     else:
         patched(run.Log, "add", only=lambda log, event, **facts: event == point)
-
-
-if __name__ == "__main__":
-    arrange(sys.argv[1])
-    sys.argv = ["stirred", "release", sys.argv[2], "--quiet"]
-    main()

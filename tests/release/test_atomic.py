@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +20,17 @@ import pytest
 
 from stirred import Entropy
 from stirred.data.problems import PlanError
-from stirred.release.bundle import bundle_at, write_manifest
-from tests.release.bundles import SWAP, assert_complete, files_in, households, listing, start, stirred
+from stirred.release.bundle import write_manifest
+from tests.release.bundles import (
+    SWAP,
+    assert_complete,
+    bundle_at,
+    files_in,
+    households,
+    listing,
+    stirred,
+)
+from tests.release.forked import Forked
 
 ROOT = Path(__file__).parents[2]
 KILLS = 10
@@ -41,33 +55,35 @@ def leftovers(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.name not in ("homes.parquet", "out")]
 
 
-def kill(process: subprocess.Popen[str]) -> None:
+def kill(process: Forked) -> None:
     """Kill the process and whatever it started, at once and without a chance to tidy up."""
-    os.killpg(process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # it was done before this process was given the time
+        os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
 
 
-def wait_for_partial(process: subprocess.Popen[str], folder: Path, *, timeout: float = 60) -> None:
+def wait_for_partial(process: Forked, folder: Path, *, timeout: float = 300) -> None:
     """Wait until the process has begun to write."""
     end = time.monotonic() + timeout
     while not leftovers(folder) and process.poll() is None and time.monotonic() < end:
         time.sleep(0.002)
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_a_bundle_is_complete_or_absent(folder: Path) -> None:
     """Ten kills at random moments, most of them while the bundle is being written.
 
     The next run removes what a killed one left behind, so leftovers never pile up.
     """
     began = time.monotonic()
-    assert stirred(*COMMAND, "--quiet", cwd=folder).returncode == 0
+    assert Forked(*COMMAND, "--quiet", cwd=folder).wait() == 0
     whole = time.monotonic() - began
     rng = np.random.default_rng(7)
     finished = killed_while_writing = 0
     for number in range(KILLS):
         if (folder / "out").exists():
             (folder / "out").rename(folder.parent / f"{folder.name} done {number}")
-        process = start(*COMMAND, "--quiet", cwd=folder)
+        process = Forked(*COMMAND, "--quiet", cwd=folder)
         if number % 5:  # four of five while writing, the others anywhere from the start
             wait_for_partial(process, folder)
             time.sleep(rng.uniform(0, whole / 2))
@@ -88,36 +104,116 @@ def test_killed_at_any_moment_a_bundle_is_complete_or_absent(folder: Path) -> No
 
 
 def test_two_runs_to_one_place_end_with_one_complete_bundle_and_one_refusal(folder: Path) -> None:
-    both = [start(*COMMAND, "--quiet", cwd=folder) for _ in range(2)]
-    answers = [(process.communicate(timeout=120), process.returncode) for process in both]
+    both = [Forked(*COMMAND, "--quiet", cwd=folder) for _ in range(2)]
+    answers = [(process.communicate(timeout=300), process.returncode) for process in both]
     assert sorted(code for _, code in answers) == [0, 2]
     ((_, refused),) = [texts for texts, code in answers if code == 2]
-    assert "Mend: choose a new folder" in refused
+    assert "Fix: choose a new folder" in refused
     assert leftovers(folder) == []
     assert_complete(folder / "out", households(HOUSEHOLDS))
 
 
-def test_interrupted_while_writing_it_leaves_with_130_and_no_bundle(folder: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_interrupted_terminated_or_hung_up_while_writing_it_cleans_up_and_leaves_with_the_code(
+    folder: Path, number: signal.Signals, code: int
+) -> None:
     before = listing(folder)
-    process = start(*COMMAND, "--quiet", cwd=folder)
-    wait_for_partial(process, folder)
-    assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    for _ in range(5):
+        process = Forked(*COMMAND, "--quiet", cwd=folder)
+        wait_for_partial(process, folder)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=300)
+        if process.returncode:
+            break
+        shutil.rmtree(folder / "out")  # it was done before this process was given the time to send a signal
+    assert process.returncode == code, err
     assert out == ""
     assert "Traceback" not in err
     assert "Interrupted" in err
     assert listing(folder) == before
 
 
-def test_terminated_while_writing_it_leaves_no_bundle(folder: Path) -> None:
-    process = start(*COMMAND, "--quiet", cwd=folder)
+IN_EXEC = """
+import os, signal, sys
+from stirred.cli.main import clean_up_on_signals, interrupted_by
+clean_up_on_signals()
+try:
+    exec("import os, signal\\nos.kill(os.getpid(), {number})\\nfor _ in range(10**7): pass")
+except KeyboardInterrupt:
+    sys.exit(128 + interrupted_by())
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_the_code_is_that_of_the_signal_also_where_it_comes_while_a_class_is_made(
+    number: signal.Signals, code: int
+) -> None:
+    script = IN_EXEC.format(number=int(number))
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == code
+
+
+IN_CALLBACK = """
+import os, signal, sys
+import stirred.cli.main as cli
+from pydantic import BaseModel, field_serializer
+
+class Kept(BaseModel):
+    rate: int = 1
+
+    @field_serializer("rate")
+    def _interrupted(self, value):
+        os.kill(os.getpid(), {number})
+        for _ in range(10**7): pass
+
+cli.clean_up_on_signals()
+cli.app = lambda **given: Kept().model_dump_json()
+sys.exit(cli.run([]))
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interruption_that_a_library_wraps_is_an_interruption_all_the_same(
+    number: signal.Signals, code: int
+) -> None:
+    script = IN_CALLBACK.format(number=int(number))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, "Interrupted.\n")
+
+
+def test_a_terminal_that_closes_does_not_stop_what_runs_under_nohup(folder: Path) -> None:
+    ignored = partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+    process = Forked(*COMMAND, "--quiet", cwd=folder, arrange=ignored)
     wait_for_partial(process, folder)
-    process.terminate()
-    process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert not (folder / "out").exists()
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(timeout=300) == 0
+    assert_complete(folder / "out", households(HOUSEHOLDS))
+
+
+MEMORY = """
+import ctypes, json, resource, sys
+from stirred.cli.main import protect_memory
+protect_memory()
+get_dumpable = 3  # of prctl(2)
+dumpable = ctypes.CDLL(None).prctl(get_dumpable, 0, 0, 0, 0) if sys.platform == "linux" else None
+print(json.dumps([resource.getrlimit(resource.RLIMIT_CORE), dumpable]))
+"""
+
+
+def test_no_command_leaves_its_memory_on_the_disk(folder: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+    limit, dumpable = json.loads(done.stdout)
+    assert limit == [0, 0]
+    assert dumpable == (0 if sys.platform == "linux" else None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+def test_a_running_command_may_not_dump_its_memory(folder: Path) -> None:
+    process = Forked(*COMMAND, "--quiet", cwd=folder)
+    wait_for_partial(process, folder)
+    limits = Path(f"/proc/{process.pid}/limits").read_text()
+    kill(process)
+    (line,) = [line for line in limits.splitlines() if line.startswith("Max core file size")]
+    assert line.split()[4:6] == ["0", "0"]
 
 
 # ---- the place itself -----------------------------------------------------------------------------
@@ -182,16 +278,24 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from stirred.release import bundle
-from tests.release.test_atomic import write
+from stirred.release.bundle import write_manifest
+from stirred.release.place import claimed
+
+{write}
 
 def die(*_):
     os._exit(9)
 
 setattr({where}, {name!r}, die)
-with bundle.bundle_at(Path(sys.argv[1])) as folder:
+with claimed(Path(sys.argv[1])) as place, bundle.bundle_in(place) as folder:
     write(folder, "confidential")
     {inside}
 """
+
+
+def killed_program(*, where: str, name: str, inside: str) -> str:
+    """A program that needs none of the heavy libraries and so starts in a moment."""
+    return KILLED.format(write=inspect.getsource(write), where=where, name=name, inside=inside)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +306,7 @@ with bundle.bundle_at(Path(sys.argv[1])) as folder:
         ("a*b? 2020", "bundle", "nothing", "die()"),
         ("out", "bundle", "_check_complete", ""),
         ("out", "bundle", "_sync", ""),
-        ("out", "bundle.os", "rename", ""),
+        ("out", "bundle", "move_new", ""),
     ],
     ids=["writing", "writing to release [1]", "writing to a*b?", "while checking", "while syncing", "at the move"],
 )
@@ -210,7 +314,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next_wherever_it_was_killed(
     place: str, where: str, name: str, inside: str, tmp_path: Path
 ) -> None:
     """What is left holds accuracy against the truth, so it must not stay."""
-    program = KILLED.format(where=where, name=name, inside=inside or "pass")
+    program = killed_program(where=where, name=name, inside=inside or "pass")
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path / place)], cwd=ROOT, check=False)
     assert done.returncode == 9
     assert len(list(tmp_path.iterdir())) == 1
@@ -220,8 +324,9 @@ def test_what_a_killed_run_left_is_removed_by_the_next_wherever_it_was_killed(
     assert [path.name for path in tmp_path.iterdir()] == [place]
 
 
-def test_the_folder_of_a_living_run_to_the_same_place_is_left_alone(tmp_path: Path) -> None:
-    program = KILLED.format(where="bundle", name="nothing", inside="print('writing', flush=True); sys.stdin.read()")
+def test_the_place_of_a_living_run_is_refused_and_its_folder_left_alone(tmp_path: Path) -> None:
+    inside = "print('writing', flush=True); sys.stdin.read()"
+    program = killed_program(where="bundle", name="nothing", inside=inside)
     living = subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path / "out")],
         cwd=ROOT,
@@ -232,10 +337,10 @@ def test_the_folder_of_a_living_run_to_the_same_place_is_left_alone(tmp_path: Pa
     try:
         assert living.stdout is not None
         assert living.stdout.readline() == "writing\n"
-        (theirs,) = tmp_path.iterdir()
-        with bundle_at(tmp_path / "out") as folder:
-            write(folder, "ours")
-        assert theirs.exists()
+        before = listing(tmp_path)
+        with pytest.raises(PlanError, match="another run is writing to this place"):
+            write_and_fail(tmp_path / "out")
+        assert listing(tmp_path) == before
     finally:
         living.kill()
         living.communicate()

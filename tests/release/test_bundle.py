@@ -13,14 +13,25 @@ import pytest
 
 from stirred import Entropy
 from stirred.cli.main import run as command
-from stirred.release import public_files, reports
+from stirred.mechanisms.protocol import VerificationError
+from stirred.release import files, reports
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from stirred.release.verify import VerificationError
 from stirred.spec.document import from_json
+from stirred.spec.doubts import DoubtError
 from stirred.spec.problems import StirredError
-from tests.release.bundles import assert_complete, files_in, households, listing, manifest, margin, persons, read
+from tests.release.bundles import (
+    assert_complete,
+    files_in,
+    households,
+    listing,
+    manifest,
+    margin,
+    persons,
+    read,
+    undoubted,
+)
 
 SEED = "a seed that must not be written anywhere"
 
@@ -196,7 +207,7 @@ def test_the_invariants_file_equals_both_margins_counted_from_the_input(folder: 
 
 def test_the_log_tells_the_story_and_no_record(folder: Path) -> None:
     lines = [json.loads(line) for line in (folder / "real" / "internal" / "log.jsonl").read_text().splitlines()]
-    assert [line["event"] for line in lines] == ["started", "swapped", "written", "verified", "complete"]
+    assert [line["event"] for line in lines] == ["started", "drawn", "swapped", "written", "verified", "complete"]
 
 
 # ---- verification of the written files ------------------------------------------------------------
@@ -254,7 +265,7 @@ def damage(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             right(change(frame) if path.stem == name else frame, path, **kwargs)
 
         monkeypatch.setattr(frames, "write_frame", write)
-        for module in (public_files, reports):
+        for module in (files, reports):
             monkeypatch.setattr(module, "write_frame", write)
 
     return break_
@@ -305,9 +316,9 @@ def test_a_swap_that_mixed_up_persons_itself_destroys_the_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every person is given to the next household: what was written is what was made, and still wrong."""
-    from stirred.mechanisms.swapping import persons as module
+    from stirred.data.household_rows import household_rows as right
+    from stirred.mechanisms.swapping.core import swapped_file as module
 
-    right = module.household_rows
     monkeypatch.setattr(module, "household_rows", lambda data: (right(data) + 1) % data.households.height)
     write_files(tmp_path)
     before = listing(tmp_path)
@@ -358,16 +369,19 @@ def test_every_kind_of_column_can_be_released_in_both_formats(
     homes = pl.DataFrame({"a": column, "b": [1, 1, 2, 2] * 3, "c": list("opqrstuvwxyz")})
     roles = {"hold": ("b", "c", "a"), "swap": ("b", "a", "c"), "match": ("a", "b", "c")}
     match, swap, _ = roles[role]
+    asked = kind == "text" and role != "hold"
     homes.write_parquet(tmp_path / "homes.parquet")
     plan = {
         "data": {"households": "homes.parquet"},
         "mechanism": {"match": [match], "swap": [swap], "rate": "1/2"},
-        "release": {"out": "bundle", "format": format_},
+        # Every record has a text of its own. An empty text may mean a missing value; here it is a code.
+        "release": {"out": "bundle", "format": format_, "accept": ["identifier:c", *(["missing:a"] if asked else [])]},
     }
     released = read(release(tmp_path, plan=plan) / "public" / f"data.{format_}")
     assert released.height == 12
     if format_ == "parquet":
-        assert released.schema == homes.schema
+        # The codes of categories tell which came first in the file: they are released as text.
+        assert released.schema == homes.cast({pl.Categorical: pl.String}).schema
 
 
 def test_without_match_variables_a_bundle_is_made_too(tmp_path: Path) -> None:
@@ -378,10 +392,11 @@ def test_without_match_variables_a_bundle_is_made_too(tmp_path: Path) -> None:
     assert pl.read_parquet(bundle / "public" / "strata.parquet")["stratum_records"].to_list() == [60]
 
 
-@pytest.mark.parametrize("rate", ["0", "1"])
-def test_a_bundle_at_rate_0_or_1_is_made_and_says_that_its_loss_is_infinite(rate: str, tmp_path: Path) -> None:
+def test_a_bundle_at_rate_1_is_made_once_that_is_accepted_and_says_that_its_loss_is_infinite(tmp_path: Path) -> None:
     write_files(tmp_path)
-    bundle = release(tmp_path, plan=content(rate=rate))
+    plan = content(rate="1")
+    plan["release"]["accept"] = ["nothing-promised"]
+    bundle = release(tmp_path, plan=plan)
     assert json.loads((bundle / "public" / "specification.json").read_text())["budget"]["realised"] == "inf"
     assert "ε=inf" in (bundle / "public" / "report.html").read_text(encoding="utf-8")
 
@@ -390,7 +405,9 @@ def test_a_bundle_at_rate_0_or_1_is_made_and_says_that_its_loss_is_infinite(rate
 def test_readers_are_told_how_to_undo_the_bias_where_that_is_known(tmp_path: Path, member: str) -> None:
     write_files(tmp_path)
     bundle = release(tmp_path, plan=content(persons_too=False, name=f"{member}-swap"))
-    told = "stirred unswap TABLE.csv --bundle DIR" in (bundle / "public" / "README.md").read_text(encoding="utf-8")
+    told = "`stirred unswap TABLE.csv --bundle DIR --out FILE.csv` undoes" in (
+        bundle / "public" / "README.md"
+    ).read_text(encoding="utf-8")
     shown = "stirred unswap TABLE.csv --bundle DIR" in (bundle / "public" / "report.html").read_text(encoding="utf-8")
     assert told is shown is True
     inside = (bundle / "internal" / "report.html").read_text(encoding="utf-8")
@@ -399,7 +416,10 @@ def test_readers_are_told_how_to_undo_the_bias_where_that_is_known(tmp_path: Pat
 
 def test_at_rate_0_readers_are_told_that_nothing_was_swapped(tmp_path: Path) -> None:
     write_files(tmp_path)
-    bundle = release(tmp_path, plan=content(rate="0"))
+    with pytest.raises(DoubtError, match="at a rate of 0 nothing is swapped"):
+        release(tmp_path, plan=content(rate="0"))
+    prepared = undoubted(prepare(planned(content(rate="0"), source="plan", folder=tmp_path)))
+    bundle = run(prepared, entropy=Entropy.from_os())
     readme = (bundle / "public" / "README.md").read_text(encoding="utf-8")
     assert "- Nothing was swapped: every count is exact, and the file is published as it is." in readme
     assert "tables/county-x-tenure.csv`: county x tenure, exact" in readme
@@ -412,8 +432,8 @@ def test_at_rate_0_readers_are_told_that_nothing_was_swapped(tmp_path: Path) -> 
 
 def test_the_internal_report_shows_the_error_after_correction_and_by_size(folder: Path) -> None:
     """The correction is that of the public files, and its error is measured here once more."""
-    from stirred.inference.released import SwappedRelease
-    from stirred.inference.unswap import unswap
+    from stirred.mechanisms.swapping.correction.released import SwappedRelease
+    from stirred.mechanisms.swapping.correction.unswap import unswap
 
     report = (folder / "real" / "internal" / "report.html").read_text(encoding="utf-8")
     for table in (["county", "tenure"], ["county", "age"]):
@@ -434,7 +454,10 @@ def test_the_internal_report_shows_the_error_after_correction_and_by_size(folder
 
 def test_a_bundle_with_nothing_to_swap_says_that_0_is_not_protection(tmp_path: Path) -> None:
     households().with_columns(pl.lit("owned").alias("tenure")).write_parquet(tmp_path / "homes.parquet")
-    bundle = release(tmp_path, plan=content(persons_too=False))
+    with pytest.raises(DoubtError, match="nothing can be swapped"):
+        release(tmp_path, plan=content(persons_too=False))
+    prepared = undoubted(prepare(planned(content(persons_too=False), source="plan", folder=tmp_path)))
+    bundle = run(prepared, entropy=Entropy.from_os())
     assert json.loads((bundle / "public" / "specification.json").read_text())["budget"]["realised"] == 0
     assert "not protection" in (bundle / "public" / "report.html").read_text(encoding="utf-8")
 

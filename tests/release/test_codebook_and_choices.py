@@ -16,12 +16,12 @@ from stirred import Entropy, PermutationSwap
 from stirred.cli.main import run as command
 from stirred.data import frames
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.swapping import swapped_file
-from stirred.release import verify
+from stirred.mechanisms.protocol import VerificationError
+from stirred.mechanisms.swapping.core import swapped_file, verification
+from stirred.release import files
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from stirred.release.verify import VerificationError
 
 CODEBOOK = """
 [codebook]
@@ -163,9 +163,9 @@ def test_row_numbers_left_by_a_filter_are_no_index_to_warn_of() -> None:
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(swapped_file, "PART", 7)
     monkeypatch.setattr(frames, "ROWS_IN_ONE_FILE", 10)
-    monkeypatch.setattr(verify, "ROWS_IN_ONE_FILE", 10)
-    monkeypatch.setattr("stirred.release.verify_counts.ROWS_IN_ONE_FILE", 10)
-    monkeypatch.setattr(verify, "PERSONS_RELINKED", 0)
+    monkeypatch.setattr(files, "ROWS_IN_ONE_FILE", 10)
+    monkeypatch.setattr(verification, "ROWS_IN_ONE_FILE", 10)
+    monkeypatch.setattr(verification, "PERSONS_RELINKED", 0)
 
 
 @pytest.mark.usefixtures("in_parts")
@@ -203,7 +203,7 @@ AGE = "table county x age, counted from the written file"
 
 def test_a_release_says_what_was_checked(folder: Path) -> None:
     done, not_done = done_and_not(released(folder, hid="hid", codebook="codebook.toml"))
-    assert done == [BY_CODES, verify.RECOUNTED, *HELD, verify.RELINKED, AGE, *EXACT]
+    assert done == [BY_CODES, verification.RECOUNTED, *HELD, verification.RELINKED, AGE, *EXACT]
     assert not_done == []
 
 
@@ -212,8 +212,8 @@ def test_a_long_release_says_what_was_not_checked(folder: Path) -> None:
     done, not_done = done_and_not(released(folder, hid="hid", codebook="codebook.toml"))
     assert done == [BY_CODES, *HELD]
     assert not_done == [
-        f"{verify.RECOUNTED}: not done: there are more than 10 records",
-        f"{verify.RELINKED}: not done: there are more than 0 persons",
+        f"{verification.RECOUNTED}: not done: there are more than 10 records",
+        f"{verification.RELINKED}: not done: there are more than 0 persons",
         f"{AGE}: not done: there are more than 10 persons",
         *(f"{what}: not done: there are more than 10 records" for what in EXACT),
     ]
@@ -253,6 +253,7 @@ def test_the_readme_names_persons_without_variables_of_their_own(folder: Path) -
     people().select("hid").write_parquet(folder / "people.parquet")
     content = plan(hid="hid")
     content["tables"] = []
+    content["release"] = {"out": "bundle", "accept": ["identifier:parcel"]}
     public = run(prepare(planned(content, source="plan", folder=folder)), entropy=Entropy.from_os()) / "public"
     assert (public / "persons.parquet").exists()
     assert "- `persons.parquet`: the persons in them" in (public / "README.md").read_text(encoding="utf-8")
@@ -296,7 +297,7 @@ def test_faults_in_parts_destroy_the_bundle(
                 first = path / "part-00000.parquet"
                 (path / "part-99999.parquet").write_bytes(first.read_bytes())
 
-        monkeypatch.setattr("stirred.release.records.write_parts", write_parts)
+        monkeypatch.setattr(files, "write_parts", write_parts)
     with pytest.raises(VerificationError, match=what):
         released(folder, hid="hid", codebook="codebook.toml")
     assert not (folder / "bundle").exists()

@@ -14,7 +14,7 @@ import pytest
 
 from stirred import Entropy
 from stirred.cli.main import run as command
-from stirred.mechanisms.swapping.permutation import PermutationSwap
+from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.problems import StorageError
 from stirred.release.ledger.recover import recover
@@ -93,7 +93,9 @@ def test_taking_the_entry_out_of_the_manifest_does_not_get_a_bundle_around_its_l
 
 def test_a_ledger_named_for_a_bundle_without_one_is_refused(plain: Path) -> None:
     Ledger.create(plain.parent / "a.ledger", dataset="homes")
-    assert doubts(plain, ledger=str(plain.parent / "a.ledger")) == ["ledger: the bundle was made without a ledger"]
+    place = plain.parent / "a.ledger"
+    said = f"ledger: the bundle was made without a ledger, and {place} has no entry for it"
+    assert doubts(plain, ledger=str(place)) == [said]
 
 
 @pytest.mark.parametrize(

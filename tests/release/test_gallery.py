@@ -158,15 +158,14 @@ GALLERY = {
         [["header.csv: the file holds no records"]],
         of_file("header.csv"),
     ),
-    "fractional numbers": Broken(
-        homes(lambda f: f.with_columns(pl.col("size") / 2, pl.col("county").rank("dense") / 3)),
+    "decimals to match on": Broken(
+        homes(lambda f: f.with_columns(pl.col("size") / 2)),
         [
             [
                 'homes.parquet "size": a match variable must hold codes',
-                "fractional numbers (Float64)",
+                "decimals (Float64): few records would have a partner",
                 "classes or whole",
             ],
-            ['homes.parquet "county": a swap variable must hold codes'],
         ],
     ),
     "values of type List": Broken(
@@ -182,7 +181,7 @@ GALLERY = {
     ),
     "cannot read a file ending in .xlsx": Broken(
         file("homes.xlsx", b"PK"),
-        [["cannot read a file ending in '.xlsx'", "Mend: save it as 'CSV UTF-8', or give", ".parquet"]],
+        [["cannot read a file ending in '.xlsx'", "Fix: save it as 'CSV UTF-8', or give", ".parquet"]],
         of_file("homes.xlsx"),
     ),
     "there is no such file": Broken(
@@ -211,7 +210,8 @@ GALLERY = {
     "a setting is missing": Broken(
         plan(lambda text: text.replace('rate = "1/2"', "").replace('swap = ["county"]', "").replace('out = "out"', "")),
         [
-            ["[mechanism] swap: 'swap' is missing"],
+            ["[mechanism] swap: is needed", "add swap, such as ['county']"],
+            ["[mechanism] rate: is needed", "add rate, such as '1/20'"],
             ["[release] out: 'out' is missing"],
         ],
         RELEASE,
@@ -227,12 +227,18 @@ GALLERY = {
     ),
     "a mechanism without its ending": Broken(
         plan(lambda text: text.replace("[mechanism]", '[mechanism]\nname = "permutation"')),
-        [["[mechanism] name: 'permutation'", "'gibbs-swap'", 'did you mean "permutation-swap"? Or see docs/plans.md']],
+        [
+            [
+                "[mechanism] name: there is no mechanism called 'permutation'",
+                "gibbs-swap",
+                'you mean "permutation-swap"?',
+            ]
+        ],
         RELEASE,
     ),
     "a mechanism that nothing is like": Broken(
         plan(lambda text: text.replace("[mechanism]", '[mechanism]\nname = "Q"')),
-        [["[mechanism] name: 'Q'", "Mend: see docs/plans.md"]],
+        [["[mechanism] name: there is no mechanism called 'Q'", "Fix: write one of permutation-swap"]],
         RELEASE,
     ),
     "a data file in the place of a plan": Broken(
@@ -321,14 +327,14 @@ GALLERY = {
     "options that the two-stage swap needs": Broken(
         GOOD,
         [
-            ["--fine-match: is needed", "such as --fine-match tenure"],
-            ["--fine-rate: is needed", "such as --fine-rate 1/2"],
+            ["--set fine_match: is needed", "such as --set fine_match=tenure"],
+            ["--set fine_rate: is needed", "such as --set fine_rate=1/2"],
         ],
         swapped("--mechanism", "Two-Stage-swap"),
     ),
     "options that the noisy swap needs": Broken(
         GOOD,
-        [["--noise-epsilon: is needed"], ["--table: is needed", "such as --table 'county x tenure'"]],
+        [["--set noise_epsilon: is needed"], ["--table: is needed", "such as --table 'county x tenure'"]],
         swapped("--mechanism", "noisy"),
     ),
     "a rate where the loss is told instead": Broken(
@@ -341,12 +347,18 @@ GALLERY = {
     ),
     "an option of another member": Broken(
         GOOD,
-        [["--redraw-law: the permutation swap has no --redraw-law", "it takes --rate, rates (only in a plan)"]],
-        swapped("--redraw-law", "uniform"),
+        [["--set redraw_law: the permutation swap has no redraw_law", "it takes --rate, --set rates, --set imputed"]],
+        swapped("--set", "redraw_law=uniform"),
     ),
     "an unknown member": Broken(
         GOOD,
-        [["--mechanism: there is no swap called 'malows'", "did you mean 'mallows'?", "There are permutation, "]],
+        [
+            [
+                "--mechanism: there is no mechanism called 'malows'",
+                'did you mean "mallows-swap"?',
+                "There are permutation-swap, ",
+            ]
+        ],
         swapped("--mechanism", "malows"),
     ),
     "an unknown format": Broken(GOOD, [["--format: 'xlsx'", "'parquet' or 'csv'"]], swapped("--format", "xlsx")),
@@ -409,7 +421,7 @@ def test_a_broken_file_or_plan_is_refused_with(name: str, folder: Path, capsys: 
     for says in broken.says:
         assert any(all(part in line for part in says) for line in lines), f"no line says {says}:\n{err}"
     assert len(lines) == len(broken.says), err
-    assert all(". Mend: " in line for line in lines), "a problem without a remedy"
+    assert all(". Fix: " in line for line in lines), "a problem without a remedy"
     assert "Traceback" not in err
     assert everything(folder) == before
 
@@ -468,12 +480,12 @@ def test_a_full_disk_is_refused_and_leaves_nothing(
 ) -> None:
     import errno
 
-    from stirred.release import records
+    from stirred.release import files
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
 
-    monkeypatch.setattr(records, "write_frame", full)
+    monkeypatch.setattr(files, "write_parts", full)
     before = everything(folder)
     assert run([*SWAP, "--quiet"]) == 2
     assert "No space left on device" in capsys.readouterr().err

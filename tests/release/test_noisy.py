@@ -11,10 +11,10 @@ import pytest
 
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
-from stirred.release import noisy
+from stirred.mechanisms.protocol import VerificationError
+from stirred.mechanisms.tables import cells as of_tables
 from stirred.release.ledger import Ledger, Policy
 from stirred.release.publish import PublishError, publish
-from stirred.release.verify import VerificationError
 from stirred.spec.document import from_json
 from stirred.spec.exact import Exact
 from tests.release.bundles import CODEBOOK_OF_HOMES, files_in, households, listing, manifest, sha256, stirred
@@ -158,6 +158,14 @@ def with_live_strata(bundle: Path) -> None:
     strata.with_columns(stratum_live=True).write_parquet(bundle / "public/strata.parquet")
 
 
+def with_live_strata_listed(bundle: Path) -> None:
+    """The manifest is forged too: it lists the column."""
+    with_live_strata(bundle)
+    content = manifest(bundle)
+    next(file for file in content["public_files"] if file["name"] == "strata")["columns"].append("stratum_live")
+    (bundle / "manifest.json").write_text(json.dumps(content), encoding="utf-8")
+
+
 def with_another_margin(bundle: Path) -> None:
     margin = (
         households(600).group_by("size", "county").len("count").select(pl.lit("match x swap").alias("table"), pl.all())
@@ -195,6 +203,7 @@ def with_a_smaller_loss(bundle: Path) -> None:
     [
         (with_records, "records are published"),
         (with_live_strata, "stratum_live tells"),
+        (with_live_strata_listed, "stratum_live tells"),
         (with_another_margin, "not the one table that the specification fixes"),
         (with_other_sizes, "stratum_records is not"),
         (without_empty_cells, "cells are missing"),
@@ -216,12 +225,19 @@ def test_what_would_leak_or_contradict_is_found_by_audit_and_publishing(
     assert not (folder / "published").exists()
 
 
+def test_publishing_itself_sees_a_column_that_a_forged_manifest_lists(bundle: Path, folder: Path) -> None:
+    with_live_strata_listed(bundle)
+    redone(bundle)
+    with pytest.raises(PublishError, match=r'strata.parquet: "stratum_live" is not in the specification'):
+        publish(bundle, folder / "published")
+
+
 @pytest.mark.parametrize("what", ["noise", "records"])
 def test_a_table_that_is_not_what_was_drawn_never_appears(
     folder: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     before = listing(folder)
-    write = noisy.write_drawn
+    write = of_tables.write_drawn
 
     def other(release: Any, internal: Path, **notes: Any) -> None:
         drawn = release.internal["drawn"]
@@ -231,7 +247,7 @@ def test_a_table_that_is_not_what_was_drawn_never_appears(
             (internal.parent / "public/data.parquet").write_bytes(b"")
         write(type(release)(public=release.public, specification=release.specification, internal={"drawn": drawn}), internal, **notes)  # fmt: skip  # noqa: E501
 
-    monkeypatch.setattr("stirred.release.noisy.write_drawn", other)
+    monkeypatch.setattr(of_tables, "write_drawn", other)
     from stirred.randomness.entropy import Entropy
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
@@ -243,7 +259,7 @@ def test_a_table_that_is_not_what_was_drawn_never_appears(
 
 
 def test_the_command_line_is_the_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = ["--mechanism", "noisy", "--rate", "1/10", "--noise-epsilon", "1", "--codebook", "codebook.toml"]
+    told = ["--mechanism", "noisy", "--rate", "1/10", "--set", "noise_epsilon=1", "--codebook", "codebook.toml"]
     tables = ["--table", "county x tenure", "--table", "county x size"]
     roles = ["homes.parquet", "--match", "size", "--swap", "county"]
     by_options = facts(["plan", *roles, *told, *tables, "--json"], capsys)
@@ -252,13 +268,18 @@ def test_the_command_line_is_the_plan(folder: Path, capsys: pytest.CaptureFixtur
     assert audit_bundle(folder / "other").passed
 
 
-def test_cells_of_a_draft_are_warned_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert facts(["plan", "plan.toml", "--json"], capsys)["warnings"] == []
+def test_cells_of_a_draft_refuse(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert facts(["plan", "plan.toml", "--json"], capsys)["doubts"] == []
     marked = CODEBOOK.replace('title = "Homes"', 'title = "Homes"\ndraft = true')
     (folder / "codebook.toml").write_text(marked, encoding="utf-8")
-    (told,) = facts(["plan", "plan.toml", "--json"], capsys)["warnings"]
-    assert told.startswith('the values of "county", "size", "tenure" are those of a codebook that is still a draft')
-    assert "which values occur is confidential" in told
+    assert command(["plan", "plan.toml", "--json"]) == 2
+    (told,) = json.loads(capsys.readouterr().out)["doubts"]
+    assert told["name"] == "draft:county+size+tenure"
+    what = told["what"]
+    assert what.startswith('the values of "county", "size", "tenure" are those of a codebook that is still a draft')
+    assert "which values occur is confidential" in what
+    assert command(["release", "plan.toml", "--quiet"]) == 2
+    assert not (folder / "out").exists()
 
 
 def test_the_ledger_keeps_the_promise_with_the_fewest_invariants(folder: Path) -> None:
@@ -311,7 +332,8 @@ def test_it_adds_up_with_other_members_in_one_ledger_under_a_limit(hold: str, fo
     assert total is not None
     assert total.budget.realised == losses[0] + losses[1] + losses[2]
     ledger.set_policy(Policy.from_toml(LIMIT.format(budget=total.budget.shown)), reason="no more")
-    (folder / "again.toml").write_text(noisy.replace('out = "noisy"', 'out = "again"'), encoding="utf-8")
+    again = noisy.replace('out = "noisy"', 'out = "again"').replace('rate = "1/10"', 'rate = "1/9"')
+    (folder / "again.toml").write_text(again, encoding="utf-8")
     refused = stirred("release", "again.toml", cwd=folder)
     assert refused.returncode != 0
     assert "above the limit" in refused.stderr

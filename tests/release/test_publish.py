@@ -24,7 +24,8 @@ from stirred.release.prepared import prepare
 from stirred.release.publish import PublishError, publish
 from stirred.release.run import run
 from stirred.release.scan import scan_bundle
-from tests.release.bundles import files_in, households, listing, persons, sha256, stirred
+from stirred.spec.doubts import DoubtError
+from tests.release.bundles import files_in, households, in_own_process, listing, manifest, persons, sha256, undoubted
 from tests.release.tampering import add, copied, frame, retell, specified, text, told
 
 Out = pytest.CaptureFixture[str]
@@ -50,7 +51,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     homes = households()
     homes.write_parquet(folder / "homes.parquet")
     persons(homes).write_parquet(folder / "people.parquet")
-    plans = {"parquet": content(), "csv": content("csv"), "seeded": content(), "infinite": content(rate="0")}
+    plans = {"parquet": content(), "csv": content("csv"), "seeded": content(), "infinite": content(rate="1")}
+    plans["infinite"]["release"]["accept"] = ["nothing-promised"]
     for name, plan in plans.items():
         release(folder, plan, Entropy.from_seed("x") if name == "seeded" else None)
         (folder / "bundle").rename(folder / name)
@@ -149,6 +151,35 @@ def link(bundle: Path) -> None:
     (bundle / "public" / "README.md").symlink_to(bundle / "internal" / "report.html")
 
 
+def listed_too(name: str, column: pl.Expr) -> Callable[[Path], object]:
+    """Add a column to a public table, and to what the manifest says about it."""
+
+    def write(bundle: Path) -> None:
+        frame(name, lambda f: f.with_columns(column))(bundle)
+        files = manifest(bundle)["public_files"]
+        for file in files:
+            if file["name"] == name.rpartition(".")[0]:
+                file["columns"].append(column.meta.output_name())
+        told(public_files=files)(bundle)
+
+    return write
+
+
+def another_file(name: str = "extra", kind: str = "side", *, like: str = "") -> Callable[[Path], object]:
+    """Add a whole table of true values, or of the columns of another file, and list it in the manifest."""
+
+    def write(bundle: Path) -> None:
+        public = bundle / "public"
+        added = pl.read_parquet(public / like) if like else pl.DataFrame({"true_county": ["N"]})
+        notes = pl.read_parquet_metadata(public / "data.parquet")
+        promise = {"stirred.specification": notes["stirred.specification"]}
+        added.write_parquet(public / f"{name}.parquet", metadata=promise)
+        extra = {"name": name, "kind": kind, "columns": added.columns}
+        told(public_files=[*manifest(bundle)["public_files"], extra])(bundle)
+
+    return write
+
+
 @dataclass(frozen=True)
 class Tampered:
     """How a good bundle is changed, what must be said, and whether the manifest was forged as well."""
@@ -213,6 +244,39 @@ TAMPERED = {
         frame("tables/ages.csv", lambda f: f.with_columns(pl.lit(1).alias("error"))),
         'public/tables/ages.csv: "error" is not in the specification',
     ),
+    "a column of data that the manifest lists too": Tampered(
+        listed_too("data.parquet", pl.lit("N").alias("true_county")),
+        'public/data.parquet: "true_county" is not in the specification',
+    ),
+    "a column of the strata that the manifest lists too": Tampered(
+        listed_too("strata.parquet", pl.lit(1).alias("moved")),
+        'public/strata.parquet: "moved" is not in the specification',
+    ),
+    "a held column in the strata that the manifest lists too": Tampered(
+        listed_too("strata.parquet", pl.lit("owned").alias("tenure")),
+        'public/strata.parquet: "tenure" is not in the specification',
+    ),
+    "a column of a table that the manifest lists too": Tampered(
+        listed_too("tables/ages.csv", pl.lit(1).alias("error")),
+        'public/tables/ages.csv: "error" is not in the specification',
+    ),
+    "a file that the manifest lists too": Tampered(
+        another_file(), 'public/extra.parquet: "true_county" is not in the specification'
+    ),
+    **{
+        f"records among the tables that the manifest lists as {kind}": Tampered(
+            another_file("tables/x", kind, like="data.parquet"),
+            "public/tables/x.parquet: there is no rule that a release has such a file",
+        )
+        for kind in ("records", "side", "measurements", "table")
+    },
+    "a file named like another one that the manifest lists too": Tampered(
+        another_file("invariants.true", like="invariants.parquet"),
+        "public/invariants.true.parquet: there is no rule that a release has such a file",
+    ),
+    "a manifest without a list of files": Tampered(
+        told(public_files=None), "manifest.json: it does not say what was released"
+    ),
     "a note in the metadata": Tampered(
         frame("data.parquet", lambda f: f, pandas="{}"), 'its metadata hold "pandas", which no rule allows'
     ),
@@ -269,12 +333,14 @@ TAMPERED = {
     "a specification that does not read": Tampered(
         specified(lambda d: d.pop("multiverse")), "public/specification.json"
     ),
-    "a specification without a number": Tampered(specified(free), "its budget is a letter without a value"),
+    "a specification without a number": Tampered(
+        specified(free), "nothing is promised: the budget is a letter without a value"
+    ),
     "settings that looked at the data": Tampered(
         specified(lambda d: d.update(settings_from="this-data")), "which voids the promise"
     ),
     "an internal folder that others may read": Tampered(
-        lambda bundle: (bundle / "internal").chmod(0o755), "internal: others than its owner may use internal. Mend"
+        lambda bundle: (bundle / "internal").chmod(0o755), "internal: others than its owner may use internal. Fix"
     ),
     "an internal file that others may read": Tampered(
         lambda bundle: (bundle / "internal" / "accuracy.parquet").chmod(0o640),
@@ -298,7 +364,7 @@ def refusal(bundle: Path, capsys: Out, *more: str) -> str:
     out, err = capsys.readouterr()
     assert out == ""
     assert "Traceback" not in err
-    assert all(". Mend: " in line for line in err.strip().splitlines()), "a doubt without a remedy"
+    assert all(". Fix: " in line for line in err.strip().splitlines()), "a doubt without a remedy"
     assert listing_of_anything(bundle.parent) == before
     return err
 
@@ -340,10 +406,10 @@ def test_a_test_run_is_refused(made: Path, tmp_path: Path, capsys: Out) -> None:
 
 def test_a_release_that_promises_nothing_is_refused(made: Path, tmp_path: Path, capsys: Out) -> None:
     bundle = Path(shutil.copytree(made / "infinite", tmp_path / "bundle"))
-    assert "its loss is infinite, so nothing is promised" in refusal(bundle, capsys)
+    assert "nothing is promised: the loss is infinite" in refusal(bundle, capsys)
 
 
-def test_a_column_that_tells_records_apart_is_refused_unless_said_to_be_harmless(tmp_path: Path, capsys: Out) -> None:
+def test_a_column_that_tells_records_apart_is_refused_until_it_is_accepted_by_name(tmp_path: Path, capsys: Out) -> None:
     homes = households().with_columns((pl.col("hid") * 7919 % 10007).alias("income")).drop("hid")
     homes.write_parquet(tmp_path / "homes.parquet")
     plan = {
@@ -351,13 +417,19 @@ def test_a_column_that_tells_records_apart_is_refused_unless_said_to_be_harmless
         "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
         "release": {"out": "bundle"},
     }
-    bundle = release(tmp_path, plan)
+    with pytest.raises(DoubtError, match=r'accept=\["identifier:income"\]'):
+        release(tmp_path, plan)
+    # As a bundle that another version made, or somebody without these checks.
+    prepared = undoubted(prepare(planned(plan, source="plan", folder=tmp_path)))
+    bundle = run(prepared, entropy=Entropy.from_os())
     told = refusal(bundle, capsys)
-    assert '"income" is different for every record, as an identifier is' in told
-    assert "name it with --id income, or in a plan under [data] id" in told
-    assert refusal(bundle, capsys, "--harmless", "size")
-    assert command(["publish", str(bundle), str(tmp_path / "out"), "--harmless", "income"]) == 0
-    assert '"income" identifies nobody, as you say' in capsys.readouterr().out
+    assert '"income" is different for every record, and it is released as it is' in told
+    assert "name it with --id income; or accept it: --accept identifier:income" in told
+    assert "no doubt that can be accepted is called 'identifier:size'" in refusal(
+        bundle, capsys, "--accept", "identifier:income", "--accept", "identifier:size"
+    )
+    assert command(["publish", str(bundle), str(tmp_path / "out"), "--accept", "identifier:income"]) == 0
+    assert "identifier:income: accepted by you" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("inside", ["bundle/published", "bundle/public/again", "bundle"])
@@ -439,10 +511,9 @@ def test_the_command_says_what_was_checked(made: Path, tmp_path: Path, capsys: O
 
 
 def test_the_installed_command_refuses_a_second_time(made: Path, tmp_path: Path) -> None:
-    first = stirred("publish", made / "csv", "out", cwd=tmp_path)
-    assert (first.returncode, first.stderr) == (0, "")
+    assert publish(made / "csv", tmp_path / "out")
     before = listing(tmp_path)
-    second = stirred("publish", made / "csv", "out", "--json", cwd=tmp_path)
+    second = in_own_process("publish", made / "csv", "out", "--json", cwd=tmp_path)
     assert second.returncode == 2
     assert json.loads(second.stdout)["errors"][0]["what"] == "something is already there"
     assert listing(tmp_path) == before

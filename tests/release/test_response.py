@@ -14,13 +14,13 @@ import pytest
 from stirred import Entropy
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
-from stirred.mechanisms.swapping.response_swap import ResponseSwap
+from stirred.mechanisms.protocol import VerificationError
+from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
 from stirred.release.ledger import Ledger
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish
 from stirred.release.run import run
-from stirred.release.verify import VerificationError
 from stirred.spec.document import from_json
 from stirred.spec.exact import ln
 from stirred.spec.invariant import Margin
@@ -203,6 +203,7 @@ def test_values_come_from_the_codebook_and_are_kept_in_the_manifest(folder: Path
     assert command(["codebook", "init", "homes.parquet", "--out", "codes.toml"]) == 0
     text = (folder / "codes.toml").read_text(encoding="utf-8")
     text = re.sub(r'codes = \{ ?"?owned.*', 'codes = { "owned" = "", "rented" = "", "free" = "" }', text)
+    text = re.sub("draft = true.*", "", text)
     (folder / "codes.toml").write_text(text, encoding="utf-8")
     wanted = content("hold", "out")
     del wanted["mechanism"]["values"]
@@ -216,25 +217,27 @@ def test_values_come_from_the_codebook_and_are_kept_in_the_manifest(folder: Path
     assert pl.read_parquet(bundle / "public" / "data.parquet")["tenure"].is_in(["owned", "rented", "free"]).all()
 
 
-def test_values_of_a_draft_are_warned_of_until_somebody_declares_them(
+def test_values_of_a_draft_refuse_until_somebody_declares_them(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(["codebook", "init", "homes.parquet", "--out", "codes.toml"]) == 0
-    told = ["plan", *OPTIONS, "1/2", "--respond", "county", "--change", "20%", "--codebook", "codes.toml"]
+    told = ["plan", *OPTIONS, "1/2", "--set", "respond=county", "--set", "change=20%", "--codebook", "codes.toml"]
     said = 'the values of "county" are those of a codebook that is still a draft'
     capsys.readouterr()
-    assert command(told) == 0
+    assert command(told) == 2
     assert said in capsys.readouterr().err
-    assert command([*told, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["warnings"][-1].startswith(said)
+    assert command([*told, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["doubts"][-1]["what"].startswith(said)
+    assert command([*told, "--accept", "draft:county"]) == 0
+    assert f"draft:county (accepted): {said}" in " ".join(capsys.readouterr().out.split())
     # Declared by the custodian: in the plan, or by removing the mark.
-    assert command([*told, "--values", ",".join([*COUNTIES, "Nowhere"])]) == 0
-    assert "draft" not in capsys.readouterr().err
+    assert command([*told, "--set", "values=" + ",".join([*COUNTIES, "Nowhere"])]) == 0
+    assert "doubts     none" in capsys.readouterr().out
     text = (folder / "codes.toml").read_text(encoding="utf-8")
     (folder / "codes.toml").write_text(re.sub("draft = true.*", "", text), encoding="utf-8")
     capsys.readouterr()
     assert command(told) == 0
-    assert "draft" not in capsys.readouterr().err
+    assert "doubts     none" in capsys.readouterr().out
 
 
 def test_the_ledger_accounts_for_the_promise_with_the_fewest_invariants(folder: Path) -> None:
@@ -252,7 +255,7 @@ OPTIONS = ["homes.parquet", "--id", "hid", "--match", "size", "--swap", "county"
 
 
 def test_the_command_line_gives_the_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = [*OPTIONS, "1/2", "--respond", "county", "--values", ",".join(COUNTIES), "--change", "20%"]
+    told = [*OPTIONS, "1/2", "--set", "respond=county", "--set", "values=" + ",".join(COUNTIES), "--set", "change=20%"]
     assert command(["plan", *told, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["epsilon_exact"] == "ln(16)"
@@ -265,12 +268,15 @@ def test_the_command_line_gives_the_plan(folder: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("more", "what"),
     [
-        (["--values", "East,North", "--respond", "county", "--change", "1/5"], "not among the declared values"),
-        (["--values", "1,2,3", "--respond", "size", "--change", "1/5"], "matched on size"),
-        (["--respond", "county", "--change", "1/5"], "values"),
-        (["--values", ",".join(COUNTIES), "--respond", "county"], "change"),
-        (["--values", ",".join(COUNTIES), "--change", "1/5"], "respond"),
-        (["--values", "a,b", "--respond", "hid", "--change", "1/5"], "no released column"),
+        (
+            ["--set", "values=East,North", "--set", "respond=county", "--set", "change=1/5"],
+            "not among the declared values",
+        ),
+        (["--set", "values=1,2,3", "--set", "respond=size", "--set", "change=1/5"], "matched on size"),
+        (["--set", "respond=county", "--set", "change=1/5"], "values"),
+        (["--set", "values=" + ",".join(COUNTIES), "--set", "respond=county"], "change"),
+        (["--set", "values=" + ",".join(COUNTIES), "--set", "change=1/5"], "respond"),
+        (["--set", "values=a,b", "--set", "respond=hid", "--set", "change=1/5"], "no released column"),
     ],
 )
 def test_what_cannot_be_done_is_refused_without_a_trace(folder: Path, more: list[str], what: str) -> None:
@@ -283,17 +289,19 @@ def test_what_cannot_be_done_is_refused_without_a_trace(folder: Path, more: list
 
 def test_a_response_is_only_for_the_member_that_has_one(folder: Path) -> None:
     done = stirred(
-        "plan", "homes.parquet", "--id", "hid", "--match", "size", "--swap", "county", "--rate", "1/2", "--respond",
-        "tenure", cwd=folder,
+        "plan", "homes.parquet", "--id", "hid", "--match", "size", "--swap", "county", "--rate", "1/2", "--set",
+        "respond=tenure", cwd=folder,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "the permutation swap has no --respond" in done.stderr
+    assert "the permutation swap has no respond" in done.stderr
 
 
 def test_a_column_that_tells_the_perturbed_one_is_warned_of(folder: Path) -> None:
     homes().with_columns(own=pl.col("tenure") == "owned").write_parquet(folder / "homes.parquet")
-    warned = prepare(planned(content("hold", "out"), source="plan", folder=folder)).warnings
-    assert any('"own" is released and tells "tenure"' in warning for warning in warned)
+    doubts = prepare(planned(content("hold", "out"), source="plan", folder=folder)).doubts
+    (doubt,) = [doubt for doubt in doubts if doubt.name == "tells-response:own"]
+    assert '"own" is released and determines "tenure"' in doubt.what
+    assert doubt.refuses
 
 
 @pytest.mark.parametrize(
@@ -368,3 +376,15 @@ def test_without_match_variables_and_with_nothing_else_held(folder: Path, role: 
     assert audit_bundle(folder / "published").passed
     tables = pl.read_parquet(bundle / "public" / "invariants.parquet")["table"].unique().to_list()
     assert tables == (["hold"] if role == "swap" else ["match x swap"])
+
+
+def test_the_page_for_readers_names_the_response_where_nothing_else_is_held(folder: Path) -> None:
+    plan = content("hold", "out")
+    plan["data"] = {"households": "homes.parquet", "id": ["hid"]}
+    plan["mechanism"]["hold"] = ["size", "tenure"]
+    plan["tables"] = []
+    bundle = run(prepare(planned(plan, source="plan", folder=folder)), entropy=Entropy.from_os())
+    for page in ("README.md", "report.html"):
+        text = (bundle / "public" / page).read_text(encoding="utf-8")
+        assert "held variables" not in text
+    assert "Counts that cross county with tenure are disturbed" in (bundle / "public" / "README.md").read_text()

@@ -44,7 +44,7 @@ def test_the_published_schema_is_the_one_that_is_made(name: str, capsys: Out) ->
 def test_another_name_is_refused(capsys: Out) -> None:
     assert command(["schema", "plans"]) == 2
     assert (
-        "there is no schema of 'plans'. Mend: one of plan, codebook, policy, specification." in capsys.readouterr().err
+        "there is no schema of 'plans'. Fix: one of plan, codebook, policy, specification." in capsys.readouterr().err
     )
 
 
@@ -191,8 +191,15 @@ def test_schema_and_reader_refuse(section: str, key: str, value: Any) -> None:
 def test_every_key_of_a_plan_is_in_the_documentation() -> None:
     text = (ROOT / "docs" / "plans.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| `[")]
-    for section in ("data", "mechanism", "tables", "release", "safes"):
+    for section in ("data", "design", "mechanism", "tables", "release", "safes"):
         of_section = " ".join(row for row in rows if f"[{section}" in row)
-        entries = made("plan")["$defs"][f"{'Table' if section == 'tables' else section.capitalize()}Section"]
-        assert [key for key in entries["properties"] if key not in of_section] == [], section
-    assert set(PlanFile.model_fields) == {"data", "mechanism", "tables", "release", "safes"}
+        parts = made("plan")["$defs"]
+        entries = parts[f"{'Table' if section == 'tables' else section.capitalize()}Section"]
+        alternatives = [one["$ref"] for one in entries.get("oneOf", []) if "$ref" in one]
+        models = [parts[one.rpartition("/")[2]] for one in alternatives] or [entries]
+        assert [key for model in models for key in model["properties"] if key not in of_section] == [], section
+    steps = " ".join(row for row in rows if "[[prepare]]" in row)
+    for step in made("plan")["properties"]["prepare"]["items"]["oneOf"]:
+        model = parts[step["$ref"].rpartition("/")[2]]
+        assert [key for key in model["properties"] if f"`{key}`" not in steps.replace("[[prepare]] ", "`")] == []
+    assert set(PlanFile.model_fields) == {"data", "design", "prepare", "mechanism", "tables", "release", "safes"}

@@ -10,13 +10,13 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
-from stirred.data.frames import write_frame, write_parts
-from stirred.release import verify_counts
-from stirred.release.noisy import strata_sizes
+from stirred.data.frames import write_parts
+from stirred.mechanisms.protocol import VerificationError
+from stirred.mechanisms.swapping.core import verification
+from stirred.mechanisms.swapping.layers.noisy.files import strata_sizes
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from stirred.release.verify import VerificationError
 from tests.release.bundles import CODEBOOK_OF_HOMES, PLAN_OF_HOMES, households, listing, persons
 
 NOISY = PLAN_OF_HOMES.replace("homes.parquet", "declared.parquet").replace(
@@ -105,15 +105,10 @@ def test_wrong_invariants_or_strata_destroy_the_bundle(
     what: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def frame_of(frame: pl.DataFrame, path: Path, **note: Any) -> None:
-        write_frame(wrong(frame) if path.stem == file else frame, path, **note)
-
     def parts_of(parts: Iterable[pl.DataFrame], path: Path, **note: Any) -> None:
         write_parts([wrong(pl.concat(parts))] if path.stem == file else parts, path, **note)
 
-    monkeypatch.setattr("stirred.release.records.write_parts", parts_of)
-    for module in ("records", "noisy"):
-        monkeypatch.setattr(f"stirred.release.{module}.write_frame", frame_of)
+    monkeypatch.setattr("stirred.release.files.write_parts", parts_of)
     before = {*listing(folder)}
     with pytest.raises(VerificationError, match=what):
         written(folder, PLANS[name])
@@ -126,8 +121,8 @@ def test_sizes_are_held_against_the_input_where_nothing_else_is_fixed(
     """Of noisy tables both files have sizes alone: wrong in the same way they would agree with each other."""
     (folder / "plan.toml").write_text(NOISY, encoding="utf-8")
     prepared = prepare(read_plan(folder / "plan.toml"))
-    exact = strata_sizes(prepared.plan)
-    monkeypatch.setattr("stirred.release.noisy.strata_sizes", lambda plan: moved(exact))
+    exact = strata_sizes(prepared.plan)  # type: ignore[arg-type]
+    monkeypatch.setattr("stirred.mechanisms.swapping.layers.noisy.files.strata_sizes", lambda plan: moved(exact))
     with pytest.raises(VerificationError, match=r"invariants.parquet: match, counted .*: they differ"):
         run(prepared, entropy=Entropy.from_os())
     assert not (folder / "out").exists()
@@ -136,6 +131,6 @@ def test_sizes_are_held_against_the_input_where_nothing_else_is_fixed(
 def test_files_too_long_to_be_counted_twice_are_held_to_the_number_of_records(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify_counts, "ROWS_IN_ONE_FILE", 500)
+    monkeypatch.setattr(verification, "ROWS_IN_ONE_FILE", 500)
     text = (written(folder, PLAN_OF_HOMES) / "public" / "report.html").read_text(encoding="utf-8")
     assert "not done: there are more than 500 records" in text

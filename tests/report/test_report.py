@@ -16,7 +16,7 @@ from stirred import Entropy
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.run import run
-from stirred.report import swap as swap_module
+from stirred.report import release as release_report
 from stirred.report.page import page, table
 from tests.release.bundles import households, persons
 from tests.report.browser import browse, requests_made
@@ -119,24 +119,27 @@ def test_the_public_edition_is_the_same_whatever_the_accuracy_was(
 
     def keep(report: Any) -> str:
         kept.append(report)
-        return swap_module.public_report(report)
+        return release_report.public_report(report)
 
     monkeypatch.setattr(reports, "public_report", keep)
-    # A held copy of the county makes the plan warn, which is a fact about the confidential file.
+    # A held copy of the county raises a doubt, which is a fact about the confidential file.
     households().with_columns(pl.col("county").alias("place")).write_parquet(tmp_path / "homes.parquet")
     plan = {
         "data": {"households": "homes.parquet", "hid": "hid"},
         "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
         "tables": [{"variables": ["county", "tenure"]}],
-        "release": {"out": "bundle"},
+        "release": {"out": "bundle", "accept": ["tells:place"]},
     }
     run(prepare(planned(plan, source="plan", folder=tmp_path)), entropy=Entropy.from_os())
-    (report,) = kept
+    rehearsed, report = kept  # before the draw nothing is known about the accuracy
+    assert not rehearsed.accuracy
     assert report.accuracy
-    assert report.warnings
-    for warning in report.warnings:
-        assert escape(warning) not in swap_module.public_report(report)
-    assert swap_module.public_report(report) == swap_module.public_report(replace(report, accuracy={}))
+    assert [doubt.name for doubt in report.doubts] == ["tells:place"]
+    for doubt in report.doubts:
+        assert escape(doubt.what) not in release_report.public_report(report)
+        assert escape(doubt.what) in release_report.internal_report(report)
+    assert "accepted these doubts about protection by name: tells:place" in release_report.public_report(report)
+    assert release_report.public_report(report) == release_report.public_report(replace(report, accuracy={}))
 
 
 @pytest.mark.parametrize("edition", EDITIONS)
@@ -294,7 +297,8 @@ def test_a_report_is_one_file_of_modest_size(edition: str, bundle: Path) -> None
 def test_where_vega_is_not_installed_the_report_says_how_to_get_charts(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from stirred.report.charts import epsilon_curve
+    from stirred.mechanisms.protocol import Curve
+    from stirred.report.charts import loss_curve
 
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    assert "pip install 'stirred[report]'" in epsilon_curve([(0.5, 1.0)])
+    assert "pip install 'stirred[report]'" in loss_curve(Curve(points=((0.5, 1.0),)))

@@ -1,65 +1,46 @@
-"""The family beside one swap: who cannot be made equal is refused or left out."""
+"""A mechanism that hands over no more than it must is compared by its promise alone."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
 
 from stirred.data.problems import PlanError
-from stirred.mechanisms.swapping.family import swap_named
-from stirred.mechanisms.swapping.swap import Swap
-from stirred.utility.comparison import compare_swaps, family_at
-from tests.release.bundles import households
+from stirred.mechanisms.protocol import Mechanism
+from stirred.mechanisms.swapping import PermutationSwap
+from stirred.report.comparison import comparison_page, rows
+from stirred.utility.comparison import compare_mechanisms
 
-RESPONSE = {"respond": "tenure", "values": ["owned", "rented"], "change": "1/5"}
-
-
-def made(name: str, **settings: Any) -> Swap:
-    return swap_named(f"{name}-swap", settings, match=["size"], swap=["county"], hold=None, unit="household")
+HOMES = pl.DataFrame({"size": [1] * 6, "county": list("AAABBC"), "tenure": list("oorror")})
+OURS = PermutationSwap(match=["size"], swap=["county"], rate="1/2")
 
 
-def homes(**columns: pl.Expr) -> pl.DataFrame:
-    return households().drop("hid").with_columns(**columns)
+class Foreign(Mechanism):
+    """Promises what our swap does and says nothing else."""
+
+    def plan(self, data: Any, *, doubts: bool = True) -> Any:
+        plan = OURS.plan(data, doubts=doubts)
+        return SimpleNamespace(specification=plan.specification, epsilon=plan.epsilon, moved=None)
 
 
-@pytest.mark.parametrize(
-    ("swap", "equal", "what"),
-    [
-        (made("permutation", rate="1/2"), "weight", "'weight' cannot be made equal"),
-        (made("permutation", rate="1/2", imputed="flag"), "changed", "the other members do not leave imputed records"),
-        (
-            made("response", rate="1/2", **RESPONSE),
-            "epsilon",
-            "the counts of tenure that the response protects",
-        ),
-    ],
-    ids=["another measure", "imputed", "response"],
-)
-def test_what_the_other_members_cannot_do_is_not_compared(swap: Swap, equal: str, what: str) -> None:
-    with pytest.raises(PlanError, match=what) as caught:
-        family_at(homes(flag=pl.int_range(60) % 5 == 0), swap, equal=equal)
-    assert caught.value.exit_code == 2
-    assert caught.value.problems[0].remedy
+Foreign.__abstractmethods__ = frozenset()
 
 
-def test_members_that_no_rate_brings_to_a_loss_are_left_out() -> None:
-    """Strata of 20 records: permutations lose at least half of ln(380) at any rate, Mallows as little as asked."""
-    found = dict(family_at(homes(), made("mallows", epsilon="1/100"), equal="epsilon"))
-    assert "mallows" in found
-    assert "permutation" not in found
-    more = dict(family_at(homes(), made("mallows", epsilon="4"), equal="epsilon"))
-    assert {"mallows", "permutation"} <= {*more}
-    for name, swap in more.items():
-        assert swap.plan(homes()).epsilon <= 4, name
+def test_a_mechanism_of_others_stands_beside_ours() -> None:
+    beside = [("ours", OURS), ("theirs", Foreign())]  # type: ignore[abstract]
+    ours, theirs = compare_mechanisms(HOMES, beside, tables=[("county", "tenure")])
+    assert len(ours.errors) == 1
+    assert (theirs.areas, theirs.changed, theirs.smallest_area, theirs.errors) == (None, None, None, ())
+    header, lines = rows([ours, theirs])
+    assert lines[1][:3] == ["theirs", "epsilon 1.70", "1.70"]
+    assert lines[1][-1] == "not computed"
+    assert len(header) == len(lines[1])
+    assert "theirs beside ours: equal in all five blocks" in comparison_page("both", [ours, theirs], source="margins")
 
 
-def test_what_a_response_protects_is_not_shown_beside_others() -> None:
-    """On a swap variable even the records of each area are protected; on a held one they are not."""
-    on_swap = {"respond": "county", "values": ["East", "North", "South", "West"], "change": "1/5"}
-    swaps = [(name, made("response", rate="1/2", **more)) for name, more in (("swap", on_swap), ("hold", RESPONSE))]
-    one, other = compare_swaps(homes(), swaps)
-    assert (one.areas, one.changed, one.smallest_area) == (None, None, None)
-    assert other.smallest_area is not None
-    assert other.smallest_area[1] == 15
+def test_errors_that_have_no_closed_form_are_refused() -> None:
+    with pytest.raises(PlanError, match="the errors of this mechanism have no closed form"):
+        Foreign().expected_error(HOMES, variables=["county"], source="margins")  # type: ignore[abstract]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy.stats.contingency import association
 
 from stirred.data.problems import DataError
-from stirred.utility.error import compare_tables
-from stirred.utility.measures import by_area_size, by_cell_size, cramers_v, measure
+from stirred.utility.measures import by_area_size, by_cell_size, compare_tables, cramers_v, measure
+from tests.depth import examples
 
 CELLS = st.dictionaries(
     st.tuples(st.sampled_from("ABC"), st.sampled_from("xyz")), st.integers(0, 400), min_size=1, max_size=9
@@ -28,7 +28,7 @@ def long(cells: Cells) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={"area": pl.String, "kind": pl.String, "count": pl.Int64}, orient="row")
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(truth=CELLS, released=CELLS)
 def test_all_measures_are_those_of_plain_code(truth: Cells, released: Cells) -> None:
     found = measure(long(truth), long(released), variables=["area", "kind"], level="area")
@@ -64,7 +64,7 @@ def test_finer_tables_are_added_up_to_the_variables_asked_for() -> None:
     assert measure(truth, released, variables=["area"]).association_true is None
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(truth=CELLS, released=CELLS)
 def test_classes_of_cells_and_areas_are_those_of_plain_code(truth: Cells, released: Cells) -> None:
     compared = compare_tables(long(truth), long(released), ["area", "kind"])

@@ -1,47 +1,60 @@
 """The audit of a finished bundle from its files alone: nothing of the confidential file is needed.
 
-The released file must have the invariants it was published with and the budget that follows from them, its
-identifiers must say nothing, and every artefact must agree on the promise and on whether it comes from a test run.
+Every artefact must agree on the promise and on whether it comes from a test run, the order of records must say
+nothing, and published tables must be those of the released records. What else its files show, the mechanism checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Final, NamedTuple
 
 import polars as pl
 
-from stirred.audit.bundle_counts import audit_invariants, audit_tables
-from stirred.audit.bundle_files import MANIFEST, audit_manifest, audit_published, read_released
-from stirred.audit.bundle_making import Making, shown_by, stated_in
-from stirred.audit.bundle_noisy import audit_noisy, publishes_tables_only
-from stirred.audit.bundle_pages import audit_pages
-from stirred.audit.bundle_persons import audit_persons
-from stirred.audit.bundle_promise import ReleasedFiles, audit_promise
-from stirred.audit.findings import Findings
-from stirred.audit.held_digest import MOST_PERSONS
+from stirred import __version__
 from stirred.audit.leftover import leftover_order
-from stirred.data.codes import tells_records_apart
-from stirred.data.problems import bad_file
-from stirred.mechanisms.swapping.response_swap import ResponseSwap
-from stirred.spec.document import from_json
-from stirred.spec.invariant import Margin
+from stirred.data.bundle import (
+    MANIFEST,
+    SEEDED_MARK,
+    SPECIFICATION,
+    BundleFiles,
+    Findings,
+    Manifest,
+    audit_manifest,
+    audit_published,
+    probe_parquet,
+    public_folder,
+    same_cells,
+)
+from stirred.mechanisms.protocol import Mechanism
+from stirred.mechanisms.registry import build, is_installed, mechanism_class, settings_for
+from stirred.spec.document import account_in, from_json, mechanism_in
+from stirred.spec.explain import explain
 from stirred.spec.problems import Problem, StirredError
+from stirred.spec.render import to_markdown
 from stirred.spec.specification import Specification
-
-SEEDED_MARK = "SEEDED-TEST-RUN.txt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleAudit:
-    """What was checked, what was wrong, what a reader must know although nothing is wrong, and what was not checked."""
+    """What was checked, what was wrong, what a reader must know although nothing is wrong, and what was not checked.
+
+    ``unread`` has the Parquet files that must not be opened in this process, each with its reason; ``manifest``
+    has the bytes of manifest.json that everything was compared with, ``mechanism`` what
+    it says was run.
+    """
 
     checks: tuple[str, ...]
     problems: tuple[Problem, ...]
     warnings: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
+    unread: Mapping[Path, str] = field(default_factory=dict)
+    manifest: bytes = field(default=b"", repr=False)
+    mechanism: Mechanism | None = field(default=None, repr=False)
 
     @property
     def passed(self) -> bool:
@@ -49,10 +62,17 @@ class BundleAudit:
         return not self.problems
 
 
+class _Making(NamedTuple):
+    """The mechanism that a bundle states; ``kind`` alone where its settings are not all there."""
+
+    kind: type[Mechanism] | None = None
+    mechanism: Mechanism | None = None
+
+
 def audit_bundle(folder: Path | str) -> BundleAudit:
     """Check a bundle, or its public folder alone, and say all problems at once.
 
-    Checksums, specification, invariants, budget, strata, persons, ids, order, tables, pages and marks of a test run.
+    Checksums, specification, what the mechanism shows, order, tables, pages and marks of a test run.
     """
     bundle = Path(folder)
     public = public_folder(bundle)
@@ -62,72 +82,85 @@ def audit_bundle(folder: Path | str) -> BundleAudit:
         audit_published(public, found)
     else:
         manifest = audit_manifest(bundle, found)
+    probe_parquet(public, found)
     specification = _specification(public, found)
-    making = None if manifest is None else stated_in(manifest)
-    if manifest is not None and making is None:
-        found.bad("it does not say how the release was made", where=MANIFEST)
-    tables_only = publishes_tables_only(public, making)
-    data = None if tables_only else _readable(public, "data", found)
-    try:
-        if tables_only and specification is not None:
-            audit_noisy(public, specification, making, found)
-        elif specification is not None and data is not None:
-            _audit_files(public, specification, data, making, found)
-    except pl.exceptions.PolarsError as error:  # no change is known that gets here; it would still be one
-        found.bad(f"its files are not of a kind that is released ({type(error).__name__})", where="public")
+    making = _making(public, manifest, found)
     if specification is not None:
-        _audit_words(public, specification, making, found)
+        beside = () if making.kind is None else making.kind.table_columns
+        files = BundleFiles(public=public, specification=specification, manifest=manifest, found=found, beside=beside)
+        try:
+            _audit_files(files, making, found)
+        except pl.exceptions.PolarsError as error:  # no change is known that gets here; it would still be one
+            found.bad(f"its files are not of a kind that is released ({type(error).__name__})", where="public")
+        _audit_words(files, making.mechanism, found)
     if specification is not None or manifest is not None:
         _marks(bundle, manifest, specification, found)
-    return BundleAudit(
-        checks=tuple(found.checks),
-        problems=tuple(found.problems),
-        warnings=tuple(found.warnings),
-        unchecked=tuple(found.unchecked),
-    )
+    listed = {name: tuple(getattr(found, name)) for name in ("checks", "problems", "warnings", "unchecked")}
+    return BundleAudit(**listed, unread=found.unread, manifest=found.manifest, mechanism=making.mechanism)
 
 
-def public_folder(bundle: Path) -> Path:
-    """Return the public folder: that of a bundle, or the given one if it is what was published."""
-    if not bundle.is_dir():
-        raise bad_file("there is no such folder", where=str(bundle), remedy="name the folder of a finished release")
-    if (bundle / "public").is_dir() or (bundle / MANIFEST).exists():
-        return bundle / "public"
-    if (bundle / "specification.json").exists():
-        return bundle
-    raise bad_file(
-        "this is not a bundle: there is neither manifest.json nor public/ in it, nor a specification.json",
-        where=str(bundle),
-        remedy="name the folder that `stirred release` or `stirred swap` made, or one that was published",
-    )
+def _making(public: Path, manifest: Manifest | None, found: Findings) -> _Making:
+    """Return the mechanism as the plan in the manifest states it, or as specification.json does."""
+    try:
+        text = (public / SPECIFICATION).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        text = ""
+    published = mechanism_in(text)
+    if manifest is None:
+        return _Making() if published is None else _built(published.name, published.settings, tables=None)
+    name, settings = manifest.mechanism
+    making = _built(name, settings, tables=manifest.tables)
+    if name and not is_installed(name):
+        remedy = "install the package that it comes from, in the version of the release, and try again"
+        found.bad(f"its mechanism '{name}' is not installed here", where=MANIFEST, remedy=remedy)
+    elif making.mechanism is None:
+        found.bad("it does not say how the release was made", where=MANIFEST)
+    elif published is None:
+        if manifest.stirred == __version__:
+            found.bad("it does not name the mechanism", where=f"public/{SPECIFICATION} mechanism")
+    else:
+        stated = settings_for(name, settings).public()
+        other = sorted(key for key in {*stated, *published.settings} if stated.get(key) != published.settings.get(key))
+        if other or published.name != name:
+            found.bad(
+                f"it says another {', '.join(other or ['name'])} than the plan of the bundle",
+                where=f"public/{SPECIFICATION} mechanism",
+            )
+    return making
 
 
-def _audit_files(
-    public: Path, specification: Specification, data: pl.DataFrame, making: Making | None, found: Findings
-) -> None:
-    """Check everything that is counted from the released records."""
-    digest = audit_invariants(public, specification, data, found)
-    strata = read_released(public / "strata.parquet", found, where="public/strata.parquet")
-    making = making or (None if strata is None else shown_by(specification, strata))
-    ids = _identifiers(specification, data, making, found)
-    _order(specification, data.drop(ids), making, found)
-    has_persons = any(public.glob("persons.*"))
-    persons = _readable(public, "persons", found) if has_persons else None
-    if strata is not None and (persons is not None or not has_persons):
-        files = ReleasedFiles(data=data, persons=persons, ids=ids, csv=any(public.glob("data.csv")))
-        audit_promise(files, specification, strata, making, found)
-    joined = None
-    if persons is not None:
-        if digest is None:
-            _no_digest(persons, making, found)
-        joined = audit_persons(persons, data, ids, _held(specification, data), digest, found)
-    audit_tables(public, data, joined, found)
+def _built(name: str, settings: Mapping[str, object], *, tables: list[list[str]] | None) -> _Making:
+    if not is_installed(name):
+        return _Making()
+    kind = mechanism_class(name)
+    if not kind.counts_tables and tables is None:
+        return _Making(kind=kind)
+    try:
+        return _Making(kind=kind, mechanism=build(name, settings, **({} if kind.counts_tables else {"tables": tables})))
+    except (StirredError, ValueError, TypeError):
+        return _Making(kind=kind)
 
 
-def _audit_words(public: Path, specification: Specification, making: Making | None, found: Findings) -> None:
-    same_version = making is not None and making.same_version
-    method = None if making is None or not same_version else making.mechanism.in_words
-    audit_pages(public, specification, method=method, same_version=same_version, found=found)
+def _audit_files(bundle: BundleFiles, making: _Making, found: Findings) -> None:
+    """Check what the mechanism says of its files, and what every released file of records must have."""
+    tables_only = making.kind is not None and not making.kind.counts_tables
+    data = None if tables_only else bundle.data
+    if data is not None:
+        _order(data.drop(bundle.issued), making.mechanism, found)
+    if making.mechanism is not None:
+        making.mechanism.audit_bundle(bundle, found)
+    elif making.kind is not None:
+        making.kind.audit_unstated(bundle, found)
+    else:
+        found.unchecked.append("invariants and budget, computed anew: no file here names a mechanism that is installed")
+    if data is not None:
+        _audit_tables(bundle, data, found)
+
+
+def _audit_words(bundle: BundleFiles, mechanism: Mechanism | None, found: Findings) -> None:
+    method = None if mechanism is None or not bundle.same_version else mechanism.in_words
+    specification = bundle.specification
+    audit_pages(bundle.public, specification, method=method, same_version=bundle.same_version, found=found)
     if specification.budget.is_free:
         found.warnings.append("nothing is promised: the budget is a letter without a value")
     elif specification.budget.realised.is_infinite:
@@ -135,9 +168,9 @@ def _audit_words(public: Path, specification: Specification, making: Making | No
 
 
 def _specification(public: Path, found: Findings) -> Specification | None:
-    name = "public/specification.json"
+    name = f"public/{SPECIFICATION}"
     try:
-        specification = from_json((public / "specification.json").read_text(encoding="utf-8"), source=name)
+        specification = from_json((public / SPECIFICATION).read_text(encoding="utf-8"), source=name)
     except StirredError as error:
         found.problems += error.problems
         return None
@@ -148,75 +181,15 @@ def _specification(public: Path, found: Findings) -> Specification | None:
     return specification
 
 
-def _readable(public: Path, name: str, found: Findings) -> pl.DataFrame | None:
-    places = sorted(public.glob(f"{name}.*"))
-    if len(places) != 1:
-        found.bad(f"there are {len(places)} such files instead of one", where=f"public/{name}")
-        return None
-    return read_released(places[0], found, where=f"public/{name}")
-
-
-def _no_digest(persons: pl.DataFrame, making: Making | None, found: Findings) -> None:
-    """Say that nothing is published with which the persons could be compared; where it should be, that is wrong."""
-    if making is not None and making.same_version and persons.height <= MOST_PERSONS:
-        found.bad("the checksum of the hold table with persons is missing", where="public/invariants.parquet")
-        return
-    found.unchecked.append(
-        "whether the persons are those of the input: invariants.parquet has the variables of households only, and no "
-        "checksum of what they hold with their persons"
-    )
-
-
-def _held(specification: Specification, data: pl.DataFrame) -> list[str]:
-    """Return the columns that were held: those of the last table of the invariants."""
-    margins = [m.variables for m in specification.multiverse.invariants if isinstance(m, Margin)]
-    return [name for name in data.columns if margins and name in margins[-1]]
-
-
-def _identifiers(specification: Specification, data: pl.DataFrame, making: Making | None, found: Findings) -> list[str]:
-    """Check that a column outside every invariant is a number issued anew: 1, 2, ... in the released order.
-
-    The variable of a randomised response is in no invariant either.
-    """
-    margins = [m for m in specification.multiverse.invariants if isinstance(m, Margin)]
-    known = {variable for margin in margins for variable in margin.variables}
-    if making is not None and isinstance(making.mechanism, ResponseSwap):
-        known.add(making.mechanism.respond)
-    extra = [name for name in data.columns if name not in known]
-    for name in extra:
-        if wrong := _not_issued_anew(data[name]):
-            found.bad(f'"{name}" is in no invariant and {wrong}', where="public/data")
-        else:
-            found.checks.append(f'identifiers "{name}" are 1 to {data.height:,}')
-    return extra
-
-
-def _not_issued_anew(column: pl.Series) -> str | None:
-    """Return what is wrong with a column that should be 1, 2, ... in the released order."""
-    fresh = pl.int_range(1, len(column) + 1, eager=True)
-    numbers = column.cast(pl.Int64, strict=False)
-    if numbers.equals(fresh, check_names=False):
-        return None
-    if numbers.sort().equals(fresh, check_names=False):
-        return f"is 1 to {len(column):,} in another order than the rows: the rows were put in another order"
-    if tells_records_apart(column):
-        return f"is not 1 to {len(column):,}: an old identifier tells records apart"
-    return "is no new identifier: the specification says nothing about it"
-
-
-def _order(specification: Specification, data: pl.DataFrame, making: Making | None, found: Findings) -> None:
+def _order(data: pl.DataFrame, mechanism: Mechanism | None, found: Findings) -> None:
     """Check that rows are grouped by released values and otherwise in random order (docs/theory/conditions.md, 1)."""
     if not data.width:
         return
-    margins = [m.variables for m in specification.multiverse.invariants if isinstance(m, Margin)]
-    # The variables of one table of the invariants only are those that were swapped.
-    swapped = [v for v in margins[0] if v in data.columns and v not in margins[1]] if len(margins) == 2 else []
-    if making is not None and isinstance(making.mechanism, ResponseSwap):
-        swapped = [name for name in making.mechanism.swap if name in data.columns]
-    left = leftover_order(data, first=swapped)
-    if not set(swapped) <= set(left.grouped):
+    grouped = [] if mechanism is None else [name for name in mechanism.grouped_by if name in data.columns]
+    left = leftover_order(data, first=grouped)
+    if not set(grouped) <= set(left.grouped):
         found.bad(
-            f"records are not grouped by {', '.join(swapped)} as released: their order may be that of the input",
+            f"records are not grouped by {', '.join(grouped)} as released: their order may be that of the input",
             where="public/data",
         )
     groups = f"grouped by {', '.join(left.grouped)}" if left.grouped else "in no groups"
@@ -227,15 +200,27 @@ def _order(specification: Specification, data: pl.DataFrame, making: Making | No
             where="public/data",
         )
     elif left.seen:
-        seen = ", ".join(left.seen)
-        found.checks.append(f"rows are {groups} and otherwise in no order; one by {seen} would have been seen")
+        found.checks.append(f"rows are {groups} and do not follow the order of {', '.join(left.seen)}")
     else:
         found.checks.append(f"rows are {groups}; too few of them, or too much alike, to see any other order")
 
 
-def _marks(bundle: Path, manifest: dict[str, Any] | None, specification: Specification | None, found: Findings) -> None:
+def _audit_tables(bundle: BundleFiles, data: pl.DataFrame, found: Findings) -> None:
+    """Count the published tables anew: from households, or from persons with the variables of their household."""
+    persons = bundle.joined
+    for name, place, table, variables in bundle.tables():
+        counted = data if set(variables) <= set(data.columns) else persons
+        if "count" not in table.columns or counted is None or not set(variables) <= set(counted.columns):
+            found.bad("it cannot be counted anew from the released files", where=place)
+        elif not same_cells(table, counted, variables):
+            found.bad("it is not the table of the released file", where=place)
+        else:
+            found.checks.append(f"table {name}{'' if counted is data else ' of persons'}: counted anew")
+
+
+def _marks(bundle: Path, manifest: Manifest | None, specification: Specification | None, found: Findings) -> None:
     """Check that all artefacts agree on whether this is a test run with a seed."""
-    marks = seeded_marks(bundle, manifest, specification)
+    marks = seeded_marks(bundle, manifest, specification, unread=found.unread)
     if len(set(marks.values())) > 1:
         marked = [name for name, seeded in marks.items() if seeded]
         bare = [name for name, seeded in marks.items() if not seeded]
@@ -248,17 +233,19 @@ def _marks(bundle: Path, manifest: dict[str, Any] | None, specification: Specifi
     found.checks.append("a test run with a seed, marked everywhere" if any(marks.values()) else "not a test run")
 
 
-def seeded_marks(bundle: Path, manifest: dict[str, Any] | None, specification: Specification | None) -> dict[str, bool]:
+def seeded_marks(
+    bundle: Path, manifest: Manifest | None, specification: Specification | None, *, unread: Mapping[Path, str]
+) -> dict[str, bool]:
     """Return for every artefact that can say so whether it says that this is a test run with a seed."""
-    marks = dict(_marks_of_files(bundle))
+    marks = dict(_marks_of_files(bundle, unread))
     if manifest is not None:
-        marks[MANIFEST] = manifest.get("seeded") is True
+        marks[MANIFEST] = manifest.seeded
     if specification is not None:
-        marks["public/specification.json"] = specification.seeded
+        marks[f"public/{SPECIFICATION}"] = specification.seeded
     return marks
 
 
-def _marks_of_files(bundle: Path) -> Iterator[tuple[str, bool]]:
+def _marks_of_files(bundle: Path, unread: Mapping[Path, str]) -> Iterator[tuple[str, bool]]:
     public = public_folder(bundle)
     if public != bundle:
         yield SEEDED_MARK, (bundle / SEEDED_MARK).exists()
@@ -266,7 +253,65 @@ def _marks_of_files(bundle: Path) -> Iterator[tuple[str, bool]]:
     for path in sorted(public.glob("*.parquet")):
         parts = sorted(path.glob("*.parquet"))[:1] if path.is_dir() else [path]
         for part in parts:
+            if part in unread:
+                continue
             try:
                 yield f"public/{path.name}", "stirred.seeded" in pl.read_parquet_metadata(part)
             except (OSError, pl.exceptions.PolarsError):
                 continue
+
+
+# A budget as pages write it, such as ε=2.98.
+_BUDGET: Final = re.compile(r"(?:ε|ρ²|μ|τ)=\w+(?:\.\w+)?")
+
+
+def audit_pages(
+    public: Path, specification: Specification, *, method: str | None, same_version: bool, found: Findings
+) -> None:
+    """Compare specification.md and report.html with the specification.
+
+    ``method`` is the sentence that says what was done, where it is known. Pages by another version of stirred may
+    have other words; of them the notation and the budgets are compared.
+    """
+    page = _text(public, "specification.md", found)
+    if page is not None:
+        lines = page.splitlines()
+        title = lines[0].removeprefix("# ") if lines else ""
+        stated = lines[2] if len(lines) > 2 and not lines[2].startswith("`") else ""
+        account = account_in(_text(public, "specification.json", found) or "")
+        # The title and, where it is not known, the method are taken as the page has them.
+        head = [f"# {title}", "", *([stated, ""] if method is None and stated else [])]
+        body = to_markdown(specification, title="", method=method or "", account=account).splitlines()[2:]
+        written = "\n".join([*head, *body]) + "\n"
+        _compare("specification.md", page, specification, same=page == written, whole=same_version, found=found)
+    report = _text(public, "report.html", found)
+    if report is not None:
+        words = explain(specification)
+        pieces = [*words.not_protected, *(answer.answer for answer in words.answers), words.how_to_read]
+        shown = [f">{escape(specification.budget_text)}<", f"<code>{escape(specification.notation)}</code>"]
+        same = all(piece in report for piece in (*shown, *map(escape, pieces)))
+        _compare("report.html", report, specification, same=same, whole=same_version, found=found)
+
+
+def _compare(name: str, text: str, specification: Specification, *, same: bool, whole: bool, found: Findings) -> None:
+    place = f"public/{name}"
+    others = sorted({*_BUDGET.findall(text)} - {*_BUDGET.findall(specification.budget_text)})
+    if same:
+        found.checks.append(f"{name}: says what specification.json says")
+    elif others:
+        found.bad(f"it says {', '.join(others)}, and specification.json {specification.budget_text}", where=place)
+    elif escape(specification.notation) not in text and specification.notation not in text:
+        found.bad(f"it does not say {specification.notation}, as specification.json does", where=place)
+    elif whole:
+        found.bad("its words are not those of specification.json", where=place)
+    else:
+        found.checks.append(f"{name}: has the notation of specification.json")
+        found.unchecked.append(f"{name}, its other words: another version of stirred may have written them")
+
+
+def _text(public: Path, name: str, found: Findings) -> str | None:
+    try:
+        return (public / name).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        found.bad("it is missing or cannot be read", where=f"public/{name}")
+        return None

@@ -8,24 +8,23 @@ two datasets could be compared, the audit cannot tell.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from itertools import combinations
 from typing import Any
 
-from stirred.audit.reordering import try_orders
-from stirred.audit.witness import ShiftWitness, Witness, certain_witness, shown, witness_between
+from stirred.audit.witness import ShiftWitness, Witness, certain_witness, shown, try_orders, witness_between
 from stirred.spec.exact import INFINITE, ZERO, Exact, largest
-from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.law import Law
-from stirred.spec.loss import UniverseLoss, protection_loss
+from stirred.spec.loss import protection_loss
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import PURE, Between, OutputPremetric
 from stirred.spec.problems import wrong
-from stirred.spec.shift_law import OutputLaw, ShiftLaw
-from stirred.spec.specification import Flavor, Specification
+from stirred.spec.shift_law import ShiftLaw
+from stirred.spec.specification import Specification
+from stirred.spec.staged_law import OutputLaw, StagedLaw
 
 
 class Verdict(Enum):
@@ -71,7 +70,9 @@ class AuditResult:
         if self.left_out:
             found += f" ({self.left_out:,} more are infinitely far apart and were not compared)"
         if self.verdict is Verdict.CANNOT_TELL and not self.pairs:
-            text = f"Cannot tell: nothing was compared, because {self._nothing_compared}"
+            apart = "the datasets of each universe are infinitely far apart, where nothing is promised"
+            why = apart if self.left_out else "there are no two datasets in one universe"
+            text = f"Cannot tell: nothing was compared, because {why}"
         elif self.budget.is_infinite:
             text = f"Nothing is promised; {self._unclaimed(found)}"
         elif self.verdict is Verdict.PASSED:
@@ -91,12 +92,6 @@ class AuditResult:
                 f"{_many(self.untried, 'other order')} of the same records, and {self.orders:,} were tried"
             )
         return ". ".join(sentences) + "."
-
-    @property
-    def _nothing_compared(self) -> str:
-        if self.left_out:
-            return "the datasets of each universe are infinitely far apart, where nothing is promised"
-        return "there are no two datasets in one universe"
 
     def _unclaimed(self, found: str) -> str:
         if self.witness is not None and self.witness.is_certain:
@@ -151,11 +146,8 @@ def promise_for(mechanism: Any, universe: Sequence[Hashable]) -> Specification |
     if callable(given):
         given = given(universe) if inspect.signature(given).parameters else given()
     if given is not None and not isinstance(given, Specification):
-        raise wrong(
-            f"its specification is a {type(given).__name__}",
-            where=_name(mechanism),
-            remedy="return a stirred.spec.Specification, or None to claim nothing",
-        )
+        remedy = "return a stirred.spec.Specification, or None to claim nothing"
+        raise wrong(f"its specification is a {type(given).__name__}", where=_name(mechanism), remedy=remedy)
     return given
 
 
@@ -174,14 +166,9 @@ def audit(mechanism: Any) -> AuditResult:
     chosen = worst[0]
     for result in worst[1:]:
         chosen = result if result.loss.high > chosen.loss.high else chosen
-    chosen = replace(
-        chosen,
-        universes=len(results),
-        pairs=sum(result.pairs for result in results),
-        left_out=sum(result.left_out for result in results),
-        orders=sum(result.orders for result in results),
-        untried=sum(result.untried for result in results),
-    )
+    added = ("pairs", "left_out", "orders", "untried")
+    sums = {name: sum(getattr(result, name) for result in results) for name in added}
+    chosen = replace(chosen, universes=len(results), **sums)
     if chosen.passed and not chosen.pairs:
         return replace(chosen, verdict=Verdict.CANNOT_TELL, loss=Between(ZERO, INFINITE))
     return chosen
@@ -227,28 +214,27 @@ def _audit_universe(mechanism: Any, universe: list[Hashable]) -> AuditResult:
     witness = orders.witness
     if budget.is_infinite and witness is None:
         witness = certain_witness(laws, flavor.input_premetric.distance)
-    if witness is None and not orders.loss.low.is_infinite:
-        witness = _witness(flavor, laws, found, premetric.to_distance(budget))
-    pairs, left_out = _compared(flavor.input_premetric, laws)
+    if witness is None and not orders.loss.low.is_infinite and found.witness is not None:
+        (x, y), most = found.witness, premetric.to_distance(budget)
+        apart = flavor.input_premetric.distance(x, y)
+        witness = witness_between(x, y, laws[x], laws[y], apart, beyond=ZERO if most.is_infinite else most * apart)
+    apart_from, pairs = flavor.input_premetric.distance, [*combinations(laws, 2)]
+    left_out = sum(apart_from(x, y).is_infinite and apart_from(y, x).is_infinite for x, y in pairs)
+    # Only what is certified not to exceed the budget passes, and only what is certified to exceed it fails.
+    most = premetric.to_distance(budget)
+    failed = Verdict.FAILED if loss.low > most else Verdict.CANNOT_TELL
     return AuditResult(
-        verdict=_verdict(loss, premetric.to_distance(budget)),
+        verdict=Verdict.PASSED if loss.high <= most else failed,
         loss=Between(_customary(premetric, loss.low), _customary(premetric, loss.high)),
         budget=budget,
         parameter=premetric.parameter,
         witness=witness,
         universes=1,
-        pairs=pairs,
+        pairs=len(pairs) - left_out,
         left_out=left_out,
         orders=orders.tried,
         untried=orders.untried,
     )
-
-
-def _compared(premetric: InputPremetric, datasets: Iterable[Hashable]) -> tuple[int, int]:
-    """Count the pairs that are compared, in either direction, and those infinitely far apart."""
-    pairs = [*combinations(datasets, 2)]
-    apart = sum(premetric.distance(x, y).is_infinite and premetric.distance(y, x).is_infinite for x, y in pairs)
-    return len(pairs) - apart, apart
 
 
 def _unclaimed(laws: dict[Hashable, OutputLaw]) -> AuditResult:
@@ -266,35 +252,15 @@ def _unclaimed(laws: dict[Hashable, OutputLaw]) -> AuditResult:
     )
 
 
-def _verdict(loss: Between, budget: Exact) -> Verdict:
-    """Pass only what is certified not to exceed the budget, fail only what is certified to."""
-    if loss.high <= budget:
-        return Verdict.PASSED
-    return Verdict.FAILED if loss.low > budget else Verdict.CANNOT_TELL
-
-
 def _customary(premetric: OutputPremetric, distance: Exact) -> Exact:
     return distance * distance if premetric.name == "D_NoR" and not distance.is_infinite else distance
 
 
-def _witness(
-    flavor: Flavor, laws: dict[Hashable, OutputLaw], found: UniverseLoss, budget: Exact
-) -> Witness | ShiftWitness | None:
-    if found.witness is None:
-        return None
-    x, y = found.witness
-    apart = flavor.input_premetric.distance(x, y)
-    return witness_between(x, y, laws[x], laws[y], apart, beyond=ZERO if budget.is_infinite else budget * apart)
-
-
 def _law(mechanism: Any, dataset: Hashable) -> OutputLaw:
     law = mechanism.law(dataset)
-    if not isinstance(law, Law | ShiftLaw):
-        raise wrong(
-            f"its law of {shown(dataset)} is a {type(law).__name__}",
-            where=_name(mechanism),
-            remedy="return a stirred.spec.Law (probabilities by outcome, as fractions that sum to 1) or a ShiftLaw",
-        )
+    if not isinstance(law, Law | ShiftLaw | StagedLaw):
+        remedy = "return a stirred.spec.Law (probabilities by outcome, fractions that sum to 1), ShiftLaw or StagedLaw"
+        raise wrong(f"its law of {shown(dataset)} is a {type(law).__name__}", where=_name(mechanism), remedy=remedy)
     return law
 
 

@@ -14,6 +14,8 @@ from typing import Final
 
 import polars as pl
 
+from stirred.data.natural import ranks
+
 # In standard deviations: about one false alarm in a hundred million columns.
 _LIMIT: Final = 6.0
 _RARE: Final = 1e-8
@@ -42,7 +44,8 @@ def leftover_order(frame: pl.DataFrame, *, first: Sequence[str] = ()) -> Leftove
     (('county',), ('tenure', 'age'))
     """
     plain = frame.with_columns(pl.col(pl.Boolean).cast(pl.Int8), pl.col(pl.Categorical, pl.Enum).cast(pl.String))
-    coded = pl.DataFrame([_coded(column) for column in plain.get_columns()])
+    # Values are numbered in their order, numbers written as text in the order of the numbers.
+    coded = pl.DataFrame([ranks(column).fill_null(0) for column in plain.get_columns()])
     if first:
         together = coded.select(pl.struct(first).rank("dense")).to_series()
         candidates = [tuple(first), *((name,) for name in frame.columns if name not in first)]
@@ -51,7 +54,8 @@ def leftover_order(frame: pl.DataFrame, *, first: Sequence[str] = ()) -> Leftove
     group, grouped = pl.Series("group", [0] * frame.height, dtype=pl.Int64), list[str]()
     waiting = candidates
     while (found := next((c for c in waiting if _contiguous(group, _key(coded, c, together))), None)) is not None:
-        group = _finer(group, _key(coded, found, together))
+        finer = pl.DataFrame({"g": group, "k": _key(coded, found, together)})
+        group = finer.select(pl.struct("g", "k").rle_id().cast(pl.Int64)).to_series()
         grouped += found
         waiting = [c for c in waiting if c != found]
     rest = [name for candidate in waiting for name in candidate]
@@ -63,20 +67,8 @@ def leftover_order(frame: pl.DataFrame, *, first: Sequence[str] = ()) -> Leftove
     )
 
 
-def _coded(column: pl.Series) -> pl.Series:
-    """Number the values in their order; whole numbers written as text in the order of the numbers."""
-    if column.dtype == pl.String:
-        numbers = column.cast(pl.Int64, strict=False)
-        column = numbers if numbers.null_count() == column.null_count() else column
-    return column.rank("dense").cast(pl.Int64).fill_null(0)
-
-
 def _key(coded: pl.DataFrame, columns: Sequence[str], together: pl.Series | None) -> pl.Series:
     return coded[columns[0]] if len(columns) == 1 or together is None else together
-
-
-def _finer(group: pl.Series, key: pl.Series) -> pl.Series:
-    return pl.DataFrame({"g": group, "k": key}).select(pl.struct("g", "k").rle_id().cast(pl.Int64)).to_series()
 
 
 def _contiguous(group: pl.Series, key: pl.Series) -> bool:
@@ -87,12 +79,8 @@ def _contiguous(group: pl.Series, key: pl.Series) -> bool:
     pairs = pl.DataFrame({"g": group, "k": key})
     blocks = pairs.n_unique()
     runs = int(pairs.select(pl.struct("g", "k").rle_id().max()).item() or 0) + 1
-    return runs == blocks and (2 * blocks <= len(group) or _sorted(pairs))
-
-
-def _sorted(pairs: pl.DataFrame) -> bool:
     step, inside = pl.col("k").diff(), pl.col("g") == pl.col("g").shift()
-    return bool(pairs.select((step.filter(inside) >= 0).all()).item())
+    return runs == blocks and (2 * blocks <= len(group) or bool(pairs.select((step.filter(inside) >= 0).all()).item()))
 
 
 def _scores(group: pl.Series, values: pl.Series) -> tuple[bool, bool]:

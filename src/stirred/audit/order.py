@@ -17,9 +17,20 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stirred.audit.order_power import can_be_followed, detectable_share
-from stirred.audit.order_relations import Coding, Matrix, Trial, coded, codings_of, relations, standardised
+from stirred.audit.memory import leftover_memory
+from stirred.audit.order_relations import (
+    Coding,
+    Matrix,
+    Trial,
+    can_be_followed,
+    coded,
+    codings_of,
+    detectable_share,
+    relations,
+    standardised,
+)
 from stirred.data.microdata import Microdata
+from stirred.mechanisms.protocol import Mechanism
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.integers import permutation
 from stirred.spec.problems import wrong
@@ -35,7 +46,8 @@ class OrderAudit:
     ``p_value`` is that of an exact test at ``level``; ``finding`` names the relation that stood out most.
     ``detectable`` is a share of runs: had that many left their rows in the order of the input records they
     come from, an alarm would have had probability ``power``. It is infinite where the records are too few or
-    too alike to show it, or where released rows cannot be ``followed`` to the input.
+    too alike to show it, or where released rows cannot be ``followed`` to the input. ``memory`` says what the
+    returned frames hold in memory besides their values; that needs no test.
     """
 
     p_value: float
@@ -45,11 +57,12 @@ class OrderAudit:
     followed: bool = True
     power: float
     runs: int
+    memory: tuple[str, ...] = ()
 
     @property
     def alarm(self) -> bool:
         """Say whether order or ids depend on the input, at the level of the test."""
-        return self.p_value <= self.level
+        return self.p_value <= self.level or bool(self.memory)
 
     @property
     def passed(self) -> bool:
@@ -59,6 +72,11 @@ class OrderAudit:
     @property
     def in_words(self) -> str:
         """Return the finding, and what would have been found."""
+        if self.memory:
+            return (
+                f"What is returned still holds memory of the input: {'; '.join(self.memory)}. Build the released frame "
+                "from its values, so that nothing else is in it"
+            )
         if self.alarm:
             return (
                 f"The order gives the input away: {self.finding} (p-value {self.p_value:.2g} from {self.runs} runs). "
@@ -110,13 +128,11 @@ def audit_order(
     if id is not None and id not in data.columns:
         raise wrong(f"there is no column {id!r}", where="id", remedy=f"choose one of {', '.join(data.columns)}")
     if data.height < 2 or runs < 2 or pairings < 1:
-        raise wrong(
-            f"{data.height} records, {runs} runs and {pairings} pairings show nothing",
-            where="order audit",
-            remedy="give two records or more, and at least two runs and one pairing",
-        )
+        what = f"{data.height} records, {runs} runs and {pairings} pairings show nothing"
+        raise wrong(what, where="order audit", remedy="give two records or more, and at least two runs and one pairing")
     entropy = entropy or Entropy.from_os()
-    trials = [*_trials(_runnable(mechanism, id), data, id, runs, entropy, progress)]
+    kept: dict[str, None] = {}
+    trials = [*_trials(_runnable(mechanism, id, kept), data, id, runs, entropy, progress)]
     codings = codings_of(data, [name for name in data.columns if name != id], trials)
     link = _link(mechanism, data, id, hold, trials)
     names, scores = [], []
@@ -146,6 +162,7 @@ def audit_order(
         followed=link is not None,
         power=power,
         runs=runs,
+        memory=tuple(kept),
     )
 
 
@@ -161,21 +178,25 @@ def _link(
     if link is not None and can_be_followed(link):
         return link
     if hold:
-        raise wrong(
-            f"the mechanism does not leave {', '.join(hold)} as it is",
-            where="hold",
-            remedy="name released columns that no record changes, or none",
-        )
+        remedy = "name released columns that no record changes, or none"
+        raise wrong(f"the mechanism does not leave {', '.join(hold)} as it is", where="hold", remedy=remedy)
     return None
 
 
-def _runnable(mechanism: Any, id: str | None) -> Run:
-    """Return how to run it once: a mechanism of the package is told which column identifies."""
+def _runnable(mechanism: Any, id: str | None, kept: dict[str, None]) -> Run:
+    """Return how to run it once: a mechanism of the package is told which column identifies.
+
+    What a returned frame keeps in memory besides its values is written into ``kept``.
+    """
     run = getattr(mechanism, "release", mechanism)
     ours = id is not None and hasattr(mechanism, "plan")
 
     def released(frame: pl.DataFrame, entropy: Entropy) -> pl.DataFrame:
-        found = run(Microdata(households=frame, id=(str(id),)) if ours else frame, entropy)
+        data = Microdata(households=frame, id=(str(id),)) if ours else frame
+        # Nothing of these runs is published: doubts about the file are not the question here.
+        own = isinstance(mechanism, Mechanism)
+        more = {"plan": mechanism.for_sampling(mechanism.plan(data, doubts=False))} if own else {}
+        found = run(data, entropy, **more)
         frame = found.public["data"] if hasattr(found, "public") else found
         if not isinstance(frame, pl.DataFrame):
             raise wrong(
@@ -183,6 +204,7 @@ def _runnable(mechanism: Any, id: str | None) -> Run:
                 where="order audit",
                 remedy="return the released records as a polars frame",
             )
+        kept.update(dict.fromkeys(leftover_memory(frame).findings))
         return frame
 
     return released

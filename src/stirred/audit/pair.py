@@ -79,7 +79,9 @@ def audit_pair(
     """
     if runs < 2 * _PILOT:
         raise wrong(f"{runs} runs show nothing", where="runs", remedy="run it some thousand times")
-    first, second = _two(pair)
+    if len(pair) != 2:
+        raise wrong(f"{len(pair)} datasets", where="pair", remedy="give two datasets to compare")
+    first, second = pair
     distance, budget = _promised(promise, first, second)
     entropy = entropy or Entropy.from_os()
     outputs = _Outputs(sample, entropy, progress, total=2 * (runs + runs // _PILOT))
@@ -102,21 +104,12 @@ def audit_pair(
     return PairAudit(result=result, event=words, first=first, second=second)
 
 
-def _two(pair: Sequence[Any]) -> tuple[Any, Any]:
-    if len(pair) != 2:
-        raise wrong(f"{len(pair)} datasets", where="pair", remedy="give two datasets to compare")
-    return pair[0], pair[1]
-
-
 def _promised(promise: Specification, x: Any, y: Any) -> tuple[float, float]:
     """Return the distance of the two datasets and the budget, both rounded so that no alarm is false."""
     premetric = promise.output_premetric
     if premetric.name not in ("D_Mult", "D_Mult^delta"):
-        raise wrong(
-            f"counts of events bound no loss under {premetric.name}",
-            where="output_premetric",
-            remedy="audit a promise under D_Mult or D_Mult^delta, or enumerate a small domain",
-        )
+        remedy = "audit a promise under D_Mult or D_Mult^delta, or enumerate a small domain"
+        raise wrong(f"counts of events bound no loss under {premetric.name}", where="output_premetric", remedy=remedy)
     apart, budget = promise.input_premetric.distance(x, y), promise.budget.realised
     if apart == ZERO or apart.is_infinite or budget.is_infinite:
         what = "nothing is promised" if budget.is_infinite else f"the two datasets are at distance {apart}"

@@ -136,11 +136,8 @@ def statistical_audit(
             remedy="count from 0 to the number of runs, at a distance that is positive and finite",
         )
     if not 0 < confidence < 1 or not 0 < power < 1:
-        raise wrong(
-            f"confidence {confidence} and power {power}",
-            where="statistical audit",
-            remedy="write probabilities between 0 and 1, such as 0.99",
-        )
+        remedy = "write probabilities between 0 and 1, such as 0.99"
+        raise wrong(f"confidence {confidence} and power {power}", where="statistical audit", remedy=remedy)
     return StatisticalAudit(
         hits=hits, runs=runs, distance=distance, budget=budget, delta=delta, confidence=confidence, power=power
     )

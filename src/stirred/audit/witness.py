@@ -1,17 +1,20 @@
-"""Witnesses: two datasets and an output by which they can be told apart."""
+"""Witnesses: two datasets and an output by which they can be told apart, or two orders of the same records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import permutations
+from itertools import islice, pairwise, permutations
 from typing import Any
 
-from stirred.spec.exact import INFINITE, Exact, exact
+from stirred.spec.exact import INFINITE, ZERO, Exact, exact
+from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.law import Law
 from stirred.spec.number_text import brief
-from stirred.spec.shift_law import DiscreteGaussian, OutputLaw, ShiftLaw, same_noise
+from stirred.spec.output_premetric import PURE, Between
+from stirred.spec.shift_law import DiscreteGaussian, ShiftLaw
+from stirred.spec.staged_law import OutputLaw, StagedLaw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +62,8 @@ class ShiftWitness:
 
     @property
     def is_certain(self) -> bool:
-        """Say whether the output is possible from one dataset only: with integer noise it never is."""
-        return False
+        """Say whether the output is possible from one dataset only: a sum that the noise keeps gives it away."""
+        return self.log_ratio.is_infinite
 
     def __str__(self) -> str:
         return (
@@ -78,12 +81,15 @@ def witness_between(
     """
     if isinstance(p, Law) and isinstance(q, Law):
         return _finite(x, y, p, q, apart)
-    if not isinstance(p, ShiftLaw) or not isinstance(q, ShiftLaw) or not same_noise(p.noise, q.noise):
+    if isinstance(p, StagedLaw) and isinstance(q, StagedLaw):
+        output, ratio = p.away_from(q, beyond=ZERO if beyond is None else beyond)
+        return ShiftWitness(dataset=x, other=y, output=output, log_ratio=ratio, distance=apart)
+    if not isinstance(p, ShiftLaw) or not isinstance(q, ShiftLaw) or not p.same_noise(q):
         return None
     output = p.centre
-    if isinstance(p.noise, DiscreteGaussian) and beyond is not None:
-        # Away from the other centre the logarithm grows linearly.
-        away = [(k < 0) - (k > 0) for k in p.shift(q)]
+    if any(isinstance(noise, DiscreteGaussian) for noise in p.noises) and beyond is not None:
+        # Away from the other centre the logarithm grows linearly, and a sum that is fixed stays as it is.
+        away = [-k if p.fixed else (k < 0) - (k > 0) for k in p.shift(q)]
         step = 1
         while p.log_ratio(q, output) <= beyond:
             output = tuple(c + step * a for c, a in zip(p.centre, away, strict=True))
@@ -134,3 +140,61 @@ def shown(value: Any) -> str:
     if isinstance(value, tuple) and value and all(isinstance(row, tuple) for row in value):
         return "{" + ", ".join("-".join(map(str, row)) for row in value) + "}"
     return str(value)
+
+
+# Orders of the records of one dataset that are tried.
+_ORDERS = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reordering:
+    """What other orders cost (0, infinity, or enclosed where that is not decided), and how many were tried."""
+
+    loss: Between
+    witness: Witness | ShiftWitness | None = None
+    tried: int
+    untried: int
+
+
+def try_orders(
+    law: Callable[[Hashable], OutputLaw], premetric: InputPremetric, laws: Mapping[Hashable, OutputLaw]
+) -> Reordering:
+    """Look for two orders of the same records with different output laws.
+
+    The distance between them is 0, so any difference is an infinite loss (docs/theory/conditions.md, 1).
+    Orders for which there is no law, a LookupError, cannot be tried and are counted.
+    """
+    loss, tried, untried = Between(ZERO, ZERO), 0, 0
+    # Where the order counts, another one is another dataset.
+    orders = () if premetric.ordered else ((dataset, other) for dataset in laws for other in _other_orders(dataset))
+    for dataset, other in orders:
+        if premetric.distance(dataset, other) != 0:
+            continue
+        try:
+            reordered = law(other)
+        except LookupError:
+            untried += 1
+            continue
+        tried += 1
+        apart = Between(ZERO, ZERO) if reordered == laws[dataset] else PURE.distance(laws[dataset], reordered)
+        if apart.low > ZERO:
+            witness = witness_between(dataset, other, laws[dataset], reordered, ZERO)
+            return Reordering(loss=Between(INFINITE, INFINITE), witness=witness, tried=tried, untried=untried)
+        if apart.high > ZERO:
+            loss = Between(ZERO, INFINITE)
+    return Reordering(loss=loss, tried=tried, untried=untried)
+
+
+def _other_orders(dataset: Hashable) -> Iterator[Hashable]:
+    """Yield other orders of a tuple of records: all of a short one, neighbours exchanged in a longer one."""
+    if not isinstance(dataset, tuple):
+        return
+    orders: Iterable[tuple[Any, ...]]
+    if len(dataset) <= 4:
+        orders = permutations(dataset)
+    else:
+        exchanged = (
+            (*dataset[:a], dataset[b], dataset[a], *dataset[b + 1 :]) for a, b in pairwise(range(len(dataset)))
+        )
+        orders = [dataset[::-1], *exchanged]
+    yield from islice((order for order in dict.fromkeys(orders) if order != dataset), _ORDERS)

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
-import fcntl
-import glob
-import hashlib
 import json
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from stirred.data.bundle import MANIFEST, SEEDED_MARK, checksum, files_of
 from stirred.data.problems import bad_plan
-from stirred.spec.document import from_json
-from stirred.spec.problems import StirredError
-from stirred.spec.specification import Specification
+from stirred.release.place import Place, claimed, sync
 
-MANIFEST = "manifest.json"
-SEEDED_MARK = "SEEDED-TEST-RUN.txt"
 _SEEDED_TEXT = (
     "This is a test run with a seed. Whoever knows the seed can undo the protection.\n"
     "Nothing in this folder may be published.\n"
@@ -29,81 +23,38 @@ _SEEDED_TEXT = (
 
 
 @contextmanager
-def bundle_at(out: Path) -> Iterator[Path]:
-    """Yield a folder to write a bundle into; it becomes ``out`` if its files are those of its manifest."""
-    with folder_at(out) as folder:
+def bundle_in(place: Place) -> Iterator[Path]:
+    """Yield the folder of a claimed place; it becomes a bundle there if its files are those of its manifest."""
+    with _appearing(place) as folder:
         yield folder
         _check_complete(folder)
 
 
 @contextmanager
-def folder_at(out: Path) -> Iterator[Path]:
+def folder_at(out: Path, *, finish: Callable[[Path], None] | None = None) -> Iterator[Path]:
     """Yield a folder to write into; on success it becomes ``out``, otherwise it disappears.
 
+    ``finish`` is called once everything is on the disk, just before the folder gets its place.
+
     A process killed at any moment leaves no ``out`` behind, at most a hidden folder that the next run
-    to the same place removes. Each run has a folder of its own, and holds a lock on it for as long as
-    it lives, so that no other run, on this machine or another, takes it for a leftover.
+    to the same place removes.
     """
-    check_place(out)
-    remove_leftovers(out)
-    partial, lock = _own_folder(out)
-    moved = False
-    try:
-        yield partial
-        _sync(partial)
-        _move(partial, out)
-        moved = True
-    finally:
-        if not moved:
-            shutil.rmtree(partial, ignore_errors=True)
-        os.close(lock)
+    with claimed(out) as place, _appearing(place, finish=finish) as folder:
+        yield folder
 
 
-def _own_folder(out: Path) -> tuple[Path, int]:
-    """Make a hidden folder beside ``out`` and lock it; the lock ends with the process, however it ends."""
-    while True:
-        partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.partial-", dir=out.parent))
-        lock = os.open(partial, os.O_RDONLY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(lock), partial.stat()):
-                return partial, lock
-        except (BlockingIOError, FileNotFoundError):
-            pass  # another run took the folder for a leftover before it was locked: take a new one
-        os.close(lock)
-
-
-def check_place(out: Path) -> None:
-    """Refuse a place where no new folder can be made."""
-    # os.path answers False where a folder may not be looked into; pathlib would raise.
-    if os.path.lexists(out):
-        raise bad_plan(
-            "something is already there", where=str(out), remedy="choose a new folder, or remove the old one"
-        )
-    if not os.path.isdir(out.parent):
-        raise bad_plan(
-            "its parent folder does not exist, or may not be looked into",
-            where=str(out),
-            remedy=f"create {out.parent} first, or choose another place",
-        )
-    if not os.access(out.parent, os.W_OK | os.X_OK, effective_ids=True):
-        raise bad_plan("its parent folder cannot be written", where=str(out), remedy="choose another place")
-
-
-def remove_leftovers(out: Path) -> None:
-    """Remove folders of runs that died: those whose lock nobody holds any more."""
-    for old in out.parent.glob(f".{glob.escape(out.name)}.partial-*"):
-        try:
-            lock = os.open(old, os.O_RDONLY | os.O_DIRECTORY)
-        except OSError:
-            continue  # not a folder, or gone meanwhile
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(old, ignore_errors=True)
-        except BlockingIOError:
-            pass
-        finally:
-            os.close(lock)
+@contextmanager
+def _appearing(place: Place, *, finish: Callable[[Path], None] | None = None) -> Iterator[Path]:
+    yield place.folder
+    _sync(place.folder)
+    if finish is not None:
+        finish(place.folder)
+        _sync(place.folder)
+    # A bundle never appears while the key that made it still exists.
+    place.destroy_key()
+    move_new(place.folder, place.out)
+    sync(place.out.parent)
+    place.give_up()  # nothing is left to finish
 
 
 def _check_complete(folder: Path) -> None:
@@ -114,47 +65,13 @@ def _check_complete(folder: Path) -> None:
 
 
 def _checksums(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): checksum(path) for path in _files(folder)}
-
-
-def _files(folder: Path) -> list[Path]:
-    return [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name != MANIFEST]
-
-
-def _move(partial: Path, out: Path) -> None:
-    try:
-        os.rename(partial, out)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-            raise bad_plan(
-                "something appeared there meanwhile", where=str(out), remedy="choose a new folder and run again"
-            ) from None
-        raise
-    _sync_path(out.parent)
+    return {name: checksum(folder / name) for name in sorted(files_of(folder))}
 
 
 def _sync(folder: Path) -> None:
     """Force every file and folder to the disk before the move makes them visible."""
-    for path in sorted(folder.rglob("*")):
-        _sync_path(path)
-    _sync_path(folder)
-
-
-def _sync_path(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def checksum(path: Path) -> str:
-    """Return the SHA-256 of a file, or of the parts of a folder one after the other."""
-    if path.is_dir():
-        parts = "".join(checksum(part) for part in sorted(path.iterdir()) if part.is_file())
-        return hashlib.sha256(parts.encode()).hexdigest()
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    for path in (*sorted(folder.rglob("*")), folder):
+        sync(path)
 
 
 def bundle_checksum(folder: Path) -> str:
@@ -162,12 +79,14 @@ def bundle_checksum(folder: Path) -> str:
     return checksum(folder / MANIFEST)
 
 
-def published_specification(bundle: Path) -> Specification | None:
-    """Return the promise that a bundle publishes, or None if it cannot be read."""
+def bundle_origin(folder: Path) -> dict[str, Any]:
+    """Return the plan of a bundle and the checksums of its files, as a ledger keeps them, if a manifest states them."""
     try:
-        return from_json((bundle / "public" / "specification.json").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, StirredError):
-        return None
+        stated = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        inputs = {str(role): str(seen) for role, seen in stated["inputs"].items()}
+        return {"inputs": inputs, "parameters": dict(stated["plan"])}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
 
 
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
@@ -177,6 +96,8 @@ def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     text = json.dumps(
         {"schema_version": 1, **facts, "files": _checksums(folder)}, indent=2, ensure_ascii=False, default=str
     )
+    (folder / MANIFEST).touch(mode=0o600)  # it names the inputs, the plan and the ledger: it stays inside the agency
+    (folder / MANIFEST).chmod(0o600)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
@@ -184,3 +105,60 @@ def mark_seeded(folder: Path) -> None:
     """Leave the marker of a test run in the bundle and in what could be published."""
     for place in (folder, folder / "public"):
         (place / SEEDED_MARK).write_text(_SEEDED_TEXT, encoding="utf-8")
+
+
+_AT_FDCWD: Final = -100
+_NO_REPLACE: Final = 1  # RENAME_NOREPLACE of renameat2(2)
+_EXCLUSIVE: Final = 4  # RENAME_EXCL of renamex_np(2), on macOS
+# The call, the kernel or the file system does not know the flag.
+_UNKNOWN: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
+_TAKEN: Final = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
+
+
+def move_new(folder: Path, place: Path) -> None:
+    """Give a folder its place; refuse if anything stands there, be it an empty folder.
+
+    A plain rename replaces an empty folder without a word, and somebody may have made it for a purpose.
+    """
+    try:
+        try:
+            _rename_new(folder, place)
+        except OSError as error:
+            if error.errno not in _UNKNOWN:
+                raise
+            _rename_claimed(folder, place)
+    except OSError as error:
+        if error.errno in _TAKEN:
+            raise bad_plan(
+                "something appeared there meanwhile", where=str(place), remedy="choose a new folder and run again"
+            ) from None
+        raise
+
+
+def _rename_new(folder: Path, place: Path) -> None:
+    """Rename by the system call that refuses to replace."""
+    library = ctypes.CDLL(None, use_errno=True)
+    old, new = os.fsencode(folder), os.fsencode(place)
+    if sys.platform == "darwin" and hasattr(library, "renamex_np"):
+        failed = library.renamex_np(old, new, ctypes.c_uint(_EXCLUSIVE))
+    elif hasattr(library, "renameat2"):
+        failed = library.renameat2(_AT_FDCWD, old, _AT_FDCWD, new, ctypes.c_uint(_NO_REPLACE))
+    else:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), str(place))
+    if failed:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(folder), None, str(place))
+
+
+def _rename_claimed(folder: Path, place: Path) -> None:
+    """Rename over an empty folder of our own, where the system cannot refuse to replace.
+
+    Making the folder fails if anything is there, so what the rename replaces is ours. A process that dies in between
+    leaves it, empty and closed to others.
+    """
+    os.mkdir(place, 0o700)
+    try:
+        os.rename(folder, place)
+    except OSError:
+        os.rmdir(place)  # fails, and leaves it alone, if somebody put something inside
+        raise

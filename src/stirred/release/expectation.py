@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 import polars as pl
 
-from stirred.data.columns import ParquetColumns
 from stirred.data.frames import ROWS_IN_ONE_FILE, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS
-from stirred.mechanisms.swapping.swap import Swap
-from stirred.release.tables import Table
+from stirred.mechanisms.protocol import ExpectedError, Mechanism, Table
+from stirred.release.tables import every_cell
 from stirred.spec.problems import placed
-from stirred.utility.expected import ExpectedError, expected_error
-
-_MOST_STRATA: Final = 5_000
 
 MARK = "choosing settings by this voids the guarantee; use an earlier census or the synthetic one"
 
@@ -38,7 +32,7 @@ class Expectation:
 
 
 def expectations(
-    mechanism: Swap,
+    mechanism: Mechanism,
     tables: Sequence[Table],
     data: Microdata,
     *,
@@ -51,52 +45,46 @@ def expectations(
     ``source`` is ``margins`` (from the invariants of this file alone), ``this-data`` or ``other-data``; the
     last needs the file ``records``, with ``persons`` for tables of persons.
     """
-    if mechanism.stratum_law not in WITH_MOMENTS:
+    if mechanism.no_closed_form:
         raise bad_plan(
-            f"the error of the {mechanism.stratum_law} swap has no closed form",
-            where="--expect-from",
-            remedy="leave it out, or plan another member of the family",
+            mechanism.no_closed_form, where="--expect-from", remedy="leave it out, or plan another member of the family"
         )
     if source == "other-data":
         assert records is not None
-        homes, people = scan_frame(records), None if persons is None else scan_frame(persons)
+        homes = scan_frame(records, given=True)
+        people = None if persons is None else scan_frame(persons, given=True)
     else:
-        homes, people = data.households.lazy(), _lazy(data)
+        homes, people = data.households.lazy(), data.lazy_persons
     found = []
     for table in tables:
         if table.of_persons and people is None:
-            raise bad_plan(
-                f"the table of {table.title} counts persons",
-                where="--expect-persons",
-                remedy="name the person file that belongs to it",
-            )
+            remedy = "name the person file that belongs to it"
+            raise bad_plan(f"the table of {table.title} counts persons", where="--expect-persons", remedy=remedy)
         with placed(f"--expect-from {records or source}"):
-            error = expected_error(
+            error = mechanism.expected_error(
                 homes,
-                mechanism,
                 variables=table.variables,
                 source=source,
                 persons=people if table.of_persons else None,
                 key=data.hid,
             )
-        found.append(Expectation(table=table, error=error))
+        found.append(Expectation(table=table, error=_over_every_cell(error, table)))
     return found
 
 
-def within_reach(mechanism: Swap, data: Microdata) -> bool:
+def within_reach(mechanism: Mechanism, data: Microdata) -> bool:
     """Say whether there is a closed form, and whether it is worth its time beside a release of this size."""
-    if mechanism.stratum_law not in WITH_MOMENTS or data.households.height > ROWS_IN_ONE_FILE:
-        return False
-    # Every stratum of the conditioned swap has moments of its own.
-    match = list(mechanism.match)
-    return (
-        mechanism.stratum_law != "conditioned" or not match or data.households.select(match).n_unique() <= _MOST_STRATA
+    return data.households.height <= ROWS_IN_ONE_FILE and mechanism.within_reach(data)
+
+
+def _over_every_cell(error: ExpectedError, table: Table) -> ExpectedError:
+    """Return the error over the cells of the published table: those that no record can be in are 0 with certainty."""
+    variables = list(table.variables)
+    cells = every_cell(error.table, variables, declared=table.declared)
+    if cells is None:
+        return error
+    empty = cells.join(error.table, on=variables, how="anti", nulls_equal=True)
+    zeros = empty.with_columns(
+        pl.lit(0).cast(kind).alias(name) for name, kind in error.table.schema.items() if name not in variables
     )
-
-
-def _lazy(data: Microdata) -> pl.LazyFrame | None:
-    persons = data.persons
-    if isinstance(persons, ParquetColumns):
-        return persons.scan
-    assert persons is None or isinstance(persons, pl.DataFrame)
-    return None if persons is None else persons.lazy()
+    return replace(error, table=pl.concat([error.table, zeros]).sort(variables))

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from stirred.mechanisms.protocol import Rated, tunable
 from stirred.release.ledger import OverLimitError
 from stirred.release.prepared import Prepared
 from stirred.release.run import release_request
@@ -20,7 +21,7 @@ _GRID = 10_000  # rates are told to a hundredth of a percent, where that is fine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A setting that the policy would allow: a rate, the epsilon of the Mallows swap, or for others the loss alone."""
+    """A setting that the policy would allow: a rate, the setting that is the loss, or for others the loss alone."""
 
     setting: str
     value: Fraction
@@ -28,7 +29,7 @@ class Fit:
 
     def __str__(self) -> str:
         loss = f", epsilon {self.epsilon.shown()}" if self.setting == "rate" else ""
-        return f"{self.setting} {_decimal(self.value)} (exactly {self.value}{loss})"
+        return f"{self.setting} {float(self.value):.9g} (exactly {self.value}{loss})"
 
 
 def fitting(prepared: Prepared) -> Fit | None:
@@ -60,18 +61,17 @@ def _allows(prepared: Prepared, epsilon: Fraction) -> bool:
 def _reaching(prepared: Prepared, epsilon: Exact) -> Fit | None:
     """Return the setting whose loss is at most ``epsilon``, as the plan would use it."""
     mechanism, plan = prepared.mechanism, prepared.plan
-    if not mechanism.losses(plan, [Fraction(1, 2)]):
+    if not isinstance(mechanism, Rated) or not mechanism.losses(plan, [Fraction(1, 2)]):
         value = Fraction(math.floor(Fraction(epsilon.enclose().low) * 1000), 1000)
-        setting = "epsilon" if mechanism.member == "mallows" else "loss"
+        setting = mechanism.loss_setting or "loss"
         return Fit(setting=setting, value=value, epsilon=exact(value)) if value else None
     with suppress(StirredError):  # no rate reaches it
-        rate = mechanism.rate_reaching(plan, epsilon)
+        tuned = tunable(mechanism)
+        if tuned is None:
+            return None
+        rate = tuned.rate_reaching(plan, epsilon)
         for candidate in (Fraction(math.ceil(rate * _GRID), _GRID), rate):
             ((_, loss),) = mechanism.losses(plan, [candidate])
             if loss <= epsilon:
                 return Fit(setting="rate", value=candidate, epsilon=loss)
     return None
-
-
-def _decimal(value: Fraction) -> str:
-    return f"{float(value):.9g}"

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SerializationInfo, ValidationError, model_serializer
 
+from stirred.data.prepare import LEARNED, AnyStep, Split
 from stirred.data.problems import PlanError, bad_plan
-from stirred.data.sources import READS, Source
-from stirred.data.spelling import near, told_once
+from stirred.data.sources import READS, Source, read_toml
+from stirred.data.spelling import told_once
+from stirred.mechanisms.protocol import Names, Settings
+from stirred.mechanisms.registry import DEFAULT, Words, settings_for, usable
 from stirred.report.safes import SAFES, SafesSheet
-from stirred.spec.problems import Problem, placed
+from stirred.spec.problems import Problem, StirredError
 
-SettingsFrom = Literal["policy", "invariants", "other-data", "this-data"]
-
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-# A single name may be written without brackets, and the schema says so.
-Names = Annotated[list[str], BeforeValidator(_as_list, json_schema_input_type=str | list[str])]
-Rate = str | int | Decimal
+RECORD_FILES: Final = ("households", "file", "counts", "sample")
+Stage = Literal["as-given", "raw-responses", "edited-file", "sample", "population", "transmitted-record"]
 
 
 class _Strict(BaseModel):
@@ -36,7 +29,20 @@ class _Strict(BaseModel):
 class DataSection(_Strict):
     """[data]: the confidential files and their identifiers."""
 
-    households: str = Field(description="The household file, one row for each household; relative to the plan.")
+    households: str | None = Field(
+        default=None, description="The household file, one row for each household; relative to the plan."
+    )
+    file: str | None = Field(default=None, description="Instead: one flat file, such as one of persons.")
+    counts: str | None = Field(
+        default=None,
+        description="Instead: a table of counts, with a row for each combination of values.",
+    )
+    count: str = Field(default="count", description="The column of a table of counts that has the numbers.")
+    sample: str | None = Field(default=None, description="Instead: the file of a survey, see [design].")
+    record: str | None = Field(
+        default=None,
+        description="What a row is, the unit of the promise: household, and in other files record.",
+    )
     name: str | None = Field(
         default=None,
         description="What the specification calls the dataset; default the ledger's name for it, or the file's.",
@@ -45,89 +51,69 @@ class DataSection(_Strict):
     codebook: str | None = Field(default=None, description="A codebook to validate against and to take labels from.")
     hid: str | None = Field(
         default=None,
-        description="Column that links persons to households; needed with persons, issued anew on release.",
+        description="Column that links persons to households; needed with persons, re-issued on release.",
     )
     id: Names = Field(default=[], description="Columns that identify: never released.")
+    missing: Names | dict[str, Names] = Field(
+        default=[],
+        description='Texts that mean a missing value, such as ["NA", "."]: in every column, or a list for each column.',
+    )
+    missing_as: Literal["code"] | None = Field(
+        default=None,
+        description='With "code" a missing match or swap value is a code of its own, published as (missing); otherwise '
+        "it is refused.",
+    )
+    stage: Stage = Field(
+        default="as-given", description="At which stage of its life the file is; the promise is about the file there."
+    )
+    post_imputation: bool | None = Field(
+        default=None,
+        description="Whether records may hold answers that imputation copied from others; default what the stage says, "
+        "or nothing.",
+    )
+
+    @property
+    def given(self) -> dict[str, str]:
+        """Return the main file by the key that names it; exactly one is right."""
+        return {key: path for key in RECORD_FILES if (path := getattr(self, key)) is not None}
+
+    @property
+    def record_type(self) -> str:
+        """Return what a row of the main file is."""
+        return self.record or ("household" if self.households is not None else "record")
+
+
+class DesignSection(_Strict):
+    """[design]: how a sample was drawn, by the columns that say it; the names of R's survey package."""
+
+    ids: Names = Field(default=[], description="Columns of the clusters, the largest first; none if units were drawn.")
+    strata: Names = Field(default=[], description="Columns of the strata.")
+    fpc: Names = Field(default=[], description="Columns of population sizes, for the finite population correction.")
+    weights: str | None = Field(default=None, description="Column of the sampling weights.")
+    nest: bool = Field(default=False, description="Whether cluster numbers are repeated in other strata.")
+
+    @property
+    def columns(self) -> list[str]:
+        """Return all columns that the design names."""
+        return [*self.ids, *self.strata, *self.fpc, *([self.weights] if self.weights else [])]
 
 
 class MechanismSection(_Strict):
-    """[mechanism]: which one, and its settings.
+    """[mechanism]: which one, and the settings that its own model declares (``stirred mechanism show NAME``)."""
 
-    ``rate`` is for all but the Mallows swap, which takes ``epsilon``, the metric swap, which takes ``epsilon`` and
-    ``distances``, and the Gibbs swap, which takes ``weights``; ``rates`` is for permutation swapping, in one
-    stage or two, ``redraw_law`` for the conditioned swap, and ``fine_match`` and ``fine_rate`` for two stages.
-    ``respond``, ``values`` and ``change`` are for the response swap. ``noise_epsilon`` and ``noise`` are for the noisy
-    swap, which publishes the plan's tables and no records.
-    """
+    name: str = DEFAULT
+    settings: Settings
 
-    name: Literal[
-        "permutation-swap",
-        "conditioned-swap",
-        "mallows-swap",
-        "shuffle-swap",
-        "two-stage-swap",
-        "metric-swap",
-        "gibbs-swap",
-        "response-swap",
-        "noisy-swap",
-    ] = Field(default="permutation-swap", description="The mechanism, one of the swapping family.")
-    match: Names = Field(default=[], description="Variables that exchanging records must share; may be empty.")
-    swap: Names = Field(description="Variables that are exchanged, all together, such as the geography.")
-    hold: Names | None = Field(
-        default=None, description="Other variables to release; default all. If given, everything unnamed is dropped."
-    )
-    rate: Rate | None = Field(
-        default=None, description='The swap rate, exact in each form: "1/20", "5%" or 0.05. Not for the Mallows swap.'
-    )
-    epsilon: Rate | None = Field(
-        default=None, description="The loss of the Mallows and the metric swap, which have no rate."
-    )
-    redraw_law: str | dict[str, Rate] | None = Field(
-        default=None,
-        description="Of the conditioned swap: uniform, proportional, or a probability for each swap value.",
-    )
-    distances: str | list[str] | dict[str, dict[str, Rate]] | None = Field(
-        default=None,
-        description="Of the metric swap: a file with the columns from, to and distance; or swap variables as levels, "
-        "from the finest to the coarsest; or a table with a distance for each pair of swap values.",
-    )
-    weights: str | dict[str, dict[str, Rate]] | None = Field(
-        default=None,
-        description="Of the Gibbs swap: a file with the columns from, to and weight, or a table with a weight for each "
-        "pair of swap values.",
-    )
-    fine_match: Names = Field(
-        default=[], description="Of the two-stage swap: variables that the second stage matches on besides match."
-    )
-    fine_rate: Rate | None = Field(default=None, description="Of the two-stage swap: the rate of the second stage.")
-    noise_epsilon: Rate | None = Field(
-        default=None, description="Of the noisy swap: the loss of the noise alone, for all tables together."
-    )
-    noise: str | None = Field(
-        default=None, description="Of the noisy swap: the law of the noise, geometric; bounded noise is refused."
-    )
-    respond: str | None = Field(
-        default=None, description="Of the response swap: the variable that gets a randomised response before the swap."
-    )
-    values: list[str | int | bool] = Field(
-        default=[],
-        description="Of the response swap: every value that the variable may have; default the codes of the codebook.",
-    )
-    change: Rate | None = Field(
-        default=None, description="Of the response swap: the probability that a value is replaced by another one."
-    )
-    rates: list[dict[str, Any]] = Field(
-        default=[],
-        description="Other rates, each with the values it applies to, of match variables or, in one stage, of hold and "
-        "swap variables too; the last that fits wins.",
-    )
-    imputed: str | None = Field(
-        default=None, description="Of permutation swapping: a column that flags imputed records, which are not swapped."
-    )
-    unit: str = Field(default="household", description="What a record is.")
-    settings_from: SettingsFrom | None = Field(
-        default=None, description="On what the settings were based; this-data voids the guarantee and is refused."
-    )
+    @classmethod
+    def of(cls, content: Mapping[str, Any], *, words: Words | None = None) -> MechanismSection:
+        """Return the section of plain data: the name, and beside it the settings."""
+        name, own = content.get("name", DEFAULT), {key: value for key, value in content.items() if key != "name"}
+        return cls(name=name, settings=settings_for(str(name), own, words=words))
+
+    @model_serializer(mode="plain")
+    def _flat(self, info: SerializationInfo) -> dict[str, Any]:
+        settings = self.settings.dumped(mode=info.mode, exclude_defaults=bool(info.exclude_defaults))
+        return {"name": self.name, **settings}
 
 
 class TableSection(_Strict):
@@ -153,6 +139,9 @@ class ReleaseSection(_Strict):
     )
     purpose: str = Field(default="", description="What the release is for.")
     ledger: str | None = Field(default=None, description="The ledger that keeps account of this release.")
+    accept: Names = Field(
+        default=[], description='Doubts about protection that you accept, by name, such as "identifier:mark".'
+    )
 
 
 class ContextSection(_Strict):
@@ -181,10 +170,18 @@ class PlanFile(_Strict):
     """A plan: data, mechanism, tables, release and the Five Safes sheet."""
 
     data: DataSection = Field(description="The confidential files and their identifiers.")
+    design: DesignSection | None = Field(default=None, description="How a sample was drawn.")
+    prepare: list[AnyStep] = Field(default=[], description="What is done to each record before, in order.")
     mechanism: MechanismSection = Field(description="Which mechanism, and its settings.")
     tables: list[TableSection] = Field(default=[], description="Tables to publish from the released data.")
     release: ReleaseSection = Field(description="Where the bundle goes, and what it is for.")
     safes: SafesSection | None = Field(default=None, description="The Five Safes sheet of the release.")
+
+    @property
+    def record_type(self) -> str:
+        """Return what a row of the main file is, after it was split into households if it is."""
+        split = any(isinstance(step, Split) for step in self.prepare)
+        return self.data.record or ("household" if split else self.data.record_type)
 
     @property
     def safes_sheet(self) -> SafesSheet | None:
@@ -204,9 +201,10 @@ class Planned:
     source: str
 
     @property
-    def households(self) -> Path:
-        """Return the path of the household file."""
-        return self.folder / self.plan.data.households
+    def records(self) -> Path:
+        """Return the path of the main file: of households, or whatever a row is."""
+        (path,) = self.plan.data.given.values()
+        return self.folder / path
 
     @property
     def persons(self) -> Path | None:
@@ -218,16 +216,20 @@ class Planned:
         """Return the path of the codebook, if there is one."""
         return None if self.plan.data.codebook is None else self.folder / self.plan.data.codebook
 
-    def declared(self, name: str, *, number: str) -> Any:
-        """Return the setting of this name that may be a file of numbers for pairs of swap values, read."""
-        given = getattr(self.plan.mechanism, name)
-        if not isinstance(given, str):
-            return given
-        from stirred.data.frames import read_frame
-        from stirred.mechanisms.swapping.pairs import nested_pairs
+    @property
+    def settings(self) -> Settings:
+        """Return the settings of the mechanism, those that name a file with what it holds."""
+        settings, data = self.plan.mechanism.settings, self.plan.data
+        default = type(settings).model_fields["unit"].default
+        # A kept plan has its defaults written out: what counts is the value.
+        if settings.unit == default and (data.record is not None or default == "household"):
+            settings = settings.model_copy(update={"unit": self.plan.record_type})
+        return settings.with_files(self.folder)
 
-        with placed(name):
-            return nested_pairs(read_frame(self.folder / given), number=number, where=given)
+    def with_settings(self, settings: Settings) -> Planned:
+        """Return the plan with other settings of its mechanism."""
+        mechanism = self.plan.mechanism.model_copy(update={"settings": settings})
+        return replace(self, plan=self.plan.model_copy(update={"mechanism": mechanism}))
 
     @property
     def ledger(self) -> str | None:
@@ -241,39 +243,64 @@ class Planned:
         return self.folder / self.plan.release.out
 
 
-def read_plan(path: Path) -> Planned:
-    """Read plan.toml; every problem is reported at once with its section and key."""
+def read_plan(path: Path, *, out: Path | None = None) -> Planned:
+    """Read plan.toml; every problem is reported at once with its section and key.
+
+    ``out`` is where the bundle goes if the plan does not say it.
+    """
     place = Source.of(path)
     if place.kind in READS:
         remedy = f"write a plan.toml that names it, or use `stirred swap {path}` with options"
         raise bad_plan("this is a data file, and here a plan is read", where=str(path), remedy=remedy)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not a text file"
-        raise bad_plan(f"cannot read the plan: {reason}", where=str(path), remedy="check the path") from None
-    try:
-        # Decimals stay decimals: rate = 0.05 is exactly 1/20.
-        content = tomllib.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
-        raise bad_plan(
-            f"this is not TOML ({error})",
-            where=str(path),
-            remedy='check quotes and brackets: text, names with other letters than a-z ("Größe" = 1) and codes with '
-            'leading zeros ("01") need quotes',
-        ) from None
+    content = read_toml(path, called="the plan")
+    section = content.get("release", {})
+    if out is not None and isinstance(section, dict) and "out" not in section:
+        content["release"] = {**section, "out": str(out.absolute())}
     return planned(content, source=str(path), folder=path.parent)
 
 
 def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
     """Return a plan from plain data; ``source`` names it in messages."""
+    problems: list[tuple[str, Problem]] = []
+    given = content.get("mechanism")
+    if isinstance(given, dict):
+        section = _NO_MECHANISM
+        try:
+            section = MechanismSection.of(given)
+        except StirredError as error:
+            problems = [("mechanism", problem.inside(f"{source} [mechanism]")) for problem in error.problems]
+        content = {**content, "mechanism": section}
     try:
-        return Planned(plan=PlanFile.model_validate(content), folder=folder, source=source)
+        plan = PlanFile.model_validate(content)
     except ValidationError as error:
         told = told_once(error.errors(include_url=False), PlanFile)
-        raise PlanError(_problem(detail, source, hint) for detail, hint in told) from None
+        problems += [(str((*detail["loc"], "")[0]), _problem(detail, source, hint)) for detail, hint in told]
+    else:
+        problems += [("data", problem) for problem in _data_problems(plan, source)]
+    if problems:
+        order = {name: place for place, name in enumerate(PlanFile.model_fields)}
+        raise PlanError(problem for _, problem in sorted(problems, key=lambda told: order.get(told[0], len(order))))
+    return Planned(plan=plan, folder=folder, source=source)
 
 
+def _data_problems(plan: PlanFile, source: str) -> Iterator[Problem]:
+    """Yield what is wrong with the files that a plan names together."""
+    given, where = [*plan.data.given], f"{source} [data]"
+    instead = "file (one flat file), counts (a table of counts) or sample (a survey)"
+    if not given:
+        yield Problem(what="'households' is missing", where=f"{where} households", remedy=f"add it, or {instead}")
+    elif len(given) > 1:
+        yield Problem(what=f"{' and '.join(given)} both name the file", where=where, remedy="name it once")
+    elif plan.data.persons is not None and given != ["households"]:
+        remedy = "name the other file with households"
+        yield Problem(what="persons belong to households", where=f"{where} persons", remedy=remedy)
+    if plan.design is not None and given != ["sample"]:
+        remedy = "name the file of the survey with sample under [data]"
+        yield Problem(what="only a sample has a design", where=f"{source} [design]", remedy=remedy)
+
+
+# Stands where the section has problems, while those of the others are looked for.
+_NO_MECHANISM = MechanismSection(settings=Settings())
 # What a section must have at least, for a plan without it.
 _LEAST = {
     "data": "[data] households = 'households.csv'",
@@ -292,26 +319,63 @@ def _problem(detail: Any, source: str, hint: str) -> Problem:
     if detail["type"] == "missing":
         remedy = f"add {_LEAST[place[0]]}" if len(place) == 1 else "add it"
         return Problem(what=f"'{place[-1]}' is missing", where=where, remedy=remedy)
+    if detail["type"] == LEARNED:
+        return Problem(what=detail["ctx"]["what"], where=where, remedy=detail["ctx"]["remedy"])
     message = str(detail["msg"])
     given = repr(detail.get("input"))[:60]
     return Problem(
         what=f"{given}: {message[:1].lower()}{message[1:]}",
         where=where,
-        remedy=f"{_value_meant(detail)}see docs/plans.md, or `stirred schema plan`",
+        remedy="see docs/plans.md, or `stirred schema plan`",
     )
 
 
-def _value_meant(detail: Any) -> str:
-    """Return the hint for a misspelt word among those that a key takes; a mechanism without its "-swap" is one."""
-    if detail["type"] != "literal_error" or not isinstance(detail.get("input"), str):
-        return ""
-    known = re.findall(r"'([^']+)'", detail["ctx"]["expected"])
-    written = re.sub(r"[\s_]+", "-", detail["input"].strip().lower())
-    found = f"{written}-swap" if f"{written}-swap" in known else near(written, known)
-    return f'did you mean "{found}"? Or ' if found else ""
-
-
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a plan, for editors."""
+    """Return the JSON Schema of a plan, for editors: its mechanism is one of those that are installed."""
     schema = PlanFile.model_json_schema()
+    mechanisms, parts = [], {}
+    for name, mechanism in usable().items():
+        model = mechanism.settings_model
+        own = model.model_json_schema()
+        parts.update(own.pop("$defs", {}))
+        said = {"const": name, "default": name, "description": "The name of the mechanism.", "type": "string"}
+        own["properties"] = {"name": said, **{key: own["properties"][key] for key in model.setting_names()}}
+        if name != DEFAULT:
+            own["required"] = ["name", *own.get("required", [])]
+        parts[model.__name__] = own
+        mechanisms.append({"$ref": f"#/$defs/{model.__name__}"})
+    described = {"description": MechanismSection.__doc__, "oneOf": mechanisms, "title": "MechanismSection"}
+    schema["$defs"] = dict(sorted({**schema["$defs"], **parts, "MechanismSection": described}.items()))
+    schema["$defs"].pop("Settings", None)
+    one = [{"properties": {key: {"type": "string"}}, "required": [key]} for key in RECORD_FILES]
+    schema["$defs"]["DataSection"]["oneOf"] = one
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "urn:stirred:plan:1", **schema}
+
+
+def unprintable(planned: Planned, columns: Sequence[str]) -> Iterator[Problem]:
+    """Yield a problem for every text with control letters, or bytes that are no text."""
+    plan = planned.plan
+    texts = [
+        ("[release] title", plan.release.title or "", ""),
+        ("[data] name", plan.data.name or "", ""),
+        ("[mechanism] unit", plan.mechanism.settings.unit, ""),
+        ("[release] purpose", plan.release.purpose, "\n\t"),
+        *(("columns", name, "\n\t\r") for name in columns),
+    ]
+    for where, text, allowed in texts:
+        if shown := control_letters(text, allowed=allowed):
+            yield Problem(
+                what=f"{text[:40]!a} holds letters that cannot be published ({shown})",
+                where=f"{planned.source} {where}",
+                remedy="rename the column" if where == "columns" else "write it without them",
+            )
+
+
+def control_letters(text: str, *, allowed: str = "") -> str:
+    """Return the first control letters of a text by their numbers; nothing if there are none."""
+    found = sorted({letter for letter in text if _is_control(letter) and letter not in allowed})
+    return ", ".join(f"U+{ord(letter):04X}" for letter in found[:3])
+
+
+def _is_control(letter: str) -> bool:
+    return letter < " " or "\x7f" <= letter <= "\x9f" or "\ud800" <= letter <= "\udfff"

@@ -12,7 +12,7 @@ from typing import Any
 
 from stirred.data.codebook import toml_value
 from stirred.data.problems import bad_plan
-from stirred.release.plan_file import PlanFile, planned
+from stirred.release.plan_file import RECORD_FILES, PlanFile, planned
 
 _WIDE = 110
 
@@ -39,7 +39,6 @@ def to_toml(plan: PlanFile, *, remarks: Sequence[str] = ()) -> str:
     <BLANKLINE>
     """
     content = plan.model_dump(exclude_defaults=True)
-    content["mechanism"] = {"name": plan.mechanism.name, **content["mechanism"]}
     comments = [f"# {line}" for remark in remarks for line in textwrap.wrap(remark, _WIDE, break_long_words=False)]
     head = ["\n".join(comments) + "\n"] if comments else []
     return "\n".join([*head, *_sections(content)])
@@ -56,8 +55,8 @@ def _sections(content: dict[str, Any]) -> Iterator[str]:
 def write_plan(plan: PlanFile, path: Path, *, remarks: Sequence[str] = ()) -> None:
     """Write a plan whose paths are relative to here, so that they hold from its own folder; never over a file."""
     from_there = {
-        key: _from(path.parent, value)
-        for key in ("households", "persons", "codebook")
+        key: value if Path(value).is_absolute() else os.path.relpath(value, path.parent)
+        for key in (*RECORD_FILES, "persons", "codebook")
         if (value := getattr(plan.data, key)) is not None
     }
     moved = plan.model_copy(update={"data": plan.data.model_copy(update=from_there)})
@@ -71,7 +70,3 @@ def write_plan(plan: PlanFile, path: Path, *, remarks: Sequence[str] = ()) -> No
         raise bad_plan("something is already there", where=str(path), remedy="choose a new file") from None
     except OSError as error:
         raise bad_plan(f"cannot write: {error.strerror}", where=str(path), remedy="choose another place") from None
-
-
-def _from(folder: Path, path: str) -> str:
-    return path if Path(path).is_absolute() else os.path.relpath(path, folder)

@@ -8,23 +8,28 @@ from functools import partial
 
 import polars as pl
 
+from stirred.data.bundle import checksum
 from stirred.data.codebook import Codebook
 from stirred.data.columns import ParquetColumns
+from stirred.data.formulas import formula_doubts, unwritable
 from stirred.data.microdata import Microdata
+from stirred.data.prepare import words_of
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
+from stirred.data.table_labels import ENDING, Labels, tells_more
 from stirred.data.validate import validate
-from stirred.mechanisms.swapping.family import swap_named
-from stirred.mechanisms.swapping.identifiers import unnamed_identifiers
-from stirred.mechanisms.swapping.revealing import revealing_columns
-from stirred.mechanisms.swapping.swap import Swap
-from stirred.mechanisms.swapping.swap_plan import SwapPlan
-from stirred.release.bundle import checksum
-from stirred.release.declared_values import draft_doubts, with_declared_cells, with_declared_values
+from stirred.mechanisms import registry
+from stirred.mechanisms.protocol import Mechanism, Plan, Settings, Table
+from stirred.release.declared_missing import as_declared, undeclared_columns, with_missing_as_declared
 from stirred.release.ledger import Ledger
-from stirred.release.ledger.total import numbers
-from stirred.release.plan_file import Planned
-from stirred.release.tables import Table, wanted_tables
+from stirred.release.ledger.entry import numbers
+from stirred.release.ledger_doubts import ledger_doubts
+from stirred.release.plan_file import Planned, unprintable
+from stirred.release.preparation import preparation_of
+from stirred.release.tables import wanted_tables, with_declared_codes
+from stirred.spec.accepted import with_accepted
+from stirred.spec.convert import pull_back
+from stirred.spec.doubts import Doubt, refuse_doubts
 from stirred.spec.problems import Problem, StirredError, placed
 
 
@@ -33,43 +38,86 @@ class Prepared:
     """A plan whose files were read and checked; nothing random has happened."""
 
     planned: Planned
+    settings: Settings
     data: Microdata
-    mechanism: Swap
-    plan: SwapPlan
+    mechanism: Mechanism
+    plan: Plan
     tables: Sequence[Table]
     inputs: Mapping[str, str]
     codebook: Codebook | None = None
     ledger: Ledger | None = None
     # For each file, the entries of the ledger that count and were released from another one.
     other_files: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    warnings: Sequence[str] = ()
+    # The one list of doubts, and those of them that a person accepted by name.
+    doubts: Sequence[Doubt] = ()
+    accepted: Sequence[Doubt] = ()
+
+    @property
+    def labels(self) -> Labels:
+        """Return the labels of codes, by column: those of the codebook, or those that the file itself keeps."""
+        return _labels(self.codebook, self.data)
+
+    def refuse(self) -> None:
+        """Raise every doubt about protection that nobody accepted, and every accepted name that is none."""
+        refuse_doubts(self.doubts, accept=self.planned.plan.release.accept)
 
 
-def prepare(planned: Planned) -> Prepared:
-    """Read and check everything, and return what would happen."""
-    planned = with_declared_values(planned)
-    mechanism, data, inputs, codebook = _both(planned)
+def _labels(codebook: Codebook | None, data: Microdata) -> Labels:
+    declared = {} if codebook is None else {v.name: codebook.labels(v.name) for v in codebook.variables}
+    return {**data.labels, **{name: own for name, own in declared.items() if own}}
+
+
+def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
+    """Read and check everything, and return what would happen.
+
+    ``before`` is the entry of a release that was reserved already: the ledger is asked as it stood then.
+    """
+    planned, settings, mechanism, data, inputs, codebook = _read(planned)
+    if texts := [*unprintable(planned, [*data.households.columns, *data.person_variables])]:
+        raise PlanError(texts)
     ledger = None if planned.ledger is None else Ledger.open(planned.ledger)
     called = planned.plan.data.name or ("" if ledger is None else ledger.dataset)
     data = replace(data, called=called)
     if codebook is not None:
-        mechanism = with_declared_cells(mechanism, codebook)
-        _check_codebook(codebook, data)
-    plan = mechanism.plan(data)
+        mechanism = mechanism.with_codebook(codebook, missing_as=planned.plan.data.missing_as)
+    plan: Plan = mechanism.plan(data)
     if codebook is not None:
         plan = _with_geography(plan, codebook)
+    plan = plan.promising(pull_back(plan.specification, prepared=words_of(planned.plan.prepare)).specification)
     requests = [(table.name, table.columns) for table in planned.plan.tables]
-    released = [name for name in data.households.columns if name in (*plan.hold, *mechanism.swap)]
-    tables = wanted_tables(requests, households=released, persons=data.person_variables)
-    revealing = revealing_columns(data, plan) if mechanism.releases_records else ()
+    released, people = plan.releases["households"], plan.releases.get("persons", ())
+    tables = wanted_tables(requests, households=released, persons=people)
+    if codebook is not None:
+        tables = with_declared_codes(tables, codebook, data.types)
+    in_csv = [*_in_csv(planned, data, released, tables)]
+    if problems := [*unwritable(in_csv)]:
+        raise DataError(problem.inside(f"{planned.source} [data]") for problem in problems)
     others = _other_files(ledger, inputs)
-    _check_names([*released, *data.person_variables])
+    _check_names([*released, *people])
     if ledger is not None:
-        _check_accountable(planned, mechanism, data, plan, ledger, others)
-    drafted = draft_doubts(planned, mechanism, codebook)
-    warnings = (*plan.warnings, *revealing, *_of_other_files(ledger, others), *drafted)
+        _check_accountable(planned, plan, ledger, others)
+    doubts = (
+        *plan.doubts,
+        *_of_promise(plan),
+        *_of_other_files(ledger, others),
+        *ledger_doubts(
+            ledger,
+            mechanism=planned.plan.mechanism.name,
+            specification=plan.specification,
+            parameters=planned.plan.model_dump(mode="json", include={"prepare", "mechanism", "tables"}),
+            inputs=inputs,
+            before=before,
+        ),
+        *_of_draft(mechanism, codebook),
+        *formula_doubts([*in_csv, *_labels_in_csv(tables, _labels(codebook, data))]),
+    )
+    accept = planned.plan.release.accept
+    accepted = tuple(doubt for doubt in doubts if doubt.refuses and not doubt.final and doubt.name in accept)
+    names = tuple(doubt.name for doubt in accepted)
+    plan = plan.promising(with_accepted(plan.specification, accepted), accepted=names)
     return Prepared(
         planned=planned,
+        settings=settings,
         data=data,
         mechanism=mechanism,
         plan=plan,
@@ -78,18 +126,30 @@ def prepare(planned: Planned) -> Prepared:
         codebook=codebook,
         ledger=ledger,
         other_files=others,
-        warnings=warnings,
+        doubts=doubts,
+        accepted=accepted,
     )
 
 
-def _check_accountable(
-    planned: Planned,
-    mechanism: Swap,
-    data: Microdata,
-    plan: SwapPlan,
-    ledger: Ledger,
-    others: Mapping[str, Sequence[int]],
-) -> None:
+def _in_csv(planned: Planned, data: Microdata, released: Sequence[str], tables: Sequence[Table]) -> Iterator[pl.Series]:
+    """Yield the columns that would stand in a CSV file: those of tables, and all if records are written as CSV."""
+    everything = planned.plan.release.format == "csv"
+    wanted = {name for table in tables for name in table.variables}
+    for frame, names in ((data.households, released), (data.persons, data.person_variables)):
+        for name in names if frame is not None else ():
+            if everything or name in wanted:
+                assert frame is not None
+                yield frame[name]
+
+
+def _labels_in_csv(tables: Sequence[Table], labels: Labels) -> Iterator[pl.Series]:
+    """Yield the labels that would stand beside the codes of tables, which are written as CSV."""
+    for name in dict.fromkeys(name for table in tables for name in table.variables):
+        if tells_more(own := labels.get(name, {})):
+            yield pl.Series(f"{name}{ENDING}", [*own.values()], dtype=pl.String)
+
+
+def _check_accountable(planned: Planned, plan: Plan, ledger: Ledger, others: Mapping[str, Sequence[int]]) -> None:
     """Refuse what would be spent for nothing: a ledger never forgets, and publishing would refuse it afterwards."""
     problems = []
     if planned.plan.data.name != ledger.dataset:
@@ -104,12 +164,6 @@ def _check_accountable(
         what = "the loss would be infinite, and nothing in this ledger would be promised any more"
         remedy = "choose a rate above 0 and below 1, or run it without a ledger"
         problems.append(Problem(what=what, where=f"{planned.source} [mechanism] rate", remedy=remedy))
-    # With hold = [...] somebody named the columns that go out.
-    if mechanism.releases_records and mechanism.hold is None:
-        for name, of in unnamed_identifiers(data, plan.hold):
-            what = f'"{name}" is different for every {of} and would be released as it is'
-            remedy = f'if it is an identifier, write id = ["{name}"] (--id {name}); if not, list what is held (--hold)'
-            problems.append(Problem(what=what, where=f"{planned.source} [data] id", remedy=remedy))
     if problems:
         raise PlanError(problems)
 
@@ -124,13 +178,26 @@ def _other_files(ledger: Ledger | None, inputs: Mapping[str, str]) -> dict[str, 
     return found
 
 
-def _of_other_files(ledger: Ledger | None, others: Mapping[str, Sequence[int]]) -> Iterator[str]:
-    """Warn where the ledger accounts for other files than these."""
+def _of_promise(plan: Plan) -> Iterator[Doubt]:
+    """Yield the doubt about an infinite loss, where the mechanism has none about it itself."""
+    if plan.epsilon.is_infinite and not any(each.kind.startswith("nothing-") for each in plan.doubts):
+        yield Doubt(
+            kind="nothing-promised",
+            what="nothing is promised: the loss is infinite",
+            remedy="choose other settings (accepted, the release can be made but never published)",
+        )
+
+
+def _of_other_files(ledger: Ledger | None, others: Mapping[str, Sequence[int]]) -> Iterator[Doubt]:
+    """Yield a doubt where the ledger accounts for other files than these; the plan named the dataset all the same."""
     for role, entries in others.items():
         assert ledger is not None
-        yield (
-            f"the file of {role} is not that of entry {numbers(entries)}, released before from '{ledger.dataset}': an "
-            "edited file is the same dataset, another file needs a ledger of its own"
+        yield Doubt(
+            kind="other-file",
+            about=role,
+            what=f"the file of {role} is not that of entry {numbers(entries)}, released before from '{ledger.dataset}'",
+            remedy="an edited file is the same dataset, another file needs a ledger of its own",
+            refuses=False,
         )
 
 
@@ -150,10 +217,10 @@ def _check_codebook(codebook: Codebook, data: Microdata) -> None:
         raise DataError(problems)
 
 
-def _with_geography(plan: SwapPlan, codebook: Codebook) -> SwapPlan:
+def _with_geography(plan: Plan, codebook: Codebook) -> Plan:
     """Put the declared hierarchies into the specification, so that its invariants can be compared with others."""
     multiverse = replace(plan.specification.multiverse, hierarchies=codebook.hierarchies_for_spec())
-    return replace(plan, specification=plan.specification.with_flavor(multiverse=multiverse))
+    return plan.promising(plan.specification.with_flavor(multiverse=multiverse))
 
 
 # Names of our own columns in the tables we publish.
@@ -170,76 +237,125 @@ def _check_names(names: Sequence[str]) -> None:
         )
 
 
-def _both(planned: Planned) -> tuple[Swap, Microdata, dict[str, str], Codebook | None]:
-    """Return mechanism, data and checksums of the files; all problems are reported together."""
-    mechanism, data = None, None
+def _read(planned: Planned) -> tuple[Planned, Settings, Mechanism, Microdata, dict[str, str], Codebook | None]:
+    """Return plan, mechanism, data and checksums of the files; all problems are reported together."""
+    settings, mechanism, data, codebook, given, preparation = None, None, None, None, None, None
     inputs: dict[str, str] = {}
     problems: list[Problem] = []
-    try:
-        mechanism = mechanism_of(planned)
-    except StirredError as error:
-        problems += error.problems
-    codebook = None
     try:
         codebook = None if planned.codebook is None else Codebook.read(planned.codebook)
     except StirredError as error:
         problems += error.problems
+    planned = completed(planned, codebook)
+    try:
+        with placed(f"{planned.source} [mechanism]"):
+            settings = planned.settings
+        mechanism = mechanism_of(planned, settings)
+    except StirredError as error:
+        problems[:0] = error.problems
     try:
         section = planned.plan.data
-        for role, path in (("households", planned.households), ("persons", planned.persons)):
-            place = None if path is None else Source.of(path).path
-            if place is not None and place.exists():
-                inputs[role] = checksum(place)
+        inputs = input_checksums(planned)
         # What the codebook declares as an identifier is one, whatever the plan forgot.
         hid = section.hid or (codebook.hid if codebook is not None and planned.persons is not None else None)
         declared = () if codebook is None else codebook.identifiers
-        data = Microdata.read(planned.households, planned.persons, hid=hid, checked=False)
+        data = Microdata.read(planned.records, planned.persons, hid=hid, checked=False)
+        if section.counts is not None:
+            data = data.counted_by(section.count)
         present = {*data.households.columns, *(data.persons.columns if data.persons is not None else ())}
         named = [*section.id, *(name for name in declared if name in present and name != hid)]
-        data = replace(data, id=tuple(dict.fromkeys(named)))
+        data = replace(
+            data,
+            id=tuple(dict.fromkeys(named)),
+            stage="sample" if section.sample is not None and "stage" not in section.model_fields_set else section.stage,
+            record=planned.plan.record_type,
+            design={} if planned.plan.design is None else planned.plan.design.model_dump(),
+            post_imputation=section.post_imputation,
+        )
+        data = as_declared(data, planned, codebook)
+        problems += undeclared_columns(data, planned)
+        preparation = preparation_of(planned, data, codebook)
+        given, data = preparation.given, preparation.data
+        problems += _of_design(data, planned)
     except StirredError as error:
         problems += error.problems
+    swapped = data
     if data is not None:
+        try:
+            swapped = with_missing_as_declared(data, planned, mechanism)
+        except StirredError as error:
+            swapped = None
+            problems += error.problems
         checks: list[Callable[[], None]] = [data.check]
-        if mechanism is not None:
-            checks.append(partial(mechanism.check, data))
+        if mechanism is not None and swapped is not None:
+            checks.append(partial(mechanism.check, swapped))
         for check in checks:
             try:
                 check()
             except StirredError as error:
                 problems += error.problems
-    if mechanism is None or data is None or problems:
-        raise PlanError(dict.fromkeys(problems))
-    return mechanism, data, inputs, codebook
+    if mechanism is None or settings is None or data is None or swapped is None or problems:
+        raise PlanError(dict.fromkeys(_in_plan(problem, planned) for problem in problems))
+    if codebook is not None and given is not None and preparation is not None:
+        # The file as it was: before steps make it coarser, and missing values become a code, which no codebook lists.
+        _check_codebook(codebook, given)
+        codebook = preparation.codebook
+    return planned, settings, mechanism, swapped, inputs, codebook
 
 
-def mechanism_of(planned: Planned) -> Swap:
-    """Return the mechanism a plan asks for; a setting it does not have is refused."""
-    section = planned.plan.mechanism
+def _of_design(data: Microdata, planned: Planned) -> Iterator[Problem]:
+    """Yield the columns of a design that the file does not have."""
+    design = planned.plan.design
+    for name in () if design is None else design.columns:
+        if name not in data.households.columns:
+            remedy = f"there are {listed(data.households.columns)}"
+            yield Problem(what=f"no column '{name}'", where=f"{planned.source} [design]", remedy=remedy)
+
+
+def _in_plan(problem: Problem, planned: Planned) -> Problem:
+    """Return a problem of what the plan says about the file with its place in the plan."""
+    return problem.inside(f"{planned.source} [data]") if problem.where in ("stage", "post_imputation") else problem
+
+
+def input_checksums(planned: Planned) -> dict[str, str]:
+    """Return the checksums of the confidential files that are there."""
+    found = {}
+    (main,) = planned.plan.data.given
+    for role, path in ((main, planned.records), ("persons", planned.persons)):
+        place = None if path is None else Source.of(path).path
+        # A pipe is refused when it is read; opening it here would wait for somebody to write.
+        if place is not None and (place.is_file() or place.is_dir()):
+            found[role] = checksum(place)
+    return found
+
+
+def mechanism_of(planned: Planned, settings: Settings | None = None) -> Mechanism:
+    """Return the mechanism a plan asks for; ``settings`` are those of the plan, with the files that they name."""
+    name = planned.plan.mechanism.name
     with placed(f"{planned.source} [mechanism]"):
-        return swap_named(
-            section.name,
-            {
-                "rate": section.rate,
-                "rates": section.rates,
-                "epsilon": section.epsilon,
-                "redraw_law": section.redraw_law,
-                "fine_match": section.fine_match,
-                "fine_rate": section.fine_rate,
-                "respond": section.respond,
-                "values": section.values,
-                "change": section.change,
-                "imputed": section.imputed,
-                "distances": planned.declared("distances", number="distance"),
-                "weights": planned.declared("weights", number="weight"),
-                "noise_epsilon": section.noise_epsilon,
-                "noise": section.noise,
-                # Of the other members tables are counted from what they release.
-                "tables": [table.columns for table in planned.plan.tables] if section.name == "noisy-swap" else None,
-            },
-            match=section.match,
-            swap=section.swap,
-            hold=section.hold,
-            unit=section.unit,
-            settings_from=section.settings_from,
+        # Of most mechanisms tables are counted from what they release.
+        counted = registry.mechanism_class(name).counts_tables
+        tables = {} if counted else {"tables": [table.columns for table in planned.plan.tables]}
+        return registry.build(name, settings or planned.settings, **tables)
+
+
+def completed(planned: Planned, codebook: Codebook | None) -> Planned:
+    """Return the plan with what its codebook declares for settings: manifest and ledger keep what was declared."""
+    if codebook is None:
+        return planned
+    section = planned.plan.mechanism
+    complete = registry.mechanism_class(section.name).completed
+    return planned.with_settings(complete(section.settings, codebook, missing_as=planned.plan.data.missing_as))
+
+
+def _of_draft(mechanism: Mechanism, codebook: Codebook | None) -> Iterator[Doubt]:
+    """Yield a doubt where values that a mechanism needs declared are those of a draft, read off the file."""
+    if codebook is not None and codebook.draft and (learned := mechanism.learned(codebook)):
+        yield Doubt(
+            kind="draft",
+            about="+".join(learned),
+            what=f"the values of {listed(learned)} are those of a codebook that is still a draft, read off the "
+            "confidential file: which values occur is confidential, and the promise needs every value that may occur, "
+            "declared",
+            remedy="complete the lists, and remove `draft = true` from the codebook",
         )

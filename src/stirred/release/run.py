@@ -9,57 +9,100 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import polars as pl
 
 from stirred import __version__
-from stirred.data.problems import bad_plan
-from stirred.mechanisms.protocol import Progress, Release
+from stirred.mechanisms.protocol import Check, Progress, Release
 from stirred.randomness.entropy import Entropy
-from stirred.release.bundle import bundle_at, check_place, mark_seeded, write_manifest
-from stirred.release.contents import Contents, contents_of
+from stirred.release.bundle import bundle_in, mark_seeded, write_manifest
+from stirred.release.files import Files, public_files, released_columns, verify_public, write_public
+from stirred.release.kept import Kept
 from stirred.release.ledger import Request, Total
 from stirred.release.ledger.store import store_at
+from stirred.release.place import Place, claimed
 from stirred.release.plan_file import Planned
 from stirred.release.prepared import Prepared
-from stirred.release.public_files import write_public
+from stirred.release.rehearsal import rehearse
 from stirred.release.reports import write_reports
-from stirred.release.reservation import reserved
-from stirred.release.verify import Check
+from stirred.release.reservation import Reservation, reserved
 
 
-def run(prepared: Prepared, *, entropy: Entropy, progress: Progress | None = None) -> Path:
-    """Carry a prepared plan out and return the bundle. It is complete, or it does not exist."""
-    _check_promise(prepared)
-    contents = contents_of(prepared)
+def run(prepared: Prepared, *, entropy: Entropy | None = None, progress: Progress | None = None) -> Path:
+    """Carry a prepared plan out and return the bundle. It is complete, or it does not exist.
+
+    What can fail without a draw fails first. Then the cost is reserved and the draw recorded, and only then a key is
+    taken from the operating system (``entropy`` is for tests). A run that dies after its draw can be resumed.
+    """
+    if entropy is not None:
+        Entropy.expected(entropy)
+    prepared.refuse()
+    files = prepared.mechanism.files(prepared.data, prepared.plan)
+    seeded = entropy is not None and entropy.seeded
+    request = release_request(prepared, seeded=seeded)
+    with claimed(prepared.planned.out) as place:
+        rehearse(place, prepared, files, request)
+        with reserved(prepared.ledger, request, place) as reservation, bundle_in(place) as folder:
+            log = Log(folder)
+            log.add("started", records=prepared.data.households.height)
+            if reservation.facts is not None:
+                place.keep_record(Kept.of(prepared, ledger=reservation.facts).written)
+            reservation.draw()
+            drawn = draw_key(reservation, place, entropy)
+            make_bundle(folder, prepared, files, drawn, reservation, log, progress)
+    reservation.commit(place.out)
+    return place.out
+
+
+def draw_key(reservation: Reservation, place: Place, entropy: Entropy | None) -> Entropy:
+    """Return the randomness of this release alone; with a ledger its key is kept until the bundle appears.
+
+    It is bound to the entry of the ledger, or to a number of its own. A seed is used as it is, since it must repeat
+    itself; no ledger accepts one.
+    """
+    if entropy is not None and entropy.seeded:
+        return entropy
+    source = Entropy.from_os() if entropy is None else entropy.for_release()
+    facts = reservation.facts
+    if facts is None:
+        return source.child(f"bundle {uuid4()}")
+    own = source.child(f"ledger {facts['id']} entry {facts['entry']}")
+    place.keep_key(own.kept)
+    return own
+
+
+def make_bundle(
+    folder: Path,
+    prepared: Prepared,
+    files: Files,
+    entropy: Entropy,
+    reservation: Reservation,
+    log: Log,
+    progress: Progress | None,
+) -> None:
+    """Release, write, verify and report. All of it follows from the plan, the files and the key."""
     advance = progress or (lambda stage, done, total: None)
-    out = prepared.planned.out
-    check_place(out)
-    with (
-        reserved(prepared.ledger, release_request(prepared, seeded=entropy.seeded)) as reservation,
-        bundle_at(out) as folder,
-    ):
-        log = Log(folder)
-        log.add("started", records=prepared.data.households.height)
-        reservation.draw()
-        release = prepared.mechanism.release(prepared.data, entropy, plan=prepared.plan, progress=advance)
-        release = _marked(release, seeded=entropy.seeded)
-        log.add("swapped")
-        advance("write", 0, 1)
-        write_public(folder, prepared, contents, release)
-        log.add("written")
-        advance("verify", 0, 1)
-        checks = contents.verify(release, folder)
-        log.add("verified", checks=[f"{check.what}: {check.result}" for check in checks])
-        advance("report", 0, 1)
-        write_reports(folder, prepared, contents, release, checks)
-        if entropy.seeded:
-            mark_seeded(folder)
-        log.add("complete")
-        write_manifest(folder, {**_manifest(prepared, contents, release, checks), "ledger": reservation.facts})
-        advance("done", 1, 1)
-    reservation.commit(out)
-    return out
+    log.add("drawn")
+    own = {doubt.name for doubt in prepared.plan.doubts}  # other doubts are known to the release alone
+    accept = [doubt.name for doubt in prepared.accepted if doubt.name in own]
+    mechanism = prepared.mechanism.working_in(folder / "internal")
+    release = mechanism.release(prepared.data, entropy, accept=accept, plan=prepared.plan, progress=advance)
+    release = replace(release, specification=replace(release.specification, seeded=entropy.seeded))
+    log.add("swapped")
+    advance("write", 0, 1)
+    write_public(folder, prepared, files, release, account=reservation.account)
+    log.add("written")
+    advance("verify", 0, 1)
+    checks = verify_public(folder, prepared, files, release)
+    log.add("verified", checks=[f"{check.what}: {check.result}" for check in checks])
+    advance("report", 0, 1)
+    write_reports(folder, prepared, release, checks)
+    if entropy.seeded:
+        mark_seeded(folder)
+    log.add("complete")
+    write_manifest(folder, {**_manifest(prepared, files, release, checks), "ledger": reservation.facts})
+    advance("done", 1, 1)
 
 
 def _parameters(planned: Planned) -> dict[str, Any]:
@@ -88,16 +131,6 @@ def remaining(prepared: Prepared) -> Total | None:
     return None if prepared.ledger is None else prepared.ledger.would(release_request(prepared, seeded=False))
 
 
-def _check_promise(prepared: Prepared) -> None:
-    """Refuse what would publish a promise that does not hold, before anything random happens."""
-    if prepared.mechanism.settings_from == "this-data":
-        raise bad_plan(
-            "settings chosen by looking at the confidential file void the guarantee",
-            where=f"{prepared.planned.source} [mechanism] settings_from",
-            remedy="choose them by policy, from the invariants, or on an earlier or synthetic file",
-        )
-
-
 class Log:
     """internal/log.jsonl: what happened and when; never a record of the file."""
 
@@ -117,15 +150,11 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _marked(release: Release, *, seeded: bool) -> Release:
-    return replace(release, specification=replace(release.specification, seeded=seeded))
-
-
-def _manifest(prepared: Prepared, contents: Contents, release: Release, checks: Sequence[Check]) -> dict[str, Any]:
-    planned = prepared.planned
+def _manifest(prepared: Prepared, files: Files, release: Release, checks: Sequence[Check]) -> dict[str, Any]:
+    planned, released = prepared.planned, released_columns(prepared)
     parameters = _parameters(planned)
-    # A file of distances or weights may be gone when somebody audits the bundle.
-    parameters["mechanism"].update(prepared.mechanism.declared_pairs)
+    # A file that a setting names may be gone when somebody audits the bundle.
+    parameters["mechanism"].update(prepared.settings.dumped())
     return {
         "stirred": __version__,
         "python": platform.python_version(),
@@ -136,18 +165,12 @@ def _manifest(prepared: Prepared, contents: Contents, release: Release, checks: 
         "inputs": dict(prepared.inputs),
         "records": prepared.data.households.height,
         "identifiers": list(prepared.data.identifiers),
-        "released": _released(prepared, contents),
+        "released": {**released, "link": next(iter(released["link"]), None)},
+        "public_files": public_files(prepared, files),
         "seeded": release.specification.seeded,
+        "doubts": [
+            {"name": doubt.name, "what": doubt.what, "refuses": doubt.refuses, "accepted": doubt in prepared.accepted}
+            for doubt in prepared.doubts
+        ],
         "checks": [asdict(check) for check in checks],
-    }
-
-
-def _released(prepared: Prepared, contents: Contents) -> dict[str, Any]:
-    """Return the columns that may be in public files, and the one that is issued anew to link them."""
-    data, mechanism = prepared.data, prepared.mechanism
-    homes = contents.columns()
-    return {
-        "households": [name for name in data.households.columns if name in homes],
-        "persons": [name for name in data.person_variables if mechanism.hold is None or name in mechanism.hold],
-        "link": data.hid if data.persons is not None else None,
     }

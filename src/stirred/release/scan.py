@@ -6,99 +6,57 @@ may be there, column by column. What no rule allows is a doubt, and a doubt is e
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
 
 from stirred.audit.bundle import audit_bundle, seeded_marks
-from stirred.audit.bundle_files import MANIFEST
-from stirred.data.codes import tells_records_apart
+from stirred.data.bundle import MANIFEST, SEEDED_MARK, Manifest, PublicFileListed, checksum, published_specification
 from stirred.data.frames import read_frame
+from stirred.data.identifying import identifier_doubt, identifying
+from stirred.data.probe import is_unread
 from stirred.data.problems import bad_file, listed
-from stirred.mechanisms.swapping.response_swap import RESPONSE_COLUMNS
-from stirred.mechanisms.swapping.two_stage import FINE_COLUMNS
-from stirred.release.bundle import SEEDED_MARK, checksum
-from stirred.report.swap import INTERNAL_STAMP, PUBLIC_STAMP
-from stirred.spec.document import from_json
+from stirred.data.table_labels import label_columns
+from stirred.mechanisms.protocol import PERSONS, RECORDS, Mechanism
+from stirred.report.release import INTERNAL_STAMP, PUBLIC_STAMP
+from stirred.spec.doubts import Doubt, refuse_doubts
 from stirred.spec.invariant import Margin
 from stirred.spec.problems import Problem, StirredError
+from stirred.spec.reliance import Unpublished
 from stirred.spec.specification import Specification
 
 _PART = r"(/part-\d{5}\.(parquet|csv))?"
-_MAY_BE_THERE = re.compile(
-    rf"(data|persons)\.(parquet|csv){_PART}|(invariants|strata)\.parquet{_PART}|tables/[^/]+\.csv"
-    r"|specification\.(json|md)|README\.md|report\.html"
-)
+_PAGES = r"specification\.(json|md)|README\.md|report\.html"
+_ENDINGS: Mapping[str, str] = dict.fromkeys((RECORDS, PERSONS), rf"\.(parquet|csv){_PART}")
+TABLES = "tables"
 _NOTES = {"ARROW:schema", "stirred.specification", "stirred.seeded"}
-_OF_STRATA = {"stratum_records", "stratum_live", "stratum_law", "stratum_rate", "stratum_expected_share_moved"}
+Unread = Mapping[Path, str]  # Parquet files that must not be opened, each with its reason
 _AGAIN = "do not publish it; make the release again"
-
-
-class _Lenient(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
-
-
-class _Released(_Lenient):
-    households: list[str]
-    persons: list[str]
-    link: str | None
-
-
-class _Mechanism(_Lenient):
-    name: str = "permutation-swap"
-    match: list[str]
-    swap: list[str]
-    imputed: str | None = None
-    respond: str | None = None
-
-
-class _Release(_Lenient):
-    ledger: str | None = None
-
-
-class _Plan(_Lenient):
-    mechanism: _Mechanism
-    release: _Release = _Release()
-
-
-class Manifest(_Lenient):
-    """What publishing needs to know from manifest.json."""
-
-    seeded: bool
-    files: dict[str, str]
-    identifiers: list[str]
-    released: _Released
-    plan: _Plan
-    ledger: dict[str, str | int] | None = None
-
-    @property
-    def public(self) -> dict[str, str]:
-        """Return the public files, named from `public/` on, with their checksums."""
-        return {name.removeprefix("public/"): c for name, c in self.files.items() if name.startswith("public/")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What was looked at, what gives doubt, and the public files with their checksums."""
+    """What was looked at, what gives doubt, and the public files with their checksums.
+
+    ``manifest`` is the checksum of the very bytes that all of it was compared with.
+    """
 
     files: Mapping[str, str]
     checks: tuple[str, ...]
     doubts: tuple[Problem, ...]
     ledger: Mapping[str, str | int] | None = None
+    accepted: tuple[str, ...] = ()
+    manifest: str = ""
 
 
-def scan_bundle(bundle: Path, *, harmless: Sequence[str] = ()) -> Scan:
-    """Return every doubt about publishing a bundle.
-
-    ``harmless`` names columns that differ for every record and still identify nobody.
-    """
+def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
+    """Return every doubt about publishing a bundle; ``accept`` names those that somebody answers for."""
     public = bundle / "public"
     if not bundle.is_dir() or not public.is_dir():
         raise bad_file(
@@ -107,52 +65,68 @@ def scan_bundle(bundle: Path, *, harmless: Sequence[str] = ()) -> Scan:
             remedy="name the folder of a finished release, with public/ and manifest.json in it",
         )
     audit = audit_bundle(bundle)
-    doubts = [*audit.problems, *_paths(public), *_permissions(bundle)]
-    manifest, specification = _manifest(bundle), _specification(public)
-    if manifest is None:
+    # What an audit warns of, since nothing is wrong with the files, is a promise that protects nothing.
+    doubts = [*audit.problems, *(_doubt(each, "promise", _AGAIN) for each in audit.warnings)]
+    doubts += _permissions(bundle)
+    manifest, specification = Manifest.read(audit.manifest), published_specification(public)
+    own = {} if audit.mechanism is None else audit.mechanism.allowed({"households": (), "persons": (), "link": ()}, ())
+    doubts += _paths(public, () if manifest is None else manifest.public_files or (), own)
+    if manifest is None or manifest.released is None or manifest.plan is None or manifest.public_files is None:
         doubts.append(_doubt("it does not say what was released", MANIFEST, _AGAIN))
         return Scan(files={}, checks=audit.checks, doubts=tuple(dict.fromkeys(doubts)))
-    doubts += _test_run(bundle, manifest, specification)
+    marks = seeded_marks(bundle, manifest, specification, unread=audit.unread)
+    if said := [name for name, seeded in marks.items() if seeded]:
+        remedy = "make the release without --seed: whoever knows a seed can undo the protection"
+        doubts.append(_doubt(f"this is a test run with a seed, say {', '.join(said)}", "marks of a test run", remedy))
     if manifest.ledger is None and manifest.plan.release.ledger is not None:
         doubts.append(_doubt("its plan names a ledger, and the manifest no entry in one", MANIFEST, _AGAIN))
     doubts += _from_internal(bundle, manifest)
-    doubts += _report(public)
+    doubts += page_doubts(public)
     if specification is not None:
-        doubts += _promise(specification)
-        doubts += _columns(public, manifest, specification)
-        doubts += _notes(public, specification)
-    doubts += _identifying(public, manifest, harmless)
+        if specification.settings_from == "this-data":
+            what = "its settings were chosen by looking at the confidential file, which voids the promise"
+            doubts.append(_doubt(what, "public/specification.json", _AGAIN))
+        if audit.mechanism is not None:  # otherwise the audit has said why not
+            doubts += _columns(public, manifest, specification, audit.mechanism, audit.unread)
+        doubts += _notes(public, specification, audit.unread)
+    doubts += _of_the_plan(manifest)
+    left = [each for each in _identifying(public, manifest, audit.unread) if each.name not in manifest.accepted]
+    doubts += problems_of(lambda: refuse_doubts(left, accept=accept))
     checks = (
         *audit.checks,
         f"{len(manifest.public)} public files: nothing hidden, no links, no file without a rule",
-        "columns: all in the specification, no identifiers",
+        _of_columns([*manifest.accepted, *accept]),
         "nothing of internal/, which only its owner may read",
-        *(f'"{name}" identifies nobody, as you say' for name in harmless),
+        *(f"{name}: accepted by the release" for name in manifest.accepted),
+        *(f"{name}: accepted by you" for name in accept),
     )
-    return Scan(files=manifest.public, checks=checks, doubts=tuple(dict.fromkeys(doubts)), ledger=manifest.ledger)
+    return Scan(
+        files=manifest.public,
+        checks=checks,
+        doubts=tuple(dict.fromkeys(doubts)),
+        ledger=manifest.ledger,
+        accepted=tuple(manifest.accepted),
+        manifest=hashlib.sha256(audit.manifest).hexdigest(),
+    )
 
 
 def _doubt(what: str, where: str, remedy: str) -> Problem:
     return Problem(what=what, where=where, remedy=remedy)
 
 
-def _manifest(bundle: Path) -> Manifest | None:
-    try:
-        return Manifest.model_validate(json.loads((bundle / MANIFEST).read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError):
-        return None
+def _paths(public: Path, declared: Sequence[PublicFileListed], names: Collection[str]) -> Iterator[Problem]:
+    """Look at every name below public/: links, hidden files, and files that are not both listed and allowed.
 
-
-def _specification(public: Path) -> Specification | None:
-    """Return the specification; what is wrong with it, the audit says."""
-    try:
-        return from_json((public / "specification.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, StirredError):
-        return None
-
-
-def _paths(public: Path) -> Iterator[Problem]:
-    """Look at every name below public/: links, hidden files, and files for which there is no rule."""
+    The list is the run's, and somebody may have changed it; ``names`` are what the mechanism has by its settings.
+    Tables are CSV, which the audit counts again.
+    """
+    own = [file.name for file in declared if file.name in names]
+    tables = [file.name for file in declared if re.fullmatch(rf"{TABLES}/[^/]+", file.name)]
+    endings = [
+        *(f"{re.escape(name)}{_ENDINGS.get(name, rf'[.]parquet{_PART}')}" for name in own),
+        *(rf"{re.escape(name)}\.csv" for name in tables),
+    ]
+    may_be_there = re.compile("|".join([_PAGES, *endings]))
     for top in (public, public.parent / "internal"):
         if top.is_symlink():
             yield _doubt("it is a link and not a folder", top.name, "put the folder itself there")
@@ -168,32 +142,21 @@ def _paths(public: Path) -> Iterator[Problem]:
                 continue
             elif not stat.S_ISREG(mode):
                 yield _doubt("it is not a file", place, "remove it")
-            elif name != SEEDED_MARK and not _MAY_BE_THERE.fullmatch(place.removeprefix("public/")):
+            elif name != SEEDED_MARK and not may_be_there.fullmatch(place.removeprefix("public/")):
                 yield _doubt("there is no rule that a release has such a file", place, "remove it")
 
 
 def _permissions(bundle: Path) -> Iterator[Problem]:
     """Look whether anybody but the owner may read what was computed from confidential data."""
-    internal = bundle / "internal"
-    if not internal.is_dir():
-        return
-    open_ = [path for path in (internal, *sorted(internal.rglob("*"))) if path.lstat().st_mode & 0o077]
+    internal, manifest = bundle / "internal", bundle / MANIFEST
+    inside = (manifest, internal, *sorted(internal.rglob("*")))
+    open_ = [path for path in inside if os.path.lexists(path) and path.lstat().st_mode & 0o077]
     if open_:
         names = ", ".join(path.relative_to(bundle).as_posix() for path in open_[:3])
         yield _doubt(
             f"others than its owner may use {names}{', ...' if len(open_) > 3 else ''}",
             "internal",
-            f"find out who read it, and run `chmod -R go= {internal}`",
-        )
-
-
-def _test_run(bundle: Path, manifest: Manifest, specification: Specification | None) -> Iterator[Problem]:
-    marks = seeded_marks(bundle, {"seeded": manifest.seeded}, specification)
-    if said := [name for name, seeded in marks.items() if seeded]:
-        yield _doubt(
-            f"this is a test run with a seed, say {', '.join(said)}",
-            "marks of a test run",
-            "make the release without --seed: whoever knows a seed can undo the protection",
+            f"find out who read it, and run `chmod -R go= {internal} {manifest}`",
         )
 
 
@@ -210,10 +173,12 @@ def _from_internal(bundle: Path, manifest: Manifest) -> Iterator[Problem]:
 
 
 _LINK = re.compile(r"""\b(?:href|src)\s*=\s*["']?\s*(?!#|data:)([^"'\s>]+)""", re.IGNORECASE)
+# Names are shown as text; only inside a tag do these letters lead anywhere.
+_TAG = re.compile(r"""<[a-z/!](?:[^<>"']|"[^"]*"|'[^']*')*>""", re.IGNORECASE)
 _WAY_INSIDE = re.compile(r"""(?:\]\(|\]:\s*|<|["'])\s*((?:file:|[^\s()<>"']*\binternal/)[^\s()<>"']*)""")
 
 
-def _report(public: Path) -> Iterator[Problem]:
+def page_doubts(public: Path) -> Iterator[Problem]:
     """Look whether the report is the public edition, and whether any page leads inside."""
     for path in sorted(public.glob("*")):
         if path.suffix not in (".html", ".md") or not path.is_file():
@@ -222,51 +187,49 @@ def _report(public: Path) -> Iterator[Problem]:
         place = f"public/{path.name}"
         if path.suffix == ".html" and (PUBLIC_STAMP not in text or INTERNAL_STAMP in text):
             yield _doubt("it is not the public edition of the report", place, _AGAIN)
-        links = _LINK if path.suffix == ".html" else _WAY_INSIDE
-        for target in sorted(set(links.findall(text))):
+        html = path.suffix == ".html"
+        links = [_LINK.findall(tag) for tag in _TAG.findall(text)] if html else [_WAY_INSIDE.findall(text)]
+        for target in sorted({target for found in links for target in found}):
             yield _doubt(f"it leads to {target}, outside of what is published", place, _AGAIN)
 
 
-def _promise(specification: Specification) -> Iterator[Problem]:
-    place = "public/specification.json"
-    if specification.budget.is_free:
-        yield _doubt("its budget is a letter without a value, so nothing is promised", place, _AGAIN)
-    elif specification.budget.realised.is_infinite:
-        remedy = "choose a rate between 0 and 1, and make the release again"
-        yield _doubt("its loss is infinite, so nothing is promised", place, remedy)
-    if specification.settings_from == "this-data":
-        yield _doubt(
-            "its settings were chosen by looking at the confidential file, which voids the promise", place, _AGAIN
-        )
+def may_have(
+    mechanism: Mechanism, released: Mapping[str, Collection[str]], specification: Specification
+) -> dict[str, set[str]]:
+    """Return the columns that each public file may have, and under ``tables`` those of tables; no file else.
+
+    ``released`` are the columns of the input, by record type. In a table that is counted from records stand only those
+    that the specification speaks of: it fixes them, relies on their counts being kept, or lists them.
+    """
+    fixed = {v for each in specification.multiverse.invariants if isinstance(each, Margin) for v in each.variables}
+    kept = {v for each in specification.relies_on if isinstance(each, Unpublished) for v in each.figure.variables}
+    homes = {*released["households"]}
+    if mechanism.counts_tables:
+        homes &= fixed | kept | {*specification.domain.columns}
+    files = {name: {*columns} for name, columns in mechanism.allowed(released, fixed).items()}
+    return {**files, TABLES: {*homes, *released["persons"], "count", *mechanism.table_columns}}
 
 
-def _columns(public: Path, manifest: Manifest, specification: Specification) -> Iterator[Problem]:
-    """Hold the columns of every table against the specification, the plan's released columns and its identifiers."""
-    released, mechanism = manifest.released, manifest.plan.mechanism
-    promised = {v for m in specification.multiverse.invariants if isinstance(m, Margin) for v in m.variables}
-    exact = promised & set(released.households)
-    # The variable of a response is released and in no invariant: never in a table that is published exactly.
-    homes = exact if mechanism.respond is None else exact | ({mechanism.respond} & set(released.households))
-    of_strata = _OF_STRATA if mechanism.respond is None else {*_OF_STRATA, *RESPONSE_COLUMNS.values()}
-    if mechanism.name == "two-stage-swap":
-        of_strata = {*of_strata, *FINE_COLUMNS.values()}
+def _columns(
+    public: Path, manifest: Manifest, specification: Specification, mechanism: Mechanism, unread: Unread
+) -> Iterator[Problem]:
+    """Hold the columns of every table against the list of the release, the mechanism, and the plan's identifiers."""
+    released = manifest.released
+    assert released is not None
     link = set() if released.link is None else {released.link}
-    allowed: dict[str, set[str]] = {
-        "data": homes | link,
-        "persons": {*(homes & {*mechanism.swap}), *released.persons} | link,
-        "invariants": exact | {"table", "count"},
-        "strata": (exact & {*mechanism.match, mechanism.imputed}) | of_strata,
-        "tables": homes | {*released.persons, "count"},
-    }
-    if mechanism.name == "noisy-swap":
-        # No records, and of the strata their sizes; which have anything to swap is protected.
-        fixed = {*mechanism.match, "table", "count"}
-        strata = {*mechanism.match} | _OF_STRATA - {"stratum_live"}
-        allowed = {"invariants": fixed, "strata": strata, "tables": {*released.households, "count"}}
+    columns = {"households": released.households, "persons": released.persons, "link": link}
+    allowed = may_have(mechanism, columns, specification)
+    declared = {file.name: {*file.columns} for file in manifest.public_files or ()}
     for path in _tables(public):
         place = path.relative_to(public)
-        rules = allowed.get(place.parts[0].split(".")[0], set())
-        names = _header(path)
+        names = None if path in unread else _header(path)
+        table = place.parts[0] == TABLES
+        # Of a folder of parts, its name.
+        name = place.with_suffix("").as_posix() if table else Path(place.parts[0]).stem
+        rules = {*allowed.get(TABLES if table else name, ())} & declared.get(name, set())
+        if table:
+            # A column of labels goes with the column of its codes.
+            rules |= {*label_columns(names or ())} & declared.get(name, set())
         if names is None:
             yield _doubt("it cannot be read", f"public/{place}", _AGAIN)
             continue
@@ -277,6 +240,13 @@ def _columns(public: Path, manifest: Manifest, specification: Specification) -> 
             yield _doubt(f"{listed(named)} is an identifier by the plan", f"public/{place}", _AGAIN)
         if other:
             yield _doubt(f"{listed(other)} is not in the specification", f"public/{place}", _AGAIN)
+
+
+def _of_columns(accepted: Sequence[str]) -> str:
+    """Say what was found about the columns: no identifiers, or those that somebody accepted."""
+    names = sorted({name.partition(":")[2] for name in accepted if name.startswith("identifier:")})
+    found = f"accepted although they may identify: {listed(names)}" if names else "no identifiers"
+    return f"columns: all in the specification, {found}"
 
 
 def _tables(public: Path) -> list[Path]:
@@ -292,10 +262,10 @@ def _header(path: Path) -> list[str] | None:
         return None
 
 
-def _notes(public: Path, specification: Specification) -> Iterator[Problem]:
+def _notes(public: Path, specification: Specification, unread: Unread) -> Iterator[Problem]:
     """Look at what Parquet files say beside their columns."""
     for path in _tables(public):
-        if path.suffix != ".parquet":
+        if path.suffix != ".parquet" or path in unread:
             continue
         place = f"public/{path.relative_to(public)}"
         try:
@@ -308,20 +278,36 @@ def _notes(public: Path, specification: Specification) -> Iterator[Problem]:
             yield _doubt("its metadata name another specification, or none", place, _AGAIN)
 
 
-def _identifying(public: Path, manifest: Manifest, harmless: Sequence[str]) -> Iterator[Problem]:
-    """Look for identifiers that nobody named as such: columns that are different for every record."""
-    for kind in ("data", "persons"):
-        for path in sorted(public.glob(f"{kind}.*")):
+def _of_the_plan(manifest: Manifest) -> Iterator[Problem]:
+    """Look whether the plan had doubts about protection that nobody accepted; no run makes such a bundle."""
+    if manifest.doubts is None:
+        yield _doubt("it does not say which doubts the plan had", MANIFEST, _AGAIN)
+    for doubt in manifest.doubts or ():
+        if doubt.refuses and not doubt.accepted:
+            yield _doubt(f"its plan had a doubt that nobody accepted: {doubt.what}", f"{MANIFEST} {doubt.name}", _AGAIN)
+
+
+def _identifying(public: Path, manifest: Manifest, unread: Unread) -> Iterator[Doubt]:
+    """Look for identifiers that nobody named as such, by the rule that plans have."""
+    for name in (file.name for file in manifest.public_files or () if file.kind == "records"):
+        for path in sorted(public.glob(f"{name}.*")):
+            if is_unread(path, unread) is not None:
+                continue
             try:
                 frame = read_frame(path)
             except StirredError:
                 continue  # said by the audit
             for column in frame.get_columns():
-                if column.name in (manifest.released.link, *harmless) or not tells_records_apart(column):
+                if manifest.released is not None and column.name == manifest.released.link:
                     continue
-                yield _doubt(
-                    f'"{column.name}" is different for every record, as an identifier is',
-                    f"public/{path.name}",
-                    f"name it with --id {column.name}, or in a plan under [data] id, and release again; if it "
-                    f"identifies nobody, publish with --harmless {column.name}",
-                )
+                if why := identifying(column):
+                    yield identifier_doubt(column.name, why)
+
+
+def problems_of(check: Callable[[], object]) -> list[Problem]:
+    """Return what a check refuses for; nothing where it does not."""
+    try:
+        check()
+    except StirredError as error:
+        return [*error.problems]
+    return []

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 
 from stirred.data.codebook import Codebook
+from stirred.data.natural import sort_naturally
 from stirred.data.problems import PlanError, listed
 from stirred.data.spelling import meant
+from stirred.data.table_labels import Labels, label_columns, labelled, tells_more
+from stirred.mechanisms.protocol import Table
 from stirred.spec.problems import Problem
-from stirred.utility.wishes import crossed
 
 _MOST_CELLS = 1_000_000
+_LONGEST_NAME = 255  # of a file, on the systems we know
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """A table to publish: its name, its variables, and whether it counts persons."""
-
-    name: str
-    variables: tuple[str, ...]
-    of_persons: bool
-
-    @property
-    def title(self) -> str:
-        """Return the table's variables in words."""
-        return " x ".join(self.variables)
+# The codes that a codebook declares for variables, as text.
+Declared = Mapping[str, tuple[str, ...]]
 
 
 def wanted_tables(
@@ -50,15 +43,25 @@ def wanted_tables(
                 )
             )
             continue
+        if taken := label_columns(variables):
+            problems.append(
+                Problem(
+                    what=f"{listed(taken)} is the name that a column of labels has in this table",
+                    where=f"table '{title}'",
+                    remedy="rename the column in the file, or leave it out of the table",
+                )
+            )
+            continue
         slug = re.sub(r"[^\w]+", "-", (name or "-x-".join(variables)).lower()).strip("-")
         tables.append(
             Table(
-                name=slug or "table",
-                variables=tuple(variables),
-                of_persons=any(v not in households for v in variables),
+                name=slug or "table", variables=tuple(variables), of_persons=any(v not in households for v in variables)
             )
         )
     names = [table.name for table in tables]
+    for name in (n for n in names if len(f"{n}.csv".encode()) > _LONGEST_NAME):
+        what = f"its name makes a file name of more than {_LONGEST_NAME} bytes"
+        problems.append(Problem(what=what, where=f"table '{name[:40]}...'", remedy="give it a shorter name"))
     for name in sorted({n for n in names if names.count(n) > 1}):
         problems.append(Problem(what=f"two tables are called '{name}'", where="tables", remedy="name them apart"))
     if problems:
@@ -66,41 +69,94 @@ def wanted_tables(
     return tables
 
 
-def tabulate(frame: pl.DataFrame, variables: Sequence[str]) -> pl.DataFrame:
+def with_declared_codes(tables: Sequence[Table], codebook: Codebook, columns: Mapping[str, pl.DataType]) -> list[Table]:
+    """Return the tables with the codes of their variables: one that no record has is a cell of 0, not no cell.
+
+    ``columns`` are the types of the file's columns: a code that a column of its type cannot hold makes no cell.
+    """
+    return [
+        replace(
+            table,
+            declared={
+                name: codes for name in table.variables if (codes := _codes_in(codebook.codes(name), columns[name]))
+            },
+        )
+        for table in tables
+    ]
+
+
+def _codes_in(codes: Sequence[str], kind: pl.DataType) -> tuple[str, ...]:
+    """Return the codes that a column of this type can hold as they are written: "07" is not the number 7."""
+    if {*codes} == {"false", "true"}:
+        return tuple(codes) if kind == pl.Boolean else ()
+    if kind == pl.String:
+        return tuple(codes)
+    if not kind.is_integer():
+        return ()
+    cast = pl.Series(list(codes), dtype=pl.String).cast(kind, strict=False).cast(pl.String)
+    return tuple(code for code, own in zip(codes, cast, strict=True) if code == own)
+
+
+def tabulate(frame: pl.DataFrame, variables: Sequence[str], *, declared: Declared | None = None) -> pl.DataFrame:
     """Return counts by the variables, sorted, empty cells included where the table is small enough.
 
     >>> tabulate(pl.DataFrame({"a": [1, 1, 2], "b": ["x", "x", "y"]}), ["a", "b"]).rows()
     [(1, 'x', 2), (1, 'y', 0), (2, 'x', 0), (2, 'y', 1)]
+    >>> tabulate(pl.DataFrame({"a": [1, 1]}), ["a"], declared={"a": ("1", "2")}).rows()
+    [(1, 2), (2, 0)]
     """
-    return completed(frame.group_by(list(variables)).len("count"), variables)
+    return completed(frame.group_by(list(variables)).len("count"), variables, declared=declared)
 
 
-def completed(counts: pl.DataFrame, variables: Sequence[str]) -> pl.DataFrame:
+def completed(counts: pl.DataFrame, variables: Sequence[str], *, declared: Declared | None = None) -> pl.DataFrame:
     """Add up counts of the same cell, and put in the empty cells where the table is small enough."""
     counts = counts.group_by(list(variables)).agg(pl.col("count").sum().cast(pl.Int64))
-    levels = [counts.select(variable).unique() for variable in variables]
-    cells = 1
-    for level in levels:
-        cells *= level.height
-    if cells <= _MOST_CELLS:
-        grid = levels[0]
-        for level in levels[1:]:
-            grid = grid.join(level, how="cross")
+    cells = every_cell(counts, variables, declared=declared)
+    if cells is not None:
         # Added up and not joined: a join of sorted columns loses NaN (polars 2.1), and grouping does not.
-        both = pl.concat([counts, grid.with_columns(count=pl.lit(0, dtype=pl.Int64))])
+        both = pl.concat([counts, cells.with_columns(count=pl.lit(0, dtype=pl.Int64))])
         counts = both.group_by(list(variables)).agg(pl.col("count").sum())
-    return counts.sort(list(variables))
+    return sort_naturally(counts, variables)
 
 
-def parse_table(text: str) -> tuple[None, list[str]]:
-    """Read a table as custodians write it: ``county x tenure``."""
-    return None, crossed(text)
+def every_cell(
+    counts: pl.DataFrame, variables: Sequence[str], *, declared: Declared | None = None
+) -> pl.DataFrame | None:
+    """Return all combinations of values that occur or are declared, or None if there are too many.
+
+    Where only the declared values make them too many, the combinations of values that occur are left.
+    """
+    occurring = [counts.select(variable).unique() for variable in variables]
+    wider = [_with_declared(level, (declared or {}).get(level.columns[0], ())) for level in occurring]
+    for levels in (wider, occurring):
+        if math.prod(level.height for level in levels) <= _MOST_CELLS:
+            grid = levels[0]
+            for level in levels[1:]:
+                grid = grid.join(level, how="cross")
+            return grid
+    return None
 
 
-def labelled(frame: pl.DataFrame, codebook: Codebook) -> pl.DataFrame:
-    """Return a table with the labels of its codes, for readers; the published table keeps the codes."""
-    columns = []
-    for column in frame.get_columns():
-        labels = codebook.labels(column.name)
-        columns.append(column.cast(pl.String).replace(labels).alias(column.name) if labels else column)
-    return pl.DataFrame(columns)
+def _with_declared(level: pl.DataFrame, codes: Sequence[str]) -> pl.DataFrame:
+    """Return the values of one variable with the codes that nobody has, in the type of its column."""
+    kind = level.to_series().dtype
+    if not codes:
+        return level
+    own = pl.Series(level.columns[0], list(codes), dtype=pl.String)
+    own = own == "true" if kind == pl.Boolean else own.cast(kind)
+    return pl.concat([level, own.to_frame()]).unique()
+
+
+def lists_every_cell(table: pl.DataFrame, variables: Sequence[str]) -> bool:
+    """Say whether a table has a row for every combination of the values in it."""
+    return table.height == math.prod(table[variable].n_unique() for variable in variables)
+
+
+def in_words(frame: pl.DataFrame, labels: Labels) -> pl.DataFrame:
+    """Return a table with labels in the place of its codes, for readers of a report; a code without one stays."""
+    return pl.DataFrame(
+        labelled(column, labels[column.name]).fill_null(column.cast(pl.String)).alias(column.name)
+        if tells_more(labels.get(column.name, {}))
+        else column
+        for column in frame.get_columns()
+    )

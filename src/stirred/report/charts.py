@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from functools import lru_cache
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from stirred.data.apart import DiedError, apart
+from stirred.spec.number_text import percent
+
+if TYPE_CHECKING:
+    from stirred.mechanisms.protocol import Curve
 
 # Vega wants fixed colours; these stand for the page's and are replaced, so that charts follow light and dark.
 _INK: Final = "#010203"
 _FAINT: Final = "#040506"
 ACCENT: Final = "#070809"
 SECOND: Final = "#0a0b0c"
-_COLOURS: Final = {
-    _INK: "var(--ink)",
-    _FAINT: "var(--line)",
-    ACCENT: "var(--accent)",
-    SECOND: "var(--second)",
-}
+_COLOURS: Final = {_INK: "var(--ink)", _FAINT: "var(--line)", ACCENT: "var(--accent)", SECOND: "var(--second)"}
 # Colours that stand out on white and on black.
-_RANGE: Final = ["#8b5cf6", "#3b82f6", "#0ea5e9", "#14b8a6", "#22c55e", "#84cc16", "#f59e0b", "#ef4444"]
+COLOURS: Final = ["#8b5cf6", "#3b82f6", "#0ea5e9", "#14b8a6", "#22c55e", "#84cc16", "#f59e0b", "#ef4444"]
 INSTALL: Final = "pip install 'stirred[report]'"
+NOT_DRAWN: Final = (
+    "this chart could not be drawn on the machine that made the report, for lack of memory or time. Every number is in "
+    "the text and the tables."
+)
+_DRAWS: Final = "stirred.report.charts:draw"
+_MOST_SECONDS: Final = 120
 
 
 def chart(specification: Mapping[str, Any], *, title: str, width: int = 640, height: int = 300) -> str:
-    """Return a Vega-Lite chart as inline SVG, or a line saying how to get charts where Vega is not installed."""
-    try:
-        import vl_convert
-    except ImportError:
+    """Return a Vega-Lite chart as inline SVG, or a line saying why there is none: Vega is absent, or it failed."""
+    if not _installed():
         return f'<p class="note">Charts need one more package: <code>{INSTALL}</code>.</p>'
     full = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
@@ -50,47 +59,55 @@ def chart(specification: Mapping[str, Any], *, title: str, width: int = 640, hei
         },
         **specification,
     }  # fmt: skip
-    svg: str = vl_convert.vegalite_to_svg(full, vl_version="5.20")
+    svg = _drawn(json.dumps(full))
+    if svg is None:
+        return f'<p class="note">{escape(title)}: {NOT_DRAWN}</p>'
     for fixed, variable in _COLOURS.items():
         svg = svg.replace(fixed, variable)
     svg = re.sub(r"^<svg ", f'<svg role="img" aria-label="{title}" ', svg.strip())
     return f'<figure class="chart">{svg}</figure>'
 
 
-def epsilon_curve(
-    points: Sequence[tuple[float, float]],
-    *,
-    chosen: Sequence[tuple[float, float]] = (),
-    least: tuple[float, float] | None = None,
-) -> str:
-    """Return the loss against the swap rate, with the chosen settings and the smallest loss marked."""
-    rows = [{"rate": rate, "epsilon": epsilon} for rate, epsilon in points]
-    axis = {"format": "~%", "title": "swap rate", "grid": False}
-    layers: list[dict[str, Any]] = [
-        {
-            "data": {"values": rows},
-            "mark": {"type": "line", "color": ACCENT, "strokeWidth": 2.5},
-            "encoding": _xy(axis),
-        }
-    ]
-    if least is not None:
-        # Under its point, where the curve, which has its minimum there, cannot run through it.
-        layers.append(_points([least], shape="diamond", filled=False, label="smallest possible", axis=axis, below=True))
-    if chosen:
-        layers.append(_points(chosen, shape="circle", filled=True, label="chosen", axis=axis))
-    return chart({"layer": layers}, title="Protection loss against swap rate")
+def _installed() -> bool:
+    try:
+        return importlib.util.find_spec("vl_convert") is not None
+    except ValueError:  # it is taken out of this process
+        return False
 
 
-def _xy(axis: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "x": {"field": "rate", "type": "quantitative", "axis": dict(axis)},
-        "y": {
-            "field": "epsilon",
-            "type": "quantitative",
-            "scale": {"zero": True},
-            "axis": {"title": "epsilon (relative to the invariants)"},
-        },
+def draw(specification: str) -> str:
+    """Return the SVG of a chart. The engine inside Vega ends its whole process where memory is short."""
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(specification, vl_version="5.20"))
+
+
+@lru_cache(maxsize=64)
+def _drawn(specification: str) -> str | None:
+    """Return the SVG of a chart, drawn in a process of its own; None where that fails."""
+    try:
+        return str(apart.ask(_DRAWS, [specification], seconds=_MOST_SECONDS))
+    except DiedError:
+        return None
+
+
+def loss_curve(curve: Curve) -> str:
+    """Return the loss against a rate, with the chosen settings and the smallest loss marked."""
+    rows = [{"rate": rate, "epsilon": epsilon} for rate, epsilon in curve.points]
+    axes = {
+        "x": {"field": "rate", "type": "quantitative", "axis": {"format": "~%", "title": curve.x, "grid": False}},
+        "y": {"field": "epsilon", "type": "quantitative", "scale": {"zero": True}, "axis": {"title": curve.y}},
     }
+    layers: list[dict[str, Any]] = [
+        {"data": {"values": rows}, "mark": {"type": "line", "color": ACCENT, "strokeWidth": 2.5}, "encoding": axes}
+    ]
+    if curve.least is not None:
+        # Under its point, where the curve, which has its minimum there, cannot run through it.
+        least = [curve.least]
+        layers.append(_points(least, shape="diamond", filled=False, label="smallest possible", axes=axes, below=True))
+    if curve.marked:
+        layers.append(_points(curve.marked, shape="circle", filled=True, label="chosen", axes=axes))
+    return chart({"layer": layers}, title=f"Protection loss against {curve.x}")
 
 
 def _points(
@@ -99,11 +116,11 @@ def _points(
     shape: str,
     filled: bool,
     label: str,
-    axis: Mapping[str, Any],
+    axes: Mapping[str, Any],
     below: bool = False,
 ) -> dict[str, Any]:
     rows = [
-        {"rate": r, "epsilon": e, "label": f"{label}: {100 * r:.4g}%, epsilon {math.ceil(100 * e) / 100:.2f}"}
+        {"rate": r, "epsilon": e, "label": f"{label}: {percent(r)}, epsilon {math.ceil(100 * e) / 100:.2f}"}
         for r, e in points
     ]
     inwards = all(rate > 0.6 for rate, _ in points)  # a label beside the right edge would be cut off
@@ -117,82 +134,8 @@ def _points(
     }
     return {
         "data": {"values": rows},
-        "layer": [
-            {"mark": mark, "encoding": _xy(axis)},
-            {"mark": text, "encoding": {**_xy(axis), "text": {"field": "label"}}},
-        ],
+        "layer": [{"mark": mark, "encoding": axes}, {"mark": text, "encoding": {**axes, "text": {"field": "label"}}}],
     }
-
-
-def box_plot(
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    x: str,
-    y: str,
-    y_title: str,
-    x_title: str,
-    marks: Sequence[Mapping[str, Any]] = (),
-) -> str:
-    """Return box plots of ``y`` by ``x`` on a logarithmic scale; ``marks`` are single values drawn as diamonds."""
-    order = list(dict.fromkeys(str(row[x]) for row in rows))
-    encoding = {
-        "x": {"field": x, "type": "ordinal", "sort": order, "axis": {"title": x_title, "labelAngle": 0}},
-        "y": {"field": y, "type": "quantitative", "axis": {"title": y_title}, "scale": {"type": "log"}},
-    }
-    layers: list[dict[str, Any]] = [
-        {
-            "data": {"values": [dict(row) for row in rows]},
-            "mark": {"type": "boxplot", "extent": "min-max", "size": 36, "color": ACCENT, "median": {"color": "#fff"}},
-            "encoding": encoding,
-        }
-    ]
-    if marks:
-        layers.append(
-            {
-                "data": {"values": [dict(mark) for mark in marks]},
-                "mark": {
-                    "type": "point",
-                    "shape": "diamond",
-                    "size": 140,
-                    "filled": True,
-                    "color": SECOND,
-                    "opacity": 1,
-                },
-                "encoding": encoding,
-            }
-        )
-    return chart({"layer": layers}, title=y_title)
-
-
-def curves(rows: Sequence[Mapping[str, Any]], *, marks: Sequence[Mapping[str, Any]]) -> str:
-    """Return loss against rate for several largest strata (Figure 2 of the paper)."""
-    axis = {"format": "~%", "title": "swap rate", "grid": False}
-    colour = {
-        "field": "b",
-        "type": "ordinal",
-        "title": "largest stratum",
-        "scale": {"range": _RANGE},
-        "sort": None,
-        # As below: beside the plot a wider font would be cut off.
-        "legend": {"orient": "top", "columns": 8, "columnPadding": 24},
-    }
-    return chart(
-        {
-            "layer": [
-                {
-                    "data": {"values": [dict(row) for row in rows]},
-                    "mark": {"type": "line", "strokeWidth": 2},
-                    "encoding": {**_xy(axis), "color": colour},
-                },
-                {
-                    "data": {"values": [dict(mark) for mark in marks]},
-                    "mark": {"type": "point", "shape": "diamond", "size": 90, "filled": False, "opacity": 1},
-                    "encoding": {**_xy(axis), "color": colour},
-                },
-            ]
-        },
-        title="Loss against swap rate by largest stratum",
-    )
 
 
 def areas_changed(points: Sequence[Mapping[str, Any]]) -> str:
@@ -209,7 +152,7 @@ def areas_changed(points: Sequence[Mapping[str, Any]]) -> str:
             "field": "swap",
             "type": "nominal",
             "title": None,
-            "scale": {"range": _RANGE},
+            "scale": {"range": COLOURS},
             "sort": None,
             # Above the plot and with room between: a reader's font may be wider than the one that was measured.
             "legend": {"orient": "top", "columns": 3, "columnPadding": 40},

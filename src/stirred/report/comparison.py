@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from stirred.mechanisms.swapping.response_swap import ResponseSwap
 from stirred.report.charts import areas_changed
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.spec.compare import compare
@@ -41,7 +40,7 @@ def _row(each: Compared, tables: Sequence[str]) -> list[str]:
     errors = dict(each.errors)
     return [
         each.name,
-        setting(each),
+        each.setting,
         each.epsilon.shown(),
         _PROTECTED if changed is None else f"{100 * changed:.2f}%",
         _PROTECTED if smallest is None else f"{100 * smallest[2]:.1f}% of {smallest[1]:,} ({smallest[0]})",
@@ -50,21 +49,6 @@ def _row(each: Compared, tables: Sequence[str]) -> list[str]:
             for name in tables
         ),
     ]
-
-
-def setting(each: Compared) -> str:
-    """Return the one number of a swap in words."""
-    if each.mechanism.member == "gibbs":
-        return "declared weights"
-    if each.mechanism.member in ("mallows", "metric"):
-        return f"epsilon {each.epsilon.shown()}"
-    rules, rate = each.mechanism.rules()
-    own = (
-        f", {each.mechanism.respond} changed at {each.mechanism.change}"
-        if isinstance(each.mechanism, ResponseSwap)
-        else ""
-    )
-    return f"rate {100 * float(rate):.4g}%" + (", others by match value" if rules else "") + own
 
 
 def block_by_block(found: Sequence[Compared]) -> list[str]:
@@ -81,6 +65,8 @@ def block_by_block(found: Sequence[Compared]) -> list[str]:
 def comparison_page(title: str, found: Sequence[Compared], *, source: str) -> str:
     """Return the page."""
     header, body = rows(found)
+    most = max((each.areas.height for each in found if each.areas is not None), default=0)
+    left_out = f" The first {_MOST_POINTS:,} of {most:,} combinations are shown." if most > _MOST_POINTS else ""
     points = [
         {"swap": each.name, "records": records, "share": share}
         for each in found
@@ -95,7 +81,8 @@ def comparison_page(title: str, found: Sequence[Compared], *, source: str) -> st
             section(
                 "Who is changed",
                 paragraph("Each point is one combination of swap values: how many records it has, and which share of "
-                          "them is expected to change it. Small areas are where the swaps differ most."),
+                          "them is expected to change it. Small areas are where the swaps differ most."
+                          + left_out),
                 areas_changed(points),
             ),
             section("The promises, block by block", bullets(block_by_block(found)) if len(found) > 1 else ""),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from stirred.report.page import paragraph, section, table
 from stirred.spec.specification import Specification
@@ -35,8 +35,7 @@ class SafesSheet:
     public: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
+class Spoken(NamedTuple):
     """Whether a specification speaks to one of the five: ``partly`` or ``no``, and to what of it."""
 
     safe: str
@@ -66,32 +65,32 @@ def spoken_to(specification: Specification) -> tuple[Spoken, ...]:
     )
     return (
         Spoken(
-            safe="people",
-            verdict="no",
-            words="It does not assess who receives the release. A small loss may be a reason to ask less of the "
+            "people",
+            "no",
+            "It does not assess who receives the release. A small loss may be a reason to ask less of the "
             "recipients, but it measures nothing about them.",
         ),
         Spoken(
-            safe="projects",
-            verdict="no",
-            words="It does not assess what the release is used for. Losses of one flavor compose, so that a budget can "
+            "projects",
+            "no",
+            "It does not assess what the release is used for. Losses of one flavor compose, so that a budget can "
             "be divided between projects; which of them deserve it is another question.",
         ),
         Spoken(
-            safe="settings",
-            verdict="no",
-            words="It is a property of the release and not of the place or process in which it was made or is used.",
+            "settings",
+            "no",
+            "It is a property of the release and not of the place or process in which it was made or is used.",
         ),
         Spoken(
-            safe="data",
-            verdict="partly",
-            words=f"It says which files are eligible and what may differ between them: one {unit}{fixed}. It treats "
+            "data",
+            "partly",
+            f"It says which files are eligible and what may differ between them: one {unit}{fixed}. It treats "
             "sensitive and harmless data alike if they have the same structure.",
         ),
         Spoken(
-            safe="outputs",
-            verdict="partly",
-            words=f"{bound}It does not say how harmful what can be learned would be, nor what recipients know from "
+            "outputs",
+            "partly",
+            f"{bound}It does not say how harmful what can be learned would be, nor what recipients know from "
             "elsewhere.",
         ),
     )

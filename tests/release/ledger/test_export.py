@@ -86,7 +86,7 @@ def test_the_page_lists_releases_and_says_what_it_does_not_know(tmp_path: Path) 
     assert "| noise | quarterly \\| tables &lt;script> | ρ²=0.334 | committed |" in text
     assert "| none: derived | committed |" in text
     assert "There is no one number for everything" in text
-    assert "The ledger knows the releases it was told about, and no others." in text
+    assert "The ledger knows only the releases that are recorded in it." in text
 
 
 def test_the_page_numbers_releases_from_one_beside_the_numbers_of_their_rows(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_the_public_is_not_told_how_to_use_the_command(tmp_path: Path) -> None:
     ledger.add(request("2", sample="s", amplified=True))
     for format_ in ("markdown", "opendp"):
         text = exported(ledger, format_)
-        for words in ("Mend", "--", "`stirred"):
+        for words in ("Fix", "--", "`stirred"):
             assert words not in text.replace("|---", "").replace("---\nstatus", "")
     assert "the releases protect different units" in exported(ledger, "markdown")
 

@@ -13,8 +13,7 @@ import yaml
 from stirred.cli.main import run
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
 from stirred.release.ledger.export import exported, imported
-from stirred.release.ledger.facts import GenesisFacts
-from stirred.release.ledger.row import GENESIS, SCHEMA_VERSION, next_row
+from stirred.release.ledger.row import GENESIS, SCHEMA_VERSION, GenesisFacts, next_row
 from stirred.release.ledger.store import store_at
 from tests.release.ledger.making import limit, released, request
 
@@ -86,7 +85,7 @@ def test_the_command_takes_a_day_and_shows_it(tmp_path: Path, capsys: Out) -> No
     told(capsys, "init", place, "--dataset", "d")
     before = Path(place).read_bytes()
     code, _, err = told(capsys, "add", place, "das-2020", "--when", "2021-8-12")
-    assert (code, "'2021-8-12' is not a date. Mend: write such as 2021-08-12" in err) == (2, True)
+    assert (code, "'2021-8-12' is not a date. Fix: write such as 2021-08-12" in err) == (2, True)
     assert Path(place).read_bytes() == before
     assert told(capsys, "add", place, "das-2020", "--when", "2021-08-12")[0] == 0
     assert "2021-08-12" in told(capsys, "show", place)[1]

@@ -129,7 +129,7 @@ def test_entries_are_found_by_number_and_by_the_beginning_of_their_id(ledger: Le
         ("0", "there is no such entry; row 0 is the beginning of the ledger"),
         ("1", "there is no such entry; row 1 is a change of policy"),
         ("4", r"there is no such entry; row 4 is about entry 2 \(committed\)"),
-        ("6", "'6': there is no such entry. Mend"),
+        ("6", "'6': there is no such entry. Fix"),
     ],
 )
 def test_a_row_that_is_no_entry_is_said_to_be_what_it_is(ledger: Ledger, row: str, words: str) -> None:
@@ -222,7 +222,7 @@ def test_every_specification_of_the_catalogue_comes_back_as_it_was(ledger: Ledge
     assert [entry.specification for entry in Ledger(ledger.store).entries()] == wanted
 
 
-def test_the_right_to_read_and_insert_is_enough_in_postgres(postgres: Server) -> None:
+def test_the_right_to_read_insert_and_take_turns_is_enough_in_postgres(postgres: Server) -> None:
     url = postgres.new_url()
     ledger = Ledger.create(url, dataset="d", policy=limit("5"))
     with psycopg.connect(url, autocommit=True) as connection:
@@ -230,6 +230,7 @@ def test_the_right_to_read_and_insert_is_enough_in_postgres(postgres: Server) ->
         (schema,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
         connection.execute(f"GRANT USAGE ON SCHEMA {schema} TO clerk")
         connection.execute("GRANT SELECT, INSERT ON stirred_ledger, stirred_ledger_documents TO clerk")
+        connection.execute("GRANT SELECT, UPDATE ON stirred_ledger_turn TO clerk")
         connection.execute("ALTER ROLE clerk SET default_transaction_isolation = 'repeatable read'")
     clerk = Ledger.open(url.replace("ledger@", "clerk@"))
     released(clerk, "2")

@@ -223,3 +223,66 @@ def test_mistakes_exit_with_2_and_write_nothing(
     assert code == 2
     assert json.loads(out)["errors"][0].keys() == {"what", "where", "remedy"}
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_release_without_a_specification_is_recorded_and_totals_say_at_least(command: Command) -> None:
+    command("init", "a.ledger", "--dataset", "2020")
+    command("add", "a.ledger", "das-2020", "--mechanism", "DAS")
+    code, out, _ = command("add", "a.ledger", "--unspecified", "no budget is published", "--mechanism", "estimates")
+    assert (code, "entry 2 (estimates): committed" in out) == (0, True)
+    total = command("total", "a.ledger")[1]
+    assert "at least ρ²=55.371-DP(X_CEF" in total
+    assert "2: no budget is published" in total
+    facts = told(command, "total", "a.ledger")
+    assert (facts["at_least"], facts["unspecified"][0]["entries"]) == (True, [2])
+    assert told(command, "show", "a.ledger", "2")["unspecified"] == "no budget is published"
+    assert "not specified" in command("show", "a.ledger")[1]
+    page = command("export", "a.ledger", "--format", "markdown")[1]
+    assert "Together, at least: entry 1" in page
+    assert "- entry 2: no budget is published" in page
+    assert "At least: other releases have no specification" in command("export", "a.ledger", "--format", "opendp")[1]
+    assert told(command, "verify", "a.ledger")["sound"]
+    command("export", "a.ledger", "--out", "all.json")
+    assert command("import", "all.json", "b.ledger")[0] == 0
+    assert told(command, "total", "b.ledger")["at_least"]
+
+
+def test_limits_say_what_is_left_at_most(command: Command, tmp_path: Path) -> None:
+    text = '[[limits]]\nbudget = "60"\noutput = "zcdp"\nunit = "person"\n[invariants]\nacceptable = "any"\n'
+    (tmp_path / "policy.toml").write_text(text, encoding="utf-8")
+    command("init", "a.ledger", "--dataset", "2020", "--policy", "policy.toml")
+    command("add", "a.ledger", "das-2020")
+    command("add", "a.ledger", "--unspecified", "a special tabulation")
+    assert "at least ρ²=55.371 is spent and at most 4.629 is left" in " ".join(command("policy", "a.ledger")[1].split())
+    command("add", "a.ledger", "das-2020-safetab-p")
+    told_ = " ".join(command("policy", "a.ledger")[1].split())
+    assert "nothing is left: at least ρ²=75.147 is spent" in told_
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        (["--unspecified", " "], "there is no specification"),
+        (["das-2020", "--unspecified", "why"], "a release without a specification is given one"),
+        (["--unspecified", "why", "--derived-from", "1"], "or said to cost nothing"),
+        (["das-2020", "--includes", "2"], "entry 2 has no specification, so nothing shows that it is contained"),
+    ],
+)
+def test_what_is_unspecified_has_no_specification_and_is_contained_in_none(
+    command: Command, more: list[str], what: str
+) -> None:
+    command("init", "a.ledger", "--dataset", "2020")
+    command("add", "a.ledger", "das-2020-phsafe")
+    command("add", "a.ledger", "--unspecified", "a special tabulation")
+    code, _, err = command("add", "a.ledger", *more)
+    assert code == 2
+    assert what in err
+
+
+def test_a_reservation_needs_a_specification(tmp_path: Path) -> None:
+    from stirred.release.ledger import Request
+    from stirred.spec.problems import StirredError
+
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="2020")
+    with pytest.raises(StirredError, match="only a release made elsewhere may have no specification"):
+        ledger.reserve(Request(mechanism="x", unspecified="why"))

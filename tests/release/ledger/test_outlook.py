@@ -13,10 +13,11 @@ import pytest
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Request
 from stirred.release.ledger import outlook as module
 from stirred.release.ledger.account import without_collecting
+from stirred.release.ledger.currency import Currency
 from stirred.release.ledger.outlook import Outlook
 from stirred.release.ledger.request import opening_facts
 from stirred.release.ledger.row import digest_of
-from stirred.release.ledger.total import Currency, Total, total
+from stirred.release.ledger.total import Total, total
 from stirred.spec import Margin, Specification
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, approximate
 from tests.release.ledger.making import COUNTIES, limit, pure, request, specification

@@ -30,7 +30,7 @@ def test_the_limit_is_kept_to_the_last_digit(ledger: Ledger) -> None:
     assert str(refusal.value) == (
         "policy limit: the total would be ρ²=10.01 with nothing held fixed, 0.000000000100 above the limit ρ² ≤ 10 per "
         "person (zCDP, zero-concentrated "
-        "differential privacy). Mend: ρ²=9 is spent and 1 is left; release with a smaller loss, or derive from what is "
+        "differential privacy). Fix: ρ²=9 is spent and 1 is left; release with a smaller loss, or derive from what is "
         "released."
     )
     assert ledger.head == before
@@ -236,7 +236,7 @@ def test_a_pure_limit_refuses_what_is_not_pure(ledger: Ledger) -> None:
 
 def test_only_those_named_may_release(ledger: Ledger) -> None:
     ledger.set_policy(Policy.from_document({"who": ["bo"]}), reason="named")
-    with pytest.raises(OverLimitError, match=r"ana may not release\. Mend: ask one of: bo"):
+    with pytest.raises(OverLimitError, match=r"ana may not release\. Fix: ask one of: bo"):
         ledger.reserve(request())
     assert ledger.reserve(request(who="bo")).who == "bo"
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stirred.release.bundle import bundle_at, bundle_checksum, write_manifest
+from stirred.release.bundle import bundle_checksum, write_manifest
 from stirred.release.ledger import Ledger, LedgerError
 from stirred.release.ledger.recover import recover
+from tests.release.bundles import bundle_at
 from tests.release.ledger.making import released, request
 
 

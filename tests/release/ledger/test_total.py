@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stirred.release.ledger.total import Charge, Copies, Currency, Total, numbers, total
+from stirred.release.ledger.currency import Copies, Currency
+from stirred.release.ledger.entry import Charge, numbers
+from stirred.release.ledger.total import Total, total
 from stirred.spec import GDP, PURE, ZCDP, Specification, UnitFactor, approximate, compose
 from stirred.spec.domain import Domain
 from stirred.spec.exact import exact
@@ -89,7 +91,7 @@ def test_releases_from_another_file_stand_apart() -> None:
     other = Domain(name="other", dataset="another file")
     found = total_of([specification("1"), specification("2", domain=other), specification("3", domain=other)])
     assert [part.entries for part in found.parts] == [(0,), (1, 2)]
-    assert "the domains differ: register, the households of a register (edited-file), and other" in found.apart[0].what
+    assert "the domains differ: register, the households of a register (as-given), and other" in found.apart[0].what
     assert "write the same name, dataset and stage into the domain" in found.apart[0].remedy
     assert "keep a ledger for each" in found.apart[0].remedy
     mended = Domain(name="register", dataset="the households of a register")  # as the remedy says
@@ -151,7 +153,7 @@ def test_products_derived_from_a_release_cost_nothing() -> None:
     found = add_up(charge(1), charge(2, derived_from=("id1",)), charge(3, derived_from=("id1",)))
     assert one(found).budget.realised == 2
     assert [(aside.entries, aside.reason) for aside in found.free] == [
-        ((2, 3), "derived from released entry 1 (Proposition 2.5.4, post-processing)")
+        ((2, 3), "derived from released entry 1 (post-processing)")
     ]
 
 
@@ -207,3 +209,16 @@ def test_nothing_released_is_no_specification() -> None:
 def test_runs_of_numbers_are_shortened() -> None:
     assert numbers([5, 1, 2, 3]) == "1-3, 5"
     assert numbers(list(range(0, 100, 2))).endswith("22, and 38 more")
+
+
+def test_an_entry_without_a_specification_makes_every_number_a_lower_bound() -> None:
+    """Remark 6 of the paper: what it costs comes on top, and is added to nothing."""
+    known = [Charge(0, "0", "0"), Charge(1, "1", "", unspecified="special tabulation")]
+    found = total(known, lambda digest: pure("1"))
+    assert one(found).budget.realised == exact(1)
+    assert (found.bound, found.is_one) == ("at least ", True)
+    assert [(aside.entries, aside.reason) for aside in found.unspecified] == [((1,), "special tabulation")]
+    assert any("entry 1 has no specification" in line for line in one(found).assumptions)
+    alone = total(known[1:], lambda digest: pure("1"))
+    assert (alone.specification, alone.bound) == (None, "at least ")
+    assert total(known[:1], lambda digest: pure("1")).bound == ""

@@ -329,7 +329,7 @@ def test_a_row_that_a_trigger_swallows_is_refused_and_the_trigger_is_noticed(pat
     with pytest.raises(StorageError, match="the row did not go in; nothing was written"):
         ledger.draw(entry.id)
     assert ledger.verify().observations == (
-        "the trigger quiet is none of ours",
+        "the trigger quiet is not made by stirred",
         "the trigger rows_are_never_deleted is missing",
     )
     assert not ledger.entry(entry.id).drawn

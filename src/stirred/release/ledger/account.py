@@ -8,35 +8,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stirred.release.ledger.entry import ABORTED, COMMITTED, RESERVED, WITHDRAWN, Entry, Event, counts
-from stirred.release.ledger.facts import (
-    FACTS,
-    CommitFacts,
-    GenesisFacts,
-    OpeningFacts,
-    PolicyFacts,
-    ReasonFacts,
-    facts_of,
-)
+from stirred.release.ledger import row as kinds
+from stirred.release.ledger.entry import ABORTED, COMMITTED, RESERVED, WITHDRAWN, Charge, Entry, Event, counts, numbers
 from stirred.release.ledger.problems import BrokenLedgerError, bad_request, broken
 from stirred.release.ledger.row import (
-    ABORT,
-    ADD,
-    COMMIT,
-    DRAW,
-    GENESIS,
-    KINDS,
     NOTHING,
-    OPENING,
-    POLICY,
-    PUBLISH,
     SCHEMA_VERSION,
-    WITHDRAW,
+    GenesisFacts,
+    OpeningFacts,
     Row,
     digest_of,
+    facts_of,
+    plan_in,
     row_hash,
 )
-from stirred.release.ledger.total import Charge, numbers
 from stirred.spec.document import from_json
 from stirred.spec.problems import StirredError
 from stirred.spec.specification import Specification
@@ -76,7 +61,7 @@ class Standing:
     def facts(self) -> OpeningFacts:
         """Return what the opening row states, read when first asked for."""
         if self._facts is None:
-            self._facts = facts_of(self.opening, OpeningFacts)
+            self._facts = facts_of(self.opening)
         return self._facts
 
     @property
@@ -85,25 +70,19 @@ class Standing:
         return not self.is_plain and bool(self.facts.derived_from)
 
     @property
+    def is_unspecified(self) -> bool:
+        """Say whether the entry is a release of which nobody knows what it costs."""
+        return not self.is_plain and bool(self.facts.unspecified)
+
+    @property
     def charge(self) -> Charge:
         """Return the entry as the total sees it."""
         opening, status, drawn = self.opening, self.status, self.drawn
         spent = counts(status, drawn=drawn)
-        if self.is_plain:
-            return Charge(opening.number, opening.id, opening.specification, spent, drawn, status == RESERVED)
-        facts = self.facts
-        return Charge(
-            number=opening.number,
-            id=opening.id,
-            specification=opening.specification,
-            spent=spent,
-            drawn=drawn,
-            reserved=status == RESERVED,
-            sample=facts.sample,
-            amplified=facts.amplified,
-            derived_from=tuple(facts.derived_from),
-            includes=tuple(facts.includes),
+        charge = Charge(
+            opening.number, opening.id, opening.specification, spent, drawn, status == RESERVED, status == ABORTED
         )
+        return charge if self.is_plain else charge._replace(**self.facts.relations)
 
     @property
     def history(self) -> tuple[Event, ...]:
@@ -112,17 +91,16 @@ class Standing:
 
 
 def _event(row: Row) -> Event:
-    facts = facts_of(row, FACTS[row.kind])
-    why, to = getattr(facts, "reason", ""), getattr(facts, "to", "")
-    return Event(number=row.number, kind=row.kind, who=facts.who, when=facts.at, reason=why, to=to)
+    facts = facts_of(row)
+    more = {key: value for key, value in facts if key in ("reason", "to", "began")}
+    more["accepted"] = tuple(getattr(facts, "accepted", ()))
+    if row.kind == kinds.PUBLISHING:  # of the other kinds, places and checksums are facts of the entry
+        more |= {"place": facts.place, "files": facts.files}
+    return Event(number=row.number, kind=row.kind, who=facts.who, when=facts.at, **more)
 
 
-def _is_plain(facts: str) -> bool:
-    # Canonical JSON leaves these keys out where there is nothing to say; a text that holds one is read in full.
-    return '"derived_from"' not in facts and '"includes"' not in facts and '"sample"' not in facts
-
-
-_MOVES: Final = frozenset({DRAW, COMMIT, ABORT, WITHDRAW, PUBLISH})
+_PUBLICATIONS: Final = frozenset({kinds.PUBLISHING, kinds.PUBLISH, kinds.UNPUBLISHED})
+_MOVES: Final = frozenset({kinds.DRAW, kinds.COMMIT, kinds.ABORT, kinds.WITHDRAW}) | _PUBLICATIONS
 
 
 class Account:
@@ -152,7 +130,7 @@ class Account:
                 raise _misfit(row, expected, previous)
             if kind in _MOVES and number:
                 self._move(row)
-            elif kind in OPENING and number:
+            elif kind in kinds.OPENING and number:
                 self._open(row)
             else:
                 self._take_other(row)
@@ -164,34 +142,30 @@ class Account:
     def _take_other(self, row: Row) -> None:
         """Take in a row about the whole ledger, and refuse what is none."""
         kind = row.kind
-        if (row.number == 0) != (kind == GENESIS):
+        if (row.number == 0) != (kind == kinds.GENESIS):
             raise broken("a ledger begins with its genesis, and only there", kind="transition", number=row.number)
-        if kind not in KINDS:
+        if kind not in kinds.KINDS:
             raise broken(f"there is no kind {kind!r}", kind="unknown kind", number=row.number)
         elif row.entry:
             raise broken(f"a row of kind {kind!r} cannot be about an entry", kind="transition", number=row.number)
-        elif kind == POLICY:
-            self.policy = facts_of(row, PolicyFacts).policy
+        elif kind == kinds.POLICY:
+            self.policy = facts_of(row).policy
             self.policies.append(row)
         else:
-            self._begin(row)
+            self.genesis = begun = facts_of(row)
+            if begun.schema_version > SCHEMA_VERSION:
+                what = f"this ledger was written by a newer stirred (schema {begun.schema_version})"
+                raise bad_request(what, where="ledger", remedy="install the newer version")
+            self.policy = begun.policy
             self.policies.append(row)
-
-    def _begin(self, row: Row) -> None:
-        self.genesis = facts_of(row, GenesisFacts)
-        if self.genesis.schema_version > SCHEMA_VERSION:
-            raise bad_request(
-                f"this ledger was written by a newer stirred (schema {self.genesis.schema_version})",
-                where="ledger",
-                remedy="install the newer version",
-            )
-        self.policy = self.genesis.policy
 
     def _open(self, row: Row) -> None:
         if row.entry != row.id:
             raise broken("an entry is opened under another id than its own", kind="transition", number=row.number)
-        elsewhere = row.kind == ADD
-        standing = Standing(row, COMMITTED if elsewhere else RESERVED, elsewhere, _is_plain(row.facts))
+        elsewhere = row.kind == kinds.ADD
+        # Canonical JSON leaves these keys out where there is nothing to say; a text that holds one is read in full.
+        is_plain = not any(key in row.facts for key in ('"derived_from"', '"includes"', '"sample"', '"unspecified"'))
+        standing = Standing(row, COMMITTED if elsewhere else RESERVED, elsewhere, is_plain)
         if not standing.is_plain:
             facts = standing.facts
             unknown = [other for other in (*facts.derived_from, *facts.includes) if other not in self.standings]
@@ -199,8 +173,10 @@ class Account:
                 raise broken(
                     f"it refers to entry {unknown[0]}, which is not there", kind="reference", number=row.number
                 )
-        if bool(row.specification) == standing.is_derived:
-            what = "a derived product has a specification" if standing.is_derived else "an entry has no specification"
+        without = standing.is_derived or (elsewhere and standing.is_unspecified)
+        if bool(row.specification) == without:
+            kind = "a derived product" if standing.is_derived else "an unspecified release"
+            what = f"{kind} has a specification" if without else "an entry has no specification"
             raise broken(what, kind="facts", number=row.number)
         self.standings[row.entry] = standing
 
@@ -208,13 +184,13 @@ class Account:
         standing = self.standings.get(row.entry)
         if standing is None:
             raise broken(f"it refers to entry {row.entry}, which is not there", kind="reference", number=row.number)
-        refusal = refusal_of(row.kind, standing)
+        refusal = refusal_of(row.kind, standing, began=_began(row))
         if refusal:
             raise broken(refusal, kind="transition", number=row.number)
         standing.moves += (row,)
-        if row.kind == DRAW:
+        if row.kind == kinds.DRAW:
             standing.drawn = True
-        elif row.kind != PUBLISH:
+        elif row.kind not in _PUBLICATIONS:
             standing.status = _LEADS_TO[row.kind]
 
     def specification(self, digest: str) -> Specification:
@@ -241,35 +217,29 @@ class Account:
     def entry(self, standing: Standing) -> Entry:
         """Return the entry of a standing."""
         opening, facts = standing.opening, standing.facts
-        committed = [row for row in standing.moves if row.kind == COMMIT]
-        ended = [row for row in standing.moves if row.kind in (ABORT, WITHDRAW)]
-        bundle = facts_of(committed[-1], CommitFacts).bundle if committed else facts.bundle
+        committed = [row for row in standing.moves if row.kind == kinds.COMMIT]
+        ended = [row for row in standing.moves if row.kind in (kinds.ABORT, kinds.WITHDRAW)]
         is_ended = standing.status in (ABORTED, WITHDRAWN)
+        stated = {**dict(facts), **facts.relations}
         return Entry(
             number=opening.number,
             id=opening.id,
-            mechanism=facts.mechanism,
+            when=stated.pop("at"),
             specification=self.specification(opening.specification) if opening.specification else None,
             status=standing.status,
             drawn=standing.drawn,
-            who=facts.who,
-            when=facts.at,
-            purpose=facts.purpose,
             hash=opening.hash,
             previous=opening.previous,
-            parameters=facts.parameters,
-            sample=facts.sample,
-            amplified=facts.amplified,
-            derived_from=tuple(facts.derived_from),
-            includes=tuple(facts.includes),
-            inputs=facts.inputs,
-            place=facts.place,
-            bundle=bundle,
-            reason=facts_of(ended[-1], ReasonFacts).reason if is_ended else "",
-            elsewhere=opening.kind == ADD,
-            made=facts.made,
+            reason=facts_of(ended[-1]).reason if is_ended else "",
+            elsewhere=opening.kind == kinds.ADD,
             history=standing.history,
+            **{**stated, "bundle": facts_of(committed[-1]).bundle if committed else facts.bundle},
         )
+
+    def plan_of(self, id_: str) -> str:
+        """Return the plan of an entry, the same for every run of it on the same files; nothing where none is kept."""
+        standing = self.standings.get(id_)
+        return "" if standing is None else plan_in(standing.facts)
 
     def charges(self) -> list[Charge]:
         """Return all entries as the total sees them."""
@@ -313,37 +283,50 @@ def _misfit(row: Row, number: int, previous: str) -> BrokenLedgerError:
         return broken(f"row {number} is missing; the next one is {row.number}", kind="gap", number=number)
     if row.previous != previous:
         return broken("it does not follow from the row before it", kind="link", number=number)
+    if not row.is_text:
+        return broken("its text cannot be read: it is not UTF-8, or not text at all", kind="text", number=number)
     if row.hash != row.computed_hash:
         return broken("its content is not what was written", kind="content", number=number)
     return broken("its id stands in an earlier row already", kind="duplicate", number=number)
 
 
-_LEADS_TO: Final = {COMMIT: COMMITTED, ABORT: ABORTED, WITHDRAW: WITHDRAWN}
+_LEADS_TO: Final = {kinds.COMMIT: COMMITTED, kinds.ABORT: ABORTED, kinds.WITHDRAW: WITHDRAWN}
 
 
-def refusal_of(kind: str, standing: Standing) -> str:
+def _began(row: Row) -> int | None:
+    """Return the row of the publication that this row ends, if it ends one."""
+    return facts_of(row).began if row.kind in (kinds.PUBLISH, kinds.UNPUBLISHED) else None
+
+
+def refusal_of(kind: str, standing: Standing, *, began: int | None = None) -> str:
     """Return why an event cannot happen to an entry now; nothing if it can.
 
     A bundle that turns up after a drawn reservation was aborted may still be committed: what it cost
-    is counted already.
+    is counted already. A publication that ``began`` is ended once, even if the entry was withdrawn meanwhile:
+    whether it appeared is a fact.
     """
+    if began is not None:
+        is_open = any(row.number == began and row.kind == kinds.PUBLISHING for row in standing.moves)
+        if not is_open or began in map(_began, standing.moves):
+            return f"row {began} began no publication of this entry that is still open"
+        return ""
     status, drawn = standing.status, standing.drawn
     late = status == ABORTED and drawn
-    if kind == DRAW:
+    if kind == kinds.DRAW:
         if standing.is_derived:
             return "nothing may be drawn for an entry that is derived from others: it was recorded as free"
         return (
             "" if status == RESERVED and not drawn else f"nothing may be drawn for an entry that is {_named(standing)}"
         )
-    if kind == COMMIT:
+    if kind == kinds.COMMIT:
         if status != RESERVED and not late:
             return f"an entry that is {_named(standing)} cannot be committed"
         return "" if drawn or standing.is_derived else "an entry cannot be committed before its draw is recorded"
-    if kind == ABORT:
+    if kind == kinds.ABORT:
         return "" if status == RESERVED else f"an entry that is {_named(standing)} cannot be aborted"
-    if kind == PUBLISH:
+    if kind in (kinds.PUBLISHING, kinds.PUBLISH):
         return "" if status == COMMITTED else f"an entry that is {_named(standing)} cannot be published"
-    if kind == WITHDRAW:
+    if kind == kinds.WITHDRAW:
         return "" if status == COMMITTED else f"an entry that is {_named(standing)} cannot be withdrawn"
     raise ValueError(kind)
 

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
-from stirred.release.ledger.entry import ABORTED, COMMITTED, WITHDRAWN, Entry, Event
+from stirred.release.ledger.currency import Currency
+from stirred.release.ledger.entry import ABORTED, COMMITTED, WITHDRAWN, Entry, Event, numbers
 from stirred.release.ledger.ledger import Ledger
 from stirred.release.ledger.problems import LedgerError, bad_request
-from stirred.release.ledger.row import SCHEMA_VERSION, WITHDRAW, Row, canonical
+from stirred.release.ledger.row import SCHEMA_VERSION, WITHDRAW, Row, Strict, canonical
 from stirred.release.ledger.store import store_at
-from stirred.release.ledger.total import Aside, Currency, Total, numbers
+from stirred.release.ledger.total import Aside, Total
 from stirred.release.ledger.verify import verify_rows
+from stirred.spec.markdown import plain
 from stirred.spec.problems import Problem
 from stirred.spec.render import to_markdown, to_registry
 
@@ -34,9 +36,6 @@ def exported(ledger: Ledger, format_: str, *, currency: Currency | None = None, 
     return to_page(ledger, found, entries, curator=curator)
 
 
-# ---- everything ---------------------------------------------------------------------------------
-
-
 def to_json(ledger: Ledger) -> str:
     """Return every row and document, so that the same ledger can be made from it elsewhere."""
     rows, documents = ledger.store.rows(), ledger.store.documents()
@@ -49,11 +48,7 @@ def to_json(ledger: Ledger) -> str:
     return json.dumps(tree, indent=1, ensure_ascii=False) + "\n"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class RowDocument(_Strict):
+class RowDocument(Strict):
     """One row of an export."""
 
     number: int
@@ -66,7 +61,7 @@ class RowDocument(_Strict):
     hash: str
 
 
-class LedgerDocument(_Strict):
+class LedgerDocument(Strict):
     """A whole export."""
 
     format: str
@@ -96,7 +91,14 @@ def from_json(text: str, *, source: str = "export") -> tuple[list[Row], dict[str
         tree = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
         document = LedgerDocument.model_validate(tree)
     except ValidationError as error:
-        raise LedgerError([_problem(detail, source) for detail in error.errors(include_url=False)[:10]]) from None
+        raise LedgerError(
+            Problem(
+                what=f"{detail['msg'][:1].lower()}{detail['msg'][1:]}",
+                where=f"{source} {'.'.join(map(str, detail['loc']))}",
+                remedy=_REMEDY,
+            )
+            for detail in error.errors(include_url=False)[:10]
+        ) from None
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise bad_request(f"this is not an export of a ledger: {reason}", where=source, remedy=_REMEDY) from None
@@ -129,14 +131,6 @@ def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is not a number in JSON")
 
 
-def _problem(detail: Any, source: str) -> Problem:
-    place = ".".join(str(part) for part in detail["loc"])
-    return Problem(what=f"{detail['msg'][:1].lower()}{detail['msg'][1:]}", where=f"{source} {place}", remedy=_REMEDY)
-
-
-# ---- for the public -----------------------------------------------------------------------------
-
-
 def to_registries(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str = "") -> str:
     """Return YAML for OpenDP's deployments registry: a document for each release, then the total.
 
@@ -160,6 +154,7 @@ def to_registries(ledger: Ledger, found: Total, entries: list[Entry], *, curator
             part.specification,
             name=_line(f"{ledger.dataset}: everything together, {_entries(part.entries)}"),
             curator=curator,
+            description="At least: other releases have no specification." if found.unspecified else "",
         )
         for part in found.parts
     ]
@@ -168,8 +163,8 @@ def to_registries(ledger: Ledger, found: Total, entries: list[Entry], *, curator
 
 def to_page(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str = "") -> str:
     """Return a Markdown page for a website: the releases, the total and what it does not know."""
-    lines = [f"# Releases from {_line(ledger.dataset)}", ""]
-    lines += [f"Published by {_line(curator)}.", ""] if curator else []
+    lines = [f"# Releases from {plain(ledger.dataset)}", ""]
+    lines += [f"Published by {plain(curator)}.", ""] if curator else []
     lines += [
         "| no. | entry | date | release | purpose | loss | status | since then |",
         "|---|---|---|---|---|---|---|---|",
@@ -185,22 +180,22 @@ def to_page(ledger: Ledger, found: Total, entries: list[Entry], *, curator: str 
     lines += ["", "Losses of different kinds cannot be compared or added up by hand; the total below does it.", ""]
     if not found.is_one:
         lines += ["There is no one number for everything. The following stand side by side.", ""]
-        lines += [f"- {_line(problem.what)}" for problem in found.apart] + [""]
+        lines += [f"- {plain(problem.what)}" for problem in found.apart] + [""]
     for part in found.parts:
-        title = f"Together: {_entries(part.entries)}"
+        title = f"Together{', at least' if found.bound else ''}: {_entries(part.entries)}"
         page = to_markdown(part.specification, title=title)
-        lines += [
-            page.replace("\n## ", "\n### ").replace("# ", "## ", 1).rstrip("\n"),
-            "",
-            "### How it was added up",
-            "",
-        ]
-        lines += [f"- {_line(str(step))}" for step in part.derivation.steps] + [""]
+        lines += [page.replace("\n## ", "\n### ").replace("# ", "## ", 1).rstrip("\n"), ""]
+        lines += ["### How it was added up", ""]
+        lines += [f"- {plain(str(step))}" for step in part.derivation.steps] + [""]
+    if found.contradicted:
+        lines += ["## Contradicted, and what then holds", ""]
+        lines += [*(f"- {plain(str(one))}" for one in found.contradicted), ""]
+    lines += _asides("Released without a specification, so that everything costs at least this", found.unspecified)
     lines += _asides("Alone, with a loss of its own", found.alone) + _asides("At no further cost", found.free)
     lines += _policies(ledger)
     lines += [
         f"This page is row {ledger.head.number} of the ledger, hash `{ledger.head.hash}`.",
-        "The ledger knows the releases it was told about, and no others.",
+        "The ledger knows only the releases that are recorded in it.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -215,7 +210,7 @@ def _policies(ledger: Ledger) -> list[str]:
     if not any(change.policy for change in changes):
         return []
     rows = [
-        f"| {change.number} | {change.when[:10]} | {_cell('none' if change.policy is None else str(change.policy))} |"
+        f"| {change.number} | {change.when[:10]} | {plain('none' if change.policy is None else str(change.policy))} |"
         for change in changes
     ]
     return ["## Limits", "", "| row | in force from | policy |", "|---|---|---|", *rows, ""]
@@ -224,7 +219,7 @@ def _policies(ledger: Ledger) -> list[str]:
 def _asides(title: str, asides: tuple[Aside, ...]) -> list[str]:
     if not asides:
         return []
-    return [f"## {title}", "", *(f"- entry {numbers(a.entries)}: {_line(a.reason)}" for a in asides), ""]
+    return [f"## {title}", "", *(f"- entry {numbers(a.entries)}: {plain(a.reason)}" for a in asides), ""]
 
 
 def _released(entries: list[Entry]) -> list[Entry]:
@@ -232,10 +227,11 @@ def _released(entries: list[Entry]) -> list[Entry]:
 
 
 def _table_row(number: int, entry: Entry) -> str:
-    spent = "none: derived" if entry.derived_from or entry.specification is None else entry.specification.budget_text
+    unknown = "not specified" if entry.unspecified else "none: derived"
+    spent = unknown if entry.specification is None else entry.specification.budget_text
     since = "; ".join(map(_told, _public_events(entry)))
     cells = [str(number), str(entry.number), entry.day, entry.mechanism, entry.purpose, spent, entry.status, since]
-    return "| " + " | ".join(map(_cell, cells)) + " |"
+    return "| " + " | ".join(map(plain, cells)) + " |"
 
 
 def _public_events(entry: Entry) -> list[Event]:
@@ -244,10 +240,6 @@ def _public_events(entry: Entry) -> list[Event]:
 
 def _told(event: Event) -> str:
     return f"{event.what} on {event.when[:10]}"
-
-
-def _cell(text: str) -> str:
-    return _line(text).replace("|", "\\|")
 
 
 def _line(text: str) -> str:

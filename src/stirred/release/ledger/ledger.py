@@ -9,41 +9,31 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
+from typing import Any
 from uuid import uuid4
 
-from stirred.release.ledger.account import Account, Standing, refusal_of, without_collecting
-from stirred.release.ledger.entry import Entry
-from stirred.release.ledger.facts import (
-    CommitFacts,
-    DrawFacts,
-    Facts,
-    GenesisFacts,
-    PolicyFacts,
-    PublishFacts,
-    ReasonFacts,
-    facts_of,
-)
+from stirred.release.ledger import row as kinds
+from stirred.release.ledger.account import Account, refusal_of, without_collecting
+from stirred.release.ledger.contradictions import Contradiction
+from stirred.release.ledger.currency import Currency
+from stirred.release.ledger.entry import Entry, Event
 from stirred.release.ledger.outlook import Outlook
 from stirred.release.ledger.policy import Policy, PolicyChange
 from stirred.release.ledger.problems import bad_request, broken
 from stirred.release.ledger.request import Request, checked_document, opening_facts
 from stirred.release.ledger.row import (
-    ABORT,
-    ADD,
-    COMMIT,
-    DRAW,
-    GENESIS,
-    POLICY,
-    PUBLISH,
-    RESERVE,
+    FACTS,
     SCHEMA_VERSION,
-    WITHDRAW,
+    Facts,
+    GenesisFacts,
+    PolicyFacts,
     Row,
     digest_of,
+    facts_of,
     next_row,
 )
 from stirred.release.ledger.store import Addition, Store, store_at
-from stirred.release.ledger.total import Currency, Total, total
+from stirred.release.ledger.total import Total, total
 from stirred.release.ledger.verify import Verification, verify_store
 
 Clock = Callable[[], datetime]
@@ -107,7 +97,7 @@ class Ledger:
             schema_version=SCHEMA_VERSION,
             policy=None if policy is None else policy.document,
         )
-        row = next_row(None, id_=str(uuid4()), kind=GENESIS, entry="", specification="", facts=facts.stored())
+        row = next_row(None, id_=str(uuid4()), kind=kinds.GENESIS, entry="", specification="", facts=facts.stored())
         ledger.store.create([row], {})
         return ledger
 
@@ -167,46 +157,94 @@ class Ledger:
     def _signed(self, who: str | None) -> dict[str, str]:
         return {"at": self._clock().astimezone(UTC).isoformat(timespec="microseconds"), "who": who or user()}
 
-    # ---- the life of a release ------------------------------------------------------------------
-
-    def reserve(self, request: Request) -> Entry:
+    def reserve(self, request: Request, *, only_run: bool = False) -> Entry:
         """Reserve the cost of a release; the policy is checked in the same transaction.
 
-        From here on the reservation counts, so two processes can never spend the same rest twice.
+        From here on the reservation counts, so two processes can never spend the same rest twice. With ``only_run`` a
+        release that says it is the one run of its plan is refused if another run has begun.
         """
         if request.made is not None:
             raise bad_request("a release that is reserved was not made yet", where="when", remedy="leave it out")
-        return self._open_entry(RESERVE, request)
+        if request.unspecified:
+            what = "only a release made elsewhere may have no specification"
+            raise bad_request(what, where="unspecified", remedy="reserve with a specification")
+        return self._open_entry(kinds.RESERVE, request, only_run=only_run)
 
     def add(self, request: Request) -> Entry:
         """Record a release made elsewhere. It happened, so no policy can refuse it."""
-        return self._open_entry(ADD, request)
+        return self._open_entry(kinds.ADD, request)
 
     def would(self, request: Request) -> Total:
         """Return the total there would be with a release, refusing one the policy forbids. Nothing is written."""
-        _, digest = _document(request)
-        with self._lock:
-            account = self._refresh()
-            facts = opening_facts(account, request, **self._signed(request.who))
-            outlook = Outlook(account=account, facts=facts, specification=request.specification, digest=digest)
-            policy = _policy(account)
-        if policy is not None:
+        outlook = self._outlook(request)
+        if (policy := _policy(outlook.account)) is not None:
             outlook.check(policy)
         return outlook.then(drawn=True)
 
+    def contradicted(self, request: Request, *, before: int | None = None) -> tuple[Contradiction, ...]:
+        """Return the assumptions that a release would contradict, or that others contradict of its own.
+
+        ``before`` is the row before which the ledger is looked at, where that is not now.
+        """
+        account = None
+        if before is not None:
+            account = Account(self.store.document).read(row for row in self.store.rows() if row.number < before)
+        return self._outlook(request, account).contradicted()
+
+    def _outlook(self, request: Request, account: Account | None = None) -> Outlook:
+        _, digest = _document(request)
+        with self._lock:
+            account = account or self._refresh()
+            facts = opening_facts(account, request, **self._signed(request.who))
+            return Outlook(account=account, facts=facts, specification=request.specification, digest=digest)
+
     def draw(self, reference: str | int, *, who: str | None = None) -> Entry:
         """Record that randomness is about to be drawn. From here on the entry is spent, whatever happens."""
-        return self._move(reference, _fixed(DRAW, DrawFacts(**self._signed(who))))
+        return self._move(reference, kinds.DRAW, who)
 
     def commit(self, reference: str | int, *, bundle: str, who: str | None = None) -> Entry:
         """Record that a complete bundle with this checksum exists."""
-        return self._move(reference, _fixed(COMMIT, CommitFacts(**self._signed(who), bundle=bundle)))
+        return self._move(reference, kinds.COMMIT, who, bundle=bundle)
 
-    def publish(self, reference: str | int, *, to: str, who: str | None = None) -> Entry:
-        """Record that the public files are about to appear at a place called ``to``; no total changes."""
-        if not to.strip():
-            raise bad_request("the place has no name", where="as", remedy="say what readers call it, such as website")
-        return self._move(reference, _fixed(PUBLISH, PublishFacts(**self._signed(who), to=to.strip())))
+    def begin_publication(
+        self,
+        reference: str | int,
+        *,
+        to: str,
+        place: Path,
+        files: str,
+        who: str | None = None,
+        accepted: Sequence[str] = (),
+    ) -> Event:
+        """Record that files, whose list of checksums has this checksum, are about to be copied to ``place``.
+
+        ``accepted`` names the doubts that whoever publishes accepted, beside those of the release.
+        """
+        where = {"to": _named_place(to), "place": str(place.absolute())}
+        with self._lock:
+            done = self._move(reference, kinds.PUBLISHING, who, **where, files=files, accepted=sorted(set(accepted)))
+            return done.history[-1]
+
+    def publish(
+        self,
+        reference: str | int,
+        *,
+        to: str,
+        who: str | None = None,
+        began: int | None = None,
+        accepted: Sequence[str] = (),
+    ) -> Entry:
+        """Record that the public files appeared at a place called ``to``; no total changes.
+
+        ``began`` is the row of ``begin_publication``, if the publication was announced.
+        """
+        stated = {"to": _named_place(to), "began": began, "accepted": sorted(set(accepted))}
+        return self._move(reference, kinds.PUBLISH, who, **stated)
+
+    def give_up_publication(self, reference: str | int, began: Event, *, reason: str, who: str | None = None) -> Entry:
+        """Record that a publication which began did not happen."""
+        stated = {"to": began.to, "began": began.number, "reason": _stated(reason)}
+        return self._move(reference, kinds.UNPUBLISHED, who, **stated)
 
     def check_writable(self) -> None:
         """Refuse if no row can be added now; the storage is locked for a moment, and nothing is written."""
@@ -219,61 +257,64 @@ class Ledger:
 
     def abort(self, reference: str | int, *, reason: str, who: str | None = None) -> Entry:
         """Give a reservation up. It costs nothing if nothing was drawn, and its full cost otherwise."""
-        return self._move(reference, _fixed(ABORT, ReasonFacts(**self._signed(who), reason=_stated(reason))))
+        return self._move(reference, kinds.ABORT, who, reason=_stated(reason))
 
     def settle(self, reference: str | int, decide: Callable[[Entry], Ending], *, who: str | None = None) -> Entry:
         """Commit or abort an entry as ``decide`` says of how it stands in the very transaction that ends it."""
-        signed = self._signed(who)
 
-        def ended(standing: Standing) -> tuple[str, Facts]:
-            ending = decide(self._account.entry(standing))
+        def ended(entry: Entry) -> tuple[str, dict[str, Any]]:
+            ending = decide(entry)
             if ending.bundle is not None:
-                return COMMIT, CommitFacts(**signed, bundle=ending.bundle)
-            return ABORT, ReasonFacts(**signed, reason=_stated(ending.because))
+                return kinds.COMMIT, {"bundle": ending.bundle}
+            return kinds.ABORT, {"reason": _stated(ending.because)}
 
-        return self._move(reference, ended)
+        return self._move(reference, ended, who)
 
     def withdraw(self, reference: str | int, *, reason: str, who: str | None = None) -> Entry:
         """Record that a release was taken back. What was seen stays seen: it goes on counting."""
-        return self._move(reference, _fixed(WITHDRAW, ReasonFacts(**self._signed(who), reason=_stated(reason))))
+        return self._move(reference, kinds.WITHDRAW, who, reason=_stated(reason))
 
     def set_policy(self, policy: Policy | None, *, reason: str, who: str | None = None) -> None:
         """Put another policy in force; the old one stays in the ledger, with the reason of the change."""
         document = None if policy is None else policy.document
         facts = PolicyFacts(**self._signed(who), policy=document, reason=_stated(reason))
-        self._append(lambda account: (POLICY, "", "", facts), id_=str(uuid4()))
+        self._append(lambda account: (kinds.POLICY, "", "", facts), id_=str(uuid4()))
 
-    def _open_entry(self, kind: str, request: Request) -> Entry:
+    def _open_entry(self, kind: str, request: Request, *, only_run: bool = False) -> Entry:
         documents, digest = _document(request)
         id_ = str(uuid4())
-        signed = self._signed(request.who)
 
         def prepared(account: Account) -> tuple[str, str, str, Facts]:
-            facts = opening_facts(account, request, **signed)
-            policy = _policy(account)
-            if kind == RESERVE and policy is not None:
-                outlook = Outlook(account=account, facts=facts, specification=request.specification, digest=digest)
+            outlook, policy = self._outlook(request, account), _policy(account)
+            if kind == kinds.RESERVE and policy is not None:
                 outlook.check(policy)
-            return kind, id_, digest, facts
+            if only_run:
+                outlook.check_only_run()
+            return kind, id_, digest, outlook.facts
 
         self._append(prepared, id_=id_, documents=documents)
         return self._account.entry(self._account.standings[id_])
 
-    def _move(self, reference: str | int, event: Callable[[Standing], tuple[str, Facts]]) -> Entry:
+    def _move(
+        self,
+        reference: str | int,
+        event: str | Callable[[Entry], tuple[str, dict[str, Any]]],
+        who: str | None,
+        **stated: Any,
+    ) -> Entry:
+        """Append a row about an entry: of a kind with these facts, or as ``event`` decides in the transaction."""
         found: list[str] = []
+        signed = self._signed(who)
 
         def prepared(account: Account) -> tuple[str, str, str, Facts]:
             standing = account.find(reference)
-            kind, facts = event(standing)
-            refusal = refusal_of(kind, standing)
+            kind, facts = (event, stated) if isinstance(event, str) else event(account.entry(standing))
+            refusal = refusal_of(kind, standing, began=facts.get("began"))
             if refusal:
-                raise bad_request(
-                    refusal,
-                    where=f"entry {standing.opening.number}",
-                    remedy="see `stirred ledger show` for where each entry stands",
-                )
+                remedy = "see `stirred ledger show` for where each entry stands"
+                raise bad_request(refusal, where=f"entry {standing.opening.number}", remedy=remedy)
             found.append(standing.opening.id)
-            return kind, standing.opening.id, "", facts
+            return kind, standing.opening.id, "", FACTS[kind](**signed, **facts)
 
         self._append(prepared, id_=str(uuid4()))
         return self._account.entry(self._account.standings[found[-1]])
@@ -299,8 +340,6 @@ class Ledger:
             self._account.read((row,))
         return row
 
-    # ---- looking ---------------------------------------------------------------------------------
-
     def entries(self) -> Iterator[Entry]:
         """Yield every entry, in order."""
         with self._lock:
@@ -320,7 +359,7 @@ class Ledger:
             account = self._refresh()
             charged = account.charges()
         with without_collecting():
-            return total(charged, account.specification, currency=currency, reserved=reserved)
+            return total(charged, account.specification, currency=currency, reserved=reserved, plan_of=account.plan_of)
 
     def verify(self, *, head: str | None = None) -> Verification:
         """Check everything anew from the storage, also against a hash written down earlier."""
@@ -329,10 +368,6 @@ class Ledger:
 
 class _Stopped(Exception):  # noqa: N818 - it leaves a transaction, and is no error
     """What ends a transaction that was only tried."""
-
-
-def _fixed(kind: str, facts: Facts) -> Callable[[Standing], tuple[str, Facts]]:
-    return lambda _: (kind, facts)
 
 
 def user() -> str:
@@ -356,14 +391,20 @@ def _policy(account: Account) -> Policy | None:
 
 
 def _change(row: Row) -> PolicyChange:
-    facts = facts_of(row, GenesisFacts) if row.kind == GENESIS else facts_of(row, PolicyFacts)
+    facts = facts_of(row)
     return PolicyChange(
         number=row.number,
         who=facts.who,
         when=facts.at,
-        reason=facts.reason if isinstance(facts, PolicyFacts) else "",
+        reason=getattr(facts, "reason", ""),
         policy=None if facts.policy is None else Policy.stored(facts.policy),
     )
+
+
+def _named_place(to: str) -> str:
+    if not to.strip():
+        raise bad_request("the place has no name", where="as", remedy="say what readers call it, such as website")
+    return to.strip()
 
 
 def _stated(reason: str) -> str:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from stirred.release.ledger.account import Account, without_collecting
-from stirred.release.ledger.facts import OpeningFacts
+from stirred.release.ledger.contradictions import Contradiction, contradictions, entries_in_words
+from stirred.release.ledger.currency import Currency
+from stirred.release.ledger.entry import Charge
 from stirred.release.ledger.policy import Policy
-from stirred.release.ledger.total import Charge, Currency, Total, total
+from stirred.release.ledger.problems import bad_request
+from stirred.release.ledger.row import OpeningFacts, plan_in
+from stirred.release.ledger.total import Total, total
+from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Specification
 
 
@@ -45,30 +50,51 @@ class Outlook:
         counted = {
             charge.specification
             for charge in self._charges
-            if charge.spent and charge.sample is None and not charge.derived_from and charge.id not in covered
+            if charge.spent and charge.specification and charge.sample is None and charge.id not in covered
         }
         return any(self._look_up(digest).flavor == self.specification.flavor for digest in counted)
 
     def now(self, currency: Currency | None = None) -> Total:
         """Return the total as it stands."""
         with without_collecting():
-            return total(self._charges, self.account.specification, currency=currency)
+            return total(self._charges, self.account.specification, currency=currency, plan_of=self._plan_of)
 
     def then(self, currency: Currency | None = None, *, drawn: bool = False) -> Total:
         """Return the total with the request: reserved, when what it includes still counts, or drawn."""
-        facts, last = self.facts, self.account.last
-        new = Charge(
-            number=0 if last is None else last.number + 1,
-            id="",
-            specification=self.digest,
-            drawn=drawn,
-            sample=facts.sample,
-            amplified=facts.amplified,
-            derived_from=tuple(facts.derived_from),
-            includes=tuple(facts.includes),
-        )
         with without_collecting():
-            return total([*self._charges, new], self._look_up, currency=currency)
+            charges = [*self._charges, self._charge(drawn=drawn)]
+            return total(charges, self._look_up, currency=currency, plan_of=self._plan_of)
+
+    @property
+    def number(self) -> int:
+        """Return the number that the entry would have."""
+        return 0 if self.account.last is None else self.account.last.number + 1
+
+    def contradicted(self) -> tuple[Contradiction, ...]:
+        """Return the assumptions that the request would contradict, or that others contradict of its own."""
+        charges = [*self._charges, self._charge(drawn=True)]
+        found = contradictions(charges, self._look_up, plan_of=self._plan_of)
+        return tuple(one for one in found if self.number in (*one.entries, *one.by))
+
+    def check_only_run(self) -> None:
+        """Refuse a request that says it is the one run of its plan while another run is open, or was made."""
+        charges = [*(charge._replace(drawn=True) for charge in self._charges), self._charge(drawn=True)]
+        found = contradictions(charges, self._look_up, plan_of=self._plan_of)
+        claimed = [one for one in found if one.reliance == ONE_RUN and self.number in one.entries]
+        if begun := [number for one in claimed for number in one.by if number != self.number]:
+            verb = "runs" if len(begun) == 1 else "run"
+            raise bad_request(
+                f"{entries_in_words(begun, lower=True)} of the ledger {verb} this plan on this file too, since it was "
+                "planned or still",
+                where="ledger",
+                remedy="plan again when that run has ended; `stirred ledger recover` ends one that died",
+            )
+
+    def _charge(self, *, drawn: bool) -> Charge:
+        return Charge(self.number, "", self.digest, drawn=drawn, **self.facts.relations)
+
+    def _plan_of(self, id_: str) -> str:
+        return self.account.plan_of(id_) if id_ else plan_in(self.facts)
 
     def _look_up(self, digest: str) -> Specification:
         if digest == self.digest and self.specification is not None:

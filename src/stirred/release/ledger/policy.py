@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stirred.release.ledger.policy_file import InvariantsDocument, LimitDocument, invariant_toml, policy_document
+from stirred.release.ledger.currency import Copies, Currency
+from stirred.release.ledger.policy_file import LimitDocument, invariant_toml, policy_document
 from stirred.release.ledger.problems import LedgerError, OverLimitError
-from stirred.release.ledger.total import Copies, Currency, Total
+from stirred.release.ledger.total import Total
 from stirred.spec.compose import UnitFactor
 from stirred.spec.document import multiverse_of
 from stirred.spec.document_schema import MultiverseDocument
@@ -81,7 +82,11 @@ class Policy:
         """Read a policy that a ledger holds: one without a word on invariants can be shown, and allows nothing."""
         document = policy_document(data, source=source)
         with placed(source):
-            acceptable = None if document.invariants is None else _multiverse(document.invariants)
+            stated = document.invariants
+            acceptable = None
+            if stated is not None and stated.acceptable != "any":
+                fixed = MultiverseDocument(invariants=stated.acceptable, hierarchies=stated.hierarchies)
+                acceptable = multiverse_of(fixed)
             limits = tuple(_limit(limit) for limit in document.limits)
         who = None if document.who is None else tuple(document.who)
         kept = document.model_dump(exclude_defaults=True)
@@ -103,13 +108,8 @@ class Policy:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "this is not text in UTF-8"
-            raise LedgerError(
-                [
-                    Problem(
-                        what=f"cannot read it: {reason}", where=str(path), remedy="check the path and its permissions"
-                    )
-                ]
-            ) from None
+            what, remedy = f"cannot read it: {reason}", "check the path and its permissions"
+            raise LedgerError([Problem(what=what, where=str(path), remedy=remedy)]) from None
         return cls.from_toml(text, source=str(path))
 
     def __str__(self) -> str:
@@ -142,7 +142,10 @@ class Policy:
         False where it is known that the second is not below the first. A derived product has no
         specification: it costs nothing, so no limit can be in its way.
         """
-        problems = [*self._who_problems(who)]
+        problems = []
+        if self.who is not None and who not in self.who:
+            allowed = ", ".join(self.who) or "nobody"
+            problems += [Problem(what=f"{who} may not release", where="policy who", remedy=f"ask one of: {allowed}")]
         if specification is not None:
             problems += [*self.problems, *self._invariant_problems(specification)]
             for limit in self.limits:
@@ -150,17 +153,13 @@ class Policy:
         if problems:
             raise OverLimitError(problems)
 
-    def _who_problems(self, who: str) -> list[Problem]:
-        if self.who is None or who in self.who:
-            return []
-        allowed = ", ".join(self.who) or "nobody"
-        return [Problem(what=f"{who} may not release", where="policy who", remedy=f"ask one of: {allowed}")]
-
     def _invariant_problems(self, specification: Specification) -> list[Problem]:
         if self.acceptable is None:
             return []
         # What the release says about levels and included records may speak against it, and never for it.
-        stated = (_without_own_words(specification.multiverse), specification.multiverse)
+        whole = specification.multiverse
+        bare = tuple(replace(i, includes=()) if isinstance(i, Margin) else i for i in whole.invariants)
+        stated = (replace(whole, invariants=bare, hierarchies=()), whole)
         answer = next((found for found in map(self.acceptable.refines, stated) if not found), None)
         if answer is None:
             return []
@@ -181,12 +180,6 @@ class Policy:
                 "follows from what belong in the policy",
             )
         ]
-
-
-def _without_own_words(multiverse: Multiverse) -> Multiverse:
-    """Return a multiverse without the hierarchies and inclusions that only the release itself declares."""
-    invariants = tuple(replace(i, includes=()) if isinstance(i, Margin) else i for i in multiverse.invariants)
-    return replace(multiverse, invariants=invariants, hierarchies=())
 
 
 def _limit_problems(limit: Limit, *, now: Totals, then: Totals, can_fall: bool) -> list[Problem]:
@@ -218,24 +211,24 @@ def _limit_problems(limit: Limit, *, now: Totals, then: Totals, can_fall: bool) 
         ]
     if value <= limit.budget:
         return []
-    return [
-        Problem(
-            what=f"the total would be {would}, {_over(value, limit)} above the limit {limit}",
-            where=_place(limit),
-            remedy=f"{left(limit, before)}; release with a smaller loss, or derive from what is released",
-        )
-    ]
+    over = "infinitely far" if value.is_infinite else (value - limit.budget).shown()
+    what = f"the total would be {after.bound}{would}, {over} above the limit {limit}"
+    remedy = f"{left(limit, before)}; release with a smaller loss, or derive from what is released"
+    return [Problem(what=what, where=_place(limit), remedy=remedy)]
 
 
 def _held(specification: Specification) -> str:
     """Return a loss with what it holds fixed, without which it says nothing."""
     fixed = "; ".join(str(invariant) for invariant in specification.multiverse.invariants)
-    return f"{specification.budget_text} with {f'this held fixed: {fixed}' if fixed else 'nothing held fixed'}"
+    return f"{_spent(specification)} with {f'this held fixed: {fixed}' if fixed else 'nothing held fixed'}"
 
 
-def _over(value: Exact, limit: Limit) -> str:
-    """Say by how much a value is above the limit, rounded up."""
-    return "infinitely far" if value.is_infinite else (value - limit.budget).shown()
+def _spent(specification: Specification) -> str:
+    """Return a loss, and between which files where these are not those that differ in one record."""
+    premetric = specification.input_premetric
+    if premetric.within in (None, 1):
+        return specification.budget_text
+    return f"{specification.budget_text} between files up to {premetric.counted(premetric.within)} apart"
 
 
 def _place(limit: Limit) -> str:
@@ -247,21 +240,18 @@ def left(limit: Limit, so_far: Total) -> str:
     if so_far.specification is None:
         return f"all of {limit.budget.shown()} is left" if not so_far.parts else "what is left cannot be said"
     spent = so_far.specification.budget.realised
+    at_least, at_most = so_far.bound, "at most " if so_far.bound else ""
     if spent >= limit.budget:
-        return f"nothing is left: {so_far.specification.budget_text} is spent"
+        return f"nothing is left: {at_least}{_spent(so_far.specification)} is spent"
     down = "inf" if limit.budget.is_infinite else (spent - limit.budget).shown().removeprefix("-")
-    return f"{so_far.specification.budget_text} is spent and {down} is left"
+    return f"{at_least}{_spent(so_far.specification)} is spent and {at_most}{down} is left"
 
 
 def _limit(document: LimitDocument) -> Limit:
     where = f"limits {document.name}".strip()
     with placed(where):
-        units = tuple(
-            UnitFactor(old=u.old, new=u.new, factor=u.factor, because=u.because, keeps_total=u.keeps_total)
-            for u in document.units
-        )
-        stated = document.copies
-        copies = None if stated is None else Copies(factor=stated.factor, because=stated.because)
+        units = tuple(UnitFactor(**dict(unit)) for unit in document.units)
+        copies = None if document.copies is None else Copies(**dict(document.copies))
         currency = Currency(unit=document.unit, units=units, output=_output(document), copies=copies)
         return Limit(name=document.name, budget=loss(document.budget, where="budget"), currency=currency)
 
@@ -274,12 +264,6 @@ def _output(document: LimitDocument) -> OutputPremetric:
     if document.delta is not None:
         raise wrong(f"a limit in {document.output} takes no delta", where="delta", remedy="leave it out")
     return {"pure": PURE, "zcdp": ZCDP, "gdp": GDP}[document.output]
-
-
-def _multiverse(document: InvariantsDocument) -> Multiverse | None:
-    if document.acceptable == "any":
-        return None
-    return multiverse_of(MultiverseDocument(invariants=document.acceptable, hierarchies=document.hierarchies))
 
 
 def _unstated(source: str) -> Problem:

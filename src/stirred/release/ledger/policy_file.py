@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, WithJsonSchema
+from pydantic import Discriminator, Field, Tag, ValidationError, WithJsonSchema
 
 from stirred.data.spelling import told_once
 from stirred.release.ledger.problems import LedgerError
+from stirred.release.ledger.row import Strict
 from stirred.spec.document import invariant_out
 from stirred.spec.document_schema import HierarchyDocument, InequalityDocument, MarginDocument, NamedDocument
 from stirred.spec.invariant import Invariant
@@ -17,11 +18,7 @@ from stirred.spec.problems import Problem
 Number = Annotated[str | int, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class UnitDocument(_Strict):
+class UnitDocument(Strict):
     """A stated factor between two units, with its reason."""
 
     old: str = Field(description="The unit of a release, such as household.")
@@ -33,14 +30,14 @@ class UnitDocument(_Strict):
     )
 
 
-class CopiesDocument(_Strict):
+class CopiesDocument(Strict):
     """How many records one person's answers may have been copied into."""
 
     factor: Number = Field(description="The largest number of records that hold one person's answers, 1 or more.")
     because: str = Field(description="Why there are no more of them.")
 
 
-class LimitDocument(_Strict):
+class LimitDocument(Strict):
     """A limit: the total of everything, in this unit and output premetric, stays at or below ``budget``."""
 
     budget: Number = Field(
@@ -59,22 +56,19 @@ class LimitDocument(_Strict):
 Acceptable = list[Annotated[MarginDocument | NamedDocument | InequalityDocument, Field(discriminator="kind")]]
 
 
-def _shape(value: Any) -> str:
-    return "any" if isinstance(value, str) else "list"
-
-
-class InvariantsDocument(_Strict):
+class InvariantsDocument(Strict):
     """What may be held fixed: every invariant of a release must follow from these, or ``"any"`` may be."""
 
     acceptable: Annotated[
-        Annotated[Acceptable, Tag("list")] | Annotated[Literal["any"], Tag("any")], Discriminator(_shape)
+        Annotated[Acceptable, Tag("list")] | Annotated[Literal["any"], Tag("any")],
+        Discriminator(lambda value: "any" if isinstance(value, str) else "list"),
     ] = Field(description='Invariants, or "any" if you look at the invariants of every release yourself.')
     hierarchies: list[HierarchyDocument] = Field(
         default=[], description="Levels that nest, the finest first; they decide what follows from what."
     )
 
 
-class PolicyDocument(_Strict):
+class PolicyDocument(Strict):
     """policy.toml.
 
     A limit means nothing without a word on what may be held fixed: whoever fixes everything loses nothing.

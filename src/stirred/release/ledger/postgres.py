@@ -6,59 +6,31 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from stirred.release.ledger.problems import LostConnectionError, StorageError, bad_storage
 from stirred.release.ledger.row import Row
-from stirred.release.ledger.store import Prepare, after_known
+from stirred.release.ledger.store import Prepare, Store, after_known
 from stirred.spec.problems import Problem
 
 if TYPE_CHECKING:
     import psycopg
 
+
 _PATIENCE: Final = "60s"
 _ATTEMPTS: Final = 4  # to look, after a lost connection, whether the row arrived
-_SCHEMA: Final = """
-CREATE TABLE stirred_ledger (
-    number BIGINT PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    kind TEXT NOT NULL,
-    entry TEXT NOT NULL,
-    specification TEXT NOT NULL,
-    facts TEXT NOT NULL,
-    previous TEXT NOT NULL,
-    hash TEXT NOT NULL
-);
-CREATE TABLE stirred_ledger_documents (digest TEXT PRIMARY KEY, text TEXT NOT NULL);
-CREATE FUNCTION stirred_ledger_is_append_only() RETURNS trigger LANGUAGE plpgsql AS
-    $$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$;
-CREATE TRIGGER rows_are_never_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON stirred_ledger
-    FOR EACH STATEMENT EXECUTE FUNCTION stirred_ledger_is_append_only();
-CREATE TRIGGER documents_are_never_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON stirred_ledger_documents
-    FOR EACH STATEMENT EXECUTE FUNCTION stirred_ledger_is_append_only();
-"""
 _COLUMNS: Final = "number, id, kind, entry, specification, facts, previous, hash"
 _INSERT: Final = f"INSERT INTO stirred_ledger ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
 _INSERT_DOCUMENT: Final = "INSERT INTO stirred_ledger_documents VALUES (%s, %s) ON CONFLICT DO NOTHING"
 
 
-# One for each ledger of a database; LOCK TABLE would ask for the right to change rows.
-_LOCK: Final = "SELECT pg_advisory_xact_lock((1398033479::bigint << 31) + 'stirred_ledger'::regclass::oid::bigint)"
-_GUARDS: Final = (
-    "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A') "
-    "AND tgrelid IN ('stirred_ledger'::regclass, 'stirred_ledger_documents'::regclass)"
-)
-_WANTED: Final = {"rows_are_never_changed", "documents_are_never_changed"}
-
-
-class PostgresStore:
+class PostgresStore(Store):
     """The rows of a ledger in two tables that refuse every change but an insertion.
 
-    Writers take a lock named by the table of rows, for which the right to read and insert is enough, so
-    that reading, checking and appending are one
-    step for everybody; readers are never kept waiting. Several ledgers in one database stand in
-    schemas of their own: add ``?options=-csearch_path%3DNAME`` to the URL.
+    Writers take turns by a lock that only they may take: reading, checking and appending are one step for everybody,
+    and readers are never kept waiting. To change the policy takes a right of its own. Several ledgers in one database
+    stand in schemas of their own: add ``?options=-csearch_path%3DNAME`` to the URL.
     """
 
     def __init__(self, url: str) -> None:
@@ -78,7 +50,7 @@ class PostgresStore:
             (there,) = connection.execute("SELECT to_regclass('stirred_ledger')").fetchone() or (None,)
             if there is not None:
                 raise bad_storage("there is a ledger already", where=self.name, remedy="choose another database")
-            connection.execute(_SCHEMA)
+            connection.execute(SCHEMA)
             with connection.cursor() as cursor:
                 cursor.executemany(_INSERT_DOCUMENT, list(documents.items()))
                 cursor.executemany(_INSERT, rows)
@@ -97,18 +69,18 @@ class PostgresStore:
         sent: Row | None = None
         try:
             with self._errors(), self._connected() as connection:
-                connection.execute(_LOCK)
+                self._take_turn(connection)
+                if wrong := wrong_guards(connection):
+                    remedy = "find out who changed the database, and make the guards as they were"
+                    raise bad_storage(f"{'; '.join(wrong)}; nothing was written", where=self.name, remedy=remedy)
                 addition = prepare(_rows(connection, after))
                 with connection.cursor() as cursor:
                     cursor.executemany(_INSERT_DOCUMENT, list(addition.documents.items()))
                 connection.execute(_INSERT, addition.row)
                 here = f"SELECT {_COLUMNS} FROM stirred_ledger WHERE number = %s"
                 if connection.execute(here, (addition.row.number,)).fetchone() != tuple(addition.row):
-                    raise bad_storage(
-                        "the row did not go in; nothing was written",
-                        where=self.name,
-                        remedy="find out who changed the tables; `stirred ledger verify` names what is different",
-                    )
+                    remedy = "find out who changed the tables; `stirred ledger verify` names what is different"
+                    raise bad_storage("the row did not go in; nothing was written", where=self.name, remedy=remedy)
                 sent = addition.row
             return addition.row
         except LostConnectionError:
@@ -123,7 +95,7 @@ class PostgresStore:
     def _arrived(self, id_: str) -> bool:
         for attempt in range(_ATTEMPTS):
             with suppress(StorageError), self._errors(), self._connected() as connection:
-                connection.execute(_LOCK)
+                self._take_turn(connection)
                 return connection.execute("SELECT 1 FROM stirred_ledger WHERE id = %s", (id_,)).fetchone() is not None
             time.sleep(0.5 * 2**attempt)
         problem = Problem(
@@ -133,6 +105,15 @@ class PostgresStore:
             remedy="when it is back, see `stirred ledger show`; `stirred ledger recover` settles an open reservation",
         )
         raise LostConnectionError([problem]) from None
+
+    def _take_turn(self, connection: psycopg.Connection[Any]) -> None:
+        """Wait until no other writer is at work; the turn ends with the transaction."""
+        if connection.execute(LOCK).fetchone() is None:
+            raise bad_storage(
+                "the table stirred_ledger_turn is empty, so writers cannot take turns; nothing was written",
+                where=self.name,
+                remedy="find out who changed the database, and `INSERT INTO stirred_ledger_turn VALUES (true)`",
+            )
 
     def document(self, digest: str) -> str | None:
         """Return a document by digest."""
@@ -147,11 +128,9 @@ class PostgresStore:
             return dict(connection.execute("SELECT digest, text FROM stirred_ledger_documents").fetchall())
 
     def guards(self) -> list[str]:
-        """Return what is wrong with the triggers that refuse every change."""
+        """Return what is wrong with the triggers that refuse every change, and with their functions."""
         with self._errors(), self._connected() as connection:
-            found = {str(name) for (name,) in connection.execute(_GUARDS).fetchall()}
-        missing = [f"the trigger {name} is missing or switched off" for name in sorted(_WANTED - found)]
-        return missing + [f"the trigger {name} is none of ours" for name in sorted(found - _WANTED)]
+            return wrong_guards(connection)
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
@@ -161,6 +140,8 @@ class PostgresStore:
             # What is read after waiting for the lock must include what others wrote meanwhile.
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
+            # A machine that falls asleep in its turn does not keep the others waiting for ever.
+            connection.execute("SET LOCAL idle_in_transaction_session_timeout = '10min'")
             connection.execute("SET LOCAL synchronous_commit = on")
             yield connection
 
@@ -170,38 +151,47 @@ class PostgresStore:
         driver = _psycopg()
         try:
             yield
-        except driver.errors.LockNotAvailable:
-            raise bad_storage(
-                f"another process has been writing for more than {_PATIENCE}; nothing was written",
-                where=self.name,
-                remedy="try again when it is done",
-            ) from None
-        except driver.errors.UndefinedTable:
-            raise bad_storage(
-                "there is no ledger here", where=self.name, remedy="`stirred ledger init` makes a new one"
-            ) from None
-        except (driver.errors.DuplicateTable, driver.errors.DuplicateFunction, driver.errors.UniqueViolation):
-            raise bad_storage(
-                "somebody else created a ledger here meanwhile", where=self.name, remedy="open that one"
-            ) from None
-        except driver.errors.DiskFull:
-            raise bad_storage(
-                "the database has no room; nothing was written", where=self.name, remedy="make room there"
-            ) from None
-        except (driver.errors.InsufficientPrivilege, driver.errors.ReadOnlySqlTransaction):
-            raise bad_storage(
-                "the database does not let you write; nothing was written", where=self.name, remedy="ask for the rights"
-            ) from None
-        except (driver.OperationalError, driver.InterfaceError) as error:
-            what = f"the database cannot be reached, or went away ({_first_line(error)})"
-            problem = Problem(what=what, where=self.name, remedy="check that it runs, and try again")
-            raise LostConnectionError([problem]) from None
         except driver.Error as error:
+            kind = type(error).__name__
+            line = (str(error).strip().splitlines() or [kind])[0]
+            what, remedy = _WORDS.get(kind, (f"the database refused ({line})", "run `stirred ledger verify`"))
+            if kind == "UndefinedTable" and any(table in line for table in TABLES[2:]):
+                what, remedy = _EARLIER
+            elif kind == "LockNotAvailable":
+                what = f"another process has been writing for more than {_PATIENCE}"
+            elif "may not change the policy" in line:
+                what, remedy = _NO_POLICY
+            elif kind not in _WORDS and isinstance(error, (driver.OperationalError, driver.InterfaceError)):
+                what = f"the database cannot be reached, or went away ({line})"
+                problem = Problem(what=what, where=self.name, remedy="check that it runs, and try again")
+                raise LostConnectionError([problem]) from None
             raise bad_storage(
-                f"the database refused ({_first_line(error)}); nothing was written",
-                where=self.name,
-                remedy="run `stirred ledger verify`",
+                what if kind in _NOTHING_TRIED else f"{what}; nothing was written", where=self.name, remedy=remedy
             ) from None
+
+
+_MADE: Final = ("somebody else created a ledger here meanwhile", "open that one")
+_NO_RIGHT: Final = ("the database does not let you write", "ask for the rights")
+_EARLIER: Final = (
+    "this ledger was made by an earlier version, whose lock anybody could take; nothing was written",
+    "`stirred ledger export` it, and `stirred ledger import` it into a new schema",
+)
+_NO_POLICY: Final = (
+    "you may not change the policy of this ledger",
+    "ask whoever may; the right is INSERT on stirred_ledger_policy_right",
+)
+# What each error of the database means here, and what to do.
+_WORDS: Final = {
+    "LockNotAvailable": ("", "try again when it is done"),
+    "UndefinedTable": ("there is no ledger here", "`stirred ledger init` makes a new one"),
+    "DuplicateTable": _MADE,
+    "DuplicateFunction": _MADE,
+    "UniqueViolation": _MADE,
+    "DiskFull": ("the database has no room", "make room there"),
+    "InsufficientPrivilege": _NO_RIGHT,
+    "ReadOnlySqlTransaction": _NO_RIGHT,
+}
+_NOTHING_TRIED: Final = ("UndefinedTable", "DuplicateTable", "DuplicateFunction", "UniqueViolation")
 
 
 def _rows(connection: psycopg.Connection[Any], after: Row | None) -> list[Row]:
@@ -212,16 +202,108 @@ def _rows(connection: psycopg.Connection[Any], after: Row | None) -> list[Row]:
     return after_known(list(map(Row._make, connection.execute(query, (after.number,)).fetchall())), after)
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
 def _psycopg() -> Any:
     try:
         return import_module("psycopg")
     except ImportError:
         raise bad_storage(
-            "a ledger in PostgreSQL needs the psycopg package",
-            where="ledger",
-            remedy="pip install 'stirred[postgres]'",
+            "a ledger in PostgreSQL needs the psycopg package", where="ledger", remedy="pip install 'stirred[postgres]'"
         ) from None
+
+
+TABLES: Final = ("stirred_ledger", "stirred_ledger_documents", "stirred_ledger_turn", "stirred_ledger_policy_right")
+
+# A row lock needs the right to update: whoever may only read, or may merely connect, cannot keep writers waiting. An
+# advisory lock, which every role may take, could be held by anybody. No row is ever changed; the trigger refuses it.
+LOCK: Final = "SELECT turn FROM stirred_ledger_turn FOR UPDATE"
+
+_APPEND_ONLY: Final = " BEGIN RAISE EXCEPTION 'a ledger is append-only'; END "
+# The path of names is that of the function: nobody can put functions of their own in the place of the system's.
+_POLICY_RIGHT: Final = """
+BEGIN
+    IF NEW.kind = 'policy' AND NOT has_table_privilege(
+        current_user, format('%I.stirred_ledger_policy_right', TG_TABLE_SCHEMA), 'INSERT') THEN
+        RAISE EXCEPTION 'you may not change the policy of this ledger' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN NEW;
+END
+"""
+SCHEMA: Final = f"""
+CREATE TABLE stirred_ledger (
+    number BIGINT PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    entry TEXT NOT NULL,
+    specification TEXT NOT NULL,
+    facts TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL
+);
+CREATE TABLE stirred_ledger_documents (digest TEXT PRIMARY KEY, text TEXT NOT NULL);
+CREATE TABLE stirred_ledger_turn (turn BOOLEAN PRIMARY KEY);
+INSERT INTO stirred_ledger_turn VALUES (true);
+CREATE TABLE stirred_ledger_policy_right (nothing BOOLEAN);
+CREATE FUNCTION stirred_ledger_is_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog AS
+    $${_APPEND_ONLY}$$;
+CREATE FUNCTION stirred_ledger_guards_policy() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog AS
+    $${_POLICY_RIGHT}$$;
+CREATE TRIGGER rows_are_never_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON stirred_ledger
+    FOR EACH STATEMENT EXECUTE FUNCTION stirred_ledger_is_append_only();
+CREATE TRIGGER policy_needs_its_right BEFORE INSERT ON stirred_ledger
+    FOR EACH ROW EXECUTE FUNCTION stirred_ledger_guards_policy();
+CREATE TRIGGER documents_are_never_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON stirred_ledger_documents
+    FOR EACH STATEMENT EXECUTE FUNCTION stirred_ledger_is_append_only();
+CREATE TRIGGER turn_is_never_changed BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON stirred_ledger_turn
+    FOR EACH STATEMENT EXECUTE FUNCTION stirred_ledger_is_append_only();
+CREATE TRIGGER right_holds_nothing BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON stirred_ledger_policy_right
+    FOR EACH STATEMENT EXECUTE FUNCTION stirred_ledger_is_append_only();
+"""
+
+# Bits of pg_trigger.tgtype.
+_EACH_ROW, _BEFORE, _INSERTION, _CHANGES = 1, 2, 4, 8 | 16 | 32
+
+
+class Guard(NamedTuple):
+    """What a trigger does: on which table, when (``tgtype``), and the text of its function."""
+
+    table: str
+    when: int
+    body: str
+
+
+_GUARDS: Final = {
+    "rows_are_never_changed": Guard("stirred_ledger", _BEFORE | _CHANGES, _APPEND_ONLY),
+    "policy_needs_its_right": Guard("stirred_ledger", _BEFORE | _INSERTION | _EACH_ROW, _POLICY_RIGHT),
+    "documents_are_never_changed": Guard("stirred_ledger_documents", _BEFORE | _CHANGES, _APPEND_ONLY),
+    "turn_is_never_changed": Guard("stirred_ledger_turn", _BEFORE | _INSERTION | _CHANGES, _APPEND_ONLY),
+    "right_holds_nothing": Guard("stirred_ledger_policy_right", _BEFORE | _INSERTION | _CHANGES, _APPEND_ONLY),
+}
+_OF_OUR_TABLES: Final = f"IN ({', '.join(f'to_regclass({table!r})' for table in TABLES)})"
+_TRIGGERS: Final = f"""
+    SELECT tgname, relname, tgtype, prosrc,
+        tgenabled IN ('O', 'A') AND tgqual IS NULL AND tgattr::text = '' AND lanname = 'plpgsql' AND NOT prosecdef
+            AND proconfig = ARRAY['search_path=pg_catalog']
+    FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid JOIN pg_proc ON pg_proc.oid = tgfoid
+        JOIN pg_language ON pg_language.oid = prolang
+    WHERE NOT tgisinternal AND tgenabled <> 'D' AND tgrelid {_OF_OUR_TABLES}
+"""
+_RULES: Final = f"SELECT 'rule ' || rulename FROM pg_rewrite WHERE ev_class {_OF_OUR_TABLES}"
+_POLICIES: Final = f"SELECT 'row security policy ' || polname FROM pg_policy WHERE polrelid {_OF_OUR_TABLES}"
+
+
+def wrong_guards(connection: psycopg.Connection[Any]) -> list[str]:
+    """Return what is wrong with the guards of a ledger: missing, added, or with a function that does something else."""
+    found, changed = set(), []
+    for name, table, when, body, as_made in connection.execute(_TRIGGERS).fetchall():
+        wanted = _GUARDS.get(name)
+        found.add(name)
+        if wanted is None:
+            changed.append(f"the trigger {name} was not made by stirred")
+        elif not as_made or Guard(table, when, body) != wanted:
+            changed.append(f"the trigger {name}, or its function, is not the one it was")
+    others = connection.execute(f"{_RULES} UNION ALL {_POLICIES}").fetchall()
+    return [
+        *(f"the trigger {name} is missing or switched off" for name in sorted(_GUARDS.keys() - found)),
+        *sorted(changed),
+        *sorted(f"the {name} was not made by stirred" for (name,) in others),
+    ]

@@ -17,6 +17,10 @@ class StorageError(LedgerError):
     """The file or database of the ledger cannot be read or written."""
 
 
+class DamagedStorageError(StorageError):
+    """The file of the ledger is not as a storage of ours writes it: that is a break of the ledger itself."""
+
+
 class LostConnectionError(StorageError):
     """The connection broke while something was written, and it is not known whether it arrived."""
 

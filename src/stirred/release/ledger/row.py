@@ -1,4 +1,4 @@
-"""One row of a ledger: an event, bound to the row before it by a hash."""
+"""One row of a ledger: an event with the facts it states, bound to the row before it by a hash."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import PurePath
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
-from stirred.release.ledger.problems import bad_request
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from stirred.mechanisms.registry import is_installed, mechanism_class
+from stirred.release.ledger.problems import bad_request, broken
 from stirred.spec.exact import Exact
+from stirred.spec.given_numbers import fraction
+from stirred.spec.problems import StirredError
 
 SCHEMA_VERSION: Final = 1
 NOTHING: Final = "0" * 64  # what the first row names as the hash before it
@@ -20,9 +26,11 @@ NOTHING: Final = "0" * 64  # what the first row names as the hash before it
 # Every kind of row there is. A published meaning never changes: new meaning, new kind.
 GENESIS, POLICY = "genesis", "policy"
 RESERVE, DRAW, COMMIT, ABORT, WITHDRAW, ADD = "reserve", "draw", "commit", "abort", "withdraw", "add"
-PUBLISH = "publish"
+PUBLISHING, PUBLISH, UNPUBLISHED = "publishing", "publish", "not-published"
 OPENING: Final = frozenset({RESERVE, ADD})
-KINDS: Final = frozenset({GENESIS, POLICY, RESERVE, DRAW, COMMIT, ABORT, WITHDRAW, ADD, PUBLISH})
+KINDS: Final = frozenset(
+    {GENESIS, POLICY, RESERVE, DRAW, COMMIT, ABORT, WITHDRAW, ADD, PUBLISHING, PUBLISH, UNPUBLISHED}
+)
 
 
 class Row(NamedTuple):
@@ -45,6 +53,14 @@ class Row(NamedTuple):
     def computed_hash(self) -> str:
         """Return the hash the row should have."""
         return row_hash(*self[:7])
+
+    @property
+    def is_text(self) -> bool:
+        """Say whether all but the number is text that can be written as UTF-8."""
+        try:
+            return all(isinstance(value, str) and value.encode("utf-8") is not None for value in self[1:])
+        except UnicodeEncodeError:
+            return False
 
 
 def row_hash(number: int, id_: str, kind: str, entry: str, specification: str, facts: str, previous: str) -> str:
@@ -91,13 +107,185 @@ def _plain(value: Any) -> Any:
         raise bad_request(f"{value} is not a number in JSON", where="parameters", remedy='write "inf" as text')
     if value is None or isinstance(value, (str, int, float)):
         return value
-    raise bad_request(
-        f"a {type(value).__name__} cannot be kept in a ledger",
-        where="parameters",
-        remedy="use text, numbers, lists and tables",
-    )
+    remedy = "use text, numbers, lists and tables"
+    raise bad_request(f"a {type(value).__name__} cannot be kept in a ledger", where="parameters", remedy=remedy)
 
 
 def digest_of(text: str) -> str:
     """Return the name of a document: the SHA-256 of its text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Strict(BaseModel):
+    """What comes from outside: nothing is converted, and unknown keys are refused."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Facts(Strict):
+    """What every row states: when, by the clock of whoever wrote it, and who."""
+
+    at: str
+    who: str
+
+    def stored(self) -> dict[str, Any]:
+        """Return the facts to keep; what was left open is left out."""
+        return self.model_dump(exclude_defaults=True)
+
+
+class GenesisFacts(Facts):
+    """The first row: which ledger this is, of which dataset, with which policy."""
+
+    ledger: str
+    dataset: str
+    schema_version: int
+    policy: dict[str, Any] | None = None
+
+
+class PolicyFacts(Facts):
+    """A change of policy."""
+
+    policy: dict[str, Any] | None = None
+    reason: str = ""
+
+
+def _day(text: str) -> str:
+    if date.fromisoformat(text).isoformat() != text:
+        raise ValueError("a date is written as 2021-08-12")
+    return text
+
+
+class OpeningFacts(Facts):
+    """A reservation, or a release made elsewhere; ``made`` is the day of the latter, where it is known.
+
+    ``unspecified`` says why a release made elsewhere has no specification: totals are then lower bounds.
+    """
+
+    mechanism: str
+    purpose: str = ""
+    made: Annotated[str, AfterValidator(_day)] | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    sample: str | None = None
+    amplified: bool = False
+    derived_from: list[str] = Field(default_factory=list)
+    includes: list[str] = Field(default_factory=list)
+    unspecified: str = ""
+    inputs: dict[str, str] = Field(default_factory=dict)
+    place: str | None = None
+    bundle: str | None = None
+
+    @property
+    def relations(self) -> dict[str, Any]:
+        """Return what relates the entry to others, and to a sample."""
+        lists = {"derived_from": tuple(self.derived_from), "includes": tuple(self.includes)}
+        return {"sample": self.sample, "amplified": self.amplified, "unspecified": self.unspecified, **lists}
+
+
+# Settings that the promise has in it, or that change nothing of what is drawn.
+_SHOWN: Final = ("hold", "unit", "settings_from")
+
+
+def plan_in(facts: OpeningFacts) -> str:
+    """Return what tells runs of one plan, besides what they promise; nothing if the files were not kept.
+
+    That is which files, by their checksums, the settings, and the tables of a mechanism that makes nothing else. A
+    number counts by its value: `1/4`, `0.25` and `25%` are one rate. What is held stands in the promise.
+    """
+    if not facts.inputs:
+        return ""
+    found = facts.parameters.get("mechanism") or {}
+    given = {key: value for key, value in found.items() if key not in _SHOWN and value is not None and value != []}
+    settings = {key: _by_value(value) for key, value in given.items()}
+    name = str(found.get("name", ""))
+    tables = facts.parameters.get("tables") if is_installed(name) and not mechanism_class(name).counts_tables else None
+    asked = sorted([*sorted(table["variables"]), table.get("level") or ""] for table in tables or ())
+    return canonical({"inputs": facts.inputs, "settings": settings, "tables": asked})
+
+
+def _by_value(given: Any) -> Any:
+    """Return a setting with its numbers as fractions."""
+    if isinstance(given, list):
+        found = [_by_value(each) for each in given]
+        # The order of variables changes nothing.
+        return sorted(found) if all(isinstance(each, str) for each in found) else found
+    if isinstance(given, dict):
+        return {name: _by_value(each) for name, each in given.items()}
+    try:
+        return str(fraction(given, where="setting"))
+    except (StirredError, TypeError, ValueError):
+        return str(given)
+
+
+class DrawFacts(Facts):
+    """Randomness is about to be drawn: from here on something may have been seen."""
+
+
+class CommitFacts(Facts):
+    """A complete bundle exists."""
+
+    bundle: str
+
+
+class ReasonFacts(Facts):
+    """An abort or a withdrawal."""
+
+    reason: str
+
+
+class PublishingFacts(Facts):
+    """The public files are about to be copied to ``place``, which readers call ``to``; nothing can be seen yet.
+
+    ``files`` is the checksum of the list of checksums that is published with them: it tells this publication from
+    whatever else may stand at the place later. ``accepted`` names the doubts that whoever publishes accepted.
+    """
+
+    to: str
+    place: str
+    files: str
+    accepted: list[str] = Field(default_factory=list)
+
+
+class PublishFacts(Facts):
+    """The public files were copied to where readers find them; ``to`` is what that place is called.
+
+    ``began`` is the number of the row that announced it, where there was one.
+    """
+
+    to: str
+    began: int | None = None
+    accepted: list[str] = Field(default_factory=list)
+
+
+class UnpublishedFacts(Facts):
+    """The publication that row ``began`` announced did not happen: nothing appeared."""
+
+    to: str
+    began: int
+    reason: str
+
+
+FACTS: Final[dict[str, type[Facts]]] = {
+    GENESIS: GenesisFacts,
+    POLICY: PolicyFacts,
+    RESERVE: OpeningFacts,
+    ADD: OpeningFacts,
+    DRAW: DrawFacts,
+    COMMIT: CommitFacts,
+    ABORT: ReasonFacts,
+    WITHDRAW: ReasonFacts,
+    PUBLISHING: PublishingFacts,
+    PUBLISH: PublishFacts,
+    UNPUBLISHED: UnpublishedFacts,
+}
+
+
+def facts_of(row: Row, data: Any = None) -> Any:
+    """Return the facts of a row, whose JSON may be read already; a row that states something else is broken."""
+    model = FACTS[row.kind]
+    try:
+        return model.model_validate_json(row.facts) if data is None else model.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        what = f"the facts of this {row.kind} cannot be read: {place + ': ' if place else ''}{first['msg']}"
+        raise broken(what, kind="facts", number=row.number) from None

@@ -8,11 +8,12 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from stirred.release.ledger.problems import StorageError, bad_storage
+from stirred.release.ledger.problems import DamagedStorageError, StorageError, bad_storage
 from stirred.release.ledger.row import SCHEMA_VERSION, Row
-from stirred.release.ledger.store import Addition, Prepare, after_known
+from stirred.release.ledger.store import Addition, Prepare, Store, after_known
+from stirred.spec.problems import Problem
 
 _APPLICATION: Final = 0x53544C47  # "STLG", in the header of the file: this is a ledger of ours
 _PATIENCE_SECONDS: Final = 60.0
@@ -42,7 +43,7 @@ PRAGMA user_version = {SCHEMA_VERSION};
 _COLUMNS: Final = "number, id, kind, entry, specification, facts, previous, hash"
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """The rows of a ledger in a file that only its owner can read.
 
     The rollback journal with full synchronisation is used: a row is on the disk when ``append``
@@ -96,7 +97,33 @@ class SqliteStore:
             return _rows(connection, after)
 
     def append(self, prepare: Prepare, *, after: Row | None, id_: str) -> Row:
-        """Append one row under the write lock of the file."""
+        """Append one row under the write lock of the file.
+
+        If the commit fails, the row may have arrived or not: a disk can refuse after it wrote. A new connection, which
+        undoes what was left half written, then looks.
+        """
+        sent: list[Row] = []
+        try:
+            return self._append(prepare, after, sent)
+        except StorageError as error:
+            if not sent:
+                raise  # the commit was not tried, so nothing can have arrived
+            try:
+                with self._errors(), self._open() as connection:
+                    arrived = connection.execute("SELECT 1 FROM rows WHERE id = ?", (id_,)).fetchone() is not None
+            except StorageError:
+                why = error.problems[0].what.removesuffix("; nothing was written")
+                raise bad_storage(
+                    f"{why}; whether row {sent[0].number} arrived cannot be seen, for the file cannot be read",
+                    where=self.name,
+                    remedy="when it can, see `stirred ledger show`; `stirred ledger recover` settles what is open",
+                ) from None
+            if arrived:
+                return sent[0]
+            raise
+
+    def _append(self, prepare: Prepare, after: Row | None, sent: list[Row]) -> Row:
+        """Append one row; ``sent`` has it as soon as its commit is tried."""
         with self._errors(), self._open(to_write=True) as connection:
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute("BEGIN IMMEDIATE")  # waits for other writers; nobody writes until we are done
@@ -107,6 +134,7 @@ class SqliteStore:
                 connection.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?)", addition.row)
                 if not _is_there(connection, addition):
                     raise bad_storage("the row did not go in; nothing was written", where=self.name, remedy=_ALTERED)
+                sent.append(addition.row)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -118,13 +146,31 @@ class SqliteStore:
     def document(self, digest: str) -> str | None:
         """Return a document by digest."""
         with self._errors(), self._open() as connection:
-            found = connection.execute("SELECT text FROM documents WHERE digest = ?", (digest,)).fetchone()
-        return None if found is None else str(found[0])
+            found = _fetched(connection, "SELECT text FROM documents WHERE digest = ?", (digest,))
+        return str(found[0][0]) if found else None
 
     def documents(self) -> dict[str, str]:
         """Return all documents by digest."""
         with self._errors(), self._open() as connection:
-            return dict(connection.execute("SELECT digest, text FROM documents"))
+            found = _fetched(connection, "SELECT digest, text FROM documents")
+        return {str(digest): str(text) for digest, text in found}
+
+    def damage(self) -> list[str]:
+        """Return what SQLite itself finds wrong with the file: pages, indexes, and values of another type."""
+        with self._errors(), self._open() as connection:
+            found = [str(text) for (text,) in _fetched(connection, "PRAGMA integrity_check(3)")]
+        return [] if found == ["ok"] else [line for text in found for line in text.splitlines()]
+
+    def unfinished(self) -> list[str]:
+        """Return what a process that died while writing left beside the file; to be asked before the file is opened."""
+        beside = [Path(f"{self.path}{ending}") for ending in ("-journal", "-wal")]
+        return [
+            f"{path.name} stood beside the file: a process died while writing, and SQLite undid what it left half "
+            "written. If the file was restored from a copy, this journal belonged to another file: restore the copy "
+            "again, without it"
+            for path in beside
+            if path.is_file() and path.stat().st_size
+        ]
 
     def guards(self) -> list[str]:
         """Return what is wrong with the triggers that refuse every change."""
@@ -134,7 +180,8 @@ class SqliteStore:
             fresh.executescript(_SCHEMA)
             wanted = _triggers(fresh)
         names = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
-        return [f"the trigger {name} is {_changed(name in wanted, name in found)}" for name in names]
+        states = {(True, True): "not the one it was", (True, False): "missing", (False, True): "not made by stirred"}
+        return [f"the trigger {name} is {states[name in wanted, name in found]}" for name in names]
 
     @contextmanager
     def _open(self, *, to_write: bool = False) -> Iterator[sqlite3.Connection]:
@@ -161,21 +208,14 @@ class SqliteStore:
                 raise self._not_a_ledger()
             yield connection
         if self._identity() != before:
-            raise bad_storage(
-                "the file was replaced while it was used",
-                where=self.name,
-                remedy=_REPLACED,
-            )
+            raise bad_storage("the file was replaced while it was used", where=self.name, remedy=_REPLACED)
 
     def _identity(self) -> tuple[int, int]:
         try:
             found = self.path.stat()
         except OSError as error:
-            raise bad_storage(
-                f"there is no ledger here ({error.strerror})",
-                where=self.name,
-                remedy="check the path; `stirred ledger init` makes a new one",
-            ) from None
+            remedy = "check the path; `stirred ledger init` makes a new one"
+            raise bad_storage(f"there is no ledger here ({error.strerror})", where=self.name, remedy=remedy) from None
         return found.st_dev, found.st_ino
 
     def _not_a_ledger(self) -> StorageError:
@@ -188,13 +228,21 @@ class SqliteStore:
         """Say in words what SQLite could not do; nothing was written."""
         try:
             yield
+        except (UnicodeDecodeError, MemoryError):  # names of columns that are not text, sizes that are not real
+            raise self._damaged() from None
         except sqlite3.Error as error:
             name = getattr(error, "sqlite_errorname", None) or ""
+            if name.startswith(_DAMAGE):
+                raise self._damaged() from None
             what, remedy = next(
                 (words for start, words in _WORDS.items() if name.startswith(start)),
-                (f"the storage failed ({error})", "run `stirred ledger verify`"),
+                (f"the storage failed ({name or type(error).__name__})", "run `stirred ledger verify`"),
             )
             raise bad_storage(f"{what}; nothing was written", where=self.name, remedy=remedy) from None
+
+    def _damaged(self) -> DamagedStorageError:
+        problem = Problem(what="the file is damaged; nothing was written", where=self.name, remedy=DAMAGED)
+        return DamagedStorageError([problem])
 
 
 _ALTERED: Final = "find out who changed the storage; `stirred ledger verify` names what is different"
@@ -215,17 +263,42 @@ _WORDS: Final = {
     "SQLITE_READONLY": ("it cannot be written", "check the permissions of the file and of its folder"),
     "SQLITE_CANTOPEN": ("it cannot be opened", "check the permissions of the file and of its folder"),
     "SQLITE_NOTADB": ("this is not a ledger", "name the file that `stirred ledger init` made"),
-    "SQLITE_CORRUPT": ("the file is damaged", "restore the last good copy and verify it"),
 }
+# What SQLite says of a file whose pages, tables or columns are not those it wrote.
+_DAMAGE: Final = ("SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_TOOBIG", "SQLITE_MISMATCH", "SQLITE_FORMAT")
+DAMAGED: Final = (
+    "restore the last good copy and verify it. If this is a copy, it may have been made while a process was writing: "
+    "copy the file together with the journal beside it (its name and -journal), or use `stirred ledger export`"
+)
 
 
 def _rows(connection: sqlite3.Connection, after: Row | None) -> list[Row]:
-    query = f"SELECT {_COLUMNS} FROM rows WHERE number >= ? ORDER BY number"
     if after is None:
         # All rows, whatever their numbers: a row numbered below 0 is found out by whoever reads it.
-        return list(map(Row._make, connection.execute(f"SELECT {_COLUMNS} FROM rows ORDER BY number")))
-    rows = list(map(Row._make, connection.execute(query, (after.number,))))
-    return after_known(rows, after)
+        found = _fetched(connection, f"SELECT {_COLUMNS} FROM rows ORDER BY number")
+    else:
+        query = f"SELECT {_COLUMNS} FROM rows WHERE number >= ? ORDER BY number"
+        found = _fetched(connection, query, (after.number,))
+    rows = list(map(Row._make, found))
+    if connection.text_factory is _lenient:
+        # Whatever hash stands in a row that is not text, it cannot be right: the row is named when it is read.
+        rows = [row._replace(hash="") if not row.is_text else row for row in rows]
+    return rows if after is None else after_known(rows, after)
+
+
+def _fetched(connection: sqlite3.Connection, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    """Return all answers to a query; bytes that are not UTF-8 stay in the text as half characters."""
+    try:
+        return connection.execute(query, values).fetchall()
+    except sqlite3.OperationalError as error:
+        if "Could not decode" not in str(error):
+            raise
+    connection.text_factory = _lenient
+    return connection.execute(query, values).fetchall()
+
+
+def _lenient(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def _is_there(connection: sqlite3.Connection, addition: Addition) -> bool:
@@ -238,11 +311,9 @@ def _is_there(connection: sqlite3.Connection, addition: Addition) -> bool:
 
 
 def _triggers(connection: sqlite3.Connection) -> dict[str, str]:
-    return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"))
-
-
-def _changed(wanted: bool, found: bool) -> str:
-    return "not the one it was" if wanted and found else "missing" if wanted else "none of ours"
+    # In a damaged file a name may be bytes: said as they are, they are "not made by stirred".
+    rows = _fetched(connection, "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+    return {str(name): sql for name, sql in rows}
 
 
 def _sync_folder(folder: Path) -> None:

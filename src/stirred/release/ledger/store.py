@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from stirred.release.ledger.problems import bad_request, broken
 from stirred.release.ledger.row import Row
@@ -58,14 +58,17 @@ class Store(Protocol):
         """Return all documents by digest."""
         ...
 
-
-@runtime_checkable
-class Guarded(Protocol):
-    """Storage that can say whether its own guards against changes are as they were made."""
-
     def guards(self) -> list[str]:
-        """Return what is wrong with them."""
+        """Return what is wrong with its own guards against changes."""
         ...
+
+    def damage(self) -> list[str]:
+        """Return what its own check finds wrong with the file, where it is one."""
+        return []
+
+    def unfinished(self) -> list[str]:
+        """Return what a process that died while writing left beside it; to be asked before anything is read."""
+        return []
 
 
 def after_known(rows: list[Row], known: Row) -> list[Row]:
@@ -89,11 +92,8 @@ def store_at(url: str | Path) -> Store:
 
         return PostgresStore(text)
     if "://" in text and not text.startswith("sqlite:///"):
-        raise bad_request(
-            f"{text.partition('://')[0]!r} is not a kind of ledger",
-            where="ledger",
-            remedy="give the path of a file, or postgresql://user@host/database",
-        )
+        remedy = "give the path of a file, or postgresql://user@host/database"
+        raise bad_request(f"{text.partition('://')[0]!r} is not a kind of ledger", where="ledger", remedy=remedy)
     from stirred.release.ledger.sqlite import SqliteStore
 
     return SqliteStore(Path(text.removeprefix("sqlite:///") if text.startswith("sqlite:///") else text))

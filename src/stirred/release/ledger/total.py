@@ -4,65 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Final, NamedTuple
 
-from stirred.spec.compose import UnitFactor, compose
-from stirred.spec.convert import change_unit
-from stirred.spec.convert_output import change_output
+from stirred.release.ledger.contradictions import Contradiction, PlanOf, contradictions, rested
+from stirred.release.ledger.currency import Counted, Currency, expressed
+from stirred.release.ledger.entry import Charge, numbers
+from stirred.spec.compose import compose
 from stirred.spec.derivation import Derivation
-from stirred.spec.given_numbers import fraction
-from stirred.spec.output_premetric import OutputPremetric
-from stirred.spec.problems import Problem, StirredError, refused, wrong
+from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Flavor, Specification
-
-_MOST_RUNS: Final = 12
-
-
-class Charge(NamedTuple):
-    """One entry as the total sees it: which specification, and why it may cost nothing.
-
-    It covers what it ``includes`` once it is ``drawn``: a reservation may still be given up, and its parts were spent.
-    """
-
-    number: int
-    id: str
-    specification: str  # digest
-    spent: bool = True
-    drawn: bool = True
-    reserved: bool = False
-    sample: str | None = None
-    amplified: bool = False
-    derived_from: tuple[str, ...] = ()
-    includes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copies:
-    """A stated bound on the number of records that one person's answers were copied into."""
-
-    factor: int | Fraction | str
-    because: str
-
-    def __post_init__(self) -> None:
-        if fraction(self.factor, where="copies") < 1:
-            raise wrong(
-                f"{self.factor} is below 1, but everybody's answers stand in at least one record",
-                where="copies",
-                remedy="write the largest number of records that hold one person's answers, 1 or more",
-            )
-        if not self.because.strip():
-            raise wrong("no reason is given", where="copies", remedy="say why there are no more copies")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Currency:
-    """What a total is to be expressed in: unit, stated factors between units, output premetric, people or records."""
-
-    unit: str | None = None
-    units: tuple[UnitFactor, ...] = ()
-    output: OutputPremetric | None = None
-    copies: Copies | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,20 +49,29 @@ class Aside:
 class Total:
     """What all entries that count promise together.
 
-    Where they cannot be brought to one flavor there is more than one part, ``apart`` says why, and
-    nothing is added across parts. ``alone`` are entries whose losses add to nothing, not even to
-    their like. ``free`` cost nothing.
+    Where they cannot be brought to one flavor there is more than one part, ``apart`` says why, and nothing is added
+    across parts. ``alone`` are entries whose losses add to nothing, not even to their like. ``free`` cost nothing.
+    ``unspecified`` were released without a specification: whatever they cost comes on top, so every number is a lower
+    bound (Remark 6 of the paper). ``contradicted`` are assumptions of entries that others of the same ledger
+    contradict, with what then holds: no part rests on one of them.
     """
 
     parts: tuple[Part, ...] = ()
     apart: tuple[Problem, ...] = ()
     alone: tuple[Aside, ...] = ()
     free: tuple[Aside, ...] = ()
+    unspecified: tuple[Aside, ...] = ()
+    contradicted: tuple[Contradiction, ...] = ()
 
     @property
     def is_one(self) -> bool:
         """Say whether one specification speaks for everything."""
         return len(self.parts) <= 1 and not self.alone
+
+    @property
+    def bound(self) -> str:
+        """Return what stands before every number: "at least " where something was released without a specification."""
+        return "at least " if self.unspecified else ""
 
     @property
     def specification(self) -> Specification | None:
@@ -133,51 +91,71 @@ def total(
     *,
     currency: Currency | None = None,
     reserved: bool = True,
+    plan_of: PlanOf | None = None,
 ) -> Total:
     """Return the total of all charges, or of those that are no open reservations.
 
-    Equal specifications are grouped first: k of them compose as one of them k times, exactly.
+    Equal specifications are grouped first: k of them compose as one of them k times, exactly. ``plan_of`` gives the
+    plan of an entry by its id, to see which plans were run more than once.
     """
     currency = currency or Currency()
-    counted, free, claims = _counted(list(charges), reserved)
+    charges = list(charges)
+    open_or_not = [charge for charge in charges if reserved or not charge.reserved]
+    contradicted = contradictions(open_or_not, specification, plan_of=plan_of)
+    unknown = [charge for charge in charges if charge.unspecified and charge.spent]
+    unspecified = tuple(Aside(entries=(charge.number,), reason=charge.unspecified) for charge in unknown)
+    counted, free, claims, included = _counted([c for c in charges if not c.unspecified], reserved)
+    if unknown:
+        left_out = numbers([charge.number for charge in unknown])
+        claims = (*claims, f"entry {left_out} has no specification and is not counted: everything costs at least this")
+    covered = [specification(charge.specification) for charge in included]
     alone, added = _by_sample(counted, specification)
     shares: dict[str, _Share] = {}
     for charge in added:
-        if charge.specification in shares:
-            shares[charge.specification].entries.append(charge.number)
-        else:
-            shares[charge.specification] = _Share(specification(charge.specification), [charge.number])
+        if charge.specification not in shares:
+            shares[charge.specification] = _Share(specification(charge.specification), [])
+        shares[charge.specification].entries.append(charge.number)
     parts: list[Part] = []
     apart: dict[Problem, None] = {}
     for group, problems in _groups(list(shares.values()), currency):
         apart |= dict.fromkeys(problems)
         try:
-            parts.append(_claiming(_part(group, currency), claims))
+            parts.append(_rested(_part(group, currency, covered), claims, group, contradicted))
         except StirredError as error:
-            alone += _apart(group, currency, error.problems)
-    return Total(parts=tuple(parts), apart=tuple(apart), alone=tuple(alone), free=tuple(free))
+            alone += _apart(group, currency, covered, error.problems)
+    return Total(
+        parts=tuple(parts),
+        apart=tuple(apart),
+        alone=tuple(alone),
+        free=tuple(free),
+        unspecified=unspecified,
+        contradicted=contradicted,
+    )
 
 
-def _apart(group: list[_Share], currency: Currency, problems: tuple[Problem, ...]) -> list[Aside]:
+def _rested(part: Part, claims: tuple[str, ...], group: list[_Share], contradicted: tuple[Contradiction, ...]) -> Part:
+    """Return a part that assumes what somebody stated and nobody can check, and nothing that the ledger contradicts."""
+    assumed = tuple(dict.fromkeys((*part.specification.assumptions, *claims)))
+    relying = [(share.specification.relies_on, tuple(share.entries)) for share in group]
+    specification = rested(replace(part.specification, assumptions=assumed), relying, contradicted)
+    return replace(part, derivation=replace(part.derivation, specification=specification))
+
+
+def _apart(
+    group: list[_Share], currency: Currency, covered: Sequence[Specification], problems: tuple[Problem, ...]
+) -> list[Aside]:
     """Say what a group promises that cannot be expressed as wanted: together in its own currency, or one by one."""
     reason = "; ".join(problem.what for problem in problems)
     try:
-        part = _part(group, Currency(unit=currency.unit, units=currency.units))
+        part = _part(group, Currency(unit=currency.unit, units=currency.units), covered)
     except StirredError:
         each = sorted(((n, share.specification) for share in group for n in share.entries), key=lambda one: one[0])
         return [Aside(entries=(n,), reason=reason, specification=alone, problems=problems) for n, alone in each]
     return [Aside(entries=part.entries, reason=reason, specification=part.specification, problems=problems)]
 
 
-def _claiming(part: Part, claims: tuple[str, ...]) -> Part:
-    """Keep what somebody stated, and nobody can check, among the assumptions."""
-    specification = part.specification
-    kept = replace(specification, assumptions=tuple(dict.fromkeys((*specification.assumptions, *claims))))
-    return replace(part, derivation=replace(part.derivation, specification=kept))
-
-
-def _counted(charges: list[Charge], reserved: bool) -> tuple[list[Charge], list[Aside], tuple[str, ...]]:
-    """Separate what costs from what does not; say why not, and what was stated to make it so."""
+def _counted(charges: list[Charge], reserved: bool) -> tuple[list[Charge], list[Aside], tuple[str, ...], list[Charge]]:
+    """Separate what costs from what does not; say why not, what was stated to make it so, and what others include."""
     sources_of = {source for charge in charges for source in charge.derived_from}
     number_of = {charge.id: charge.number for charge in charges if charge.id in sources_of}
     charges = [charge for charge in charges if reserved or not charge.reserved]
@@ -188,7 +166,7 @@ def _counted(charges: list[Charge], reserved: bool) -> tuple[list[Charge], list[
     counted: list[Charge] = []
     unspent: list[int] = []
     derived: dict[str, list[int]] = {}
-    included: dict[int, list[int]] = {}
+    included: dict[int, list[Charge]] = {}
     for charge in charges:
         if not charge.spent:
             unspent.append(charge.number)
@@ -196,19 +174,20 @@ def _counted(charges: list[Charge], reserved: bool) -> tuple[list[Charge], list[
             sources = ", ".join(str(number_of[source]) for source in charge.derived_from)
             derived.setdefault(sources, []).append(charge.number)
         elif charge.id in covered:
-            included.setdefault(covered[charge.id], []).append(charge.number)
+            included.setdefault(covered[charge.id], []).append(charge)
         else:
             counted.append(charge)
     free = [Aside(entries=tuple(unspent), reason="aborted before anything random happened")] if unspent else []
     claims: list[str] = []
     for sources, those in derived.items():
-        reason = f"derived from released entry {sources} (Proposition 2.5.4, post-processing)"
+        reason = f"derived from released entry {sources} (post-processing)"
         free.append(Aside(entries=tuple(those), reason=reason))
         claims.append(f"entry {numbers(those)} was computed from the output of entry {sources} and nothing else")
-    for whole, those in included.items():
+    for whole, inner in included.items():
+        those = [charge.number for charge in inner]
         free.append(Aside(entries=tuple(those), reason=f"stated to be contained in the specification of entry {whole}"))
         claims.append(f"the specification of entry {whole} covers entry {numbers(those)} as well")
-    return counted, free, tuple(claims)
+    return counted, free, tuple(claims), [charge for inner in included.values() for charge in inner]
 
 
 def _by_sample(
@@ -276,53 +255,12 @@ def _refusal(shares: Sequence[_Share], currency: Currency) -> tuple[Problem, ...
     return ()
 
 
-def numbers(entries: Sequence[int]) -> str:
-    """Write numbers of entries, runs of them shortened.
-
-    >>> numbers((1, 2, 3, 7))
-    '1-3, 7'
-    """
-    runs: list[list[int]] = []
-    for number in sorted(entries):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:_MOST_RUNS]]
-    return ", ".join([*shown, *([f"and {len(runs) - _MOST_RUNS:,} more"] if len(runs) > _MOST_RUNS else [])])
-
-
-def _part(group: list[_Share], currency: Currency) -> Part:
-    """Compose a group in the wanted currency.
-
-    Approximate differential privacy is reached from the sum: converting each release first would cost
-    more, in epsilon and in delta.
-    """
-    wanted = currency.output
-    at_the_end = wanted is not None and not wanted.is_metric
-    derivation = compose(
-        [share.specification for share in group],
-        unit=currency.unit,
-        units=currency.units,
-        output=None if at_the_end else wanted,
+def _part(group: list[_Share], currency: Currency, covered: Sequence[Specification]) -> Part:
+    """Compose a group in the wanted currency."""
+    counted = Counted(
+        specifications=[share.specification for share in group],
         times=[len(share.entries) for share in group],
         names=[f"entry {numbers(share.entries)}" for share in group],
     )
-    if currency.copies is not None:
-        if not derivation.specification.input_premetric.post_imputation:
-            raise refused(
-                "these releases promise nothing about records after imputation, of which a person may have several",
-                where="copies",
-                remedy="leave copies out",
-            )
-        step = change_unit(
-            derivation.specification,
-            unit=derivation.specification.input_premetric.unit,
-            factor=currency.copies.factor,
-            because=currency.copies.because,
-            post_imputation=False,
-        )
-        derivation = derivation.then(step)
-    if at_the_end and wanted is not None:
-        derivation = derivation.then(change_output(derivation.specification, to=wanted))
-    return Part(derivation=derivation, entries=tuple(sorted(number for share in group for number in share.entries)))
+    entries = tuple(sorted(number for share in group for number in share.entries))
+    return Part(derivation=expressed(counted, currency, covered=covered), entries=entries)

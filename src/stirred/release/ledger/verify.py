@@ -9,10 +9,11 @@ from datetime import datetime
 from typing import Final
 
 from stirred.release.ledger.account import Account, without_collecting
-from stirred.release.ledger.facts import FACTS, Facts, checked_facts
-from stirred.release.ledger.problems import BrokenLedgerError, StorageError, bad_request, broken
-from stirred.release.ledger.row import OPENING, Row
-from stirred.release.ledger.store import Guarded, Store
+from stirred.release.ledger.problems import BrokenLedgerError, DamagedStorageError, bad_request, broken
+from stirred.release.ledger.row import OPENING, Facts, Row, facts_of
+from stirred.release.ledger.sqlite import DAMAGED
+from stirred.release.ledger.store import Store
+from stirred.spec.problems import Problem
 
 _MOST_NOTES: Final = 5
 
@@ -50,12 +51,15 @@ def verify_rows(rows: Sequence[Row], documents: Mapping[str, str], *, head: str 
             _check_head(rows, head)
     except BrokenLedgerError as error:
         first = error
+    used = {row.specification for row in rows}
+    unused = sum(digest not in used for digest in documents)
+    idle = [f"{unused} stored specification{'s' if unused > 1 else ''} that no row refers to"] if unused else []
     return Verification(
         rows=len(rows),
         entries=len(account.standings),
         head=account.last.hash if account.last else "",
         first_break=first,
-        observations=(*clock.notes, *_unused(rows, documents)),
+        observations=(*clock.notes, *idle),
     )
 
 
@@ -69,17 +73,20 @@ def _checked(rows: Sequence[Row], account: Account, clock: _Clock) -> Iterator[R
 
 
 def verify_store(store: Store, *, head: str | None = None) -> Verification:
-    """Check a stored ledger; damage that keeps the storage from being read is a break as well."""
+    """Check a stored ledger; damage of the storage itself is a break as well."""
+    left = store.unfinished()
+    found = Verification(rows=0, entries=0, head="", observations=tuple(left))
     try:
         with without_collecting():
-            found = verify_rows(store.rows(), store.documents(), head=head)
-        noticed = store.guards() if isinstance(store, Guarded) else []
-        return replace(found, observations=(*found.observations, *noticed))
-    except StorageError as error:
-        if "damaged" not in str(error):
-            raise
-        damage = BrokenLedgerError(error.problems, kind="storage")
-        return Verification(rows=0, entries=0, head="", first_break=damage)
+            checked = verify_rows(store.rows(), store.documents(), head=head)
+        found = replace(checked, observations=(*left, *checked.observations))
+        if found.first_break is None and (damage := store.damage()):
+            told = f"SQLite's own check finds the file damaged: {'; '.join(damage[:3])} (storage)"
+            problem = Problem(what=f"every row can be read, but {told}", where=store.name, remedy=DAMAGED)
+            found = replace(found, first_break=BrokenLedgerError((problem,), kind="storage"))
+        return replace(found, observations=(*found.observations, *store.guards()))
+    except DamagedStorageError as error:
+        return replace(found, first_break=found.first_break or BrokenLedgerError(error.problems, kind="storage"))
 
 
 def _facts(row: Row) -> Facts:
@@ -91,7 +98,8 @@ def _facts(row: Row) -> Facts:
         raise broken("its facts are not JSON", kind="facts", number=row.number) from None
     if not same:
         raise broken("its facts are not in canonical form", kind="facts", number=row.number)
-    return checked_facts(row, data, FACTS[row.kind])
+    found: Facts = facts_of(row, data)
+    return found
 
 
 def _no_constant(text: str) -> str:
@@ -119,8 +127,11 @@ class _Clock:
 
     def look(self, number: int, text: str) -> None:
         """Look at the time one row states."""
-        stated = _time(text)
-        if stated is None:
+        try:
+            stated = datetime.fromisoformat(text)
+        except ValueError:
+            stated = None
+        if stated is None or stated.tzinfo is None:
             self._notes.append(f"row {number}: its time cannot be read")
         elif self._latest is not None and stated < self._latest[0]:
             self._notes.append(
@@ -135,17 +146,3 @@ class _Clock:
         """Return the first few notes, and how many more there are."""
         more = len(self._notes) - _MOST_NOTES
         return [*self._notes[:_MOST_NOTES], *([f"{more:,} more rows like this"] if more > 0 else [])]
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
-
-
-def _unused(rows: Sequence[Row], documents: Mapping[str, str]) -> list[str]:
-    used = {row.specification for row in rows}
-    unused = sum(digest not in used for digest in documents)
-    return [f"{unused} stored specification{'s' if unused > 1 else ''} that no row refers to"] if unused else []

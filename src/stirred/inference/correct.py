@@ -1,0 +1,42 @@
+"""Published tables without the bias of their mechanism, from what was published alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from stirred.data.problems import bad_file
+from stirred.mechanisms.protocol import Corrected
+from stirred.mechanisms.registry import DEFAULT, mechanism_class
+
+
+def correct(
+    table: pl.DataFrame | Sequence[str],
+    bundle: Path,
+    *,
+    level: float = 0.95,
+    project: bool = False,
+    where: str = "table",
+) -> Corrected:
+    """Return the unbiased estimate of a table, with standard errors and intervals of a ``level``.
+
+    ``table`` is a published table in long form (variables and ``count``) or only its variables, and ``bundle`` the
+    folder of its release, or the public one in it. With ``project`` there is also the nearest table that the published
+    margins allow.
+    """
+    public = bundle / "public" if (bundle / "public").is_dir() else bundle
+    if not public.is_dir():
+        raise bad_file("there is no such folder", where=str(bundle), remedy="name the folder of a bundle")
+    mechanism = mechanism_class(_stated_mechanism(public / "specification.json"))
+    return mechanism.correct(table, public, level=level, project=project, where=where)
+
+
+def _stated_mechanism(specification: Path) -> str:
+    """Return the name that a specification states; where none is readable, the reader of the files says so."""
+    try:
+        return str(json.loads(specification.read_text(encoding="utf-8"))["mechanism"]["name"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return DEFAULT

@@ -1,0 +1,211 @@
+"""The public files of a release: written as the mechanism lists them, read back, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from stirred.data.frames import ROWS_IN_ONE_FILE, as_read, read_frame, write_frame, write_parts
+from stirred.data.problems import listed
+from stirred.data.table_labels import ENDING, tells_more, with_labels
+from stirred.mechanisms.protocol import PERSONS, RECORDS, Check, PublicFile, Release, Table, Written, failed, not_done
+from stirred.release.prepared import Prepared
+from stirred.release.tables import completed, lists_every_cell, tabulate
+from stirred.spec.document import to_json
+from stirred.spec.document_schema import AccountDocument, MechanismDocument
+from stirred.spec.doubts import accepted_in_words
+from stirred.spec.markdown import code, plain, sentence
+from stirred.spec.render import to_markdown
+from stirred.spec.specification import Specification
+
+Files = Sequence[PublicFile]
+
+
+def title_of(prepared: Prepared) -> str:
+    """Return what the release is called."""
+    return prepared.planned.plan.release.title or f"Release of {prepared.data.name}"
+
+
+def notes_on(specification: Specification) -> dict[str, str]:
+    """Return the Parquet metadata: the notation, and the mark of a test run."""
+    notes = {"stirred.specification": specification.notation}
+    return {**notes, "stirred.seeded": "test run with a seed, not for publication"} if specification.seeded else notes
+
+
+def _written(folder: Path, prepared: Prepared) -> Written:
+    ending = prepared.planned.plan.release.format
+    return Written(folder=folder, format=ending, tables=prepared.tables, labels=prepared.labels)
+
+
+def write_public(
+    folder: Path, prepared: Prepared, files: Files, release: Release, *, account: AccountDocument | None = None
+) -> None:
+    """Write everything that may leave the house but the report, which tells of the checks."""
+    written, note = _written(folder, prepared), notes_on(release.specification)
+    for table in prepared.tables:
+        beside = prepared.mechanism.table_columns
+        counts = with_labels(table_counts(prepared, release, table), prepared.labels, beside=beside)
+        write_frame(counts, written.public / "tables" / f"{table.name}.csv")
+    for file in files:
+        place = written.public / f"{file.name}.{written.ending(file.kind)}"
+        write_parts(_parts(file, release), place, note=note, **({"apart": True} if file.in_parts else {}))
+    prepared.mechanism.write_internal(release, written, note=note)
+    write_pages(written.public, prepared, files, release.specification, account=account)
+
+
+def write_pages(
+    public: Path,
+    prepared: Prepared,
+    files: Files,
+    specification: Specification,
+    *,
+    account: AccountDocument | None = None,
+) -> None:
+    """Write the specification and the page for readers, which are known before the draw."""
+    mechanism = MechanismDocument(name=prepared.mechanism.name, settings=prepared.settings.public())
+    (public / "specification.json").write_text(
+        to_json(specification, account=account, mechanism=mechanism), encoding="utf-8"
+    )
+    page = to_markdown(specification, title=title_of(prepared), method=prepared.mechanism.in_words, account=account)
+    (public / "specification.md").write_text(page, encoding="utf-8")
+    (public / "README.md").write_text(public_readme(title_of(prepared), prepared, files, public), encoding="utf-8")
+
+
+def released_columns(prepared: Prepared) -> dict[str, list[str]]:
+    """Return the columns of the input that may be in public files, by record type, and the one that links them."""
+    data, released = prepared.data, {"households": (), "persons": (), **prepared.plan.releases}
+    link = [str(data.hid)] if data.persons is not None else []
+    return {**{kind: list(columns) for kind, columns in released.items()}, "link": link}
+
+
+def public_files(prepared: Prepared, files: Files) -> list[dict[str, Any]]:
+    """Return the files and tables with their columns, as the manifest lists them."""
+    listed = [{"name": file.name, "kind": file.kind, "columns": list(file.columns)} for file in files]
+    for table in prepared.tables:
+        words = [f"{name}{ENDING}" for name in table.variables if tells_more(prepared.labels.get(name, {}))]
+        columns = [*table.variables, *words, "count", *prepared.mechanism.table_columns]
+        listed.append({"name": f"tables/{table.name}", "kind": "table", "columns": columns})
+    return listed
+
+
+def _parts(file: PublicFile, release: Release) -> Iterator[pl.DataFrame]:
+    for part in release.public.parts(file.name) if file.make is None else file.make():
+        if other := [name for name in part.columns if name not in file.columns]:
+            raise failed(f"{file.name} has {listed(other)}, which the mechanism did not declare")
+        yield part
+
+
+def table_counts(prepared: Prepared, release: Release, table: Table) -> pl.DataFrame:
+    """Return a table as it is published: counted from the released records part by part, or as it was drawn."""
+    if not prepared.mechanism.counts_tables:
+        return release.public.frame(table.title)
+    variables = list(table.variables)
+    if table.of_persons:
+        # Parts of persons and of households cover the same households.
+        both = zip(release.public.parts(RECORDS), release.public.parts(PERSONS), strict=True)
+        counts = [_columns(table, homes, people).group_by(variables).len("count") for homes, people in both]
+    else:
+        counts = [part.group_by(variables).len("count") for part in release.public.parts(RECORDS)]
+    return completed(pl.concat(counts), variables, declared=table.declared)
+
+
+def _columns(table: Table, homes: pl.DataFrame, people: pl.DataFrame | None) -> pl.DataFrame:
+    """Return the variables of a table from records, persons with those of their household."""
+    if people is None:
+        return homes.select(table.variables)
+    key = homes.columns[0]
+    shared = [name for name in table.variables if name not in people.columns]
+    own = people.select(key, *(name for name in table.variables if name in people.columns))
+    joined = own.join(homes.select(key, *shared), on=key, how="left") if shared else own
+    return joined.select(table.variables)
+
+
+def verify_public(folder: Path, prepared: Prepared, files: Files, release: Release) -> list[Check]:
+    """Read the written files back, and compare them with the confidential input and with what was released."""
+    written = _written(folder, prepared)
+    mechanism, data, plan = prepared.mechanism, prepared.data, prepared.plan
+    checks = [
+        *mechanism.verify(data, plan, release, written),
+        *(_recounted(table, written) for table in prepared.tables if mechanism.counts_tables),
+        *mechanism.verify_exact(data, plan, written),
+    ]
+    for file in files:
+        if file.name not in written.checked:
+            for _ in written.parts(file.name, _parts(file, release), kind=file.kind):
+                pass  # the comparison is made while they are read
+    return checks
+
+
+def _recounted(table: Table, written: Written) -> Check:
+    """Count a published table once more, from the files as they were written."""
+    folder, format_ = written.public, written.format
+    what = f"table {table.title}, counted from the written file"
+    if table.of_persons and (folder / f"{PERSONS}.{format_}").is_dir():
+        # Too long to join here; the persons themselves were checked record by record.
+        return not_done(what, limit=ROWS_IN_ONE_FILE, of="persons")
+    people = read_frame(folder / f"{PERSONS}.{format_}") if table.of_persons else None
+    records = _columns(table, read_frame(folder / f"{RECORDS}.{format_}"), people)
+    cells = tabulate(records, table.variables, declared=table.declared)
+    counted = as_read(with_labels(cells, written.labels), "csv", folder)
+    published = read_frame(folder / "tables" / f"{table.name}.csv")
+    if not counted.sort(counted.columns).equals(published.sort(published.columns)):
+        raise failed(f"the table {table.title}, as written, is not that of the released file")
+    return Check(what=what, cells=counted.height, result="identical to the published table")
+
+
+def public_readme(title: str, prepared: Prepared, files: Sequence[PublicFile], public: Path) -> str:
+    """Return the page for a reader who has only the public folder, as far as it is written."""
+    mechanism, plan, purpose = prepared.mechanism, prepared.plan, prepared.planned.plan.release.purpose
+    accepted = accepted_in_words(doubt.name for doubt in prepared.accepted)
+    lines = [f"# {plain(title)}", "", plain(mechanism.in_words), ""]
+    if purpose:
+        lines += [f"Purpose: {plain(purpose)}", ""]
+    lines += [
+        "## What you may conclude",
+        "",
+        *(f"- {sentence(each)}" for each in mechanism.conclusions(plan)),
+        "- What is promised about confidentiality, and relative to what, is in specification.md and report.html.",
+        *([f"- {plain(plan.also_promised)}"] if plan.also_promised else []),
+        *([f"- The protection has known weak points: {plain(accepted)}."] if accepted else []),
+        "",
+        "## Files",
+        "",
+        *_files(prepared, files, records=True),
+        *(_of_table(prepared, table, public) for table in prepared.tables),
+        *_files(prepared, files, records=False),
+        "- `specification.json`, `specification.md`: the promise; `report.html`: the same with figures",
+    ]
+    in_parts = [path.name for path in sorted(public.iterdir()) if path.is_dir() and path.suffix]
+    reading = (
+        f"Long tables are folders of parts ({', '.join(f'`{name}`' for name in in_parts)}): read all files of such a "
+        "folder, `part-00000` and on, in the order of their names, as one table. All have the same columns."
+    )
+    for note in (*map(sentence, mechanism.file_notes(plan)), *([reading] if in_parts else [])):
+        lines += ["", note]
+    return "\n".join(lines) + "\n"
+
+
+def _files(prepared: Prepared, files: Sequence[PublicFile], *, records: bool) -> Iterator[str]:
+    """Yield a line for each file of records, or for each of the others; words name files of records without ending."""
+    ending = prepared.planned.plan.release.format
+    places = {file.name: f"{file.name}.{ending}" for file in files if file.kind == "records"}
+    for file in files:
+        if (file.kind == "records") == records:
+            words = file.words
+            for name, place in places.items():
+                words = words.replace(f"`{name}`", f"`{place}`")
+            other = f"{file.name}.{'csv' if file.kind == 'table' else 'parquet'}"
+            yield f"- {code(places.get(file.name, other))}: {sentence(words)}"
+
+
+def _of_table(prepared: Prepared, table: Table, public: Path) -> str:
+    """Say what was done to a table, and that it lacks empty cells where it would have too many of them."""
+    place = public / "tables" / f"{table.name}.csv"
+    # In a rehearsal the table is not there yet.
+    whole = not place.exists() or lists_every_cell(read_frame(place), table.variables)
+    words = prepared.mechanism.table_in_words(table, prepared.data, prepared.plan)
+    left_out = "" if whole else "; combinations that no record has are left out"
+    return f"- {code(f'tables/{table.name}.csv')}: {plain(table.title)}, {words}{left_out}"

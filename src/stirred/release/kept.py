@@ -1,0 +1,131 @@
+"""What is kept of a run until its bundle appears: enough to make the very same release again, should the run die.
+
+Decisions are addressed by a key (``stirred.randomness.entropy``). The same plan on the same files with the same key is
+the same release, so to finish it costs nothing. What must be equal is kept as checksums and compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from stirred import __version__
+from stirred.data.bundle import checksum
+from stirred.data.problems import bad_plan
+from stirred.mechanisms.registry import package_of
+from stirred.release.plan_file import Planned, planned
+from stirred.release.prepared import Prepared
+
+# Values that TOML has and JSON has not, with how they are written and read.
+_KINDS: Final[Mapping[str, Any]] = {
+    "decimal": Decimal,
+    "datetime": datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """The plan of a run, its entry in the ledger, and the checksums of all that the release depends on."""
+
+    version: str
+    plan: Mapping[str, Any]
+    folder: str
+    source: str
+    premises: Mapping[str, str]
+    ledger: Mapping[str, Any]
+    libraries: Mapping[str, str]
+
+    @classmethod
+    def of(cls, prepared: Prepared, *, ledger: Mapping[str, Any]) -> Kept:
+        """Return what is kept of a run, before its draw."""
+        asked = prepared.planned
+        return cls(
+            version=__version__,
+            plan=asked.plan.model_dump(),
+            folder=str(asked.folder.absolute()),
+            source=asked.source,
+            premises=premises(prepared),
+            ledger=ledger,
+            libraries=libraries(),
+        )
+
+    @classmethod
+    def read(cls, record: bytes, *, where: str) -> Kept:
+        """Read what was kept; refuse what another version wrote, whose draws may differ."""
+        try:
+            content = json.loads(record, object_hook=_as_kind)
+            kept = cls(**content)
+        except (ValueError, TypeError) as error:
+            raise bad_plan(
+                f"what was kept of the release cannot be read ({error})",
+                where=where,
+                remedy="give the release up: `stirred ledger abort LEDGER ENTRY --reason TEXT`; `stirred ledger show "
+                "LEDGER` lists open entries",
+            ) from None
+        if kept.version != __version__:
+            raise bad_plan(
+                f"it was begun with stirred {kept.version}, and this is {__version__}",
+                where=where,
+                remedy=f"finish it with stirred {kept.version}, which makes the same release",
+            )
+        now = libraries()
+        if other := {name: was for name, was in kept.libraries.items() if was != now.get(name)}:
+            begun = " and ".join(f"{name} {was}" for name, was in other.items())
+            here = " and ".join(f"{name} {now.get(name, 'missing')}" for name in other)
+            raise bad_plan(
+                f"it was begun with {begun}, and here is {here}, which may read or draw otherwise",
+                where=where,
+                remedy=f"install {' '.join(f'{name}=={was}' for name, was in other.items())}, and resume again",
+            )
+        return kept
+
+    @property
+    def written(self) -> bytes:
+        """Return the record as it is kept."""
+        return json.dumps(asdict(self), default=_of_kind, ensure_ascii=False).encode()
+
+    @property
+    def planned(self) -> Planned:
+        """Return the plan, ready to be carried out."""
+        return planned(dict(self.plan), source=self.source, folder=Path(self.folder))
+
+
+def premises(prepared: Prepared) -> dict[str, str]:
+    """Return the checksums of what a release depends on besides its plan: files, codebook, declared numbers, codes."""
+    found = dict(prepared.inputs)
+    found |= prepared.mechanism.premises(prepared.plan)
+    if prepared.planned.codebook is not None:
+        found["codebook"] = checksum(prepared.planned.codebook)
+    settings = json.dumps(prepared.settings.dumped(), sort_keys=True, default=str)
+    found["the settings of the mechanism"] = hashlib.sha256(settings.encode()).hexdigest()
+    found["the package of the mechanism"] = package_of(prepared.mechanism.name)
+    return found
+
+
+def libraries() -> dict[str, str]:
+    """Return the versions of the libraries that read the files and make the draw."""
+    return {name: version(name) for name in ("polars", "numpy", "numba")}
+
+
+def _of_kind(value: Any) -> dict[str, str]:
+    kind = type(value).__name__.lower()
+    if kind not in _KINDS:
+        raise TypeError(f"{type(value).__name__} cannot be kept")
+    return {f"${kind}": str(value) if isinstance(value, Decimal) else value.isoformat()}
+
+
+def _as_kind(content: dict[str, Any]) -> Any:
+    if len(content) == 1:
+        ((name, value),) = content.items()
+        if name.startswith("$") and name[1:] in _KINDS:
+            return _KINDS[name[1:]](value)
+    return content

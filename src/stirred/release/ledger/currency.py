@@ -1,0 +1,128 @@
+"""The currency of a total: its unit and its measure of change, and how releases are brought to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from stirred.spec.compose import UnitFactor, compose, reach
+from stirred.spec.convert import change_unit, to_neighbours
+from stirred.spec.convert_output import change_output
+from stirred.spec.derivation import Derivation
+from stirred.spec.given_numbers import fraction
+from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric
+from stirred.spec.problems import StirredError, refused, wrong
+from stirred.spec.specification import Specification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """A stated bound on the number of records that one person's answers were copied into."""
+
+    factor: int | Fraction | str
+    because: str
+
+    def __post_init__(self) -> None:
+        if fraction(self.factor, where="copies") < 1:
+            raise wrong(
+                f"{self.factor} is below 1, but everybody's answers stand in at least one record",
+                where="copies",
+                remedy="write the largest number of records that hold one person's answers, 1 or more",
+            )
+        if not self.because.strip():
+            raise wrong("no reason is given", where="copies", remedy="say why there are no more copies")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Currency:
+    """What a total is to be expressed in: unit, stated factors between units, output premetric, people or records."""
+
+    unit: str | None = None
+    units: tuple[UnitFactor, ...] = ()
+    output: OutputPremetric | None = None
+    copies: Copies | None = None
+
+
+class Counted(NamedTuple):
+    """Releases that are added up: each specification, how often it was released, and what messages call it."""
+
+    specifications: Sequence[Specification]
+    times: Sequence[int]
+    names: Sequence[str]
+
+
+def expressed(counted: Counted, currency: Currency, *, covered: Sequence[Specification] = ()) -> Derivation:
+    """Return the specification of all releases together in the wanted currency, or refuse.
+
+    ``covered`` are releases that another one includes: they cost nothing, but a total does not fall because of them.
+    """
+    wanted = currency.output
+    if wanted is None or wanted.is_metric:
+        return _people(_together(counted, currency, output=wanted), currency)
+    return _approximate(counted, currency, wanted, within=_within(counted, currency, covered))
+
+
+def _sums(specifications: Sequence[Specification]) -> tuple[OutputPremetric | None, ...]:
+    """Return the sums by which approximate DP can be reached; None is the measure that all releases share.
+
+    Fewer sums are possible for more kinds of releases, and never others: this is what keeps totals from falling.
+    """
+    kinds = {specification.output_premetric.name for specification in specifications}
+    if not kinds <= {"D_Mult", "D_GDP", "D_NoR"}:
+        return (None,)
+    alone: dict[str, OutputPremetric] = {"D_Mult": PURE, "D_GDP": GDP}
+    return (*(alone[kind] for kind in kinds if len(kinds) == 1 and kind in alone), ZCDP)
+
+
+def _approximate(counted: Counted, currency: Currency, wanted: OutputPremetric, *, within: int) -> Derivation:
+    """Return the smallest bound that any sum gives between files at most ``within`` apart.
+
+    Converting each release first would cost more, in epsilon and in delta. Every sum is a valid bound and grows with
+    each release, and a further release never makes another sum possible. So the smallest of them never falls.
+    """
+    bounds = []
+    for output in _sums(counted.specifications):
+        together = _people(_together(counted, currency, output=output), currency)
+        if together.specification.input_premetric.is_metric:
+            together = together.then(to_neighbours(together.specification, within=within))
+        bounds.append(together.then(change_output(together.specification, to=wanted)))
+    return min(bounds, key=lambda one: float(one.specification.budget.realised))
+
+
+def _together(counted: Counted, currency: Currency, *, output: OutputPremetric | None) -> Derivation:
+    specifications, times, names = counted
+    return compose(specifications, unit=currency.unit, units=currency.units, output=output, times=times, names=names)
+
+
+def _people(together: Derivation, currency: Currency) -> Derivation:
+    """Go from records to the people behind them, where the currency says so."""
+    copies, premetric = currency.copies, together.specification.input_premetric
+    if copies is None:
+        return together
+    if not premetric.post_imputation:
+        what = "these releases promise nothing about records after imputation, of which a person may have several"
+        raise refused(what, where="copies", remedy="leave copies out")
+    step = change_unit(
+        together.specification, unit=premetric.unit, factor=copies.factor, because=copies.because, post_imputation=False
+    )
+    return together.then(step)
+
+
+def _within(counted: Counted, currency: Currency, covered: Sequence[Specification]) -> int:
+    """Return the smallest distance at which every release tells some files apart.
+
+    A swap is the same for any two files at distance 1 that it allows, there being none. A limit judged there would
+    count it as nothing as soon as another release brings such files in.
+    """
+    far = reach(counted.specifications, unit=currency.unit, units=currency.units)
+    for one in covered:
+        try:
+            far = max(far, reach([one], unit=currency.unit, units=currency.units))
+        except StirredError:  # a release of another unit, which stands apart
+            continue
+    if currency.copies is None:
+        return far
+    return math.ceil(far / fraction(currency.copies.factor, where="copies"))

@@ -1,0 +1,71 @@
+"""Doubts about a planned release that come from the ledger: what it and earlier releases assume of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stirred.release.ledger import Ledger, Request
+from stirred.release.ledger.contradictions import Contradiction, entries_in_words
+from stirred.release.ledger.entry import RESERVED, entry_names
+from stirred.spec.accepted import MORE_RUNS
+from stirred.spec.doubts import Doubt
+from stirred.spec.reliance import OneRun
+from stirred.spec.specification import Specification
+
+
+def ledger_doubts(
+    ledger: Ledger | None,
+    *,
+    mechanism: str,
+    specification: Specification,
+    parameters: Mapping[str, Any],
+    inputs: Mapping[str, str],
+    before: int | None = None,
+) -> tuple[Doubt, ...]:
+    """Return a doubt for each assumption that the release would contradict, or that earlier entries contradict of it.
+
+    All of them refuse. A second run of a plan does so because no run of it is the one run then, as the first one may
+    have told its readers. Each doubt has a name of its own, with the entries and the variables, so that whoever accepts
+    one accepts no other. ``before`` is the entry of the release itself, where it was reserved already.
+    """
+    if ledger is None or specification.budget.realised.is_infinite:
+        return ()
+    request = Request(mechanism=mechanism, specification=specification, parameters=parameters, inputs=inputs)
+    return tuple(_doubt(one, ledger) for one in ledger.contradicted(request, before=before))
+
+
+def _doubt(one: Contradiction, ledger: Ledger) -> Doubt:
+    known = max((*one.entries, *one.by))  # the planned release is the last entry
+    if isinstance(one.reliance, OneRun):
+        earlier = tuple(number for number in one.by if number != known)
+        return Doubt(
+            kind=MORE_RUNS,
+            about=entry_names(earlier),
+            what=f"{entries_in_words(earlier)} ran this plan on this file before. A release chosen among the runs has "
+            "the loss of all of them together, and each run costs as much again",
+            remedy=_instead(ledger, earlier),
+        )
+    is_ours = known in one.entries
+    others = tuple(number for number in (one.by if is_ours else one.entries) if number != known)
+    others_in_words = entries_in_words(others, lower=is_ours)
+    relying, publishing = ("this release", others_in_words) if is_ours else (others_in_words, "this release")
+    single = {"this release": True, others_in_words: len(others) == 1}
+    assume = "assumes" if single[relying] else "assume"
+    publish = "may publish" if not one.certain else "publishes" if single[publishing] else "publish"
+    what = " x ".join(one.reliance.figure.variables)
+    said = f"{relying} {assume} that {one.assumption}, and {publishing} {publish} them exactly"
+    return Doubt(
+        kind="contradicted-by" if is_ours else "contradicts",
+        about=f"{entry_names(others)}:{'+'.join(one.reliance.figure.variables)}",
+        what=f"{said}: the counts of {what} would not be protected",
+        remedy=f"release without {what}, or protect it in the same way",
+    )
+
+
+def _instead(ledger: Ledger, earlier: Sequence[int]) -> str:
+    """Say what to do instead of a further run: finish the one that is open, or use the one that was made."""
+    unfinished = [entry for number in earlier if (entry := ledger.entry(number)).status == RESERVED]
+    if unfinished:
+        return f"finish that run, at no further cost: `stirred resume {unfinished[-1].place}`"
+    return "use the earlier release; another plan, chosen after looking at it, is a choice among runs as well"

@@ -1,0 +1,122 @@
+"""The rehearsal of a release: everything that can fail without its draw is done before, when it still costs nothing."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from stirred.audit.bundle import audit_pages
+from stirred.data.bundle import Findings
+from stirred.data.columns import Columns, select
+from stirred.data.problems import PlanError, listed
+from stirred.data.table_labels import label_columns
+from stirred.mechanisms.protocol import PERSONS
+from stirred.release.files import Files, public_files, released_columns, write_pages
+from stirred.release.ledger import Request
+from stirred.release.place import Place
+from stirred.release.prepared import Prepared
+from stirred.release.reports import blank_reports
+from stirred.release.scan import TABLES, may_have, page_doubts
+from stirred.spec.problems import Problem
+from stirred.spec.specification import Specification
+
+_SAMPLE: Final = 20_000
+# Tables, invariants and reports come on top of the records; released records, in random order, compress worse.
+_REST: Final = 2
+_PAGES: Final = 8 << 20
+
+
+def rehearse(place: Place, prepared: Prepared, files: Files, request: Request) -> None:
+    """Raise all problems that would end the run after its draw, or that `publish` would find in what it wrote.
+
+    The pages are written as far as they are known, into the claimed place, and looked at as `publish` does. Charts are
+    drawn on the way; the one that failed is left out of the report, which says so.
+    """
+    # What the draw and the passes behind it load only when they need it.
+    prepared.mechanism.warm()
+    assert request.specification is not None
+    pages = _pages(place.hidden / "rehearsal", prepared, files, request.specification)
+    unlisted = _not_allowed(prepared, files, request.specification)
+    needed, free = bytes_needed(prepared, files), free_bytes(place.hidden)
+    too_large = Problem(
+        what=f"the bundle needs about {needed / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB are free",
+        where=str(place.out),
+        remedy="make room, or choose a folder on another disk",
+    )
+    if problems := [*([too_large] if needed > free else []), *unlisted, *pages]:
+        raise PlanError(dict.fromkeys(problems))
+
+
+def _not_allowed(prepared: Prepared, files: Files, specification: Specification) -> Iterator[Problem]:
+    """Hold the files that the mechanism will make to its own rule of what they may have, as `publish` does."""
+    allowed = may_have(prepared.mechanism, released_columns(prepared), specification)
+    for file in public_files(prepared, files):
+        kind = TABLES if file["kind"] == "table" else file["name"]
+        codes = [name for name in file["columns"] if name not in label_columns(file["columns"])]
+        if kind not in allowed or (other := [name for name in codes if name not in allowed[kind]]):
+            yield Problem(
+                what=f"{listed(other) if kind in allowed else 'such a file'} is not allowed, and `publish` would "
+                "refuse it",
+                where=f"public/{file['name']}",
+                remedy=f"this is a fault in the mechanism {prepared.mechanism.name} (Mechanism.allowed), please report",
+            )
+
+
+def bytes_needed(prepared: Prepared, files: Files) -> int:
+    """Return about how many bytes a bundle takes, by a sample of the records."""
+    data, ending = prepared.data, prepared.planned.plan.release.format
+    needed = 0.0
+    for file in files:
+        if file.kind != "records":
+            needed += file.about_bytes / _REST
+            continue
+        own = data.persons if file.name == PERSONS and data.persons is not None else data.households
+        names = [name for name in file.columns if name in own.columns]
+        others = [name for name in file.columns if name not in names and name in data.households.columns]
+        row = _bytes_a_row(own, names, ending) + _bytes_a_row(data.households, others, ending)
+        needed += own.height * row
+    return _PAGES + int(_REST * needed)
+
+
+def _bytes_a_row(table: Columns, names: list[str], ending: str) -> float:
+    if not names:
+        return 0
+    rows = table.head(_SAMPLE)
+    sample = select(rows, names).sample(fraction=1, shuffle=True, seed=1)
+    written = io.BytesIO()
+    if ending == "csv":
+        sample.write_csv(written)
+    else:
+        sample.write_parquet(written, compression="zstd", compression_level=1)
+    return len(written.getvalue()) / max(rows.height, 1)
+
+
+def free_bytes(folder: Path) -> int:
+    """Return how many bytes this user may still write on the disk of a folder."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def _pages(folder: Path, prepared: Prepared, files: Files, specification: Specification) -> list[Problem]:
+    """Write the pages and look at them as `publish` will."""
+    public, found = folder / "public", Findings()
+    shutil.rmtree(folder, ignore_errors=True)
+    public.mkdir(parents=True)
+    try:
+        write_pages(public, prepared, files, specification)
+        (public / "report.html").write_text(blank_reports(prepared, specification)[0], encoding="utf-8")
+        audit_pages(public, specification, method=prepared.mechanism.in_words, same_version=True, found=found)
+        return [
+            Problem(
+                what=f"{problem.what}, and `publish` would refuse it",
+                where=f"{prepared.planned.source} {problem.where}",
+                remedy="look at title, purpose and names in the plan",
+            )
+            for problem in (*found.problems, *page_doubts(public))
+        ]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

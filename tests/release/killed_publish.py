@@ -1,0 +1,27 @@
+"""The points of a publication at which it may die."""
+
+from __future__ import annotations
+
+from stirred.release import bundle, publish
+from stirred.release.ledger import Ledger
+from tests.release.killed_run import patched
+
+POINTS = ("not begun", "begun", "copied", "synced", "opened", "moved", "published")
+
+
+def arrange(point: str) -> None:
+    """Make the process die at a point."""
+    if point == "not begun":
+        patched(Ledger, "begin_publication", before=True)
+    elif point == "begun":
+        patched(Ledger, "begin_publication")
+    elif point == "copied":
+        patched(publish, "_copy")
+    elif point == "synced":
+        patched(publish, "_let_everybody_read", before=True)
+    elif point == "opened":
+        patched(bundle, "move_new", before=True)
+    elif point == "moved":
+        patched(Ledger, "publish", before=True)
+    else:
+        patched(Ledger, "publish")

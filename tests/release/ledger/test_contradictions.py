@@ -1,0 +1,257 @@
+"""Assumptions that the same ledger contradicts: no total rests on them, and a plan is told beforehand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stirred import PermutationSwap
+from stirred.cli.main import run as command
+from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
+from stirred.release.ledger import Ledger, LedgerError
+from stirred.release.ledger.export import exported
+from stirred.release.plan_file import planned
+from stirred.release.prepared import Prepared, prepare
+from stirred.release.run import release_request
+from stirred.spec import Margin, Multiverse, Named, Specification
+from stirred.spec.accepted import with_accepted_names
+from stirred.spec.document import from_json, to_json
+from stirred.spec.reliance import ONE_RUN, Unpublished
+from tests.release.bundles import households
+from tests.release.ledger.making import request, specification
+
+ROLES: dict[str, Any] = {"match": ["size"], "swap": ["county"], "rate": "1/2"}
+PLAIN = PermutationSwap(**ROLES)
+RESPONSE = ResponseSwap(**ROLES, respond="tenure", values=["owned", "rented", "free"], change="1/5")
+UNPUBLISHED = Unpublished(figure=Margin(of="household", variables=("tenure",)))
+HOMES = households(60).drop("hid")
+
+
+def promised(swap: PermutationSwap | ResponseSwap) -> Specification:
+    return swap.plan(HOMES).specification
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.create(tmp_path / "homes.ledger", dataset="homes")
+
+
+def run_of(swap: PermutationSwap | ResponseSwap, *, settings: dict[str, Any] | None = None, file: str = "a") -> Any:
+    parameters = {"mechanism": settings or {"rate": "1/2"}}
+    return request(specification=promised(swap), parameters=parameters, inputs={"households": file})
+
+
+def test_what_a_promise_relies_on_is_data_and_stands_among_its_assumptions() -> None:
+    relied = promised(RESPONSE)
+    assert relied.relies_on == (ONE_RUN, UNPUBLISHED)
+    assert promised(PLAIN).relies_on == (ONE_RUN,)
+    for one in relied.relies_on:
+        assert one.words in relied.assumptions
+    assert from_json(to_json(relied)) == relied
+
+
+@pytest.mark.parametrize("response_first", [True, False])
+def test_a_swap_that_publishes_what_a_response_protects_is_told_in_the_total(
+    ledger: Ledger, response_first: bool
+) -> None:
+    for swap in (RESPONSE, PLAIN) if response_first else (PLAIN, RESPONSE):
+        ledger.add(request(specification=promised(swap)))
+    response, plain = (1, 2) if response_first else (2, 1)
+    found = ledger.total()
+    (one,) = found.contradicted
+    assert (one.reliance, one.entries, one.by, one.certain) == (UNPUBLISHED, (response,), (plain,), True)
+    assert one.then == (
+        f"Entry {plain} publishes the counts of tenure exactly. The loss of entry {response} then holds only between "
+        "files that agree on them, and the counts of tenure are not protected."
+    )
+    assert found.specification is not None
+    assert UNPUBLISHED.words not in found.specification.assumptions
+    assert UNPUBLISHED not in found.specification.relies_on
+    assert "Contradicted, and what then holds" in exported(ledger, "markdown")
+
+
+def test_a_response_beside_another_response_is_contradicted_by_nothing(ledger: Ledger) -> None:
+    ledger.add(request(specification=promised(RESPONSE)))
+    ledger.add(request(specification=promised(replace(RESPONSE, rate="1/3"))))
+    found = ledger.total()
+    assert found.contradicted == ()
+    assert found.specification is not None
+    assert UNPUBLISHED.words in found.specification.assumptions
+
+
+def test_what_may_be_published_is_told_as_such_and_the_assumption_stays(ledger: Ledger) -> None:
+    ledger.add(request(specification=promised(RESPONSE)))
+    seats = promised(RESPONSE).with_flavor(multiverse=Multiverse(invariants=(Named(name="seats"),)))
+    ledger.add(request(specification=replace(seats, relies_on=(), assumptions=())))
+    found = ledger.total()
+    (one,) = found.contradicted
+    assert not one.certain
+    assert "Entry 2 may publish the counts of tenure exactly" in one.then
+    assert found.specification is not None
+    assert UNPUBLISHED.words in found.specification.assumptions
+
+
+def test_a_plan_that_was_run_twice_is_not_the_one_run(ledger: Ledger) -> None:
+    ledger.add(run_of(PLAIN))
+    ledger.add(run_of(PLAIN))
+    (one,) = ledger.total().contradicted
+    assert (one.reliance, one.entries) == (ONE_RUN, (1, 2))
+    assert "the loss of all of them together, which the total counts" in one.then
+    total = ledger.total().specification
+    assert total is not None
+    assert not any("the one run" in line for line in total.assumptions)
+    assert total.budget.realised == 2 * promised(PLAIN).budget.realised
+    other = promised(replace(PLAIN, rate="1/3"))
+    ledger.add(request(specification=other, parameters={"mechanism": {"rate": "1/3"}}, inputs={"households": "a"}))
+    kept = ledger.total().specification
+    assert kept is not None
+    assert f"{ONE_RUN.words} (entry 3)" in kept.assumptions
+
+
+def test_only_runs_that_were_drawn_for_the_same_file_are_runs_of_one_plan(ledger: Ledger) -> None:
+    ledger.add(run_of(PLAIN))
+    ledger.reserve(run_of(PLAIN))
+    ledger.add(run_of(PLAIN, file="b"))
+    ledger.add(request(specification=promised(PLAIN)))  # nothing is known about its file
+    drawn = ledger.reserve(run_of(PLAIN))
+    ledger.draw(drawn.id)
+    ledger.abort(drawn.id, reason="it has no bundle, so nobody can choose it")
+    assert ledger.total().contradicted == ()
+
+
+def test_a_plan_is_the_same_however_its_settings_are_written(ledger: Ledger) -> None:
+    ledger.add(run_of(PLAIN))
+    ledger.add(run_of(replace(PLAIN, rate="50%"), settings={"rate": "50%"}))
+    ledger.add(run_of(replace(PLAIN, hold=["size", "tenure"]), settings={"rate": "0.5", "hold": ["size", "tenure"]}))
+    (one,) = ledger.total().contradicted
+    assert one.entries == one.by == (1, 2, 3)
+
+
+def test_of_noisy_tables_other_tables_or_rates_are_another_plan(ledger: Ledger) -> None:
+    """With noise on every count neither is part of the promise."""
+
+    def noisy(rate: str, *tables: list[str]) -> Any:
+        parameters = {
+            "mechanism": {"name": "noisy-swap", "rate": rate},
+            "tables": [{"variables": each} for each in tables],
+        }
+        return request(specification=promised(PLAIN), parameters=parameters, inputs={"households": "a"})
+
+    for each in (noisy("1/4", ["county", "size"]), noisy("1/5", ["county", "size"]), noisy("1/4", ["county"])):
+        ledger.add(each)
+    assert ledger.total().contradicted == ()
+    ledger.add(noisy("25%", ["size", "county"]))
+    (one,) = ledger.total().contradicted
+    assert one.by == (1, 4)
+
+
+def test_a_run_that_does_not_claim_to_be_the_one_still_contradicts_those_that_do(ledger: Ledger) -> None:
+    ledger.add(run_of(PLAIN))
+    accepted = with_accepted_names(promised(PLAIN), ["more-runs:1"])
+    assert ONE_RUN not in accepted.relies_on
+    assert ONE_RUN.words not in accepted.assumptions
+    ledger.add(request(specification=accepted, parameters=run_of(PLAIN).parameters, inputs={"households": "a"}))
+    (one,) = ledger.total().contradicted
+    assert (one.entries, one.by) == ((1,), (1, 2))
+    assert "Entries 1-2 are runs of one plan on one file" in str(one)
+
+
+def test_of_two_runs_that_are_planned_at_the_same_time_one_is_refused_before_it_is_reserved(ledger: Ledger) -> None:
+    first = ledger.reserve(run_of(PLAIN), only_run=True)
+    with pytest.raises(LedgerError, match="entry 1 of the ledger runs this plan on this file too"):
+        ledger.reserve(run_of(PLAIN), only_run=True)
+    assert len([*ledger.entries()]) == 1
+    ledger.abort(first.id, reason="it died")
+    ledger.reserve(run_of(PLAIN), only_run=True)
+
+
+def test_specifications_that_rely_on_nothing_read_no_plan(ledger: Ledger) -> None:
+    ledger.add(
+        request(specification=specification("1"), parameters={"mechanism": {"a": 1}}, inputs={"households": "a"})
+    )
+    ledger.add(
+        request(specification=specification("1"), parameters={"mechanism": {"a": 1}}, inputs={"households": "a"})
+    )
+    assert ledger.total().contradicted == ()
+
+
+# ---- plans ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    HOMES.write_csv(tmp_path / "homes.csv")
+    Ledger.create(tmp_path / "homes.ledger", dataset="homes")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def prepared(out: str, **mechanism: Any) -> Prepared:
+    content = {
+        "data": {"households": "homes.csv"},
+        "mechanism": {**ROLES, **mechanism},
+        "release": {"out": out, "ledger": "homes.ledger"},
+    }
+    return prepare(planned(content, source="plan.toml", folder=Path()))
+
+
+def release(made: Prepared) -> None:
+    """Record the release as its run would."""
+    assert made.ledger is not None
+    made.ledger.add(release_request(made, seeded=False))
+
+
+SETTINGS = {"name": "response-swap", "respond": "tenure", "values": ["owned", "rented", "free"], "change": "1/5"}
+
+
+def test_a_plan_that_would_take_away_what_an_entry_protects_is_doubted(folder: Path) -> None:
+    release(prepared("first", **SETTINGS))
+    (doubt,) = prepared("second").doubts
+    assert (doubt.name, doubt.refuses) == ("contradicts:1:tenure", True)
+    assert doubt.what == (
+        "Entry 1 assumes that the true counts of tenure are published nowhere else, and this release publishes them "
+        "exactly: the counts of tenure would not be protected"
+    )
+    assert prepared("second", hold=["size"], match=[]).doubts == ()
+
+
+def test_a_plan_whose_promise_an_entry_contradicts_is_doubted(folder: Path) -> None:
+    release(prepared("first"))
+    (doubt,) = prepared("second", **SETTINGS).doubts
+    assert (doubt.name, doubt.refuses) == ("contradicted-by:1:tenure", True)
+    assert doubt.what.startswith(
+        "this release assumes that the true counts of tenure are published nowhere else, and entry 1"
+    )
+
+
+def test_accepting_one_contradiction_accepts_no_other(folder: Path) -> None:
+    release(prepared("first", **SETTINGS))
+    release(prepared("second", **{**SETTINGS, "change": "1/4"}))
+    release(prepared("third", **{**SETTINGS, "respond": "county", "values": ["East", "North", "South", "West"]}))
+    names = [doubt.name for doubt in prepared("fourth").doubts]
+    assert len(names) == len({*names}) == 3
+    assert {*names} == {"contradicts:1:tenure", "contradicts:2:tenure", "contradicts:3:county"}
+
+
+def test_a_second_run_of_a_plan_refuses_and_both_stand_in_the_total(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prepared("first").doubts == ()
+    release(prepared("first"))
+    again = prepared("second")
+    (doubt,) = again.doubts
+    assert (doubt.name, doubt.refuses) == ("more-runs:1", True)
+    assert "Entry 1 ran this plan on this file before" in doubt.what
+    assert "change the plan" not in doubt.remedy
+    assert str(doubt.problem).startswith("more-runs:1: Entry 1 ran")
+    release(again)
+    assert command(["ledger", "total", "homes.ledger"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "contradicted inside this ledger, and what then holds: - Entries 1-2 assume that this is the one" in shown
+    assert command(["ledger", "total", "homes.ledger", "--json"]) == 0
+    (stated,) = json.loads(capsys.readouterr().out)["contradicted"]
+    assert (stated["kind"], stated["entries"], stated["certain"]) == ("one-run", [1, 2], True)

@@ -1,0 +1,148 @@
+"""Names and values from outside: shown as they are on Markdown pages, and warned of where a spreadsheet runs them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from markdown_it import MarkdownIt
+
+from stirred import Entropy
+from stirred.audit.bundle import audit_bundle
+from stirred.cli.main import run as command
+from stirred.data.formulas import formula_doubts
+from stirred.release.plan_file import planned
+from stirred.release.prepared import prepare
+from stirred.release.run import run
+from stirred.spec.problems import StirredError
+from tests.release.bundles import households
+
+Out = pytest.CaptureFixture[str]
+NASTY = "c|<img src=x onerror=a()>[k](javascript:b())*_`"
+
+
+def plan(**more: Any) -> dict[str, Any]:
+    return {
+        "data": {"households": "homes.parquet", "id": ["hid"]},
+        "mechanism": {"match": ["size"], "swap": [NASTY], "rate": "1/2"},
+        "tables": [{"name": "t", "variables": [NASTY, "tenure"]}],
+        "release": {
+            "out": "out",
+            "title": "A <b>title</b> | [x](javascript:c())",
+            "purpose": "for *all*\n\n# of us <script>d()</script>",
+        },
+        **more,
+    }
+
+
+def prepared(folder: Path, content: dict[str, Any], homes: pl.DataFrame) -> Any:
+    homes.write_parquet(folder / "homes.parquet")
+    return prepare(planned(content, source="plan", folder=folder))
+
+
+def test_no_name_becomes_a_tag_a_link_or_a_heading_on_a_page(tmp_path: Path) -> None:
+    out = run(prepared(tmp_path, plan(), households().rename({"county": NASTY})), entropy=Entropy.from_os())
+    renderer = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    for name in ("README.md", "specification.md"):
+        text = (out / "public" / name).read_text(encoding="utf-8")
+        html = renderer.render(text)
+        assert not re.search(r"<(a|img|script|em|strong|del|b)\b", html), name
+        assert html.count("<h1>") == 1
+        shown = re.sub(r"<[^>]*>", "", html)
+        assert NASTY.replace("<", "&lt;").replace(">", "&gt;") in shown
+    assert audit_bundle(out).passed
+
+
+def test_the_html_report_shows_names_as_they_are(tmp_path: Path) -> None:
+    out = run(prepared(tmp_path, plan(), households().rename({"county": NASTY})), entropy=Entropy.from_os())
+    for report in (out / "public" / "report.html", out / "internal" / "report.html"):
+        page = report.read_text(encoding="utf-8")
+        for tag in ("<img src=x", "<script>d()", "<b>title"):
+            assert tag not in page
+
+
+# ---- formulas --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+SUM(A1)", "-cmd", "@x", "\tx", "\r=1", '=HYPERLINK("http://a")', "-5-3"])
+def test_a_text_that_a_spreadsheet_runs_is_a_doubt_that_refuses_nothing(text: str) -> None:
+    (doubt,) = formula_doubts([pl.Series("a", ["x", None, text]), pl.Series("b", ["x", "y", "z"])])
+    assert (doubt.name, doubt.refuses) == ("formula:a", False)
+    assert text not in doubt.what
+
+
+@pytest.mark.parametrize("text", ["-5", "+5", "-5.25", "-1,5", "-1e-9", "-5%", "5", "a=b", "", "-.5", "1 - 2", "x@y"])
+def test_numbers_and_ordinary_texts_are_none(text: str) -> None:
+    assert formula_doubts([pl.Series("a", [text])]) == ()
+    assert formula_doubts([pl.Series("a", [-5, 3]), pl.Series("b", [-0.5, None])]) == ()
+
+
+def test_a_column_name_that_a_spreadsheet_runs_is_a_doubt() -> None:
+    assert [doubt.name for doubt in formula_doubts([pl.Series("=a", [1])])] == ["formula:=a"]
+
+
+@pytest.mark.parametrize(
+    ("format_", "table", "found"), [("csv", "size", True), ("parquet", "tenure", True), ("parquet", "size", False)]
+)
+def test_the_plan_says_which_columns_of_csv_files_hold_formulas(
+    tmp_path: Path, format_: str, table: str, found: bool
+) -> None:
+    homes = households().with_columns(pl.col("tenure").replace("owned", "=owned"))
+    content = plan(
+        mechanism={"match": ["size"], "swap": ["county"], "rate": "1/2"},
+        tables=[{"variables": ["county", table]}],
+        release={"out": "out", "format": format_},
+    )
+    made = prepared(tmp_path, content, homes)
+    assert [doubt.name for doubt in made.doubts] == (["formula:tenure"] if found else [])
+
+
+@pytest.mark.parametrize(("table", "found"), [("tenure", ["formula:tenure_label"]), ("size", [])])
+def test_labels_of_the_codebook_are_looked_at_too(tmp_path: Path, table: str, found: list[str]) -> None:
+    variables = [("hid", "id", ""), ("county", "text", ""), ("size", "integer", "")]
+    variables += [("tenure", "code", 'codes = { owned = "=1+1", rented = "rented" }\n')]
+    text = "".join(
+        f'[[variables]]\nname = "{name}"\nfile = "households"\ntype = "{kind}"\n{more}'
+        for name, kind, more in variables
+    )
+    (tmp_path / "codebook.toml").write_text(text, encoding="utf-8")
+    content = plan(
+        mechanism={"match": ["size"], "swap": ["county"], "rate": "1/2"},
+        tables=[{"variables": ["county", table]}],
+        release={"out": "out"},
+    )
+    content["data"]["codebook"] = "codebook.toml"
+    assert [doubt.name for doubt in prepared(tmp_path, content, households()).doubts] == found
+
+
+def test_the_command_warns_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+    monkeypatch.chdir(tmp_path)
+    households().with_columns(pl.col("tenure").replace("owned", "=owned")).write_csv("homes.csv")
+    options = ["--match", "size", "--swap", "county", "--rate", "1/2", "--id", "hid", "--table", "county x tenure"]
+    assert command(["plan", "homes.csv", *options]) == 0
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert '"tenure" has texts (or a name) that begin with = + - or @' in said
+
+
+# ---- texts that no CSV file can hold ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [(["a\0b", "c"], "has texts with a NUL byte"), (["", None, "c"], "both empty texts and missing values")],
+    ids=["a NUL byte", "empty and missing"],
+)
+@pytest.mark.parametrize(
+    "content", [{"release": {"out": "out"}}, {"tables": [], "release": {"out": "out", "format": "csv"}}]
+)
+def test_what_csv_cannot_hold_is_refused_before_anything_is_spent(
+    values: list[str | None], what: str, content: dict[str, Any], tmp_path: Path
+) -> None:
+    homes = households().with_columns(pl.Series("tenure", (values * 60)[: households().height]))
+    asked = plan(**content, mechanism={"match": ["size"], "swap": ["county"], "rate": "1/2"})
+    asked["tables"] = [{**table, "variables": ["county", "tenure"]} for table in asked["tables"]]
+    with pytest.raises(StirredError, match=what):
+        prepared(tmp_path, asked, homes)

@@ -1,0 +1,154 @@
+"""What can fail without the draw fails before it: nothing is reserved, drawn or written."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from stirred.data.apart import apart
+from stirred.data.problems import PlanError
+from stirred.release import rehearsal
+from stirred.release.ledger import Ledger
+from stirred.release.plan_file import planned
+from stirred.release.prepared import prepare
+from stirred.release.rehearsal import bytes_needed
+from stirred.release.run import run
+from stirred.report import charts
+from tests.release.bundles import households, listing, persons
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    homes = households(600)
+    homes.write_parquet(tmp_path / "homes.parquet")
+    persons(homes).with_columns(sex=pl.col("age") % 2).write_parquet(tmp_path / "persons.parquet")
+    Ledger.create(tmp_path / "a.ledger", dataset="six hundred homes")
+    return tmp_path
+
+
+def plan(**sections: dict[str, Any] | list[dict[str, Any]]) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "data": {"households": "homes.parquet", "persons": "persons.parquet", "hid": "hid", "id": ["pid"]},
+        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
+        "release": {"out": "out", "ledger": "a.ledger"},
+    }
+    for name, section in sections.items():
+        content[name] = content.get(name, {}) | section if isinstance(section, dict) else section
+    return content
+
+
+def assert_refused(folder: Path, content: dict[str, Any], words: str) -> None:
+    before = listing(folder)
+    with pytest.raises(PlanError, match=words):
+        run(prepare(planned(content, source="plan.toml", folder=folder)))
+    assert listing(folder) == before
+    assert not list(Ledger.open(folder / "a.ledger").entries())
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        ({"release": {"title": "a\x00b"}}, r"\[release\] title.*U\+0000"),
+        ({"release": {"title": "two\nlines"}}, r"\[release\] title.*U\+000A"),
+        ({"release": {"purpose": "a\x00b"}}, r"\[release\] purpose.*U\+0000"),
+        ({"release": {"purpose": "bytes that are no text: \udcff"}}, r"\[release\] purpose.*U\+DCFF"),
+        ({"release": {"purpose": "see [the notes](internal/report.html)"}}, "internal/report.html"),
+        ({"mechanism": {"unit": "house\x00hold"}}, r"\[mechanism\] unit.*U\+0000"),
+        ({"tables": [{"variables": ["county"], "name": "n" * 300}]}, "file name of more than 255 bytes"),
+        ({"tables": [{"variables": ["county", "pid"]}]}, 'no released column "pid"'),
+    ],
+)
+def test_texts_that_publish_would_refuse_are_refused_before_anything_is_reserved(
+    folder: Path, sections: dict[str, Any], words: str
+) -> None:
+    assert_refused(folder, plan(**sections), words)
+
+
+def test_a_table_of_a_person_column_that_is_not_released_is_refused_in_the_plan(folder: Path) -> None:
+    """With hold = [...] all other columns are dropped, of persons too."""
+    content = plan(mechanism={"hold": ["size", "tenure", "age"]}, tables=[{"variables": ["county", "sex"]}])
+    assert_refused(folder, content, 'no released column "sex"')
+    content["tables"] = [{"variables": ["county", "age"]}]
+    out = run(prepare(planned(content, source="plan.toml", folder=folder)))
+    assert (out / "public" / "tables" / "county-x-age.csv").exists()
+
+
+def test_a_disk_with_too_little_room_is_refused_with_both_figures(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rehearsal, "free_bytes", lambda _: 1_000_000)
+    assert_refused(folder, plan(), r"needs about \d+ MB, and 1 MB are free")
+
+
+@pytest.mark.parametrize("format_", ["parquet", "csv"])
+def test_the_room_that_is_asked_for_holds_the_bundle_and_is_not_far_above(folder: Path, format_: str) -> None:
+    homes = households(150_000)
+    homes.write_parquet(folder / "homes.parquet")
+    persons(homes).with_columns(sex=pl.col("age") % 2).write_parquet(folder / "persons.parquet")
+    content = plan(release={"format": format_}, tables=[{"variables": ["county", "age"]}])
+    prepared = prepare(planned(content, source="plan.toml", folder=folder))
+    out = run(prepared)
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    assert (
+        size <= bytes_needed(prepared, prepared.mechanism.files(prepared.data, prepared.plan)) <= 4 * size + (9 << 20)
+    )
+
+
+# ---- charts -----------------------------------------------------------------------------------------
+
+POINTS = ((0.1, 5.0), (0.5, 4.0))
+
+
+@pytest.fixture(autouse=True)
+def _no_chart_from_before() -> None:
+    charts._drawn.cache_clear()
+
+
+def test_a_chart_that_cannot_be_drawn_leaves_a_report_that_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine of the charts ends its process where memory is short: that of the run must not be it."""
+    monkeypatch.setattr(charts, "_DRAWS", "tests.audit.deadly:draws")
+    out = run(prepare(planned(plan(), source="plan.toml", folder=folder)))
+    for edition in ("public", "internal"):
+        text = (out / edition / "report.html").read_text(encoding="utf-8")
+        assert charts.NOT_DRAWN in text
+        assert "<svg" not in text
+    (entry,) = Ledger.open(folder / "a.ledger").entries()
+    assert entry.status == "committed"
+
+
+def test_charts_are_drawn_once_and_before_the_draw(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    real = apart.ask
+
+    def counted(function: str, arguments: list[Any], *, seconds: float) -> Any:
+        if function == "stirred.report.charts:draw":
+            drawn.append(len(list(Ledger.open(folder / "a.ledger").entries())))
+        return real(function, arguments, seconds=seconds)
+
+    monkeypatch.setattr(apart, "ask", counted)
+    out = run(prepare(planned(plan(), source="plan.toml", folder=folder)))
+    assert "<svg" in (out / "public" / "report.html").read_text(encoding="utf-8")
+    assert drawn == [0]
+
+
+def test_under_a_limit_of_memory_the_process_of_a_report_survives() -> None:
+    """A limit on the address space makes the engine abort."""
+    program = (
+        "import resource\n"
+        "from stirred.mechanisms.protocol import Curve\n"
+        "from stirred.report import charts\n"
+        f"resource.setrlimit(resource.RLIMIT_AS, ({1 << 30}, {1 << 30}))\n"
+        f"print(charts.loss_curve(Curve(points={POINTS})))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert charts.NOT_DRAWN in done.stdout or "<svg" in done.stdout
+    assert resource.getrlimit(resource.RLIMIT_AS)[1] == resource.RLIM_INFINITY
