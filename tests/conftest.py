@@ -1,18 +1,40 @@
-"""Instruments shared by the tests of randomness and of the mechanisms."""
+"""Instruments shared by the tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import typer.main
+from hypothesis import settings
 from scipy.stats import chi2
 
 from stirred.randomness import Entropy, Keystream
+from tests.depth import examples
 
 Script = Mapping[tuple[str, int], Sequence[int]]
+
+# Tests start processes by the hundred. Each would compile all modules again where the environment forbids to keep
+# them; the compiled kernels stand beside the sources already.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+settings.register_profile("suite", max_examples=examples(100))
+settings.load_profile("suite")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_assembled_once() -> Iterator[None]:
+    """A process assembles its commands when it starts; the many that a test process runs are always the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
 
 
 class ScriptedEntropy(Entropy):
@@ -37,7 +59,9 @@ class ScriptedKeystream(Keystream):
 
     def __init__(self, plain: Keystream, script: Mapping[int, Sequence[int]]) -> None:
         self.plain = plain
+        self._process = plain._process
         self.script = script
+        self._process = plain._process
 
     def _encryptor(self, chunk: int) -> Any:
         return _ScriptedEncryptor(self.plain._encryptor(chunk), self.script.get(chunk, []))

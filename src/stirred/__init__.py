@@ -15,17 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stirred import spec
-    from stirred.mechanisms.swapping.permutation import PermutationSwap
+    from stirred.data.microdata import Microdata
+    from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
     from stirred.randomness.entropy import Entropy
 
+# The one source of the version: the build reads it here (docs/releasing.md).
 __version__ = "0.1.0"
 
-__all__ = ["Entropy", "PermutationSwap", "__version__", "spec"]
+__all__ = ["Entropy", "Microdata", "PermutationSwap", "__version__", "spec"]
 
 _ROOMS = ("spec",)
 _NAMES = {
-    "PermutationSwap": "stirred.mechanisms.swapping.permutation",
+    "PermutationSwap": "stirred.mechanisms.swapping.permutation.mechanism",
     "Entropy": "stirred.randomness.entropy",
+    "Microdata": "stirred.data.microdata",
 }
 
 

@@ -20,6 +20,7 @@ from stirred.cli.main import run
 from stirred.spec import catalogue
 from stirred.spec.document import to_document
 from tests.cli.mutations import mutated, mutated_json
+from tests.depth import examples
 from tests.release.bundles import households, listing, persons
 
 PLAN = """\
@@ -108,9 +109,12 @@ id = ["pid"]
 """
 
 SOME = settings(
-    max_examples=40, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-FEW = settings(SOME, max_examples=20)
+FEW = settings(SOME, max_examples=examples(20))
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +142,7 @@ def told(*arguments: str) -> tuple[int, str]:
     assert code in (0, 1, 2), err.getvalue()
     if code == 2:
         said = out.getvalue() if "--json" in arguments else err.getvalue()
-        assert "Mend: " in said or '"remedy"' in said
+        assert "Fix: " in said or '"remedy"' in said
     if "--json" in arguments:
         json.loads(out.getvalue())
     return code, err.getvalue()
@@ -252,7 +256,7 @@ COMMANDS: list[Callable[[str], tuple[str, ...]]] = [
 ]
 
 
-@settings(SOME, max_examples=100)
+@settings(SOME, max_examples=examples(100))
 @given(
     st.one_of(
         st.sampled_from(DOCUMENTS).flatmap(mutated_json),
@@ -277,7 +281,7 @@ def bundle(room: Path) -> Path:
     return room / "out"
 
 
-@settings(SOME, max_examples=25)
+@settings(SOME, max_examples=examples(25))
 @given(st.data(), st.sampled_from(["manifest.json", "public/specification.json"]))
 def test_any_manifest_or_specification_of_a_bundle_is_published_or_refused(
     room: Path, bundle: Path, data: st.DataObject, name: str

@@ -19,6 +19,7 @@ from stirred.spec import (
     OutputPremetric,
     UnitFactor,
     approximate,
+    catalogue,
     change_output,
     change_unit,
     compose,
@@ -68,6 +69,12 @@ def test_a_delta_lets_pure_and_approximate_releases_add_up(command: Command) -> 
     assert (reached["budget"]["exact"], reached["output_premetric"]["delta"]) == ("3", "1/5000000000")
 
 
+def by_parts(name: str, factor: int) -> Derivation:
+    found = catalogue.load(name).in_unit("household", factor=factor, because="stated on the command line")
+    assert found is not None
+    return found
+
+
 def by_unit(name: str, factor: int, *, unit: str = "household", people: bool = False) -> Derivation:
     return change_unit(load(name), unit=unit, factor=factor, because=STATED, post_imputation=False if people else None)
 
@@ -92,7 +99,10 @@ CONVERSIONS: list[tuple[list[str], str, Callable[[], Derivation]]] = [
      lambda: change_output(load("das-2020"), to=RENYI)),
     (["das-2020", "--output", "D_Renyi", "--order", "2", "--at-distance", "3"], "498339/500",
      lambda: change_output(load("das-2020"), to=RENYI, at_distance=3)),
-    (["das-2020-topdown", "--unit", "household", "--factor", "6"], "13761/25", lambda: by_unit("das-2020-topdown", 6)),
+    (["das-2020-safetab-p", "--unit", "household", "--factor", "6"], "88992/125",
+     lambda: by_unit("das-2020-safetab-p", 6)),
+    (["das-2020-topdown", "--unit", "household", "--factor", "6"], "27849/100",
+     lambda: by_parts("das-2020-topdown", 6)),
     (["das-2020", "--unit", "person", "--factor", "2", "--people"], "55371/250",
      lambda: by_unit("das-2020", 2, unit="person", people=True)),
     (["das-2020", "--refine", "household: size x tenure @ county", "--refine", "person"], "55371/1000",
@@ -140,6 +150,6 @@ def test_a_written_specification_reads_back_and_is_never_overwritten(arguments: 
     assert written == (from_json(facts["text"]) if "text" in facts else from_document(facts["specification"]))
     out.write_text("mine", encoding="utf-8")
     assert command("spec", *arguments, "--out", str(out)) == (
-        2, "", "new.json: this file exists already. Mend: choose another name, or remove it.\n"
+        2, "", "new.json: this file exists already. Fix: choose another name, or remove it.\n"
     )  # fmt: skip
     assert out.read_text(encoding="utf-8") == "mine"

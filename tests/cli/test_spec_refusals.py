@@ -66,7 +66,7 @@ def test_every_subcommand_suggests_the_nearest_name(command: tuple[str, ...], re
 
 @pytest.mark.parametrize("command", EVERYWHERE, ids=" ".join)
 def test_a_name_unlike_any_other_is_refused_without_a_suggestion(command: tuple[str, ...], refused: Refused) -> None:
-    assert "Mend: `stirred spec list` shows all names" in refused(*command, "zzzzzz")
+    assert "Fix: `stirred spec list` shows all names" in refused(*command, "zzzzzz")
 
 
 EXAMPLE = "write a specification.json; `stirred spec export NAME --format json` gives an example"
@@ -172,10 +172,10 @@ WRONG: list[tuple[list[str], tuple[str, str, str]]] = [
       "give it one first: `stirred spec export zcdp --budget 1 --format json --out chosen.json`")),
     (["compose", *UNITS],
      ("compose what", "the releases protect different units: person, household",
-      "choose one with --unit person and state a factor for each of the others with --kappa")),
+      "choose one with --unit person, and state a factor for each of the others with --kappa")),
     (["compose", *UNITS, "--unit", "person"],
      ("compose what", "nothing says how a change of one person bounds the number of changed household records",
-      "state it: --kappa household:person=K, in Python units=[UnitFactor(old='household', new='person', ...)]")),
+      "state it: --kappa household:person=K")),
     (["compose", *UNITS, "--unit", "person", "--kappa", "household:person=1/2"], ("--kappa", f"1/2 {BELOW}", LARGEST)),
     (["compose", "das-2020", "das-2020-topdown", "--kappa", "household:person=1"], ("--kappa", *IDLE)),
     (["compose", *UNITS, "--unit", "person", "--kappa", "household:person=1", "--kappa", "person:household=6"],

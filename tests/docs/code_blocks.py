@@ -15,6 +15,7 @@ it: ``<!-- test: exit 2 -->`` says with which code its last command ends, and
 
 import contextlib
 import doctest
+import io
 import json
 import os
 import re
@@ -26,6 +27,7 @@ import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 SHOWN = {"text", "csv", "latex", "mermaid"}
 SAVED = {"toml", "json", "text", "csv"}
@@ -50,6 +52,7 @@ EXECUTED = {"stirred", "python"}
 PREPARATION = {"git", "cd", "pip", "source", "."}
 
 TIMEOUT_SECONDS = 600
+SCREEN = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
 
 
 class BlockError(AssertionError):
@@ -253,17 +256,56 @@ def _check_make(block: Block, words: list[str], *, targets: set[str]) -> None:
 
 
 def _execute(block: Block, command: Command, *, exit_code: int) -> None:
+    line = command.line.replace(".venv/bin/", "")
+    # A plain command of ours needs no shell and no process.
+    ended, printed = _in_process(line) if plain(line) else _in_shell(line)
+    if ended != exit_code:
+        raise block.error(f"`{command.line}` ends with {ended}, not {exit_code}. It prints:\n{printed}")
+    expected = "\n".join(command.expected)
+    if expected.strip() and not matches(expected, printed):
+        raise block.error(f"`{command.line}` does not print\n{expected}\nIt prints\n{printed}")
+
+
+def plain(line: str) -> bool:
+    """Whether a line is one command of ours, without anything that is the shell's to do.
+
+    >>> plain("stirred compare --rate 1/2 --table 'county x tenure'"), plain("python -c 'print(1)'")
+    (True, False)
+    >>> plain("stirred plan homes.csv --set weights=weights.csv"), plain("A=1 stirred plan homes.csv")
+    (True, False)
+    >>> plain("stirred schema plan > plan.json"), plain("stirred plan *.toml"), plain('stirred audit "$HOME"')
+    (False, False, False)
+    """
+    bare = re.sub(r"""'[^']*'|"[^"$`\\]*\"""", "", line)
+    return line.startswith("stirred ") and not set(bare) & set("|&;<>()$`*?[]{}~#\\!\"'")
+
+
+def _in_process(line: str) -> tuple[int, str]:
+    """Run a command of ours as a shell would, and return its exit code and both its streams in order."""
+    from stirred.cli.main import run
+
+    both = io.TextIOWrapper(bytes_ := io.BytesIO(), encoding="utf-8", newline="", write_through=True)
+    with (
+        patch.dict(os.environ, SCREEN),
+        Path(os.devnull).open() as nothing,
+        patch.object(sys, "stdin", nothing),
+        contextlib.redirect_stdout(both),
+        contextlib.redirect_stderr(both),
+    ):
+        code = run(shlex.split(line, comments=True)[1:])
+    return code, bytes_.getvalue().decode()
+
+
+def _in_shell(line: str) -> tuple[int, str]:
     here = Path(sys.executable).parent
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST")},
         "PATH": f"{here}{os.pathsep}{os.environ.get('PATH', '')}",
-        "COLUMNS": "100",
-        "NO_COLOR": "1",
-        "TERM": "dumb",
+        **SCREEN,
         "PYTHONUNBUFFERED": "1",  # keeps stdout and stderr in the order they were written
     }
     result = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {command.line.replace('.venv/bin/', '')}"],
+        ["bash", "-c", f"set -o pipefail; {line}"],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -272,13 +314,7 @@ def _execute(block: Block, command: Command, *, exit_code: int) -> None:
         timeout=TIMEOUT_SECONDS,
         check=False,
     )
-    if result.returncode != exit_code:
-        raise block.error(
-            f"`{command.line}` ends with {result.returncode}, not {exit_code}. It prints:\n{result.stdout}"
-        )
-    expected = "\n".join(command.expected)
-    if expected.strip() and not matches(expected, result.stdout):
-        raise block.error(f"`{command.line}` does not print\n{expected}\nIt prints\n{result.stdout}")
+    return result.returncode, result.stdout
 
 
 def matches(expected: str, printed: str) -> bool:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.mechanisms.swapping import test_counting as counting
 from tests.mechanisms.swapping import test_family_theory as theory
-from tests.mechanisms.swapping import test_sharp_budget as sharp
+from tests.mechanisms.swapping.laws import test_counting as counting
+from tests.mechanisms.swapping.permutation import test_sharp_budget as sharp
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "theory" / "claims.md").read_text(encoding="utf-8")
@@ -25,6 +25,23 @@ def test_every_file_that_is_named_exists() -> None:
     assert len(named) > 20
     tests = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
     missing = [name for name in named if not ((ROOT / name).exists() if "/" in name else name in tests)]
+    assert not missing
+
+
+def test_every_claim_names_code_that_exists() -> None:
+    """Folders, modules, and functions or classes of modules as ``module.py:name``."""
+    package, missing, named = ROOT / "src" / "stirred", [], 0
+    for claim, row in rows().items():
+        if claim == "claim":
+            continue
+        codes = re.findall(r"`([\w/.:]+)`", row.split("|")[3])
+        assert codes, f"no code for {claim}"
+        named += len(codes)
+        for path, _, name in (code.partition(":") for code in codes):
+            source = package / path if path.endswith(".py") else package / path / "__init__.py"
+            if not source.exists() or (name and f"\ndef {name}(" not in source.read_text(encoding="utf-8")):
+                missing.append(f"{path}:{name}")
+    assert named > 20
     assert not missing
 
 

@@ -48,6 +48,7 @@ PASSES = {
     "bash comments and preparation are not run": fenced("bash", "# first\ngit clone x\ncd x\nmake setup\nmake"),
     "bash commands may continue": fenced("bash", "python -c \\\n  'print(1)'"),
     "the environment's own programs": fenced("bash", ".venv/bin/python -c 'import stirred'"),
+    "the installed command in a shell": fenced("console", "$ stirred --version | cat\nstirred ..."),
     "toml": fenced("toml", "[a]\nb = 1"),
     "json": fenced("json", '{"a": 1}'),
     "shown only": fenced("text", "anything")

@@ -1,32 +1,25 @@
-"""The member of the family that fits a custodian's wishes, on the screen, as JSON, and as a plan."""
+"""The mechanism that fits a custodian's wishes, on the screen, as JSON, and as a plan."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, say, table
+from stirred.cli.option_words import bad_plan
+from stirred.cli.output import bullets, emit, emit_json, facts, five, heading, paragraph, say, table
+from stirred.cli.plan_shown import doubt_facts
 from stirred.cli.swap_options import Options, names
-
-if TYPE_CHECKING:
-    from stirred.release.plan_file import PlanFile
-    from stirred.utility.advice import Advice, Proposal
-
-RESTS_ON = (
-    "All members shown keep the same counts exact. Their losses and shares follow from these counts, so that a choice "
-    'by this table looks at nothing that is protected: settings_from = "invariants".'
-)
-STAGES = (
-    "Whom a second stage changes depends on protected counts: its share of records changed is that of areas spread "
-    "evenly, and its shares of single areas are bounds from above."
-)
-GIVING_UP = (
-    "Giving up a margin is a decision by policy: what is shown for it rests on counts that would then be protected, "
-    "and choosing by it would void the guarantee."
-)
+from stirred.data.microdata import Microdata
+from stirred.mechanisms.protocol import Advised, doubt_rows
+from stirred.mechanisms.registry import adviser
+from stirred.release.plan_file import PlanFile, planned
+from stirred.release.plan_writing import write_plan
+from stirred.release.prepared import prepare
+from stirred.spec.brief import promise_rows
+from stirred.spec.explain import explain
+from stirred.spec.given_numbers import loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,20 +40,16 @@ class Wished:
         return any((self.exact, self.nearly, self.undisturbed, self.at_most, self.changed, self.write))
 
 
-def show_advice(options: Options, wished: Wished, *, as_json: bool) -> None:
+def show_advice(options: Options, wished: Wished, *, verbose: bool, as_json: bool) -> None:
     """Print the advice, or its JSON, and write the plan where one was asked for."""
-    from stirred.data.problems import bad_plan
-    from stirred.mechanisms.swapping.revealing import revealing_columns
-    from stirred.release.prepared import prepare
-    from stirred.utility.advice import propose
-
     if wished.at_most is not None and not wished.undisturbed:
-        raise bad_plan("it belongs to undisturbed areas", where="--at-most", remedy="name them with --undisturbed")
+        remedy = "name them with --undisturbed"
+        raise bad_plan("it is a limit for undisturbed areas, and none is named", where="--at-most", remedy=remedy)
     if wished.write is not None and wished.write.exists():
         raise bad_plan("something is already there", where=str(wished.write), remedy="choose a new file")
     # Reads and checks the files as any plan does; the match variables are not known yet.
     data = prepare(replace(options, rate="1/2").planned()).data
-    advice = propose(
+    advice = adviser().advise(
         data,
         swap=names(options.swap),
         exact=wished.exact or (),
@@ -74,202 +63,97 @@ def show_advice(options: Options, wished: Wished, *, as_json: bool) -> None:
     )
     if wished.write is not None:
         _write(advice, options, wished.write)
-    warnings = [*advice.plan.warnings, *revealing_columns(data, advice.plan)]
+    doubts = advice.plan.doubts
     if as_json:
-        emit_json(
-            {**_facts(advice), "warnings": warnings, "written": None if wished.write is None else str(wished.write)}
-        )
+        written = None if wished.write is None else str(wished.write)
+        emit_json({**advice.values, "doubts": doubt_facts(doubts), "written": written})
         return
-    for warning in warnings:
-        say(f"Warning: {warning}")
-    _show(advice)
+    _show(advice, verbose=verbose)
     if wished.write is not None:
         emit()
         facts([("plan", str(wished.write)), ("next", f"stirred release {wished.write}")])
-    elif advice.chosen is not None:
+    elif advice.section is not None:
         paragraph("Nothing was written. --write PLAN.toml writes this as a plan.")
 
 
-def _write(advice: Advice, options: Options, path: Path) -> None:
-    from stirred.data.problems import bad_plan
-    from stirred.release.plan_writing import write_plan
-
-    chosen = advice.chosen
-    if chosen is None:
-        instead = "; or ".join(c.gives_up for c in advice.concessions) or "fewer or weaker wishes"
+def _write(advice: Advised, options: Options, path: Path) -> None:
+    if advice.section is None:
+        instead = "; or ".join(gives_up for gives_up, _ in advice.instead) or "fewer or weaker wishes"
         raise bad_plan(
-            f"no member meets all wishes, so there is no plan to write: {advice.proposals[0].name} comes closest",
+            f"no member meets all wishes, so there is no plan to write: {advice.closest} comes closest",
             where=str(path),
             remedy=f"ask without --write to see them; what could be accepted instead: {instead}",
         )
-    asked = f"Proposed by `stirred plan`, wishes: {_wishes_text(advice)}."
-    write_plan(plan_of(chosen, advice, options, path), path, remarks=[asked, *advice.why, RESTS_ON])
+    asked = f"Proposed by `stirred plan`, wishes: {advice.wishes}."
+    plan = plan_of(advice.section, advice.tables, options, path)
+    write_plan(plan, path, remarks=[asked, *advice.why, advice.rests_on])
 
 
-def plan_of(proposal: Proposal, advice: Advice, options: Options, path: Path) -> PlanFile:
+def plan_of(section: Mapping[str, Any], tables: Sequence[Sequence[str]], options: Options, path: Path) -> PlanFile:
     """Return the plan of a proposal; the exact margins become tables, and the bundle gets the plan's name."""
-    swap: Any = proposal.mechanism
-    margins = [" x ".join(margin) for margin in advice.wishes.exact]
+    margins = [" x ".join(variables) for variables in tables]
     told = replace(
         options,
-        mechanism=swap.member,
-        match=list(swap.match),
-        rate=_percent(getattr(swap, "rate", None)),
-        epsilon=str(_decimal(swap.epsilon.rational)) if swap.member == "mallows" else None,
-        redraw_law=swap.redraw_law if swap.member == "conditioned" else None,
-        fine_match=list(getattr(swap, "fine_match", ())),
-        fine_rate=_percent(getattr(swap, "fine_rate", None)),
-        settings_from="invariants",
+        rate="1/2",  # in place of the settings, which are not those of the options
         table=list(dict.fromkeys((*margins, *(options.table or ())))),
         out=Path(f"{path.stem}-bundle"),
     )
-    return told.planned().plan
+    content = told.planned().plan.model_dump(exclude_defaults=True)
+    return planned({**content, "mechanism": section}, source=str(path), folder=Path()).plan
 
 
-def _percent(rate: Fraction | None) -> str | None:
-    return None if rate is None else f"{_decimal(100 * rate)}%"
-
-
-def _decimal(number: Fraction) -> Decimal:
-    """Return a fraction of hundredths as it is."""
-    return Decimal(number.numerator) / Decimal(number.denominator)
-
-
-def _wishes_text(advice: Advice) -> str:
-    from stirred.utility.advice import percent
-
-    wishes = advice.wishes
-    parts = [
-        *(f"{' x '.join(margin)} exact" for margin in wishes.exact),
-        *(f"{' x '.join(margin)} nearly exact" for margin in wishes.nearly),
-        *([f"epsilon at most {wishes.epsilon.shown()}"] if wishes.epsilon is not None else []),
-        f"at least {percent(float(wishes.changed))} of all records change {', '.join(wishes.swap)}",
-        *(f"at most {percent(float(wishes.at_most))} of {area}" for area in wishes.undisturbed),
-    ]
-    return "; ".join(parts)
-
-
-def _show(advice: Advice) -> None:
-    from stirred.spec.explain import explain
-
-    chosen = advice.chosen
-    heading("No member meets all wishes" if chosen is None else f"Proposed: {_in_words(chosen)}")
-    facts([("wishes", _wishes_text(advice)), *(("why" if n == 0 else "", why) for n, why in enumerate(advice.why))])
-    emit()
-    words = explain(advice.plan.specification)
-    emit("NOT protected, because it is published exactly:")
-    bullets(words.not_protected)
-    emit()
-    # Without a proposal there is no one loss: the table has each member's.
-    answers = words.answers if chosen is not None else [a for a in words.answers if a.question != "how much"]
-    facts([(answer.question, answer.answer) for answer in answers])
-    _table(advice)
-    paragraph(RESTS_ON)
-    if any(each.bounded for each in advice.proposals):
-        paragraph(STAGES)
-    if advice.concessions:
+def _show(advice: Advised, *, verbose: bool) -> None:
+    heading(advice.title)
+    facts(
+        [
+            ("wishes", advice.wishes),
+            *(("why" if n == 0 else "", why) for n, why in enumerate(advice.why)),
+            ("unchanged", advice.plan.unchanged),
+            # Without a proposal there is no one loss: the table has each candidate's.
+            *(promise_rows(advice.plan.specification) if advice.section is not None else []),
+            *doubt_rows(advice.plan.doubts),
+        ]
+    )
+    if verbose:
+        emit()
+        five(explain(advice.plan.specification), without="" if advice.section is not None else "how much")
+    table(list(advice.candidates.header), [[str(cell) for cell in row] for row in advice.candidates.rows])
+    for note in (advice.rests_on, *advice.notes):
+        paragraph(note)
+    if advice.instead:
         emit()
         emit("All other wishes would be met if you accepted one of these:")
-        bullets([f"{each.gives_up}: {_in_words(each.proposal)}" for each in advice.concessions])
-        if any(concession.looks_inside for concession in advice.concessions):
-            paragraph(GIVING_UP)
+        bullets([f"{gives_up}: {proposal}" for gives_up, proposal in advice.instead])
+        if advice.instead_note:
+            paragraph(advice.instead_note)
 
 
-def _in_words(each: Proposal) -> str:
-    loss = "" if each.mechanism.member == "mallows" else f", epsilon {each.epsilon.shown()}"
-    return f"{each.name}, {each.setting}{loss}"
-
-
-def _table(advice: Advice) -> None:
-    from stirred.utility.advice import percent
-
-    # The smallest area is the same for all: only the swaps differ.
-    smallest, records, _ = advice.proposals[0].smallest_area
-    areas = advice.wishes.undisturbed
-    apart = advice.wishes.fine_match
-    alone = smallest in [area.value for area in areas] and len(advice.wishes.swap) == 1
-    header = [
-        "swap",
-        "setting",
-        "ε",
-        "records changed",
-        *(f"in {area}" for area in areas),
-        *([] if alone else [f"in {smallest}, the smallest ({records:,})"]),
-        *([f"mixed by {' x '.join(apart)}"] if apart else []),
-        "wishes",
-    ]
-    rows = []
-    for each in advice.proposals:
-        about, most = ("about ", "at most ") if each.bounded else ("", "")
-        rows.append(
-            [
-                each.name,
-                each.setting,
-                each.epsilon.shown(),
-                about + percent(each.changed),
-                *(most + percent(share) for _, share in each.undisturbed),
-                *([] if alone else [most + percent(each.smallest_area[2])]),
-                *([percent(each.mixed or 0.0)] if apart else []),
-                "; ".join(short.short for short in each.shortfalls) or "all met",
-            ]
-        )
-    table(header, rows)
-
-
-def _facts(advice: Advice) -> dict[str, Any]:
-    from stirred.spec.document import to_document
-
-    wishes, chosen = advice.wishes, advice.chosen
-    return {
-        "meets_all": chosen is not None,
-        "proposal": None if chosen is None else _proposal_facts(chosen),
-        "why": list(advice.why),
-        "wishes": {
-            "swap": list(wishes.swap),
-            "exact": [" x ".join(margin) for margin in wishes.exact],
-            "nearly": [" x ".join(margin) for margin in wishes.nearly],
-            "epsilon": None if wishes.epsilon is None else str(wishes.epsilon),
-            "undisturbed": [str(area) for area in wishes.undisturbed],
-            "at_most": str(wishes.at_most),
-            "changed": str(wishes.changed),
-        },
-        "match": list(wishes.match),
-        "fine_match": list(wishes.fine_match),
-        "settings_from": "invariants",
-        "specification": None if chosen is None else to_document(advice.plan.specification),
-        "invariants": [str(invariant) for invariant in advice.plan.specification.multiverse.invariants],
-        "proposals": [_proposal_facts(each) for each in advice.proposals],
-        "concessions": [
-            {
-                "gives_up": each.gives_up,
-                "settings_from": "this-data" if each.looks_inside else "invariants",
-                "proposal": _proposal_facts(each.proposal),
-            }
-            for each in advice.concessions
-        ],
-    }
-
-
-def _proposal_facts(each: Proposal) -> dict[str, Any]:
-    from stirred.spec.document import number_out
-
-    swap: Any = each.mechanism
-    name, records, share = each.smallest_area
-    return {
-        "name": each.name,
-        "mechanism": f"{swap.member}-swap",
-        "match": list(swap.match),
-        "rate": _percent(getattr(swap, "rate", None)),
-        "redraw_law": getattr(swap, "redraw_law", None),
-        "fine_match": list(getattr(swap, "fine_match", ())),
-        "fine_rate": _percent(getattr(swap, "fine_rate", None)),
-        "epsilon": number_out(each.epsilon),
-        "epsilon_exact": str(each.epsilon),
-        "share_changed": each.changed,
-        "shares_are_bounds": each.bounded,
-        "undisturbed": [{"area": str(area), "share_changed": share} for area, share in each.undisturbed],
-        "smallest_area": {"area": name, "records": records, "share_changed": share},
-        "share_mixed": each.mixed,
-        "meets_all": each.meets_all,
-        "shortfalls": [{"wish": short.wish, "text": short.text} for short in each.shortfalls],
-    }
+def show_choices(
+    file: Path,
+    geography: list[str],
+    cross: list[str] | None,
+    id: list[str] | None,
+    persons: Path | None,
+    hid: str | None,
+    *,
+    unit: str,
+    epsilon: str | None,
+    as_json: bool,
+) -> None:
+    """Print the choices, or their JSON."""
+    data = Microdata.read(file, persons, hid=hid, id=names(id))
+    target = None if epsilon is None else loss(epsilon, where="--epsilon")
+    family = adviser()
+    found = family.choices(data, levels=names(geography), cross=names(cross), epsilon=target, unit=unit)
+    doubts = list(dict.fromkeys(doubt for choice in found for doubt in choice.doubts))
+    if as_json:
+        shown = {"choices": [choice.values for choice in found], "warning": family.choosing}
+        emit_json({**shown, "doubts": doubt_facts(doubts)})
+        return
+    for doubt in doubts:
+        say(f"Doubt, {doubt.name}: {doubt}")
+    for choice in found:
+        heading(choice.name)
+        facts(choice.rows, indent=2)
+        emit()
+    paragraph(family.choosing)

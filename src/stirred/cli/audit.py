@@ -6,112 +6,84 @@ import importlib
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph
+from stirred.cli.option_words import wrong
+from stirred.cli.options import Json, Names, Text, arg, opt
+from stirred.cli.output import bullets, emit, emit_json, exactly, facts, heading, paragraph, picked
 
 if TYPE_CHECKING:
-    from stirred.mechanisms.swapping.laws.counting import LossWitness
+    from stirred.mechanisms.protocol import StratumAudit
 
 app = typer.Typer(
-    help="Check a promise exactly, by repeated runs, or a finished bundle. "
+    help="Check a promise exactly, by repeated runs, or a bundle. "
     "Exactly on small domains; a bundle from its files alone.",
     no_args_is_help=True,
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
-
 
 @app.command()
 def swap(
-    hold_margin: Annotated[
-        str, typer.Option(metavar="NUMBERS", help="How many records have each hold value, such as 3,2.")
-    ],
-    swap_margin: Annotated[
-        str, typer.Option(metavar="NUMBERS", help="How many records have each swap value, such as 2,2,1.")
-    ],
-    rate: Annotated[str | None, typer.Option(metavar="RATE", help="Swap rate, exactly: 1/20, 0.05 or 5%.")] = None,
-    mechanism: Annotated[
-        str, typer.Option(metavar="NAME", help="The kind of swapping: permutation, conditioned, mallows or shuffle.")
-    ] = "permutation",
+    hold_margin: Annotated[str, opt("--hold-margin NUMBERS", "How many records have each hold value, such as 3,2.")],
+    swap_margin: Annotated[str, opt("--swap-margin NUMBERS", "How many records have each swap value, such as 2,2,1.")],
+    rate: Annotated[Text, opt("--rate RATE", "Swap rate, exactly: 1/20, 0.05 or 5%.")] = None,
+    mechanism: Annotated[Text, opt("--mechanism NAME", "The kind of swapping; left out, permutation swapping.")] = None,
     redraw_law: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Conditioned: the law of redrawn values, uniform (default) or proportional."),
+        Text, opt("--redraw-law NAME", "The law of redrawn values, where a swap has one: uniform or proportional.")
     ] = None,
     epsilon: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="Mallows: its parameter, such as 2 or ln(3).")
+        Text, opt("--epsilon NUMBER", "The parameter of a swap without a rate, such as 2 or ln(3).")
     ] = None,
+    set_: Annotated[Names, opt("--set KEY=VALUE", "Any other setting of the mechanism.")] = None,
     json: Json = False,
 ) -> None:
     """The exact loss of swapping on one stratum, and its bounds.
 
     The loss is the largest over all tables of the stratum.
     """
-    from stirred.audit.swap import (
-        MemberAudit,
-        SwapAudit,
-        audit_conditioned,
-        audit_mallows,
-        audit_shuffle,
-        audit_swap,
-    )
     from stirred.cli.budget import _rounded_down as rounded_down
+    from stirred.mechanisms.registry import build
     from stirred.spec.document import number_out
 
-    setting = _setting(mechanism, rate=rate, redraw_law=redraw_law, epsilon=epsilon)
+    name, kind = _stratum_audited(mechanism)
+    others = dict(each.partition("=")[::2] for each in set_ or ())
+    setting = _setting(kind, rate=rate, redraw_law=redraw_law, epsilon=epsilon, **others)
     hold, swapped = _margin(hold_margin, "--hold-margin"), _margin(swap_margin, "--swap-margin")
-    found: MemberAudit
-    if mechanism == "conditioned":
-        found = audit_conditioned(hold, swapped, setting["rate"], redraw_law=setting["redraw_law"])
-    elif mechanism == "mallows":
-        found = audit_mallows(hold, swapped, setting["epsilon"])
-    elif mechanism == "shuffle":
-        found = audit_shuffle(hold, swapped, setting["rate"])
-    else:
-        found = audit_swap(hold, swapped, setting["rate"])
+    audited: Any = build(name, {"match": [], "swap": ["value"], **setting})
+    found: StratumAudit = audited.stratum_audit(hold, swapped)
     if json:
-        bounds: dict[str, Any] = {}
-        if isinstance(found, SwapAudit):
-            bounds = {
-                "theorem_bound": number_out(found.theorem_bound),
-                "theorem_bound_exact": str(found.theorem_bound),
-                "existential_bound": rounded_down(found.existential_bound),
-                "existential_bound_exact": str(found.existential_bound),
-            }
+        bounds = {"sharp_bound": (number_out, found.sharp_bound), "theorem_bound": (number_out, found.theorem_bound)}
+        bounds["existential_bound"] = (rounded_down, found.existential_bound)
+        stated = [(key, out, bound) for key, (out, bound) in bounds.items() if bound is not None]
         emit_json(
             {
                 "hold_margin": hold,
                 "swap_margin": swapped,
                 **setting,
-                "mechanism": mechanism,
+                "mechanism": _short(name),
                 "exact_loss": number_out(found.exact_loss),
                 "exact_loss_expression": str(found.exact_loss),
-                "sharp_bound": number_out(found.sharp_bound),
-                "sharp_bound_exact": str(found.sharp_bound),
-                **bounds,
+                **{k: v for key, out, bound in stated for k, v in ((key, out(bound)), (f"{key}_exact", str(bound)))},
                 "tables": found.tables,
-                "witness": _witness(found.witness),
+                "witness": None if found.witness is None else found.witness.facts,
                 "passed": found.passed,
             }
         )
     else:
-        how = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in setting.items())
-        scope = {"permutation": " of this size", "mallows": ", whatever its size"}.get(mechanism, " with these margins")
-        heading(f"{mechanism.capitalize()} swapping at {how}, {sum(hold)} records, {found.tables:,} tables")
+        how = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in setting.items())
+        title = f"{kind.title[0].upper()}{kind.title[1:]}"
+        heading(f"{title} at {how}, {sum(hold)} records, {found.tables:,} tables")
+        paper = found.theorem_bound
         facts(
             [
                 ("exact loss", f"epsilon {found.exact_loss.shown(4)} for this stratum"),
-                ("sharp bound", f"epsilon {found.sharp_bound.shown(4)} for every stratum{scope}"),
-                *(
-                    [("Theorem 1", f"epsilon {found.theorem_bound.shown(4)}, the paper's bound")]
-                    if isinstance(found, SwapAudit)
-                    else []
-                ),
+                ("sharp bound", f"epsilon {found.sharp_bound.shown(4)} for every stratum{found.for_every}"),
+                *([] if paper is None else [("paper", f"epsilon {paper.shown(4)}, the bound as published")]),
                 ("relative to", "files that agree on both margins of the stratum; one record (d_HamS); D_Mult"),
                 ("witness", str(found.witness) if found.witness else "none: there is only one table, so it is public"),
             ]
@@ -120,39 +92,43 @@ def swap(
         raise typer.Exit(1)
 
 
-# What each kind of swapping is told: its options, with the default where there is one.
-_OPTIONS: dict[str, dict[str, str | None]] = {
-    "permutation": {"rate": None},
-    "conditioned": {"rate": None, "redraw_law": "uniform"},
-    "mallows": {"epsilon": None},
-    "shuffle": {"rate": None},
-}
+def _short(name: str) -> str:
+    return name.partition("-")[0]
+
+
+def _stratum_audited(given: str | None) -> tuple[str, Any]:
+    """Return the mechanism of this name, which may be its first word, if it can be audited on one stratum."""
+    from stirred.mechanisms.protocol import StratumAudited
+    from stirred.mechanisms.registry import DEFAULT, mechanism_class, names
+
+    known = {name: kind for name in names() if isinstance(kind := mechanism_class(name), StratumAudited)}
+    for name, kind in known.items():
+        if (given or DEFAULT) in (name, _short(name)):
+            return name, kind
+    remedy = f"write one of {', '.join(map(_short, known))}"
+    raise wrong(f"{given!r} is not known", where="--mechanism", remedy=remedy)
 
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _setting(mechanism: str, **given: str | None) -> dict[str, str]:
-    """Return the options that this kind of swapping has; refuse missing ones and those it has not."""
-    from stirred.spec.problems import Problem, SpecificationError, wrong
+def _setting(kind: Any, **given: str | None) -> dict[str, str]:
+    """Return the settings that this mechanism has on a stratum; refuse missing ones and those it has not."""
+    from stirred.spec.problems import Problem, SpecificationError
 
-    if mechanism not in _OPTIONS:
-        raise wrong(f"{mechanism!r} is not known", where="--mechanism", remedy=f"write one of {', '.join(_OPTIONS)}")
-    wanted = _OPTIONS[mechanism]
+    wanted = kind.stratum_settings
     problems = [
-        Problem(what=f"{mechanism} swapping has none", where=_option(name), remedy="leave the option out")
+        Problem(what=f"{kind.title} has none", where=_option(name), remedy="leave the option out")
         for name, value in given.items()
         if value is not None and name not in wanted
     ]
     setting: dict[str, str] = {}
     for name, default in wanted.items():
-        value = given[name] if given[name] is not None else default
+        value = default if given.get(name) is None else given[name]
         if value is None:
             example = "such as 2" if name == "epsilon" else "such as 1/20"
-            problems.append(
-                Problem(what=f"{mechanism} swapping needs it", where=_option(name), remedy=f"give one, {example}")
-            )
+            problems.append(Problem(what=f"{kind.title} needs it", where=_option(name), remedy=f"give one, {example}"))
         else:
             setting[name] = value
     if problems:
@@ -161,8 +137,6 @@ def _setting(mechanism: str, **given: str | None) -> dict[str, str]:
 
 
 def _margin(text: str, where: str) -> list[int]:
-    from stirred.spec.problems import wrong
-
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
@@ -171,27 +145,15 @@ def _margin(text: str, where: str) -> list[int]:
         ) from None
 
 
-def _witness(witness: LossWitness | None) -> dict[str, Any] | None:
-    if witness is None:
-        return None
-    return {
-        "dataset": witness.table,
-        "other": witness.other,
-        "output": witness.output,
-        "distance": witness.distance,
-        "probabilities": [str(p) for p in witness.probabilities],
-        "words": str(witness),
-    }
-
-
 @app.command()
 def mechanism(
-    target: Annotated[str, typer.Argument(metavar="MODULE:OBJECT", help="Where the mechanism is, such as mine:coin.")],
+    target: Annotated[str, arg("MODULE:OBJECT|NAME", "Where the mechanism is, such as mine:coin, or its name.")],
+    set_: Annotated[Names, opt("--set KEY=VALUE", "A setting of an installed mechanism; repeat.")] = None,
     json: Json = False,
 ) -> None:
     """Audit your own mechanism on all its datasets.
 
-    It needs law(dataset), universe() and specification.
+    It needs law(dataset), universe() and specification. An installed mechanism is named, with its settings.
 
     Without a specification it claims nothing, and an output that gives a dataset away is looked for.
     """
@@ -199,46 +161,44 @@ def mechanism(
     from stirred.spec.document import number_out
 
     with _user_code(target):
-        result = audit(_load(target))
-    if json:
-        emit_json(
-            {
-                "verdict": result.verdict.value,
-                "parameter": result.parameter,
-                "loss": [number_out(result.loss.low), number_out(result.loss.high)],
-                "loss_exact": [str(result.loss.low), str(result.loss.high)],
-                "budget": number_out(result.budget),
-                "budget_exact": str(result.budget),
-                "universes": result.universes,
-                "pairs": result.pairs,
-                "pairs_left_out": result.left_out,
-                "orders": result.orders,
-                "orders_not_tried": result.untried,
-                "witness": None if result.witness is None else str(result.witness),
-                "words": result.in_words,
-            }
-        )
+        result = audit(_load(target) if ":" in target else _installed(target, set_ or ()))
+    told = {
+        "verdict": result.verdict.value,
+        "parameter": result.parameter,
+        "loss": [number_out(result.loss.low), number_out(result.loss.high)],
+        "loss_exact": [str(result.loss.low), str(result.loss.high)],
+        **exactly(budget=result.budget),
+        **picked(result, "universes", "pairs"),
+        "pairs_left_out": result.left_out,
+        "orders": result.orders,
+        "orders_not_tried": result.untried,
+        "witness": None if result.witness is None else str(result.witness),
+    }
+    title = f"Audit of {target}: {result.verdict.value}"
+    _tell(title, result.in_words, told, passed=result.passed, as_json=json)
+
+
+def _tell(title: str, words: str, told: dict[str, Any], *, passed: bool, as_json: bool) -> None:
+    """Print what an audit of somebody's own mechanism found; a failed one ends with 1."""
+    if as_json:
+        emit_json({**told, "words": words})
     else:
-        heading(f"Audit of {target}: {result.verdict.value}")
-        paragraph(result.in_words)
-    if not result.passed:
+        heading(title)
+        paragraph(words if words.endswith(".") else f"{words}.")
+    if not passed:
         raise typer.Exit(1)
 
 
-Target = Annotated[str, typer.Argument(metavar="MODULE:OBJECT", help="Where it is, such as mine:coin.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+Target = Annotated[str, arg("MODULE:OBJECT", "Where it is, such as mine:coin.")]
+Quiet = Annotated[bool, opt("--quiet", "Show no progress.")]
 
 
 @app.command()
 def statistical(
     target: Target,
-    runs: Annotated[
-        int, typer.Option(metavar="NUMBER", min=10, help="How often to run it on each of the two datasets.")
-    ] = 10_000,
-    confidence: Annotated[float, typer.Option(metavar="PROBABILITY", help="How sure an alarm must be.")] = 0.99,
-    power: Annotated[
-        float, typer.Option(metavar="PROBABILITY", help="How likely the stated loss must be to be seen.")
-    ] = 0.99,
+    runs: Annotated[int, opt("--runs NUMBER", "How often to run it on each of the two datasets.", min=10)] = 10_000,
+    confidence: Annotated[float, opt("--confidence PROBABILITY", "How sure an alarm must be.")] = 0.99,
+    power: Annotated[float, opt("--power PROBABILITY", "How likely the stated loss must be to be seen.")] = 0.99,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -251,8 +211,7 @@ def statistical(
     """
     from stirred.audit.exhaustive import promise_for
     from stirred.audit.pair import audit_pair
-    from stirred.cli.progress import shown_progress
-    from stirred.spec.problems import wrong
+    from stirred.cli.output import shown_progress
 
     with _user_code(target), shown_progress(quiet=quiet) as progress:
         own = _load(target)
@@ -271,36 +230,21 @@ def statistical(
             power=power,
             progress=progress,
         )
-    if json:
-        result = found.result
-        emit_json(
-            {
-                "alarm": result.alarm,
-                "lower_bound": result.lower_bound,
-                "budget": result.budget,
-                "delta": result.delta,
-                "detectable": _json_number(result.detectable),
-                "likelihood": result.likelihood,
-                "confidence": result.confidence,
-                "power": result.power,
-                "hits": list(result.hits),
-                "runs": result.runs,
-                "distance": result.distance,
-                "event": found.event,
-                "words": found.in_words,
-            }
-        )
-    else:
-        heading(f"Statistical audit of {target}: {'no violation found' if found.passed else 'failed'}")
-        paragraph(found.in_words)
-    if not found.passed:
-        raise typer.Exit(1)
+    result = found.result
+    told = {
+        **picked(result, "alarm", "lower_bound", "budget", "delta"),
+        "detectable": _json_number(result.detectable),
+        **picked(result, "likelihood", "confidence", "power", "hits", "runs", "distance"),
+        "event": found.event,
+    }
+    title = f"Statistical audit of {target}: {'no violation found' if found.passed else 'failed'}"
+    _tell(title, found.in_words, told, passed=found.passed, as_json=json)
 
 
 @app.command()
 def order(
     target: Target,
-    runs: Annotated[int, typer.Option(metavar="NUMBER", min=2, help="How often to run it.")] = 200,
+    runs: Annotated[int, opt("--runs NUMBER", "How often to run it.", min=2)] = 200,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -312,31 +256,19 @@ def order(
     With hold (columns it leaves as they are) or swap (columns it exchanges) it can say what it would have seen.
     """
     from stirred.audit.order import audit_order
-    from stirred.cli.progress import shown_progress
+    from stirred.cli.output import shown_progress
 
     with _user_code(target), shown_progress(quiet=quiet) as progress:
         own = _load(target)
         _needs(own, "release", "data")
         found = audit_order(own, _value(own.data), id=getattr(own, "id", None), runs=runs, progress=progress)
-    if json:
-        emit_json(
-            {
-                "alarm": found.alarm,
-                "p_value": found.p_value,
-                "level": found.level,
-                "finding": found.finding,
-                "detectable": _json_number(found.detectable),
-                "followed": found.followed,
-                "power": found.power,
-                "runs": found.runs,
-                "words": found.in_words,
-            }
-        )
-    else:
-        heading(f"Order audit of {target}: {'nothing found' if found.passed else 'failed'}")
-        paragraph(f"{found.in_words}.")
-    if not found.passed:
-        raise typer.Exit(1)
+    told = {
+        **picked(found, "alarm", "p_value", "level", "finding", "memory"),
+        "detectable": _json_number(found.detectable),
+        **picked(found, "followed", "power", "runs"),
+    }
+    title = f"Order audit of {target}: {'nothing found' if found.passed else 'failed'}"
+    _tell(title, found.in_words, told, passed=found.passed, as_json=json)
 
 
 def _value(given: Any) -> Any:
@@ -348,8 +280,6 @@ def _json_number(value: float) -> float | str:
 
 
 def _needs(own: Any, *names: str) -> None:
-    from stirred.spec.problems import wrong
-
     missing = [name for name in names if not hasattr(own, name)]
     if missing:
         raise wrong(
@@ -360,7 +290,7 @@ def _needs(own: Any, *names: str) -> None:
 @contextmanager
 def _user_code(target: str) -> Iterator[None]:
     """Say of which object a problem is, and that a failure inside its code is not one of ours."""
-    from stirred.spec.problems import StirredError, wrong
+    from stirred.spec.problems import StirredError
 
     try:
         yield
@@ -369,16 +299,21 @@ def _user_code(target: str) -> Iterator[None]:
     except Exception as error:
         if os.environ.get("STIRRED_DEBUG"):
             raise
-        raise wrong(
-            f"it failed while it was audited ({type(error).__name__}: {error})",
-            where=target,
-            remedy="mend it; STIRRED_DEBUG=1 shows where it happened",
-        ) from None
+        what = f"it failed while it was audited ({type(error).__name__}: {error})"
+        raise wrong(what, where=target, remedy="fix it; STIRRED_DEBUG=1 shows where it happened") from None
+
+
+def _installed(name: str, given: Sequence[str]) -> Any:
+    """Return an installed mechanism with settings given one by one."""
+    from stirred.cli.swap_options import given_settings
+    from stirred.mechanisms.registry import build, full_name, mechanism_class, settings_for
+
+    own = full_name(name)
+    settings = settings_for(own, given_settings(given, mechanism_class(own).settings_model))
+    return build(own, settings.with_files(Path()))
 
 
 def _load(target: str) -> Any:
-    from stirred.spec.problems import wrong
-
     module, _, name = target.partition(":")
     if not module or not name:
         raise wrong("this names no object", where="MODULE:OBJECT", remedy="write such as my_module:my_mechanism")
@@ -396,13 +331,10 @@ def _load(target: str) -> Any:
 
 
 @app.command()
-def bundle(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished release.")],
-    json: Json = False,
-) -> None:
+def bundle(folder: Annotated[Path, arg("DIR", "The folder of a finished release.")], json: Json = False) -> None:
     """Check a finished bundle from its files alone.
 
-    Also what was published of one; everything is computed anew.
+    Also what was published of one; every figure is computed again.
     """
     from stirred.audit.bundle import audit_bundle
 
@@ -411,10 +343,8 @@ def bundle(
         emit_json(
             {
                 "passed": result.passed,
-                "problems": [{"what": p.what, "where": p.where, "remedy": p.remedy} for p in result.problems],
-                "warnings": list(result.warnings),
-                "checks": list(result.checks),
-                "unchecked": list(result.unchecked),
+                "problems": [picked(problem, "what", "where", "remedy") for problem in result.problems],
+                **picked(result, "warnings", "checks", "unchecked"),
             }
         )
     else:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stirred.cli.option_words import told_by_options
-from stirred.cli.output import emit, emit_json, facts, heading, paragraph
+from stirred.cli.option_words import told_by_options, wrong
+from stirred.cli.options import Json, Text, opt
+from stirred.cli.output import emit, emit_json, exactly, facts, heading, paragraph
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -17,39 +18,23 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Quick sums with budgets: swapping, conversions, copied records.", no_args_is_help=True)
 
-Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
-
-
-def _numbers(**values: Exact) -> dict[str, Any]:
-    """Return each number as a double rounded up, and beside it the exact expression."""
-    from stirred.spec.document import number_out
-
-    return {key: out for name, v in values.items() for key, out in ((name, number_out(v)), (f"{name}_exact", str(v)))}
-
 
 @app.command()
 def swap(
     stratum: Annotated[
-        int, typer.Option(metavar="NUMBER", help="Number of records in the largest stratum that has something to swap.")
+        int, opt("--stratum NUMBER", "Number of records in the largest stratum that has something to swap.")
     ],
-    rate: Annotated[str | None, typer.Option(metavar="RATE", help="Swap rate, exactly: 1/20, 0.05 or 5%.")] = None,
-    epsilon: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="Target epsilon; gives both rates that reach it.")
-    ] = None,
+    rate: Annotated[Text, opt("--rate RATE", "Swap rate, exactly: 1/20, 0.05 or 5%.")] = None,
+    epsilon: Annotated[Text, opt("--epsilon NUMBER", "Target epsilon; gives both rates that reach it.")] = None,
     bound: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="paper (Theorem 1) or sharp (R1, never above it; what specifications carry)."
-        ),
+        str, opt("--bound NAME", "paper (as published) or sharp (never above it; what specifications carry).")
     ] = "paper",
     json: Json = False,
 ) -> None:
     """Epsilon of permutation swapping, or the rates for an epsilon.
 
-    From the rate and the largest stratum (Theorem 1).
+    From the rate and the largest stratum.
     """
-    from stirred.spec.problems import wrong
-
     if (rate is None) == (epsilon is None):
         raise wrong("give either --rate or --epsilon", where="stirred budget swap", remedy="such as --rate 5%")
     if bound not in ("paper", "sharp"):
@@ -63,7 +48,7 @@ def swap(
             _swap_target(stratum, epsilon, chosen, as_json=json)
 
 
-_RESULT = {"paper": "Theorem 1", "sharp": "R1, the sharp form of Theorem 1"}
+_RESULT = {"paper": "the paper's bound", "sharp": "the sharp bound"}
 
 
 def _swap_rate(stratum: int, rate: str, bound: Bound, *, as_json: bool) -> None:
@@ -80,16 +65,14 @@ def _swap_rate(stratum: int, rate: str, bound: Bound, *, as_json: bool) -> None:
     exists = psa_existential_bound(p, largest_stratum=stratum)
     least, best = smallest_psa_epsilon(stratum, bound=bound), smallest_psa_rate(stratum, bound=bound)
     if as_json:
-        numbers = _numbers(epsilon=loss, smallest_epsilon=least, smallest_rate=best)
-        below = _rounded_down(exists)
         emit_json(
             {
                 "stratum": stratum,
                 "bound": bound,
                 "rate": float(p),
                 "rate_exact": str(p),
-                **numbers,
-                "existential_bound": below,
+                **exactly(epsilon=loss, smallest_epsilon=least, smallest_rate=best),
+                "existential_bound": _rounded_down(exists),
                 "existential_bound_exact": str(exists),
                 "relative_to": dict(_COMPANIONS),
             }
@@ -103,7 +86,7 @@ def _swap_rate(stratum: int, rate: str, bound: Bound, *, as_json: bool) -> None:
         if p == 1:
             paragraph(
                 "At rate 1 infinity is the bound for the size alone. The loss is finite for a file in which no stratum "
-                "has both a hold value and a swap value that occur once (R2); `stirred plan` looks at yours."
+                "has both a hold value and a swap value that occur once; `stirred plan` looks at yours."
             )
         return
     if not stratum:
@@ -112,7 +95,7 @@ def _swap_rate(stratum: int, rate: str, bound: Bound, *, as_json: bool) -> None:
     facts(
         [
             ("smallest", f"no rate gives less than epsilon {_shown_down(least, 3)}, reached near {_percent(best)}"),
-            ("tightness", f"some file with this largest stratum loses at least {_shown_down(exists)} (Theorem 3); "
+            ("tightness", f"some file with this largest stratum loses at least {_shown_down(exists)}; "
              "that says nothing about yours"),
         ]
     )  # fmt: skip
@@ -126,14 +109,12 @@ def _swap_target(stratum: int, epsilon: str, bound: Bound, *, as_json: bool) -> 
     rates = psa_rates_for(target, largest_stratum=stratum, bound=bound)
     usable = [rate_not_above(target, largest_stratum=stratum, high=high, bound=bound) for high in (False, True)]
     if as_json:
-        numbers = _numbers(epsilon=target)
-        both = [float(rates.low), float(rates.high)]
         emit_json(
             {
                 "stratum": stratum,
                 "bound": bound,
-                **numbers,
-                "rates": both,
+                **exactly(epsilon=target),
+                "rates": [float(rates.low), float(rates.high)],
                 "rates_exact": [str(rates.low), str(rates.high)],
                 "usable_rates": [str(rate) for rate in usable],
                 "relative_to": dict(_COMPANIONS),
@@ -207,13 +188,9 @@ def _shown_down(value: Exact, places: int = 2) -> str:
 
 @app.command()
 def convert(
-    rho2: Annotated[
-        str, typer.Option(metavar="NUMBER", help="Budget of zero-concentrated DP, the customary rho (our rho squared).")
-    ],
-    delta: Annotated[str, typer.Option(metavar="NUMBER", help="delta of the approximate budget, such as 1e-10.")],
-    method: Annotated[
-        str, typer.Option(metavar="NAME", help="bun-steinke (the Census Bureau's) or cks (tighter).")
-    ] = "bun-steinke",
+    rho2: Annotated[str, opt("--rho2 NUMBER", "Budget of zero-concentrated DP, the customary rho (our rho squared).")],
+    delta: Annotated[str, opt("--delta NUMBER", "delta of the approximate budget, such as 1e-10.")],
+    method: Annotated[str, opt("--method NAME", "bun-steinke (the Census Bureau's) or cks (tighter).")] = "bun-steinke",
     json: Json = False,
 ) -> None:
     """Turn a zCDP budget into epsilon at a delta.
@@ -228,9 +205,7 @@ def convert(
     with told_by_options():
         epsilon = zcdp_to_epsilon(budget, delta=d, method=method)
     if json:
-        emit_json(
-            {**_numbers(rho2=budget, epsilon=epsilon), "delta": float(d), "delta_exact": str(d), "method": method}
-        )
+        emit_json({**exactly(rho2=budget, epsilon=epsilon), **_at(d), "method": method})
         return
     heading(f"zCDP with rho squared {budget.shown()} at delta {small(d)}")
     facts([("epsilon", f"{epsilon.shown()} ({method}; exactly {epsilon})")])
@@ -239,24 +214,21 @@ def convert(
 
 @app.command()
 def duplicates(
-    rho2: Annotated[
-        str, typer.Option(metavar="NUMBER", help="Budget of zero-concentrated DP per record (rho squared).")
-    ],
+    rho2: Annotated[str, opt("--rho2 NUMBER", "Budget of zero-concentrated DP per record (rho squared).")],
     copies: Annotated[
-        int, typer.Option(metavar="NUMBER", help="Number of records that hold one person's answers after imputation.")
+        int, opt("--copies NUMBER", "Number of records that hold one person's answers after imputation.")
     ],
-    delta: Annotated[str, typer.Option(metavar="NUMBER", help="delta of the approximate budget, such as 1e-10.")],
-    method: Annotated[str, typer.Option(metavar="NAME", help="bun-steinke or cks.")] = "bun-steinke",
+    delta: Annotated[str, opt("--delta NUMBER", "delta of the approximate budget, such as 1e-10.")],
+    method: Annotated[str, opt("--method NAME", "bun-steinke or cks.")] = "bun-steinke",
     json: Json = False,
 ) -> None:
     """The budget of a person with answers in several records.
 
-    Group privacy (Proposition 2.4.15).
+    By group privacy.
     """
     from stirred.spec.convert_output import zcdp_to_epsilon
     from stirred.spec.given_numbers import loss, probability
     from stirred.spec.number_text import small
-    from stirred.spec.problems import wrong
 
     if copies < 1:
         raise wrong(
@@ -268,22 +240,19 @@ def duplicates(
     with told_by_options():
         epsilon = zcdp_to_epsilon(budget, delta=d, method=method)
     if json:
-        numbers = _numbers(rho2_per_record=each, rho2=budget, epsilon=epsilon)
-        emit_json({"copies": copies, **numbers, "delta": float(d), "delta_exact": str(d), "method": method})
+        numbers = exactly(rho2_per_record=each, rho2=budget, epsilon=epsilon)
+        emit_json({"copies": copies, **numbers, **_at(d), "method": method})
         return
-    heading(
-        f"A person whose answers stand in {copies} record{'s' if copies > 1 else ''} of rho squared {each.shown()} each"
-    )
-    facts(
-        [
-            (
-                "rho squared",
-                f"{budget.shown()} ({copies} squared times: the distance grows {copies}-fold, and so does rho)",
-            ),
-            ("epsilon", f"{epsilon.shown()} at delta {small(d)} ({method})"),
-        ]
-    )
+    records = f"{copies} record{'s' if copies > 1 else ''}"
+    heading(f"A person whose answers stand in {records} of rho squared {each.shown()} each")
+    why = f"{copies} squared times: the distance grows {copies}-fold, and so does rho"
+    rows = [("rho squared", f"{budget.shown()} ({why})")]
+    facts([*rows, ("epsilon", f"{epsilon.shown()} at delta {small(d)} ({method})")])
     _neighbours_only()
+
+
+def _at(delta: Fraction) -> dict[str, Any]:
+    return {"delta": float(delta), "delta_exact": str(delta)}
 
 
 def _neighbours_only() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stirred.cli.options import Json, Place, Text, arg, opt
 from stirred.cli.output import emit, emit_json, facts, paragraph, say
 
 if TYPE_CHECKING:
@@ -16,27 +17,19 @@ if TYPE_CHECKING:
     from stirred.spec.problems import Problem
 
 app = typer.Typer(
-    help="Codebooks: what the columns of a confidential file mean. Declared rather than learned.",
-    no_args_is_help=True,
+    help="Codebooks: what the columns of a confidential file mean. Declared rather than learned.", no_args_is_help=True
 )
 
-File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The household file, or a table of a database: FILE.duckdb#TABLE.")
-]
-Persons = Annotated[
-    Path | None, typer.Option("--persons", metavar="FILE", help="File of the persons in the households.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
+File = Annotated[Path, arg("FILE", "The household file, or a table of a database: FILE.duckdb#TABLE.")]
+Persons = Annotated[Place, opt("--persons FILE", "File of the persons in the households.")]
 
 
 @app.command()
 def init(
     file: File,
-    out: Annotated[Path, typer.Option("--out", metavar="CODEBOOK.toml", help="Where to write; must not exist.")],
+    out: Annotated[Path, opt("--out CODEBOOK.toml", "Where to write; must not exist.")],
     persons: Persons = None,
-    hid: Annotated[
-        str | None, typer.Option("--hid", metavar="COLUMN", help="Column linking persons to households.")
-    ] = None,
+    hid: Annotated[Text, opt("--hid COLUMN", "Column linking persons to households.")] = None,
 ) -> None:
     """Draft a codebook to edit.
 
@@ -44,9 +37,13 @@ def init(
     """
     from stirred.data.draft import WARNING, draft_codebook
     from stirred.data.frames import read_labels
+    from stirred.data.problems import bad_file
     from stirred.data.sources import Source
 
-    _check_new(out)
+    if out.exists():
+        raise bad_file("there is already a file", where=str(out), remedy="choose another name, or remove it first")
+    if not out.parent.is_dir():
+        raise bad_file("there is no such folder", where=str(out.parent), remedy="create it first")
     households = read_labels(file)
     people = None if persons is None else read_labels(persons)
     _check_hid(hid, {str(file): households.frame, **({str(persons): people.frame} if people else {})})
@@ -57,15 +54,6 @@ def init(
     say(f"wrote {out}")
     paragraph(f"This is a draft to edit, {WARNING}.")
     paragraph(f"Then: stirred codebook check {file}{f' --persons {persons}' if persons else ''} --codebook {out}")
-
-
-def _check_new(out: Path) -> None:
-    from stirred.data.problems import bad_file
-
-    if out.exists():
-        raise bad_file("there is already a file", where=str(out), remedy="choose another name, or remove it first")
-    if not out.parent.is_dir():
-        raise bad_file("there is no such folder", where=str(out.parent), remedy="create it first")
 
 
 def _check_hid(hid: str | None, files: dict[str, pl.DataFrame]) -> None:
@@ -92,7 +80,7 @@ def _check_hid(hid: str | None, files: dict[str, pl.DataFrame]) -> None:
 @app.command()
 def check(
     file: File,
-    codebook: Annotated[Path, typer.Option("--codebook", metavar="CODEBOOK.toml", help="What the file should be.")],
+    codebook: Annotated[Path, opt("--codebook CODEBOOK.toml", "What the file should be.")],
     persons: Persons = None,
     json: Json = False,
 ) -> None:
@@ -100,8 +88,8 @@ def check(
 
     Exits with 2 and every problem, or with 0.
     """
-
     from stirred.data.codebook import Codebook
+    from stirred.data.frames import scan_frame
     from stirred.data.problems import DataError
     from stirred.data.validate import validate
     from stirred.spec.problems import StirredError
@@ -116,7 +104,7 @@ def check(
     for source in (file, persons):
         if source is not None:
             try:
-                frames[str(source)] = _scan(source)
+                frames[str(source)] = scan_frame(source, given=True)
             except StirredError as error:
                 problems += error.problems
     if problems or declared is None:
@@ -129,12 +117,6 @@ def check(
     if problems:
         raise DataError(problems)
     _tell(file, persons, frames, codebook, as_json=json)
-
-
-def _scan(source: Path) -> pl.LazyFrame:
-    from stirred.data.frames import scan_frame
-
-    return scan_frame(source)
 
 
 def _link_problems(frames: dict[str, pl.LazyFrame], codebook: Codebook) -> list[Problem]:
@@ -160,14 +142,10 @@ def _link_problems(frames: dict[str, pl.LazyFrame], codebook: Codebook) -> list[
     return []
 
 
-def _size(records: int, columns: int) -> str:
-    from stirred.data.problems import number
-
-    return f"{number(records, 'record')}, {number(columns, 'column')}"
-
-
 def _tell(file: Path, persons: Path | None, frames: dict[str, pl.LazyFrame], codebook: Path, *, as_json: bool) -> None:
     import polars as pl
+
+    from stirred.data.problems import number
 
     sizes = {
         source: (frame.select(pl.len()).collect().item(), len(frame.collect_schema()))
@@ -177,11 +155,7 @@ def _tell(file: Path, persons: Path | None, frames: dict[str, pl.LazyFrame], cod
         files = [{"file": source, "records": rows, "columns": columns} for source, (rows, columns) in sizes.items()]
         emit_json({"codebook": str(codebook), "files": files, "problems": []})
         return
-    facts(
-        [
-            (role, f"{source}: {_size(*sizes[str(source)])}")
-            for role, source in (("households", file), ("persons", persons))
-            if source is not None
-        ]
-    )
+    roles = {role: sizes[str(source)] for role, source in (("households", file), ("persons", persons)) if source}
+    names = {"households": file, "persons": persons}
+    facts([(role, f"{names[role]}: {number(r, 'record')}, {number(c, 'column')}") for role, (r, c) in roles.items()])
     emit(f"as {codebook} declares")

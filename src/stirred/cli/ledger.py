@@ -7,35 +7,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stirred.cli.ledger_options import (
-    STATED,
-    Copies,
-    Delta,
-    Output,
-    Reason,
-    Reference,
-    Unit,
-    Where,
-    Who,
-    check_copies,
-    currency_of,
-)
-from stirred.cli.ledger_shown import (
-    entry_facts,
-    recovered_facts,
-    show_entries,
-    show_entry,
-    show_policy,
-    show_total,
-    show_verification,
-)
+from stirred.cli.option_words import wrong
+from stirred.cli.options import Json, Names, Place, Text, arg, opt
 from stirred.cli.output import emit, emit_json, facts, say
-from stirred.cli.spec import Because, Json, Kappa
+from stirred.cli.spec import STATED, Because, Kappa
+from stirred.cli.spec_given import factors, output_premetric, write_new
 from stirred.cli.spec_given import read as read_specification
-from stirred.cli.spec_given import write_new
 
 if TYPE_CHECKING:
-    from stirred.release.ledger import Entry, Ledger
+    from stirred.release.ledger import Entry, Ledger, Total
+    from stirred.release.ledger.currency import Currency
+
+
+Where = Annotated[str, arg("LEDGER", "The ledger: a file, or postgresql://user@host/database.")]
+Reference = Annotated[str, arg("ENTRY", "An entry: its number, or the beginning of its id.")]
+Who = Annotated[Text, opt("--who NAME", "Who does this (default: the user at work).")]
+Reason = Annotated[str, opt("--reason TEXT", "Why; it stays in the ledger.")]
+Unit = Annotated[Text, opt("--unit NAME", "The common unit, where entries differ.")]
+Output = Annotated[Text, opt("--output NAME", "Express the total in: pure, zcdp, approximate, gdp or tv.")]
+Delta = Annotated[Text, opt("--delta NUMBER", "delta; alone it means --output approximate.")]
+Copies = Annotated[
+    Text, opt("--copies NUMBER", "Protect people, whose answers stand in at most this many records, say 2.")
+]
 
 app = typer.Typer(
     help="The ledger: all releases from one dataset, and their promise. "
@@ -47,12 +40,8 @@ app = typer.Typer(
 @app.command()
 def init(
     ledger: Where,
-    dataset: Annotated[
-        str, typer.Option("--dataset", metavar="TEXT", help="The confidential dataset it accounts for, in words.")
-    ],
-    policy: Annotated[
-        Path | None, typer.Option("--policy", metavar="POLICY.toml", help="policy.toml to put in force at once.")
-    ] = None,
+    dataset: Annotated[str, opt("--dataset TEXT", "The confidential dataset it accounts for, in words.")],
+    policy: Annotated[Place, opt("--policy POLICY.toml", "policy.toml to put in force at once.")] = None,
     who: Who = None,
     json: Json = False,
 ) -> None:
@@ -62,19 +51,23 @@ def init(
     rules = None if policy is None else Policy.read(policy)
     made = Ledger.create(ledger, dataset=dataset, policy=rules, who=who)
     if json:
-        emit_json({"ledger": made.name, "id": made.id, "dataset": made.dataset, "head": made.head.hash})
+        _emit_made(made)
         return
     emit(f"ledger of {made.dataset}: {made.name}")
     facts([("id", made.id), ("policy", "none" if rules is None else "in force")])
 
 
+def _emit_made(made: Ledger) -> None:
+    emit_json({"ledger": made.name, "id": made.id, "dataset": made.dataset, "head": made.head.hash})
+
+
 @app.command()
 def show(
-    ledger: Where,
-    entry: Annotated[str | None, typer.Argument(metavar="[ENTRY]", help="One entry, with all its facts.")] = None,
-    json: Json = False,
+    ledger: Where, entry: Annotated[Text, arg("[ENTRY]", "One entry, with all its facts.")] = None, json: Json = False
 ) -> None:
     """List the entries, or show one with all its facts."""
+    from stirred.cli.ledger_shown import show_entries, show_entry
+
     opened = _open(ledger)
     if entry is not None:
         show_entry(opened.entry(entry), as_json=json)
@@ -85,36 +78,22 @@ def show(
 @app.command()
 def add(
     ledger: Where,
-    specification: Annotated[
-        str | None, typer.Argument(metavar="[SPEC]", help="specification.json, a bundle, or a catalogue name.")
-    ] = None,
-    mechanism: Annotated[str, typer.Option("--mechanism", metavar="NAME", help="What made the release.")] = "elsewhere",
-    purpose: Annotated[str, typer.Option("--purpose", metavar="TEXT", help="What it is for.")] = "",
+    specification: Annotated[Text, arg("[SPEC]", "specification.json, a bundle, or a catalogue name.")] = None,
+    mechanism: Annotated[str, opt("--mechanism NAME", "What made the release.")] = "elsewhere",
+    purpose: Annotated[str, opt("--purpose TEXT", "What it is for.")] = "",
     derived_from: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--derived-from", metavar="ENTRY", help="ENTRY whose output it was computed from: it costs nothing."
-        ),
+        Names, opt("--derived-from ENTRY", "ENTRY whose output it was computed from: it costs nothing.")
     ] = None,
     includes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--includes", metavar="ENTRY", help="ENTRY that this specification already covers, so it counts once."
-        ),
+        Names, opt("--includes ENTRY", "ENTRY that this specification already covers, so it counts once.")
     ] = None,
-    sample: Annotated[
-        str | None, typer.Option("--sample", metavar="NAME", help="Name of the sample it was computed from.")
+    unspecified: Annotated[
+        Text, opt("--unspecified REASON", "It has no specification: totals are then at least what is known.")
     ] = None,
-    amplified: Annotated[
-        bool, typer.Option("--amplified", help="The loss is already amplified by the sampling.")
-    ] = False,
-    bundle: Annotated[
-        str | None, typer.Option("--checksum", metavar="TEXT", help="Checksum of what was released.")
-    ] = None,
-    when: Annotated[
-        str | None,
-        typer.Option("--when", metavar="DAY", help="The day it was released, such as 2021-08-12, if that is known."),
-    ] = None,
+    sample: Annotated[Text, opt("--sample NAME", "Name of the sample it was computed from.")] = None,
+    amplified: Annotated[bool, opt("--amplified", "The loss is already amplified by the sampling.")] = False,
+    bundle: Annotated[Text, opt("--checksum TEXT", "Checksum of what was released.")] = None,
+    when: Annotated[Text, opt("--when DAY", "The day it was released, such as 2021-08-12, if that is known.")] = None,
     who: Who = None,
     json: Json = False,
 ) -> None:
@@ -122,7 +101,8 @@ def add(
 
     It happened, so the policy cannot refuse it.
     """
-    from stirred.release.bundle import MANIFEST, bundle_checksum
+    from stirred.data.bundle import MANIFEST
+    from stirred.release.bundle import bundle_checksum, bundle_origin
     from stirred.release.ledger import Request
 
     given = None if specification is None else read_specification(specification).specification
@@ -136,8 +116,10 @@ def add(
         who=who,
         derived_from=derived_from or (),
         includes=includes or (),
+        unspecified=unspecified or "",
         sample=sample,
         amplified=amplified,
+        **(bundle_origin(folder) if specification is not None else {}),
         bundle=bundle,
         made=when,
     )
@@ -153,17 +135,15 @@ def total(
     output: Output = None,
     delta: Delta = None,
     copies: Copies = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Also write the specification.json of the total.")
-    ] = None,
+    out: Annotated[Place, opt("--out FILE", "Also write the specification.json of the total.")] = None,
     json: Json = False,
 ) -> None:
     """Show the specification of everything together.
 
     Every conversion is shown with its theorem.
     """
+    from stirred.cli.ledger_shown import show_total
     from stirred.spec.document import to_json
-    from stirred.spec.problems import wrong
 
     currency = currency_of(unit, kappa, because, output, delta, copies)
     opened = _open(ledger)
@@ -180,16 +160,14 @@ def total(
 @app.command()
 def verify(
     ledger: Where,
-    head: Annotated[
-        str | None,
-        typer.Option("--head", metavar="HASH", help="A hash written down earlier, which must still be there."),
-    ] = None,
+    head: Annotated[Text, opt("--head HASH", "A hash written down earlier, which must still be there.")] = None,
     json: Json = False,
 ) -> None:
     """Check every hash, link, document and change of status.
 
     Exits with 1 at the first break.
     """
+    from stirred.cli.ledger_shown import show_verification
     from stirred.release.ledger.store import store_at
     from stirred.release.ledger.verify import verify_store
 
@@ -202,17 +180,16 @@ def verify(
 @app.command()
 def recover(
     ledger: Where,
-    entries: Annotated[
-        list[str] | None, typer.Argument(metavar="[ENTRY...]", help="Reservations to resolve (default: all open ones).")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    entries: Annotated[Names, arg("[ENTRY...]", "Reservations to resolve (default: all open ones).")] = None,
+    dry_run: Annotated[bool, opt("--dry-run", "Say what would be done, and do nothing.")] = False,
     who: Who = None,
     json: Json = False,
 ) -> None:
-    """Resolve reservations of processes that died.
+    """Resolve reservations and publications of processes that died.
 
-    What they left behind tells how far they came.
+    The files they left show how far they came.
     """
+    from stirred.cli.ledger_shown import recovered_facts
     from stirred.release.ledger.recover import recover as resolve
 
     done = resolve(_open(ledger), entries or (), who=who, dry_run=dry_run)
@@ -222,7 +199,7 @@ def recover(
     for one in done:
         emit(f"entry {one.entry.number} ({one.entry.mechanism}): {one.because}")
     if not done:
-        emit("no reservation is open")
+        emit("no reservation is open, and no publication")
     elif dry_run:
         emit("Nothing was done. A process that is still running would have to begin again.")
 
@@ -231,16 +208,20 @@ def recover(
 def abort(ledger: Where, entry: Reference, reason: Reason, who: Who = None, json: Json = False) -> None:
     """Give a reservation up.
 
-    It is free if nothing was drawn, and spent otherwise.
+    It is free if nothing was drawn, and spent otherwise. What was kept to finish the release is destroyed.
     """
-    _changed(_open(ledger).abort(entry, reason=reason, who=who), as_json=json)
+    from stirred.release.ledger.recover import give_up
+
+    given_up = _open(ledger).abort(entry, reason=reason, who=who)
+    give_up(given_up)
+    _changed(given_up, as_json=json)
 
 
 @app.command()
 def withdraw(ledger: Where, entry: Reference, reason: Reason, who: Who = None, json: Json = False) -> None:
     """Record that a release was taken back.
 
-    What was seen goes on counting.
+    What readers saw still counts.
     """
     _changed(_open(ledger).withdraw(entry, reason=reason, who=who), as_json=json)
 
@@ -248,11 +229,9 @@ def withdraw(ledger: Where, entry: Reference, reason: Reason, who: Who = None, j
 @app.command()
 def policy(
     ledger: Where,
-    file: Annotated[Path | None, typer.Argument(metavar="[POLICY.toml]", help="A policy to put in force.")] = None,
-    none: Annotated[bool, typer.Option("--none", help="Put no policy in force.")] = False,
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why it changes; it stays in the ledger.")
-    ] = "",
+    file: Annotated[Place, arg("[POLICY.toml]", "A policy to put in force.")] = None,
+    none: Annotated[bool, opt("--none", "Put no policy in force.")] = False,
+    reason: Annotated[str, opt("--reason TEXT", "Why it changes; it stays in the ledger.")] = "",
     who: Who = None,
     json: Json = False,
 ) -> None:
@@ -260,8 +239,8 @@ def policy(
 
     Shows what is left as well, and every change.
     """
+    from stirred.cli.ledger_shown import show_policy
     from stirred.release.ledger import Policy
-    from stirred.spec.problems import wrong
 
     opened = _open(ledger)
     if file is not None and none:
@@ -275,23 +254,16 @@ def policy(
 def export(
     ledger: Where,
     format_: Annotated[
-        str,
-        typer.Option(
-            "--format", metavar="NAME", help="json (everything), opendp (registry YAML) or markdown (for a website)."
-        ),
+        str, opt("--format NAME", "json (everything), opendp (registry YAML) or markdown (for a website).")
     ] = "json",
-    curator: Annotated[
-        str, typer.Option("--curator", metavar="TEXT", help="Who publishes, for opendp and markdown.")
-    ] = "",
+    curator: Annotated[str, opt("--curator TEXT", "Who publishes, for opendp and markdown.")] = "",
     unit: Unit = None,
     kappa: Kappa = None,
     because: Because = STATED,
     output: Output = None,
     delta: Delta = None,
     copies: Copies = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of printing.")
-    ] = None,
+    out: Annotated[Place, opt("--out FILE", "Write to this file instead of printing.")] = None,
     json: Json = False,
 ) -> None:
     """Export the ledger.
@@ -299,7 +271,6 @@ def export(
     As json without loss, as opendp or markdown for the public.
     """
     from stirred.release.ledger.export import FORMATS, exported
-    from stirred.spec.problems import wrong
 
     if format_ not in FORMATS:
         raise wrong(f"{format_!r} is not a format", where="--format", remedy=f"one of {', '.join(FORMATS)}")
@@ -321,7 +292,7 @@ def export(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `stirred ledger export --format json` wrote.")],
+    file: Annotated[Path, arg("FILE", "What `stirred ledger export --format json` wrote.")],
     ledger: Where,
     json: Json = False,
 ) -> None:
@@ -334,7 +305,7 @@ def import_(
 
     made = imported(file, ledger)
     if json:
-        emit_json({"ledger": made.name, "id": made.id, "dataset": made.dataset, "head": made.head.hash})
+        _emit_made(made)
         return
     emit(f"ledger of {made.dataset}: {made.name}, {number(made.head.number + 1, 'row')}")
 
@@ -346,8 +317,34 @@ def _open(url: str) -> Ledger:
 
 
 def _changed(entry: Entry, *, as_json: bool) -> None:
+    from stirred.cli.ledger_shown import entry_facts
+
     if as_json:
         emit_json(entry_facts(entry))
         return
     emit(f"entry {entry.number} ({entry.mechanism}): {entry.state}")
     facts([("id", entry.id)])
+
+
+def currency_of(
+    unit: str | None, kappa: list[str] | None, because: str, output: str | None, delta: str | None, copies: str | None
+) -> Currency:
+    """Return what the options express a total in."""
+    from stirred.release.ledger.currency import Copies, Currency
+
+    name = output or ("approximate" if delta is not None else None)
+    return Currency(
+        unit=unit,
+        units=tuple(factors(kappa, because)),
+        output=None if name is None else output_premetric(name, delta=delta),
+        copies=None if copies is None else Copies(factor=copies, because=because),
+    )
+
+
+def check_copies(found: Total) -> None:
+    """Refuse --copies where it applies to nothing; where it applies to some, the others stand apart with the reason."""
+    from stirred.spec.problems import SpecificationError
+
+    problems = [problem for aside in found.alone for problem in aside.problems if problem.where == "copies"]
+    if problems and not found.parts:
+        raise SpecificationError(dict.fromkeys(problems))

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, table
+from stirred.cli.output import bullets, emit, emit_json, facts, five, heading, paragraph, picked, step_facts, table
+from stirred.data.problems import number
+from stirred.release.ledger.entry import numbers
+from stirred.release.ledger.policy import left
+from stirred.spec.document import to_document
+from stirred.spec.explain import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from stirred.release.ledger import Entry, Ledger, Total
     from stirred.release.ledger.entry import Event
@@ -17,14 +22,8 @@ if TYPE_CHECKING:
     from stirred.release.ledger.verify import Verification
 
 
-# ---- entries ------------------------------------------------------------------------------------
-
-
 def show_entries(ledger: Ledger, *, as_json: bool) -> None:
     """List the entries of a ledger."""
-    from stirred.data.problems import number
-    from stirred.release.ledger.total import numbers
-
     entries = list(ledger.entries())
     if as_json:
         emit_json(
@@ -43,61 +42,43 @@ def show_entries(ledger: Ledger, *, as_json: bool) -> None:
             ["", "when", "what", "purpose", "loss", "status"],
             [[str(e.number), e.day, e.mechanism, e.purpose, _loss(e), _state(e)] for e in entries],
         )
-    for role, files in _files(entries).items():
+    if [e.number for e in entries] != [*range(1, len(entries) + 1)]:
+        emit("An entry has the number of its first row; its draw, commit and publication are rows of their own.")
+    roles: dict[str, dict[str, list[int]]] = {}
+    for entry in entries:
+        for role, seen in entry.inputs.items() if entry.is_spent else ():
+            roles.setdefault(role, {}).setdefault(seen, []).append(entry.number)
+    for role, files in roles.items():
         if len(files) > 1:
             groups = "; ".join(f"entry {numbers(those)}" for those in files.values())
             paragraph(f"They come from {len(files):,} different files of {role}: {groups}.")
     emit("Losses stand in different currencies and must not be added up by hand: `stirred ledger total` does.")
 
 
-def _files(entries: list[Entry]) -> dict[str, dict[str, list[int]]]:
-    """Return the entries that count by each kind of file and its checksum."""
-    found: dict[str, dict[str, list[int]]] = {}
-    for entry in entries:
-        for role, seen in entry.inputs.items():
-            if entry.is_spent:
-                found.setdefault(role, {}).setdefault(seen, []).append(entry.number)
-    return found
-
-
 def _state(entry: Entry) -> str:
     """Return the state of an entry, and that it is published where it is."""
-    return f"{entry.state}, published" if entry.publications else entry.state
+    published = ", published" if entry.publications else ""
+    return f"{entry.state}{published}{', being published' if entry.open_publications else ''}"
 
 
 def _loss(entry: Entry) -> str:
-    if entry.derived_from:
-        return "none: derived"
+    if entry.derived_from or entry.unspecified:
+        return "none: derived" if entry.derived_from else "not specified"
     return "" if entry.specification is None else entry.specification.budget_text
 
 
 def entry_facts(entry: Entry) -> dict[str, Any]:
     """Return an entry as plain data."""
-    from stirred.spec.document import to_document
-
     return {
-        "number": entry.number,
-        "id": entry.id,
-        "mechanism": entry.mechanism,
-        "purpose": entry.purpose,
-        "status": entry.status,
-        "drawn": entry.drawn,
+        **picked(entry, "number", "id", "mechanism", "purpose", "status", "drawn"),
         "spent": entry.is_spent,
-        "elsewhere": entry.elsewhere,
-        "who": entry.who,
-        "when": entry.when,
-        "made": entry.made,
+        **picked(entry, "elsewhere", "who", "when", "made"),
         "parameters": dict(entry.parameters),
         "inputs": dict(entry.inputs),
-        "sample": entry.sample,
-        "amplified": entry.amplified,
+        **picked(entry, "sample", "amplified"),
         "derived_from": list(entry.derived_from),
         "includes": list(entry.includes),
-        "place": entry.place,
-        "bundle": entry.bundle,
-        "reason": entry.reason,
-        "previous": entry.previous,
-        "hash": entry.hash,
+        **picked(entry, "unspecified", "place", "bundle", "reason", "previous", "hash"),
         "history": [_event_facts(event) for event in entry.history],
         "specification": None if entry.specification is None else to_document(entry.specification),
     }
@@ -107,10 +88,10 @@ def _event_facts(event: Event) -> dict[str, Any]:
     return {
         "row": event.number,
         "what": event.kind,
-        "who": event.who,
-        "when": event.when,
-        "reason": event.reason,
-        "to": event.to,
+        **picked(event, "who", "when", "reason", "to"),
+        **({"place": event.place} if event.place else {}),
+        **({"began": event.began} if event.began is not None else {}),
+        **({"accepted": list(event.accepted)} if event.accepted else {}),
     }
 
 
@@ -135,19 +116,15 @@ def show_entry(entry: Entry, *, as_json: bool) -> None:
         facts(settings, indent=2)
     emit()
     emit("what happened:")
-    facts([_event_line(event) for event in entry.history], indent=2)
+    rows = []
+    for event in entry.history:
+        accepted = f", who accepted {', '.join(event.accepted)}" if event.accepted else ""
+        rows.append(_dated(event, f"{event.what}, {event.who}{accepted}{f': {event.reason}' if event.reason else ''}"))
+    facts(rows, indent=2)
 
 
-def _event_line(event: Event) -> tuple[str, str]:
-    return f"row {event.number}", f"{_moment(event.when)}  {event.what}, {event.who}{_why(event.reason)}"
-
-
-def _moment(when: str) -> str:
-    return when[:16].replace("T", " ") + " UTC"
-
-
-def _why(reason: str) -> str:
-    return f": {reason}" if reason else ""
+def _dated(row: Event | PolicyChange, what: str) -> tuple[str, str]:
+    return f"row {row.number}", f"{row.when[:16].replace('T', ' ')} UTC  {what}"
 
 
 def _lines(known: Mapping[str, Any], *, under: str = "") -> list[tuple[str, str]]:
@@ -166,17 +143,9 @@ def _lines(known: Mapping[str, Any], *, under: str = "") -> list[tuple[str, str]
     return [(label, text) for label, text in lines if text]
 
 
-def _five(specification: Any) -> None:
-    from stirred.spec.explain import explain
-
-    words = explain(specification)
-    emit(specification.notation)
-    emit("  NOT protected, because it is published exactly:")
-    bullets(words.not_protected, indent=4)
-    facts([(a.question, a.answer) for a in words.answers], indent=2)
-
-
-# ---- the total ----------------------------------------------------------------------------------
+def _five(specification: Any, *, bound: str = "") -> None:
+    emit(f"{bound}{specification.notation}")
+    five(explain(specification), indent=2)
 
 
 _MOST_STEPS = 30
@@ -188,24 +157,24 @@ def show_total(ledger: Ledger, found: Total, *, as_json: bool) -> None:
         emit_json(total_facts(ledger, found))
         return
     heading(f"Everything released from {ledger.dataset}")
-    if not found.parts and not found.alone:
+    if not found.parts and not found.alone and not found.unspecified:
         emit("Nothing that counts has been released or reserved.")
     if not found.is_one:
         paragraph("There is no one number: the following stand side by side and must not be added up.")
         bullets([str(problem) for problem in found.apart])
     for part in found.parts:
         emit()
-        _show_part(part)
-    _show_asides("alone, with their own loss:", found.alone)
-    _show_asides("at no further cost:", found.free)
+        _show_part(part, bound=found.bound)
+    _show_list("released without a specification, so everything costs at least this:", map(_aside, found.unspecified))
+    _show_list("contradicted inside this ledger, and what then holds:", found.contradicted)
+    _show_list("alone, with their own loss:", map(_aside, found.alone))
+    _show_list("at no further cost:", map(_aside, found.free))
     emit()
-    paragraph("The ledger knows the releases it was told about, and no others.")
+    paragraph("The ledger knows only the releases that are recorded in it.")
 
 
-def _show_part(part: Part) -> None:
-    from stirred.release.ledger.total import numbers
-
-    _five(part.specification)
+def _show_part(part: Part, *, bound: str) -> None:
+    _five(part.specification, bound=bound)
     facts([("entry" if len(part.entries) == 1 else "entries", numbers(part.entries))], indent=2)
     if part.specification.assumptions:
         emit("  holds if:")
@@ -218,24 +187,20 @@ def _show_part(part: Part) -> None:
             emit(f"    {len(steps) - _MOST_STEPS:,} further steps; --json lists all")
 
 
-def _show_asides(title: str, asides: tuple[Aside, ...]) -> None:
-    from stirred.release.ledger.total import numbers
-
-    if asides:
+def _show_list(title: str, items: Iterable[object]) -> None:
+    if lines := [str(item) for item in items]:
         emit()
         emit(title)
-        bullets(
-            [
-                f"{numbers(a.entries)}: {a.specification.notation + ': ' if a.specification else ''}{a.reason}"
-                f"{'. Mend: ' + a.remedy if a.remedy else ''}"
-                for a in asides
-            ]
-        )
+        bullets(lines)
+
+
+def _aside(one: Aside) -> str:
+    notation = f"{one.specification.notation}: " if one.specification else ""
+    return f"{numbers(one.entries)}: {notation}{one.reason}{f'. Fix: {one.remedy}' if one.remedy else ''}"
 
 
 def total_facts(ledger: Ledger, found: Total) -> dict[str, Any]:
     """Return the total as plain data."""
-    from stirred.spec.document import to_document
 
     def aside(one: Aside) -> dict[str, Any]:
         kept = None if one.specification is None else to_document(one.specification)
@@ -246,31 +211,29 @@ def total_facts(ledger: Ledger, found: Total) -> dict[str, Any]:
         "dataset": ledger.dataset,
         "head": {"number": ledger.head.number, "hash": ledger.head.hash},
         "one": found.is_one,
+        "at_least": bool(found.unspecified),
         "parts": [
             {
                 "notation": part.specification.notation,
                 "entries": list(part.entries),
                 "specification": to_document(part.specification),
-                "steps": [
-                    {"action": s.action, "theorem": s.theorem, "before": s.before, "after": s.after}
-                    for s in part.derivation.steps
-                ],
+                "steps": [step_facts(step) for step in part.derivation.steps],
             }
             for part in found.parts
         ],
         "apart": [str(problem) for problem in found.apart],
         "alone": [aside(one) for one in found.alone],
         "free": [aside(one) for one in found.free],
+        "unspecified": [aside(one) for one in found.unspecified],
+        "contradicted": [
+            {"assumption": one.assumption, "kind": one.reliance.kind, **picked(one, "entries", "by", "certain", "then")}
+            for one in found.contradicted
+        ],
     }
-
-
-# ---- the policy, and what a check found ---------------------------------------------------------
 
 
 def show_policy(ledger: Ledger, *, as_json: bool) -> None:
     """Show the policy in force, what is left, and every change of it."""
-    from stirred.release.ledger.policy import left
-
     current, changes = ledger.policy, ledger.policy_changes
     rest = [] if current is None else [left(limit, ledger.total(limit.currency)) for limit in current.limits]
     if as_json:
@@ -279,8 +242,15 @@ def show_policy(ledger: Ledger, *, as_json: bool) -> None:
             {
                 "policy": None if current is None else current.document,
                 "left": rest,
-                "problems": [{"what": p.what, "where": p.where, "remedy": p.remedy} for p in problems],
-                "changes": [_change_facts(change) for change in changes],
+                "problems": [picked(problem, "what", "where", "remedy") for problem in problems],
+                "changes": [
+                    {
+                        "row": change.number,
+                        **picked(change, "who", "when", "reason"),
+                        "policy": None if change.policy is None else change.policy.document,
+                    }
+                    for change in changes
+                ],
             }
         )
         return
@@ -291,20 +261,18 @@ def show_policy(ledger: Ledger, *, as_json: bool) -> None:
     if len(changes) > 1 or current is not None:
         emit()
         emit("put in force:")
-        facts([_change_line(change) for change in changes], indent=2)
+        rows = []
+        for change in changes:
+            what = "none" if change.policy is None else str(change.policy)
+            rows.append(_dated(change, f"{what} ({change.who}{f': {change.reason}' if change.reason else ''})"))
+        facts(rows, indent=2)
 
 
 def _show_rules(ledger: Ledger, policy: Policy, rest: list[str]) -> None:
-    facts(
-        [
-            *(
-                (f"limit {limit.name}".strip(), f"{limit}: {what}")
-                for limit, what in zip(policy.limits, rest, strict=True)
-            ),
-            ("who", "anybody" if policy.who is None else ", ".join(policy.who) or "nobody"),
-            ("invariants", policy.fixed),
-        ]
-    )
+    limits = zip(policy.limits, rest, strict=True)
+    rows = [(f"limit {limit.name}".strip(), f"{limit}: {what}") for limit, what in limits]
+    who = "anybody" if policy.who is None else ", ".join(policy.who) or "nobody"
+    facts([*rows, ("who", who), ("invariants", policy.fixed)])
     for problem in policy.problems:
         emit()
         paragraph(
@@ -313,34 +281,15 @@ def _show_rules(ledger: Ledger, policy: Policy, rest: list[str]) -> None:
         )
 
 
-def _change_line(change: PolicyChange) -> tuple[str, str]:
-    what = "none" if change.policy is None else str(change.policy)
-    return f"row {change.number}", f"{_moment(change.when)}  {what} ({change.who}{_why(change.reason)})"
-
-
-def _change_facts(change: PolicyChange) -> dict[str, Any]:
-    return {
-        "row": change.number,
-        "who": change.who,
-        "when": change.when,
-        "reason": change.reason,
-        "policy": None if change.policy is None else change.policy.document,
-    }
-
-
 def show_verification(found: Verification, *, as_json: bool) -> None:
     """Show what a check of the whole ledger found."""
-    from stirred.data.problems import number
-
     first = found.first_break
     if as_json:
         place = None if first is None else {"row": first.number, "kind": first.kind, "what": first.problems[0].what}
         emit_json(
             {
                 "sound": found.is_sound,
-                "rows": found.rows,
-                "entries": found.entries,
-                "head": found.head,
+                **picked(found, "rows", "entries", "head"),
                 "break": place,
                 "observations": list(found.observations),
             }
@@ -360,10 +309,4 @@ def show_verification(found: Verification, *, as_json: bool) -> None:
 
 def recovered_facts(one: Recovered) -> dict[str, Any]:
     """Return a resolved reservation as plain data."""
-    return {
-        "number": one.entry.number,
-        "id": one.entry.id,
-        "status": one.entry.status,
-        "spent": one.entry.is_spent,
-        "because": one.because,
-    }
+    return {**picked(one.entry, "number", "id", "status"), "spent": one.entry.is_spent, "because": one.because}

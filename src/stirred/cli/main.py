@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
-from typing import Annotated
+from contextlib import suppress
+from errno import EIO
+from types import FrameType
+from typing import Annotated, Final
 
 import typer
 
-from stirred.cli import audit, budget, codebook, compare, ledger, publish, schema, spec, swap, synth, unswap
+from stirred.cli import (
+    audit,
+    budget,
+    codebook,
+    compare,
+    ledger,
+    mechanism,
+    prepare,
+    publish,
+    schema,
+    spec,
+    swap,
+    synth,
+    unswap,
+)
+from stirred.cli.own_commands import own_groups
 
 DONE, FAILED, REFUSED, INTERRUPTED, UNREAD = 0, 1, 2, 130, 141
 
@@ -16,7 +36,7 @@ app = typer.Typer(
     name="stirred",
     help="Publish statistics from confidential microdata: every release with the DP specification it satisfies.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -26,13 +46,18 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(codebook.app, name="codebook")
 app.add_typer(synth.app, name="synth")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(mechanism.app, name="mechanism")
 app.command("swap")(swap.swap)
 app.command("plan")(swap.plan)
 app.command("release")(swap.release)
+app.command("resume")(swap.resume)
+app.command("prepare")(prepare.prepare)
 app.command("compare")(compare.compare)
 app.command("publish")(publish.publish)
 app.command("schema")(schema.schema)
 app.command("unswap")(unswap.unswap)
+for _name, _group in own_groups():
+    app.add_typer(_group, name=_name)
 
 
 def _version(wanted: bool) -> None:
@@ -55,18 +80,17 @@ def _root(
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code: 0 done, 1 a check failed, 2 bad input or refused, 130 interrupted.
 
-    141 means that nobody read the output to its end.
+    129 and 143 are interruptions by SIGHUP and SIGTERM. 141 means that nobody read the output to its end.
     """
     _never_fail_to_print()
     try:
         code = app(args=arguments, prog_name="stirred", standalone_mode=False)
         sys.stdout.flush()
         if code == INTERRUPTED:
-            sys.stderr.write("Interrupted.\n")
+            return _interrupted()
         return code if isinstance(code, int) else DONE
     except (KeyboardInterrupt, typer.Abort):
-        sys.stderr.write("Interrupted.\n")
-        return INTERRUPTED
+        return _interrupted()
     except typer.Exit as stop:
         return stop.exit_code
     except SystemExit as stop:
@@ -79,7 +103,27 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
     except Exception as error:
-        return _report(error, as_json="--json" in arguments)
+        if not _received:
+            return _report(error, as_json="--json" in arguments)
+        # A library may wrap the interruption that passes through a callback of ours, as pydantic does while it writes.
+        for note in getattr(error, "__notes__", ()):
+            sys.stderr.write(f"{note}\n")
+        return _interrupted()
+    except BaseException as error:
+        # polars' own kind of exception for a file in the middle of which its reader gives up; it is not an Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        return _report(
+            OSError(EIO, "a file is damaged: its reader gives up in the middle of it", "input"),
+            as_json="--json" in arguments,
+        )
+
+
+def _interrupted() -> int:
+    """Say that the command was interrupted, and return the code of the signal that did it."""
+    with suppress(OSError):  # the terminal may be gone
+        sys.stderr.write("Interrupted.\n")
+    return 128 + interrupted_by()
 
 
 def _never_fail_to_print() -> None:
@@ -90,7 +134,10 @@ def _never_fail_to_print() -> None:
 
 
 def _report(error: Exception, *, as_json: bool) -> int:
-    """Print what went wrong, where and how to mend it; a bug of ours says so."""
+    """Print what went wrong, where and how to fix it; a bug of ours says so.
+
+    JSON ends in logs and tickets: it gets the words without values of the confidential file.
+    """
     from stirred.cli.option_words import in_options
     from stirred.cli.output import emit_json, say
     from stirred.spec.problems import Problem, StirredError
@@ -119,9 +166,11 @@ def _report(error: Exception, *, as_json: bool) -> int:
     else:
         what = f"this is a fault in stirred, not in your input ({type(error).__name__}: {error})"
         remedy = "please report it; STIRRED_DEBUG=1 shows where it happened"
-        problems, code = (Problem(what=what, where="stirred", remedy=remedy),), FAILED
+        # What Python says of an error may quote what it stumbled over.
+        public = f"this is a fault in stirred, not in your input ({type(error).__name__})"
+        problems, code = (Problem(what=what, where="stirred", remedy=remedy, public=public),), FAILED
     if as_json:
-        emit_json({"errors": [{"what": p.what, "where": p.where, "remedy": p.remedy} for p in problems]})
+        emit_json({"errors": [{"what": p.told, "where": p.where, "remedy": p.remedy} for p in problems]})
     else:
         for problem in problems:
             say(str(problem))
@@ -132,4 +181,63 @@ def _report(error: Exception, *, as_json: bool) -> int:
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    protect_memory()
+    clean_up_on_signals()
     sys.exit(run(sys.argv[1:]))
+
+
+# Sent by service managers and schedulers, and by a terminal that is closed.
+_ENDINGS: Final = ("SIGTERM", "SIGHUP")
+_SET_DUMPABLE: Final = 4  # of prctl(2)
+_received: list[int] = []
+
+
+class Interrupted(KeyboardInterrupt):
+    """An interruption by a signal.
+
+    It is a class of its own because Python remembers a plain KeyboardInterrupt that passes through `exec` of a text,
+    as the making of a dataclass does it, and ends the process by SIGINT whatever code it leaves with: 130 instead of
+    143 after SIGTERM.
+    """
+
+
+def clean_up_on_signals() -> None:
+    """Let SIGTERM and SIGHUP interrupt a command as Ctrl-C does, so that it removes what it has begun.
+
+    A signal that somebody chose to ignore (`nohup`) stays ignored.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop)
+    for name in _ENDINGS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    for name in _ENDINGS:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)  # cleaning up is not interrupted again
+    _received.append(number)
+    raise Interrupted
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    _received.append(number)
+    raise Interrupted
+
+
+def interrupted_by() -> int:
+    """Return the signal that interrupted the command; Ctrl-C if no other did."""
+    return _received[0] if _received else int(signal.SIGINT)
+
+
+def protect_memory() -> None:
+    """Forbid core dumps: the memory of a command holds confidential records."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        # A limit of 0 does not hold for a dump that the kernel hands to a program.
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)

@@ -3,46 +3,43 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from stirred.spec.problems import Problem
+    from stirred.data.problems import PlanError
+    from stirred.spec.problems import Problem, SpecificationError
 
 SOURCE: Final = "command line"
-# Keys of a plan that have an option, and how it is written.
+# Keys of a plan that have an option, and how it is written. Other settings of a mechanism are given by --set.
 EXAMPLES: Final = {
     "swap": "--swap county",
     "match": "--match size",
     "hold": "--hold tenure",
     "rate": "--rate 1/20",
     "epsilon": "--epsilon 2",
-    "redraw_law": "--redraw-law uniform",
-    "fine_match": "--fine-match tenure",
-    "fine_rate": "--fine-rate 1/2",
-    "distances": "--distances distances.csv",
-    "weights": "--weights weights.csv",
-    "noise_epsilon": "--noise-epsilon 1",
     "tables": "--table 'county x tenure'",
-    "respond": "--respond tenure",
-    "values": "--values owned,rented",
-    "change": "--change 1/10",
     "unit": "--unit household",
     "settings_from": "--settings-from policy",
-    "name": "--mechanism permutation",
     "households": "FILE",
     "persons": "--persons persons.csv",
     "hid": "--hid hid",
     "id": "--id name",
     "codebook": "--codebook codebook.toml",
+    "missing": "--missing NA",
+    "missing_as": "--missing-as code",
+    "stage": "--stage edited-file",
+    "post_imputation": "--post-imputation",
     "out": "--out bundle",
     "format": "--format csv",
     "purpose": "--purpose 'a test'",
     "ledger": "--ledger census.ledger",
+    "accept": "--accept identifier:mark",
 }
-
+# The same key in two sections is another option.
+_IN_SECTION: Final = {("data", "name"): "--name", ("mechanism", "name"): "--mechanism"}
 
 # Where the conversions of `stirred.spec` say that a number is wrong, and the option it was given by.
 _PLACES: Final = {
@@ -56,15 +53,32 @@ _PLACES: Final = {
 }
 
 
+def wrong(what: str, *, where: str, remedy: str) -> SpecificationError:
+    """Return (not raise) the error of an option; what problems are made of is loaded when there is one."""
+    from stirred.spec import problems
+
+    return problems.wrong(what, where=where, remedy=remedy)
+
+
+def bad_plan(what: str, *, where: str, remedy: str) -> PlanError:
+    """Return (not raise) the error of what amounts to a plan."""
+    from stirred.data import problems
+
+    return problems.bad_plan(what, where=where, remedy=remedy)
+
+
 @contextmanager
 def told_by_options() -> Iterator[None]:
     """Name the option in problems that name the argument it was passed on as.
 
     >>> from stirred.spec.given_numbers import loss
-    >>> with told_by_options():
-    ...     loss("-1", where="epsilon")
-    Traceback (most recent call last):
-    stirred.spec.problems.SpecificationError: --epsilon: -1 is negative. Mend: write a loss of 0 or more.
+    >>> from stirred.spec.problems import StirredError
+    >>> try:
+    ...     with told_by_options():
+    ...         loss("-1", where="epsilon")
+    ... except StirredError as error:
+    ...     print(*error.problems)
+    --epsilon: -1 is negative. Fix: write a loss of 0 or more.
     """
     from stirred.spec.problems import StirredError
 
@@ -78,43 +92,51 @@ def told_by_options() -> Iterator[None]:
 def option(key: str) -> str:
     """Return the option for a key of a plan.
 
-    >>> option("redraw_law"), option("fine_match")
-    ('--redraw-law', '--fine-match')
+    >>> option("settings_from"), option("fine_match")
+    ('--settings-from', '--set fine_match')
     """
-    return EXAMPLES[key].split()[0]
+    return EXAMPLES[key].split()[0] if key in EXAMPLES else f"--set {key}"
 
 
-def needed(key: str, *, command: str) -> Problem:
-    """Return the problem of an option that is needed and was not given."""
-    from stirred.spec.problems import Problem
+class InOptions:
+    """How settings are written on the command line of one command."""
 
-    remedy = f"such as {EXAMPLES[key]}; see `stirred {command} --help`, or write a plan.toml"
-    return Problem(what="is needed", where=option(key), remedy=remedy)
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def place(self, key: str) -> str:
+        """Return the option."""
+        return option(key)
+
+    def called(self, key: str) -> str:
+        """Return the option, or the key that is given by --set."""
+        return option(key) if key in EXAMPLES else key
+
+    def taken(self, keys: Sequence[str]) -> str:
+        """List options."""
+        return ", ".join(map(option, keys))
+
+    def needed(self, key: str, example: Any = None) -> str:
+        """Say how to write an option that is needed."""
+        texts = ",".join(map(str, example)) if isinstance(example, list) else example
+        such = EXAMPLES.get(key, f"--set {key}={'...' if texts is None else texts}")
+        return f"such as {such}; see `stirred {self.command} --help`, or write a plan.toml"
 
 
 def in_options(problem: Problem) -> Problem:
     """Return a problem of a plan that was told by options with the option in the place of the key.
 
     >>> from stirred.spec.problems import Problem
-    >>> told = Problem(what="the noisy swap has no fine_match", where="command line [mechanism] fine_match", remedy="")
-    >>> print(in_options(told))
-    --fine-match: the noisy swap has no --fine-match.
+    >>> print(in_options(Problem(what="is no column", where="command line [mechanism] fine_match", remedy="")))
+    --set fine_match: is no column.
     """
-    if problem.where == f"{SOURCE} [data] name":
-        return replace(problem, where="--name")
-    place = re.match(rf"{SOURCE} \[\w+\] (\w+)(.*)", problem.where, flags=re.DOTALL)
-    if place is None or place[1] not in EXAMPLES:
+    from stirred.mechanisms.registry import is_setting
+
+    place = re.fullmatch(rf"{SOURCE} \[(\w+)\] (\w+)(.*)", problem.where, flags=re.DOTALL)
+    if place is None:
         return problem
-    key, rest = place[1], place[2]
-    if problem.what == "is needed":
-        return replace(problem, where=option(key) + rest, remedy=f"such as {EXAMPLES[key]}")
-    return replace(
-        problem,
-        what=re.sub(rf"(?<= has no ){key}$", option(key), problem.what),
-        where=option(key) + rest,
-        remedy=re.sub(r'"(\w+)"', _as_option, problem.remedy) if "it takes" in problem.remedy else problem.remedy,
-    )
-
-
-def _as_option(name: re.Match[str]) -> str:
-    return option(name[1]) if name[1] in EXAMPLES else f"{name[1]} (only in a plan)"
+    section, key, rest = place.groups()
+    if (section, key) in _IN_SECTION:
+        return replace(problem, where=_IN_SECTION[section, key] + rest)
+    known = key in EXAMPLES or (section == "mechanism" and is_setting(key))
+    return replace(problem, where=option(key) + rest) if known else problem

@@ -5,14 +5,31 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 
 def emit_json(facts: Any) -> None:
     """Print facts as JSON on stdout."""
     sys.stdout.write(json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def picked(thing: Any, *names: str) -> dict[str, Any]:
+    """Return facts of an object under their names."""
+    return {name: getattr(thing, name) for name in names}
+
+
+def exactly(**values: Any) -> dict[str, Any]:
+    """Return each number as a double rounded up, and beside it the exact expression."""
+    from stirred.spec.document import number_out
+
+    return {key: out for name, v in values.items() for key, out in ((name, number_out(v)), (f"{name}_exact", str(v)))}
+
+
+def step_facts(step: Any) -> dict[str, Any]:
+    """Return a step of a derivation for JSON."""
+    return picked(step, "action", "theorem", "before", "after")
 
 
 def emit(text: str = "") -> None:
@@ -36,16 +53,16 @@ def heading(text: str) -> None:
 
 
 def facts(rows: Sequence[tuple[str, str]], *, indent: int = 0) -> None:
-    """Print labelled facts, the text wrapped beside its label.
+    """Print labelled facts, the text wrapped beside its label; a command under "next" stays whole, to be copied.
 
     >>> facts([("who", "households"), ("how much", "epsilon 3")])
     who       households
     how much  epsilon 3
     """
-    column = max((len(label) for label, _ in rows), default=0) + 2
-    for label, text in rows:
-        lead = " " * indent + label.ljust(column)
-        emit(wrapped(text, first=lead, rest=" " * (indent + column)))
+    from stirred.spec.rows import rows_text
+
+    if rows:
+        emit(rows_text(rows, width=width(), indent=indent, whole=["next"]))
 
 
 def bullets(items: Sequence[str], *, indent: int = 2) -> None:
@@ -54,21 +71,25 @@ def bullets(items: Sequence[str], *, indent: int = 2) -> None:
         emit(wrapped(item, first=" " * indent + "- ", rest=" " * (indent + 2)))
 
 
+def five(words: Any, *, indent: int = 0, without: str = "") -> None:
+    """Print what is not protected, and the five answers."""
+    emit(" " * indent + "NOT protected, because it is published exactly:")
+    bullets(words.not_protected, indent=indent + 2)
+    if not indent:
+        emit()
+    facts([(a.question, a.answer) for a in words.answers if a.question != without], indent=indent)
+
+
 def paragraph(text: str) -> None:
     """Print a paragraph, wrapped."""
-    emit(wrapped(text, first="", rest=""))
+    emit(wrapped(text))
 
 
-def wrapped(text: str, *, first: str, rest: str) -> str:
+def wrapped(text: str, *, first: str = "", rest: str = "") -> str:
     """Return text wrapped to the width, with the given indents; words are never broken."""
-    return textwrap.fill(
-        text,
-        width=width(),
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    from stirred.spec import rows
+
+    return rows.wrapped(text, width=width(), first=first, rest=rest)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -85,3 +106,52 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         drawn.add_row(*(Text(cell) for cell in row))
     console = Console(file=sys.stdout, width=width(), highlight=False, markup=False)
     console.print(drawn)
+
+
+Progress = Callable[[str, int, int], None]
+
+# The same words in every run: which inner steps a run needs must not be told.
+_WORDS = {"mark": "selecting", "gather": "swapping", "derange": "swapping", "return": "swapping", "redraw": "swapping",
+          "write": "writing", "verify": "checking", "report": "reporting"}  # fmt: skip
+
+
+@contextmanager
+def shown_progress(*, quiet: bool) -> Iterator[Progress | None]:
+    """Yield a function (stage, done, total) that shows progress, or None if nothing is to be shown."""
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        yield from _bar()
+    else:
+        yield _lines()
+
+
+def _bar() -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (SpinnerColumn(), TextColumn("{task.description:<12}"), BarColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, object] = {}
+
+        def advance(stage: str, done: int, total: int) -> None:
+            stage = _WORDS.get(stage, stage)
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total)
+            bar.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
+
+        yield advance
+
+
+def _lines() -> Progress:
+    seen: set[str] = set()
+
+    def advance(stage: str, done: int, total: int) -> None:
+        stage = _WORDS.get(stage, stage)
+        if stage not in seen:
+            seen.add(stage)
+            sys.stderr.write(f"{stage} ...\n" if done < total else f"{stage}\n")
+            sys.stderr.flush()
+
+    return advance

@@ -2,86 +2,72 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, say
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from fractions import Fraction
-
-    from stirred.release.expectation import Expectation
-    from stirred.release.fitting import Fit
-    from stirred.release.ledger import OverLimitError, Total
-    from stirred.release.prepared import Prepared
-    from stirred.spec.exact import Exact
-    from stirred.spec.layered_budget import PerturbedBudget
+from stirred.cli.option_words import bad_plan
+from stirred.cli.output import emit, emit_json, exactly, facts, five, heading, paragraph, picked, say
+from stirred.data.bundle import checksum
+from stirred.data.frames import exists
+from stirred.data.problems import bad_file
+from stirred.mechanisms.protocol import Rated, doubt_rows, tunable
+from stirred.release.expectation import Expectation, expectations
+from stirred.release.fitting import Fit, fitting
+from stirred.release.ledger import OverLimitError, Total
+from stirred.release.ledger.entry import numbers as listed
+from stirred.release.prepared import Prepared
+from stirred.release.run import remaining
+from stirred.release.scan import problems_of
+from stirred.spec.document import to_document
+from stirred.spec.doubts import Doubt
+from stirred.spec.exact import Exact
+from stirred.spec.explain import explain
+from stirred.spec.given_numbers import loss
+from stirred.spec.number_text import percent
+from stirred.spec.problems import Problem, StirredError, placed
 
 
 def numbers(prepared: Prepared) -> dict[str, Any]:
     """Return the numbers of a plan for JSON."""
-    from stirred.mechanisms.swapping.metric import MetricPlan
-    from stirred.mechanisms.swapping.noisy_plan import NoisyPlan
-    from stirred.mechanisms.swapping.response_plan import ResponsePlan
-    from stirred.mechanisms.swapping.two_stage import TwoStagePlan
-    from stirred.spec.document import number_out
-
-    plan = prepared.plan
-    fine = plan.fine_specification.budget.realised if isinstance(plan, TwoStagePlan) else None
-    unit = plan.per_unit if isinstance(plan, MetricPlan) else None
-    closer = plan.losses if isinstance(plan, NoisyPlan) else None
-    both = plan.swap_specification.budget.realised if isinstance(plan, ResponsePlan) else None
-    strata, epsilon = plan.strata, plan.epsilon
-    paper, exact = prepared.plan.paper_epsilon, prepared.plan.exact_loss
-    return {
-        "epsilon": number_out(epsilon),
-        "epsilon_exact": str(epsilon),
-        **({} if fine is None else {"fine_epsilon": number_out(fine), "fine_epsilon_exact": str(fine)}),
-        **({} if unit is None else {"epsilon_per_unit": number_out(unit), "epsilon_per_unit_exact": str(unit)}),
-        **({} if closer is None else _noise_numbers(closer)),
-        **({} if both is None else {"swap_flavor_epsilon": number_out(both), "swap_flavor_epsilon_exact": str(both)}),
-        "paper_epsilon": number_out(paper),
-        "paper_epsilon_exact": str(paper),
-        "exact_loss": None if exact is None else number_out(exact),
-        "exact_loss_expression": None if exact is None else str(exact),
-        "records": prepared.data.households.height,
-        "strata": len(strata.table),
-        "live_strata": len(strata.live),
-        "largest_live_stratum": strata.largest_live.records if strata.largest_live else 0,
-        "expected_share_moved": strata.moved,
-    }
+    own = [fact.values for fact in prepared.plan.facts if not fact.for_plans]
+    letter = prepared.plan.specification.output_premetric.parameter
+    found = {**exactly(**{letter: prepared.plan.epsilon}), **_joined(own)}
+    return found if "records" in found else {**found, "records": prepared.data.households.height}
 
 
-def _noise_numbers(losses: PerturbedBudget) -> dict[str, Any]:
-    """Return the losses of noise after a swap between files that agree on one margin, or on both."""
-    from stirred.spec.document import number_out
-
-    both = {"noise_epsilon": losses.one, "one_margin_epsilon": losses.one, "both_margins_epsilon": losses.both}
-    return {f"{name}{end}": out(e) for name, e in both.items() for end, out in (("", number_out), ("_exact", str))}
+def _joined(values: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {key: value for each in values for key, value in each.items()}
 
 
-def say_warnings(prepared: Prepared) -> None:
-    """Print the warnings of a plan."""
-    for warning in prepared.warnings:
-        say(f"Warning: {warning}")
+def say_doubts(prepared: Prepared) -> None:
+    """Print the doubts of a plan that refuse nothing, or that were accepted: the others are raised as errors."""
+    for doubt in prepared.doubts:
+        if doubt in prepared.accepted:
+            say(f"Accepted, {doubt.name}: {doubt.what}.")
+        elif not doubt.refuses:
+            say(f"Note: {doubt}")
+
+
+def doubt_facts(doubts: Sequence[Doubt], accepted: Sequence[Doubt] = ()) -> list[dict[str, Any]]:
+    """Return doubts for JSON."""
+    return [
+        {"name": each.name, "kind": each.kind, "about": each.about, "what": each.public or each.what,
+         "remedy": each.remedy, "refuses": each.refuses, "accepted": each in accepted}
+        for each in doubts
+    ]  # fmt: skip
 
 
 def five_answers(prepared: Prepared, *, with_paper: bool = True) -> None:
     """Print the five answers of a plan's specification, and how to read its number."""
-    from stirred.report.swap import published_as_they_are
-    from stirred.spec.explain import explain
-
     words = explain(prepared.plan.specification, with_paper=with_paper)
     heading(prepared.plan.specification.notation)
     emit()
-    emit("NOT protected, because it is published exactly:")
-    *fixed, rest = words.not_protected
-    bullets([*fixed, *published_as_they_are(prepared.plan, prepared.mechanism), rest])
-    emit()
-    facts([(answer.question, answer.answer) for answer in words.answers])
+    five(words)
     emit()
     paragraph(words.how_to_read)
 
@@ -90,29 +76,37 @@ def account_of(prepared: Prepared, out: Path) -> tuple[int, Total] | None:
     """Return the number of the run's entry and what everything promises together, where there is a ledger."""
     if prepared.ledger is None:
         return None
-    import json
-
     number = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["ledger"]["number"]
     return number, prepared.ledger.total()
+
+
+def resumed_account(out: Path, ledger: str | None) -> tuple[int, Total]:
+    """Return the number of a finished run's entry and what everything promises together."""
+    import json
+
+    from stirred.release.ledger import Ledger
+
+    stated = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["ledger"]
+    return stated["number"], Ledger.open(ledger or stated["name"]).total()
 
 
 def ledger_text(account: Total) -> str:
     """Say what everything in the ledger promises together with this release."""
     if account.specification is not None:
-        return f"with this release everything together promises {account.specification.notation}"
+        return f"with this release everything together promises {account.bound}{account.specification.notation}"
     parts = "; ".join(part.specification.notation for part in account.parts)
-    return f"with this release there are {len(account.parts)} promises that do not add up to one: {parts}"
+    return (
+        f"with this release there are {len(account.parts)} promises that do not add up to one: {account.bound}{parts}"
+    )
 
 
 def other_file_lines(prepared: Prepared) -> list[tuple[str, str]]:
     """Say beside the promise, and not in a warning alone, that the ledger accounts for other files as the same one."""
-    from stirred.release.ledger.total import numbers as listed
-
     return [
         (
             "files",
-            f"the file of {role} is NOT that of entry {listed(entries)}; if it is no version of the same file, it "
-            "needs a ledger of its own",
+            f"the file of {role} is NOT that of entry {listed(entries)}; if it is not a version of the same file, it "
+            "needs its own ledger",
         )
         for role, entries in prepared.other_files.items()
     ]
@@ -120,11 +114,10 @@ def other_file_lines(prepared: Prepared) -> list[tuple[str, str]]:
 
 def ledger_facts(account: Total) -> dict[str, Any]:
     """Return for JSON what everything in the ledger promises together."""
-    from stirred.spec.document import to_document
-
     one = account.specification
     return {
         "total": None if one is None else to_document(one),
+        "at_least": bool(account.unspecified),
         "parts": [part.specification.notation for part in account.parts],
         "apart": [str(problem) for problem in account.apart],
     }
@@ -132,11 +125,6 @@ def ledger_facts(account: Total) -> dict[str, Any]:
 
 def expected_errors(prepared: Prepared, source: str, persons: Path | None) -> list[Expectation]:
     """Return the error to expect in every table of a plan, from the source that was named."""
-    from stirred.data.frames import exists
-    from stirred.data.problems import bad_file, bad_plan
-    from stirred.release.bundle import checksum
-    from stirred.release.expectation import expectations
-
     if not prepared.tables:
         raise bad_plan(
             "there is no table whose error to expect", where="--expect-from", remedy="add --table 'county x tenure'"
@@ -160,12 +148,9 @@ def _expected_out(expected: Expectation) -> dict[str, Any]:
     error = expected.error
     return {
         "table": expected.table.title,
-        "source": error.source,
-        "exact": error.exact,
+        **picked(error, "source", "exact"),
         "mark": expected.mark,
-        "mean_absolute_error": error.mean_absolute_error,
-        "mean_absolute_percentage_error": error.mean_absolute_percentage_error,
-        "root_mean_square_error": error.root_mean_square_error,
+        **picked(error, "mean_absolute_error", "mean_absolute_percentage_error", "root_mean_square_error"),
         # Cells of the confidential file are written to internal/ by the release, and nowhere else.
         "cells": None if error.confidential else error.table.to_dicts(),
     }
@@ -195,185 +180,123 @@ _BASIS = {
     "invariants": "the settings, from the invariants alone",
     "other-data": "the settings, on other data",
     "this-data": "the settings, on THIS FILE: that voids the guarantee, and a release is refused",
-    None: "not said on what the settings rest (--settings-from): they must have been fixed beforehand, or follow from "
-    "the invariants alone",
+    None: "the plan does not say what the settings are based on (--settings-from); they must be fixed in advance or "
+    "follow from the invariants alone",
 }
 
 
-def show_plan(prepared: Prepared, *, epsilon: str | None, expected: Sequence[Expectation] = (), as_json: bool) -> None:
-    """Print a plan, or its JSON."""
-    from fractions import Fraction
+def show_plan(
+    prepared: Prepared,
+    *,
+    epsilon: str | None,
+    expected: Sequence[Expectation] = (),
+    next_step: str,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Print a plan in about ten lines, at length, or as JSON."""
 
-    from stirred.data.problems import number
-    from stirred.release.fitting import fitting
-
-    strata = prepared.plan.strata
-    account, refusal = _outlook(prepared)
+    account, refusal = outlook(prepared)
     fit = None if refusal is None else fitting(prepared)
-    rates = [Fraction(n, 100) for n in (1, 5, 10, 20, 50)]
-    curve = prepared.mechanism.losses(prepared.plan, rates)
-    target = _target(prepared, epsilon)
+    problems = [*problems_of(prepared.refuse), *(() if refusal is None else refusal.problems)]
+    rates, mechanism = [Fraction(n, 100) for n in (1, 5, 10, 20, 50)], prepared.mechanism
+    curve = mechanism.losses(prepared.plan, rates) if isinstance(mechanism, Rated) else []
+    target: dict[str, Any] = {}
+    if epsilon is not None:
+        with placed("--epsilon"):
+            wanted, tuned = loss(epsilon, where=""), tunable(mechanism)
+            both = [] if tuned is None else tuned.rates_reaching(prepared.plan, wanted)
+        rates_in_words = {"target_rates": [rate for rate, _ in both], "usable_rates": [str(rate) for _, rate in both]}
+        target = {"target_epsilon": epsilon, **rates_in_words} if both else {}
     if as_json:
-        from stirred.spec.document import number_out, to_document
-
         emit_json(
             {
                 "specification": to_document(prepared.plan.specification),
                 **numbers(prepared),
-                "largest_strata": [
-                    {"match": dict(zip(strata.match, map(str, s.values), strict=True)), "records": s.records,
-                     "live": s.live, "rate": s.rate_shown, "expected_share_moved": share}
-                    for s, share in strata.largest_first[:50]
-                ],
-                "epsilon_by_rate": [
-                    {"rate": str(r), "epsilon": number_out(e), "epsilon_exact": str(e)} for r, e in curve
-                ],
+                **_joined(fact.values for fact in prepared.plan.facts if fact.for_plans),
+                "epsilon_by_rate": [{"rate": str(rate), **exactly(epsilon=loss)} for rate, loss in curve],
                 "dropped": list(prepared.plan.dropped),
-                "warnings": list(prepared.warnings),
+                "doubts": doubt_facts(prepared.doubts, prepared.accepted),
                 "ledger": None if account is None else ledger_facts(account),
                 "expected_error": [_expected_out(each) for each in expected],
                 **target,
-                **({} if refusal is None else {"would_fit": _fit_out(fit), "errors": _errors(refusal)}),
+                **({} if refusal is None else {"would_fit": fit_out(fit)}),
+                **({"errors": errors_out(problems)} if problems else {}),
             }
         )  # fmt: skip
-        if refusal is not None:
-            raise typer.Exit(refusal.exit_code)
+        if problems:
+            raise typer.Exit(StirredError.exit_code)
         return
-    say_warnings(prepared)
-    five_answers(prepared, with_paper=not prepared.plan.why_this_number)  # that names the paper's bound
+    at = ", or at ".join(percent(rate, digits=6) for rate in target.get("target_rates", ()))
+    facts(
+        [
+            *prepared.plan.outcome(),
+            *([("chosen", _BASIS["this-data"])] if prepared.mechanism.settings_from == "this-data" else []),
+            *([("target", f"epsilon {epsilon} is reached at rate {at}")] if target else []),
+            *(_expected_line(each) for each in expected),
+            *doubts_shown(prepared),
+            *([("ledger", ledger_text(account))] if account is not None else []),
+            *other_file_lines(prepared),
+            *([] if refusal is None else refusal_lines(fit)),
+            *([] if problems else [("next", next_step)]),
+        ]
+    )
+    if verbose:
+        emit()
+        _details(prepared, curve)
+        emit()
+    paragraph("Nothing random has happened and nothing was written." + ("" if verbose else " All details: --verbose"))
+    if problems:
+        raise StirredError(problems)
+
+
+def doubts_shown(prepared: Prepared) -> list[tuple[str, str]]:
+    """Return the doubts of a plan as rows; those that refuse the release follow as errors, with their remedies."""
+    shown = [each for each in prepared.doubts if not each.refuses or each in prepared.accepted]
+    refusing = [each.name for each in prepared.doubts if each not in shown]
+    rows = [("doubt", f"{name} refuses the release; the error message says why") for name in refusing]
+    others = [row for row in doubt_rows(shown, accepted=prepared.accepted) if not rows or row[0] != "doubts"]
+    return [*rows, *others]
+
+
+def _details(prepared: Prepared, curve: Sequence[tuple[Fraction, Exact]]) -> None:
+    """Print what a plan says at length: the five answers, its facts, bounds and losses by rate."""
+    plan = prepared.plan
+    five_answers(prepared, with_paper=not plan.why_this_number)  # that names the paper's bound
     emit()
-    largest = strata.largest_live
-    values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, largest.values, strict=True)) if largest else ""
-    where = f" ({values})" if values else ""
+    losses = "; ".join(f"{100 * float(rate):.0f}%: epsilon {e.shown()}" for rate, e in curve)
     facts(
         [
             ("chosen", _BASIS[prepared.mechanism.settings_from]),
-            ("strata", f"{len(strata.table):,}, of which {len(strata.live):,} {_live_in_words(prepared)}"),
-            ("largest", f"{number(largest.records, 'record')}{where}" if largest else "none is live"),
-            _moved_line(prepared),
-            *_exact_line(prepared),
-            *_decisive_line(prepared),
-            *_bounds_line(prepared),
-            *([("by rate", _by_rate(curve))] if curve else []),
-            *([("target", _target_text(target))] if target else []),
-            *([("dropped", ", ".join(prepared.plan.dropped))] if prepared.plan.dropped else []),
-            *(_expected_line(each) for each in expected),
-            *([("ledger", ledger_text(account))] if account is not None else []),
-            *other_file_lines(prepared),
-            *(_refusal_lines(fit) if refusal is not None else []),
+            *((fact.label, fact.sentence) for fact in plan.facts if fact.sentence),
+            *([("bounds", plan.why_this_number)] if plan.why_this_number else []),
+            *([("also", plan.also_promised)] if plan.also_promised else []),
+            *([("by rate", f"with one rate everywhere: {losses}")] if curve else []),
         ]
     )
-    emit()
-    paragraph("Nothing random has happened and nothing was written.")
-    if refusal is not None:
-        raise refusal
 
 
-def _outlook(prepared: Prepared) -> tuple[Total | None, OverLimitError | None]:
+def outlook(prepared: Prepared) -> tuple[Total | None, OverLimitError | None]:
     """Return what everything together would promise, or the refusal of the policy: the plan is shown before it."""
-    from stirred.release.ledger import OverLimitError
-    from stirred.release.run import remaining
-
     try:
         return remaining(prepared), None
     except OverLimitError as refusal:
         return None, refusal
 
 
-def _refusal_lines(fit: Fit | None) -> list[tuple[str, str]]:
+def refusal_lines(fit: Fit | None) -> list[tuple[str, str]]:
+    """Say that the policy refuses, and which setting it would allow."""
     allowed = "no setting of this mechanism, all else equal" if fit is None else str(fit)
     return [("ledger", "REFUSED: its policy does not allow this release"), ("would fit", allowed)]
 
 
-def _fit_out(fit: Fit | None) -> dict[str, Any] | None:
-    from stirred.spec.document import number_out
-
+def fit_out(fit: Fit | None) -> dict[str, Any] | None:
+    """Return for JSON the setting that the policy would allow."""
     if fit is None:
         return None
-    loss = {"epsilon": number_out(fit.epsilon), "epsilon_exact": str(fit.epsilon)}
-    return {"setting": fit.setting, "value": str(fit.value), **loss}
+    return {"setting": fit.setting, "value": str(fit.value), **exactly(epsilon=fit.epsilon)}
 
 
-def _errors(refusal: OverLimitError) -> list[dict[str, str]]:
-    return [{"what": p.what, "where": p.where, "remedy": p.remedy} for p in refusal.problems]
-
-
-def _live_in_words(prepared: Prepared) -> str:
-    return "have two records or more" if prepared.mechanism.member == "noisy" else "have something to swap"
-
-
-def _moved_line(prepared: Prepared) -> tuple[str, str]:
-    """Say how many records are expected to move, or to change where the law is one of values and not of records."""
-    from stirred.mechanisms.swapping.response_swap import ResponseSwap
-
-    mechanism, share = prepared.mechanism, prepared.plan.strata.moved
-    if share is None:
-        why = "with rates by hold and swap values together it depends on counts that are protected"
-        return ("moved", f"not said: {why}")
-    label = "changed" if mechanism.moved_get == "another value" else "moved"
-    text = f"{100 * share:.2f}% of records are expected to get {mechanism.moved_get}"
-    if isinstance(mechanism, ResponseSwap):
-        chance = f"{100 * float(mechanism.change):.4g}%"
-        text += f", by the swap; the response changes each {mechanism.respond} with probability {chance} besides"
-    return (label, text + (", by the swap" if mechanism.member == "noisy" else ""))
-
-
-def _exact_line(prepared: Prepared) -> list[tuple[str, str]]:
-    """Say which records a swap leaves alone and the response does not; others are listed with what is not protected."""
-    from stirred.data.problems import number
-
-    count, perturbed = prepared.plan.strata.exact_records, prepared.plan.perturbed
-    if not count or perturbed is None:
-        return []
-    return [
-        ("unchanged", f"{number(count, 'record')} in strata with nothing to swap, but for the response on {perturbed}")
-    ]
-
-
-def _by_rate(curve: Sequence[tuple[Fraction, Exact]]) -> str:
-    losses = "; ".join(f"{100 * float(rate):.0f}%: epsilon {e.shown()}" for rate, e in curve)
-    return f"if one rate applied everywhere: {losses}"
-
-
-def _bounds_line(prepared: Prepared) -> list[tuple[str, str]]:
-    why, also = prepared.plan.why_this_number, prepared.plan.also_promised
-    return [*([("bounds", why)] if why else []), *([("also", also)] if also else [])]
-
-
-def _decisive_line(prepared: Prepared) -> list[tuple[str, str]]:
-    """Say which stratum sets the loss, where rates differ."""
-    from stirred.data.problems import number
-    from stirred.mechanisms.swapping.response_plan import ResponsePlan
-
-    strata = prepared.plan.exposed if isinstance(prepared.plan, ResponsePlan) else prepared.plan.strata
-    one = strata.by_record is None and len({stratum.rate for stratum in strata.live}) < 2
-    if prepared.mechanism.member == "noisy" or one or (stratum := strata.decisive) is None:
-        return []
-    values = ", ".join(f"{k} = {v}" for k, v in zip(strata.match, stratum.values, strict=True)) or "all records"
-    return [("loss set by", f"{values}: {number(stratum.records, 'record')} at rate {stratum.rate_shown}")]
-
-
-def _target(prepared: Prepared, epsilon: str | None) -> dict[str, Any]:
-    """Return both rates for a target loss, as exact expressions and as rates one could use."""
-    if epsilon is None:
-        return {}
-    from stirred.mechanisms.swapping.permutation import PermutationSwap
-    from stirred.spec.given_numbers import loss
-    from stirred.spec.problems import placed
-    from stirred.spec.swap_budget import psa_rates_for, rate_not_above
-
-    largest = prepared.plan.strata.largest_live
-    size = largest.records if largest else 0
-    with placed("--epsilon"):
-        wanted = loss(epsilon, where="")
-        if not isinstance(prepared.mechanism, PermutationSwap) or prepared.mechanism.member == "noisy":
-            rate = prepared.mechanism.rate_reaching(prepared.plan, wanted)
-            return {"target_epsilon": epsilon, "target_rates": [float(rate)], "usable_rates": [str(rate)]}
-        rates = psa_rates_for(wanted, largest_stratum=size, bound="sharp")
-        usable = [str(rate_not_above(wanted, largest_stratum=size, high=high, bound="sharp")) for high in (False, True)]
-    return {"target_epsilon": epsilon, "target_rates": [float(rates.low), float(rates.high)], "usable_rates": usable}
-
-
-def _target_text(target: dict[str, Any]) -> str:
-    reached = ", or at ".join(f"{100 * rate:.6g}%" for rate in target["target_rates"])
-    return f"epsilon {target['target_epsilon']} is reached at rate {reached}"
+def errors_out(problems: Sequence[Problem]) -> list[dict[str, str]]:
+    """Return for JSON why a release would be refused."""
+    return [{"what": p.told, "where": p.where, "remedy": p.remedy} for p in problems]

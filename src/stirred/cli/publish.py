@@ -5,43 +5,48 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from stirred.cli.options import Json, Names, Text, arg, opt
 from stirred.cli.output import bullets, emit, emit_json, facts, heading
 
 
 def publish(
-    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder of a finished release.")],
-    place: Annotated[Path, typer.Argument(metavar="DEST", help="The folder to make; must not exist.")],
-    harmless: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--harmless", metavar="COLUMN", help="Column that differs for every record and identifies nobody; repeat."
+    bundle: Annotated[Path, arg("BUNDLE", "The folder of a finished release.")],
+    place: Annotated[Path, arg("DEST", "The folder to make; must not exist.")],
+    accept: Annotated[
+        Names,
+        opt(
+            "--accept NAME",
+            "Doubt that you accept, such as identifier:income; repeat. Those that the release accepted need no "
+            "repeating.",
         ),
     ] = None,
     ledger: Annotated[
-        str | None,
-        typer.Option("--ledger", metavar="LEDGER", help="Where the ledger is now, if not where it was at the release."),
+        Text, opt("--ledger LEDGER", "Where the ledger is now, if not where it was at the release.")
     ] = None,
     called: Annotated[
-        str | None,
-        typer.Option("--as", metavar="NAME", help="What the ledger calls the place (default: the name of the folder)."),
+        Text, opt("--as NAME", "What the ledger calls the place (default: the name of the folder).")
     ] = None,
-    who: Annotated[
-        str | None, typer.Option("--who", metavar="NAME", help="Who publishes (default: the user at work).")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and scan; copy nothing.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
+    who: Annotated[Text, opt("--who NAME", "Who publishes (default: the user at work).")] = None,
+    require_ledger: Annotated[bool, opt("--require-ledger", "Refuse a release that no ledger accounts for.")] = False,
+    dry_run: Annotated[bool, opt("--dry-run", "Check and scan; copy nothing.")] = False,
+    json: Json = False,
 ) -> None:
     """Check and scan a bundle, and copy its public part to a folder.
 
     Any doubt refuses, and then nothing is copied.
     """
-    from stirred.release.publish import CHECKSUMS
+    from stirred.data.bundle import CHECKSUMS
     from stirred.release.publish import publish as publish_bundle
 
     done = publish_bundle(
-        bundle, place, harmless=harmless or (), ledger=ledger, called=called, who=who, dry_run=dry_run
+        bundle,
+        place,
+        accept=accept or (),
+        ledger=ledger,
+        called=called,
+        who=who,
+        require_ledger=require_ledger,
+        dry_run=dry_run,
     )
     if json:
         emit_json(

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
+from stirred.cli.option_words import wrong
 from stirred.cli.output import emit_json
 
 # Where the schema of each kind of file is made; `docs/_static/schemas/` publishes them.
@@ -17,16 +18,12 @@ SCHEMAS: Final = {
 }
 
 
-def schema(
-    name: Annotated[str, typer.Argument(metavar="|".join(SCHEMAS), help="The kind of file.")],
-) -> None:
+def schema(name: Annotated[str, typer.Argument(metavar="|".join(SCHEMAS), help="The kind of file.")]) -> None:
     """Print the JSON Schema of a file, for editors and programs.
 
     The kinds are plan, codebook, policy and specification.
     """
     from importlib import import_module
-
-    from stirred.spec.problems import wrong
 
     if name not in SCHEMAS:
         raise wrong(f"there is no schema of {name!r}", where="stirred schema", remedy=f"one of {', '.join(SCHEMAS)}")

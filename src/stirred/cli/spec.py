@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stirred.cli.option_words import told_by_options
-from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, say, wrapped
+from stirred.cli.option_words import told_by_options, wrong
+from stirred.cli.options import Json, Names, Place, Text, arg, opt
+from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, picked, say, step_facts, wrapped
 from stirred.cli.spec_given import factors, invariant, output_premetric, read, write_new
 
 if TYPE_CHECKING:
-    from stirred.spec import Comparison, Derivation
+    from stirred.spec import Derivation
     from stirred.spec.catalogue import Entry
     from stirred.spec.problems import SpecificationError
 
@@ -21,24 +22,14 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A name from `stirred spec list`, or a .json file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
-Budget = Annotated[
-    str | None,
-    typer.Option("--budget", metavar="NUMBER", help="A value for a budget that is only a letter, such as 1."),
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", metavar="FILE", help="Also write the resulting specification.json here.")
-]
+Name = Annotated[str, arg("NAME|FILE", "A name from `stirred spec list`, or a .json file.")]
+Budget = Annotated[Text, opt("--budget NUMBER", "A value for a budget that is only a letter, such as 1.")]
+Out = Annotated[Place, opt("--out FILE", "Also write the resulting specification.json here.")]
 Kappa = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kappa",
-        metavar="OLD:NEW=K",
-        help="OLD:NEW=K, one NEW unit changes at most K OLD records: household:person=1.",
-    ),
+    Names, opt("--kappa OLD:NEW=K", "OLD:NEW=K, one NEW unit changes at most K OLD records: household:person=1.")
 ]
-Because = Annotated[str, typer.Option("--because", metavar="TEXT", help="Why the factor holds; kept as an assumption.")]
+STATED = "stated on the command line"
+Because = Annotated[str, opt("--because TEXT", "Why the factor holds; kept as an assumption.")]
 
 
 @app.command("list")
@@ -92,7 +83,7 @@ def _show(entry: Entry) -> None:
     facts([(question, answers[question]) for question in ("who", "where", "what", "how", "how much")])
     emit()
     emit("held fixed, and so not protected:")
-    bullets(words.not_protected[: -1 - specification.input_premetric.post_imputation] or ["nothing"])
+    bullets(words.not_protected[: -2 if specification.input_premetric.post_imputation else -1] or ["nothing"])
     if entry.steps:
         emit()
         emit("derived by:")
@@ -119,9 +110,7 @@ def explain(name: Name, budget: Budget = None, json: Json = False) -> None:
                 "notation": entry.specification.notation,
                 "not_protected": list(words.not_protected),
                 "answers": {a.question: a.answer for a in words.answers},
-                "how_to_read": words.how_to_read,
-                "why_not_compare": words.why_not_compare,
-                "assumptions": list(words.assumptions),
+                **picked(words, "how_to_read", "why_not_compare", "assumptions"),
             }
         )
         return
@@ -143,28 +132,29 @@ def explain(name: Name, budget: Budget = None, json: Json = False) -> None:
 
 
 @app.command()
-def compare(
-    a: Name, b: Name, kappa: Kappa = None, because: Because = "stated on the command line", json: Json = False
-) -> None:
+def compare(a: Name, b: Name, kappa: Kappa = None, because: Because = STATED, json: Json = False) -> None:
     """Compare two specifications block by block.
 
     There is an overall verdict only where a theorem gives one.
     """
     from stirred.spec import compare as compare_specifications
-    from stirred.spec.problems import wrong
 
     first, second = read(a), read(b)
     units = {first.specification.input_premetric.unit, second.specification.input_premetric.unit}
     for factor in factors(kappa, because):
         if not {factor.old, factor.new} <= units:
-            raise wrong(
-                f"{factor.old} and {factor.new} are not the units here",
-                where="--kappa",
-                remedy=f"use {', '.join(sorted(units))}",
-            )
+            remedy = f"use {', '.join(sorted(units))}"
+            raise wrong(f"{factor.old} and {factor.new} are not the units here", where="--kappa", remedy=remedy)
     comparison = compare_specifications(first.specification, second.specification, units=factors(kappa, because))
     if json:
-        emit_json(_comparison_facts(a, b, comparison))
+        emit_json(
+            {
+                "first": {"name": a, "notation": comparison.first.notation},
+                "second": {"name": b, "notation": comparison.second.notation},
+                "blocks": {each.block: picked(each, "question", "verdict", "reason") for each in comparison.blocks},
+                **picked(comparison, "overall", "because", "to_change"),
+            }
+        )
         return
     heading(f"{first.title}: {first.specification.budget_text}")
     emit("  compared with")
@@ -184,27 +174,13 @@ def _verdict(word: str) -> str:
     return f"the first is {word.upper()}" if word in ("stronger", "weaker") else word.upper()
 
 
-def _comparison_facts(a: str, b: str, comparison: Comparison) -> dict[str, Any]:
-    return {
-        "first": {"name": a, "notation": comparison.first.notation},
-        "second": {"name": b, "notation": comparison.second.notation},
-        "blocks": {
-            block.block: {"question": block.question, "verdict": block.verdict, "reason": block.reason}
-            for block in comparison.blocks
-        },
-        "overall": comparison.overall,
-        "because": comparison.because,
-        "to_change": list(comparison.to_change),
-    }
-
-
 @app.command()
 def compose(
-    names: Annotated[list[str], typer.Argument(metavar="NAME|FILE...", help="Two or more specifications.")],
-    unit: Annotated[str | None, typer.Option(metavar="NAME", help="The common unit, where they differ.")] = None,
+    names: Annotated[list[str], arg("NAME|FILE...", "Two or more specifications.")],
+    unit: Annotated[Text, opt("--unit NAME", "The common unit, where they differ.")] = None,
     kappa: Kappa = None,
-    because: Because = "stated on the command line",
-    delta: Annotated[str | None, typer.Option(metavar="NUMBER", help="delta, if some must become approximate.")] = None,
+    because: Because = STATED,
+    delta: Annotated[Text, opt("--delta NUMBER", "delta, if some must become approximate.")] = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -213,18 +189,14 @@ def compose(
     Every conversion is shown with its theorem.
     """
     from stirred.spec import compose as compose_specifications
-    from stirred.spec.problems import wrong
 
     if len(names) < 2:
         raise wrong("there is one specification", where="stirred spec compose", remedy="give two or more")
     parts = [read(name).specification for name in names]
     for name, part in zip(names, parts, strict=True):
         if part.budget.is_free:
-            raise wrong(
-                "the budget is a letter without a value",
-                where=name,
-                remedy=f"give it one first: `stirred spec export {name} --budget 1 --format json --out chosen.json`",
-            )
+            remedy = f"give it one first: `stirred spec export {name} --budget 1 --format json --out chosen.json`"
+            raise wrong("the budget is a letter without a value", where=name, remedy=remedy)
     stated = factors(kappa, because)
     derivation = compose_specifications(parts, unit=unit, units=stated, delta=delta)
     reached, present = derivation.specification, {part.input_premetric.unit for part in parts}
@@ -241,35 +213,27 @@ def compose(
 def convert(
     name: Name,
     output: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="To another output premetric: zcdp, approximate, gdp, renyi or tv."),
+        Text, opt("--output NAME", "To another output premetric: zcdp, approximate, gdp, renyi or tv.")
     ] = None,
-    delta: Annotated[str | None, typer.Option(metavar="NUMBER", help="delta, for --output approximate.")] = None,
-    order: Annotated[str | None, typer.Option(metavar="NUMBER", help="Order, for --output renyi.")] = None,
+    delta: Annotated[Text, opt("--delta NUMBER", "delta, for --output approximate.")] = None,
+    order: Annotated[Text, opt("--order NUMBER", "Order, for --output renyi.")] = None,
     method: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="sharp or bun-steinke to zcdp; bun-steinke or cks to approximate."),
+        Text, opt("--method NAME", "sharp or bun-steinke to zcdp; bun-steinke or cks to approximate.")
     ] = None,
     at_distance: Annotated[
         int | None,
-        typer.Option(metavar="NUMBER", help="Compare files this many records apart (default: the nearest there are)."),
+        opt("--at-distance NUMBER", "Compare files this many records apart (default: the nearest there are)."),
     ] = None,
-    unit: Annotated[str | None, typer.Option(metavar="NAME", help="To another unit, by group privacy.")] = None,
+    unit: Annotated[Text, opt("--unit NAME", "To another unit, by group privacy.")] = None,
     factor: Annotated[
-        str | None,
-        typer.Option(metavar="NUMBER", help="Largest number of old units that one new unit changes, for --unit."),
+        Text, opt("--factor NUMBER", "Largest number of old units that one new unit changes, for --unit.")
     ] = None,
     because: Because = "",
     people: Annotated[
-        bool, typer.Option("--people", help="With --unit: from records after imputation to the people behind them.")
+        bool, opt("--people", "With --unit: from records after imputation to the people behind them.")
     ] = False,
     refine: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--refine",
-            metavar="TEXT",
-            help="Hold fixed as well: 'household: size x tenure @ county' or 'person @ state'.",
-        ),
+        Names, opt("--refine TEXT", "Hold fixed as well: 'household: size x tenure @ county' or 'person @ state'.")
     ] = None,
     budget: Budget = None,
     out: Out = None,
@@ -281,11 +245,16 @@ def convert(
     """
     from stirred.spec import Derivation, change_output, change_unit
     from stirred.spec import refine as refine_specification
-    from stirred.spec.problems import wrong
+    from stirred.spec.invariant import records_of
 
     _no_idle_options(output=output, unit=unit, refine=refine, delta=delta, order=order, method=method,
                      at_distance=at_distance, factor=factor, because=because, people=people)  # fmt: skip
-    derivation = Derivation(specification=read(name, budget=budget).specification)
+    entry = read(name, budget=budget)
+    derivation = Derivation(specification=entry.specification)
+    if unit is not None and factor is not None and not people:
+        with told_by_options():
+            by_part = entry.in_unit(unit, factor=factor, because=because or STATED)
+        derivation, unit = (derivation, unit) if by_part is None else (by_part, None)
     if refine:
         invariants = [invariant(text, derivation.specification) for text in refine]
         derivation = derivation.then(refine_specification(derivation.specification, invariants=invariants))
@@ -294,15 +263,16 @@ def convert(
             raise wrong(
                 f"nothing says how many old units one {unit} changes",
                 where="--factor",
-                remedy=f"state the largest number of {derivation.specification.input_premetric.unit} records that one "
-                f"{unit} changes, and why: --factor 6 --because '...'",
+                remedy="state the largest number of "
+                f"{records_of(derivation.specification.input_premetric.unit)} that one {unit} changes, and why: "
+                "--factor 6 --because '...'",
             )
         with told_by_options():
             step = change_unit(
                 derivation.specification,
                 unit=unit,
                 factor=factor,
-                because=because or "stated on the command line",
+                because=because or STATED,
                 post_imputation=False if people else None,
             )
         derivation = derivation.then(step)
@@ -325,9 +295,7 @@ def _derived(derivation: Derivation, *, title: str, out: Path | None, as_json: b
         write_new(out, to_json(derivation.specification))
         say(f"wrote {out}")
     if as_json:
-        steps = [
-            {"action": s.action, "theorem": s.theorem, "before": s.before, "after": s.after} for s in derivation.steps
-        ]
+        steps = [step_facts(step) for step in derivation.steps]
         emit_json({"specification": to_document(derivation.specification), "steps": steps})
         return
     _show(
@@ -340,10 +308,8 @@ def _derived(derivation: Derivation, *, title: str, out: Path | None, as_json: b
 @app.command()
 def lint(
     name: Name,
-    before: Annotated[
-        str | None, typer.Option(metavar="NAME|FILE", help="An earlier version, to see why its number fell.")
-    ] = None,
-    records: Annotated[int | None, typer.Option(metavar="NUMBER", help="Number of records, to judge delta.")] = None,
+    before: Annotated[Text, opt("--before NAME|FILE", "An earlier version, to see why its number fell.")] = None,
+    records: Annotated[int | None, opt("--records NUMBER", "Number of records, to judge delta.")] = None,
     budget: Budget = None,
     json: Json = False,
 ) -> None:
@@ -353,21 +319,13 @@ def lint(
     """
     from stirred.spec.lint import SERIOUS
     from stirred.spec.lint import lint as check
-    from stirred.spec.problems import wrong
 
     if records is not None and records < 1:
         raise wrong(f"{records} is not a number of records", where="--records", remedy="write 1 or more")
     earlier = read(before).specification if before else None
     findings = check(read(name, budget=budget).specification, before=earlier, records=records)
     if json:
-        emit_json(
-            {
-                "findings": [
-                    {"check": f.check, "severity": f.severity, "message": f.message, "advice": f.advice}
-                    for f in findings
-                ]
-            }
-        )
+        emit_json({"findings": [picked(each, "check", "severity", "message", "advice") for each in findings]})
     else:
         for finding in findings:
             heading(f"{finding.severity}: {finding.check}")
@@ -382,13 +340,11 @@ def lint(
 @app.command()
 def export(
     name: Name,
-    format_: Annotated[
-        str, typer.Option("--format", metavar="NAME", help="opendp (registry YAML), json, markdown or latex.")
-    ] = "opendp",
-    title: Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the release.")] = None,
-    curator: Annotated[str, typer.Option(metavar="TEXT", help="Who publishes it, for the registry.")] = "",
+    format_: Annotated[str, opt("--format NAME", "opendp (registry YAML), json, markdown or latex.")] = "opendp",
+    title: Annotated[Text, opt("--title TEXT", "Title of the release.")] = None,
+    curator: Annotated[str, opt("--curator TEXT", "Who publishes it, for the registry.")] = "",
     budget: Budget = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file instead of printing.")] = None,
+    out: Annotated[Place, opt("--out FILE", "Write to this file instead of printing.")] = None,
     json: Json = False,
 ) -> None:
     """Export a specification to another format.
@@ -396,7 +352,6 @@ def export(
     OpenDP deployments registry, JSON, Markdown or LaTeX.
     """
     from stirred.spec.document import to_json
-    from stirred.spec.problems import wrong
     from stirred.spec.render import to_latex, to_markdown, to_registry
 
     entry = read(name, budget=budget)
@@ -426,8 +381,6 @@ def export(
 
 def _no_idle_options(**options: Any) -> None:
     """Refuse options that would have no effect: whoever gave them expects one."""
-    from stirred.spec.problems import wrong
-
     if options["output"] is None and options["unit"] is None and not options["refine"]:
         raise wrong("nothing to convert to", where="stirred spec convert", remedy="give --output, --unit or --refine")
     output = (options["output"] or "").lower()
@@ -449,6 +402,4 @@ def _no_idle_options(**options: Any) -> None:
 
 def _idle(option: str) -> SpecificationError:
     """Return (not raise) the error of an option that would have no effect."""
-    from stirred.spec.problems import wrong
-
     return wrong("this option has no effect here", where=option, remedy="leave it out, or see --help")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stirred.cli.option_words import told_by_options
+from stirred.cli.option_words import told_by_options, wrong
 
 if TYPE_CHECKING:
     from stirred.spec import Margin, OutputPremetric, Specification, UnitFactor
@@ -18,7 +18,6 @@ def read(name: str, *, budget: str | None = None) -> Entry:
 
     from stirred.spec import catalogue
     from stirred.spec.document import from_json
-    from stirred.spec.problems import wrong
 
     path = Path(name)
     if path.is_dir():  # a bundle, or its public folder
@@ -57,8 +56,6 @@ def read(name: str, *, budget: str | None = None) -> Entry:
 
 def write_new(path: Path, text: str) -> None:
     """Write a file that does not exist yet."""
-    from stirred.spec.problems import wrong
-
     if path.exists():
         raise wrong("this file exists already", where=str(path), remedy="choose another name, or remove it")
     try:
@@ -77,7 +74,6 @@ def factors(texts: list[str] | None, because: str) -> list[UnitFactor]:
     """Return the factors between units that ``--kappa`` states."""
     from stirred.spec import UnitFactor
     from stirred.spec.given_numbers import fraction
-    from stirred.spec.problems import wrong
 
     stated = []
     for text in texts or ():
@@ -107,7 +103,6 @@ def output_premetric(
     """Return the output premetric a word names; Rényi's only where an order can be told."""
     from stirred.spec import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
     from stirred.spec.given_numbers import fraction
-    from stirred.spec.problems import wrong
 
     simple = {"pure": PURE, "zcdp": ZCDP, "gdp": GDP, "tv": TOTAL_VARIATION}
     simple |= {premetric.name.lower(): premetric for premetric in simple.values()}
@@ -133,7 +128,7 @@ def invariant(text: str, specification: Specification) -> Margin:
     from difflib import get_close_matches
 
     from stirred.spec import Margin
-    from stirred.spec.problems import placed, wrong
+    from stirred.spec.problems import placed
 
     counted, _, level = (part.strip() for part in text.partition("@"))
     of, _, names = (part.strip() for part in counted.partition(":"))
@@ -150,10 +145,7 @@ def invariant(text: str, specification: Specification) -> Margin:
         if given and known and given not in known:
             near = get_close_matches(given, known, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
-            raise wrong(
-                f"there is no {what} called {given!r} here",
-                where="--refine",
-                remedy=f"{hint}There are: {', '.join(sorted(known))}",
-            )
+            remedy = f"{hint}There are: {', '.join(sorted(known))}"
+            raise wrong(f"there is no {what} called {given!r} here", where="--refine", remedy=remedy)
     with placed("--refine"):
         return Margin(of=of, variables=tuple(variables), level=level or None)

@@ -2,158 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import Field, dataclass, fields, replace
+from decimal import Decimal
+from fractions import Fraction
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from stirred.cli.option_words import SOURCE, needed
+from stirred.cli.option_words import EXAMPLES, SOURCE, InOptions, bad_plan, option
+from stirred.cli.options import Names, Place, Text, opt
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
+    from stirred.mechanisms.protocol import Settings
     from stirred.release.plan_file import Planned
 
-MEMBERS = ("permutation", "conditioned", "mallows", "shuffle", "two-stage", "metric", "gibbs", "response", "noisy")
+
+def _registered(name: str | None) -> str | None:
+    """Return the name of a mechanism as it is registered."""
+    from stirred.mechanisms.registry import full_name
+
+    return None if name is None else full_name(name, where="--mechanism")
 
 
-def member(name: str) -> str:
-    """Return the short name of a member of the family; "-swap" may follow it, in any case of letters.
+def completed_names(incomplete: str) -> list[str]:
+    """Return the mechanisms whose name begins like this."""
+    from stirred.mechanisms.registry import names
 
-    >>> member("Two-Stage-Swap"), member("mallows")
-    ('two-stage', 'mallows')
-    """
-    short = name.strip().lower().replace("_", "-").replace(" ", "-").removesuffix("-swap")
-    if short in MEMBERS:
-        return short
-    from stirred.data.problems import bad_plan
-    from stirred.data.spelling import meant
-
-    what = f"there is no swap called '{name}'"
-    hint = meant(short, MEMBERS)
-    there = f"{'There are' if hint else 'write one of'} {', '.join(MEMBERS)}"
-    raise bad_plan(what, where="--mechanism", remedy=hint + there)
+    return [name for name in names() if name.startswith(incomplete)]
 
 
-File = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE",
-        help="The household file: CSV, Parquet or a folder of parts, Arrow, a table of a database (FILE.sqlite#TABLE, "
-        "FILE.duckdb#TABLE), SPSS, Stata or SAS.",
+def _completed_keys(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Return the settings of the mechanism that no option of their own is for, each with its description."""
+    from stirred.mechanisms.registry import DEFAULT, full_name, mechanism_class
+
+    model = mechanism_class(full_name(context.params.get("mechanism") or DEFAULT)).settings_model
+    return [
+        (f"{key}=", model.model_fields[key].description or "")
+        for key in model.setting_names()
+        if key not in EXAMPLES and key.startswith(incomplete)
+    ]
+
+
+Mechanism = Annotated[
+    Text,
+    opt(
+        "--mechanism NAME",
+        "The mechanism: `stirred mechanism list` shows all, the default first. A swap needs no -swap.",
+        callback=_registered,
+        autocompletion=completed_names,
     ),
 ]
-Match = Annotated[list[str] | None, typer.Option("--match", metavar="COLUMN", help="Swap only between records equal on this variable; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
-Swap = Annotated[list[str] | None, typer.Option("--swap", metavar="COLUMN", help="Variable that is exchanged, such as the geography; repeat, or separate by commas.")]  # fmt: skip  # noqa: E501
-Hold = Annotated[list[str] | None, typer.Option("--hold", metavar="COLUMN", help="Other variables to release (default: all); unnamed ones are dropped.")]  # fmt: skip  # noqa: E501
-Rate = Annotated[str | None, typer.Option("--rate", metavar="RATE", help="Swap rate, exactly: 1/20, 0.05 or 5%.")]
-Mechanism = Annotated[str, typer.Option("--mechanism", metavar="NAME", callback=member, help="Member of the swapping family: permutation, conditioned, mallows, shuffle, two-stage, metric, gibbs, response or noisy.")]  # fmt: skip  # noqa: E501
-FineMatch = Annotated[list[str] | None, typer.Option("--fine-match", metavar="COLUMN", help="For the two-stage swap: further variables that the second stage matches on.")]  # fmt: skip  # noqa: E501
-FineRate = Annotated[
-    str | None, typer.Option("--fine-rate", metavar="RATE", help="For the two-stage swap: rate of the second stage.")
+Verbose = Annotated[
+    bool, opt("--verbose", "Print the five answers in full, strata, bounds and losses by rate as well.")
 ]
-Distances = Annotated[list[str] | None, typer.Option("--distances", metavar="FILE|COLUMN", help="For the metric swap: a file of distances (from, to, distance), or swap variables as levels, from the finest to the coarsest.")]  # fmt: skip  # noqa: E501
-Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="For the Gibbs swap: a file of weights (from, to, weight).")]  # fmt: skip  # noqa: E501
-NoiseEpsilon = Annotated[
-    str | None,
-    typer.Option(
-        "--noise-epsilon",
-        metavar="NUMBER",
-        help="For the noisy swap: loss of the noise alone, for all tables together.",
-    ),
-]
-Respond = Annotated[str | None, typer.Option("--respond", metavar="COLUMN", help="For the response swap: the variable that gets a randomised response before the swap.")]  # fmt: skip  # noqa: E501
-DeclaredValues = Annotated[list[str] | None, typer.Option("--values", metavar="VALUE", help="For the response swap: every value that this variable may have; default the codebook's.")]  # fmt: skip  # noqa: E501
-Change = Annotated[str | None, typer.Option("--change", metavar="PROBABILITY", help="For the response swap: how likely another value is, exactly: 1/10.")]  # fmt: skip  # noqa: E501
-RedrawLaw = Annotated[
-    str | None,
-    typer.Option(
-        "--redraw-law",
-        metavar="NAME",
-        help="For the conditioned swap: redraw from a uniform (default) or a proportional law.",
-    ),
-]
-Id = Annotated[list[str] | None, typer.Option("--id", metavar="COLUMN", help="Identifier column: never released.")]
-Persons = Annotated[
-    Path | None, typer.Option("--persons", metavar="FILE", help="File of the persons in the households.")
-]
-DataName = Annotated[
-    str | None,
-    typer.Option(
-        "--name",
-        metavar="TEXT",
-        help="What the specification calls the dataset; with a ledger its name for it, to say that an edited file is "
-        "the same dataset.",
-    ),
-]
-CodebookFile = Annotated[
-    Path | None, typer.Option("--codebook", metavar="CODEBOOK.toml", help="Codebook to validate the files against.")
-]
-Hid = Annotated[
-    str | None,
-    typer.Option("--hid", metavar="COLUMN", help="Column linking persons to households; re-issued on release."),
-]
-Table = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--table",
-        metavar="TABLE",
-        help="Table to publish, its variables joined by ' x ', such as 'county x tenure'; repeat.",
-    ),
-]
-Unit = Annotated[str, typer.Option("--unit", metavar="NAME", help="What a record is.")]
-Format = Annotated[str, typer.Option("--format", metavar="NAME", help="Of the released data: parquet or csv.")]
-Epsilon = Annotated[
-    str | None,
-    typer.Option(
-        "--epsilon",
-        metavar="NUMBER",
-        help="Show which rates would reach this loss; for the Mallows and the metric swap, the loss itself.",
-    ),
-]
-OwnEpsilon = Annotated[
-    str | None,
-    typer.Option(
-        "--epsilon",
-        metavar="NUMBER",
-        help="For the Mallows and the metric swap: the loss. The others take a rate; `stirred plan --epsilon` shows "
-        "which rates reach a loss.",
-    ),
-]
-Exact = Annotated[list[str] | None, typer.Option("--exact", metavar="TABLE", help="Wish: counts that must stay exact, such as 'county x size'; repeat.")]  # fmt: skip  # noqa: E501
-Nearly = Annotated[list[str] | None, typer.Option("--nearly", metavar="TABLE", help="Wish: counts that should stay nearly exact, without being published; repeat.")]  # fmt: skip  # noqa: E501
-Undisturbed = Annotated[list[str] | None, typer.Option("--undisturbed", metavar="AREA", help="Wish: an area, a value of a swap variable, that should be left alone; repeat.")]  # fmt: skip  # noqa: E501
-AtMost = Annotated[str | None, typer.Option("--at-most", metavar="SHARE", help="Of the records of such an area so many may change (default 10%).")]  # fmt: skip  # noqa: E501
-Changed = Annotated[str | None, typer.Option("--changed", metavar="SHARE", help="Wish: at least this share of all records should get another swap value (default 5%).")]  # fmt: skip  # noqa: E501
-Advise = Annotated[bool, typer.Option("--advise", help="Propose the member of the swapping family that fits the wishes; implied by any but --epsilon.")]  # fmt: skip  # noqa: E501
-Write = Annotated[Path | None, typer.Option("--write", metavar="PLAN.toml", help="With wishes: write the proposal as a plan; must not exist.")]  # fmt: skip  # noqa: E501
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
-SettingsFrom = Annotated[str | None, typer.Option("--settings-from", metavar="NAME", help="On what the settings were based: policy, invariants, other-data or this-data.")]  # fmt: skip  # noqa: E501
-LedgerPlace = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger", metavar="LEDGER", help="Ledger to account in: a file, or postgresql://user@host/database."
-    ),
-]
-Purpose = Annotated[
-    str,
-    typer.Option(
-        "--purpose",
-        metavar="TEXT",
-        help="What the release is for. Public: it stands in public/README.md, in the manifest and in the ledger.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")]
-Seed = Annotated[
-    str | None,
-    typer.Option("--seed", metavar="TEXT", help="FOR TESTS ONLY: reproducible randomness; the bundle is marked."),
-]
+Quiet = Annotated[bool, opt("--quiet", "No progress on stderr.")]
+Seed = Annotated[Text, opt("--seed TEXT", "FOR TESTS ONLY: reproducible randomness; the bundle is marked.")]
 
 # What a plan that is only shown has as its place.
 NOWHERE = Path("not-written")
+# Settings of many mechanisms that have an option of their own.
+_OPTIONS = ("match", "swap", "hold", "rate", "epsilon", "unit", "settings_from")
 
 
 def names(values: list[str] | None) -> list[str]:
@@ -162,81 +76,140 @@ def names(values: list[str] | None) -> list[str]:
 
 
 def has_rate(mechanism: str) -> bool:
-    """Say whether a member of the family has a rate; for the others ``--epsilon`` is no target but a setting."""
-    from stirred.mechanisms.swapping.family import FAMILY
+    """Say whether a mechanism has a rate; for the others ``--epsilon`` is no target but a setting."""
+    from stirred.mechanisms.registry import mechanism_class
 
-    return "rate" in FAMILY[f"{mechanism}-swap"].needs
+    return "rate" in mechanism_class(mechanism).settings_model.model_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What `swap` and `plan` may be told on the command line instead of in a plan."""
 
-    file: Path
-    match: list[str] | None = None
-    swap: list[str] | None = None
-    rate: str | None = None
-    hold: list[str] | None = None
-    id: list[str] | None = None
-    persons: Path | None = None
-    hid: str | None = None
-    name: str | None = None
-    codebook: Path | None = None
-    unit: str = "household"
+    match: Annotated[
+        Names, opt("--match COLUMN", "Swap only between records equal on this variable; repeat, or separate by commas.")
+    ] = None
+    swap: Annotated[
+        Names, opt("--swap COLUMN", "Variable that is exchanged, such as the geography; repeat, or separate by commas.")
+    ] = None
+    rate: Annotated[Text, opt("--rate RATE", "Swap rate, exactly: 1/20, 0.05 or 5%.")] = None
+    mechanism: Mechanism = None
+    set_: Annotated[
+        Names,
+        opt(
+            "--set KEY=VALUE",
+            "Another setting of the mechanism, such as fine_match=tenure; lists by commas, tables as JSON; "
+            "repeat. `stirred mechanism show NAME` lists all.",
+            autocompletion=_completed_keys,
+        ),
+    ] = None
+    hold: Annotated[
+        Names, opt("--hold COLUMN", "Other variables to release (default: all); unnamed ones are dropped.")
+    ] = None
+    id: Annotated[Names, opt("--id COLUMN", "Identifier column: never released.")] = None
+    persons: Annotated[Place, opt("--persons FILE", "File of the persons in the households.")] = None
+    hid: Annotated[Text, opt("--hid COLUMN", "Column linking persons to households; re-issued on release.")] = None
+    name: Annotated[
+        Text,
+        opt(
+            "--name TEXT",
+            "What the specification calls the dataset; with a ledger its name for it, to say that an edited file "
+            "is the same dataset.",
+        ),
+    ] = None
+    stage: Annotated[
+        Text,
+        opt(
+            "--stage NAME",
+            "At which stage of its life the file is: as-given (default), raw-responses, edited-file, sample, "
+            "population or transmitted-record.",
+        ),
+    ] = None
+    post_imputation: Annotated[
+        bool | None,
+        opt(
+            "--post-imputation/--pre-imputation",
+            "Whether records may hold answers that imputation copied from others (default: what --stage says, or "
+            "nothing).",
+        ),
+    ] = None
+    codebook: Annotated[Place, opt("--codebook CODEBOOK.toml", "Codebook to validate the files against.")] = None
+    missing: Annotated[
+        Names,
+        opt(
+            "--missing TEXTS", "Texts that mean a missing value in every column, such as NA,. (an empty text: blanks)."
+        ),
+    ] = None
+    missing_as: Annotated[
+        Text,
+        opt(
+            "--missing-as code",
+            "With code, a missing match or swap value is a code of its own, published as (missing).",
+        ),
+    ] = None
+    table: Annotated[
+        Names,
+        opt("--table TABLE", "Table to publish, its variables joined by ' x ', such as 'county x tenure'; repeat."),
+    ] = None
+    unit: Annotated[str, opt("--unit NAME", "What a record is.")] = "household"
+    settings_from: Annotated[
+        Text,
+        opt("--settings-from NAME", "On what the settings were based: policy, invariants, other-data or this-data."),
+    ] = None
+    ledger: Annotated[
+        Text, opt("--ledger LEDGER", "Ledger that records the release: a file, or postgresql://user@host/database.")
+    ] = None
+    accept: Annotated[
+        Names, opt("--accept NAME", "Doubt about protection that you accept, such as tells:zip; repeat.")
+    ] = None
+    # What the commands have of their own.
+    file: Path = NOWHERE
     out: Path | None = None
-    table: list[str] | None = None
-    format_: str = "parquet"
-    settings_from: str | None = None
-    ledger: str | None = None
-    purpose: str = ""
-    mechanism: str = "permutation"
-    redraw_law: str | None = None
-    fine_match: list[str] | None = None
-    fine_rate: str | None = None
-    distances: list[str] | None = None
-    weights: Path | None = None
-    noise_epsilon: str | None = None
-    respond: str | None = None
-    values: list[str] | None = None
-    change: str | None = None
     epsilon: str | None = None
+    format_: str = "parquet"
+    purpose: str = ""
     command: str = "swap"
 
-    @classmethod
-    def of(cls, given: Mapping[str, Any], **others: Any) -> Options:
-        """Return the options among the arguments of a command; ``others`` override them."""
-        own = {field.name: given[field.name] for field in fields(cls) if field.name in given}
-        if has_rate(own["mechanism"]):
-            own["epsilon"] = None  # a target to be shown, and no setting
-        return cls(**{**own, **others})
+    @property
+    def method(self) -> str:
+        """Return the name of the mechanism, the default where none is given."""
+        from stirred.mechanisms.registry import DEFAULT
 
-    @classmethod
-    def named(cls, given: Mapping[str, Any], *, but: Sequence[str]) -> list[str]:
+        return self.mechanism or DEFAULT
+
+    def named(self, *, but: Sequence[str]) -> list[str]:
         """Return the options that were given, but for some: those that are not as they are by default."""
-        others = [field for field in fields(cls) if field.name in given and field.name not in ("file", *but)]
-        return [f"--{field.name.replace('_', '-')}" for field in others if given[field.name] not in (field.default, [])]
+        others = [field for field in _told() if field.name not in but]
+        given = [field.name for field in others if getattr(self, field.name) not in (field.default, [])]
+        return [f"--{name.strip('_').replace('_', '-')}" for name in given]
 
     def with_rate_for(self, epsilon: str | None) -> Options:
         """Return the options with the gentlest rate that reaches a target, where a target and no rate was given."""
-        if self.rate or epsilon is None or not has_rate(self.mechanism):
+        if not has_rate(self.method):
+            return replace(self, epsilon=epsilon)
+        if self.rate or epsilon is None:
             return self
         return replace(self, rate=str(self._rate_for(epsilon) or "1/2"))
 
     def _rate_for(self, epsilon: str) -> Fraction | None:
-        """Return the gentlest rate that reaches a loss; None where nothing can be swapped."""
+        """Return the gentlest rate that reaches a loss; None where nothing is lost at any rate."""
+        from stirred.mechanisms.protocol import tunable
         from stirred.release.prepared import prepare
+        from stirred.spec.exact import ZERO
         from stirred.spec.given_numbers import loss
 
         prepared = prepare(replace(self, rate="1/2").planned())
         target = loss(epsilon, where="--epsilon")
-        live = prepared.plan.strata.largest_live is not None
-        return prepared.mechanism.rate_reaching(prepared.plan, target) if live else None
+        tuned = tunable(prepared.mechanism)
+        if tuned is None or any(found == ZERO for _, found in tuned.losses(prepared.plan, [Fraction(0)])):
+            return None
+        return tuned.rate_reaching(prepared.plan, target)
 
-    def refuse_epsilon_beside_rate(self, epsilon: str | None) -> None:
-        """Refuse a target that a member with a rate would not keep, and say which rate would."""
-        if epsilon is None or not has_rate(self.mechanism):
-            return
-        from stirred.data.problems import bad_plan
+    def with_own_epsilon(self, epsilon: str | None) -> Options:
+        """Return the options with the loss, where it is a setting; refuse it where a rate decides, and say which."""
+        if epsilon is None or not has_rate(self.method):
+            return replace(self, epsilon=epsilon)
+        from stirred.spec.number_text import percent
         from stirred.spec.problems import StirredError
 
         plan = f"stirred plan {self.file} ... --epsilon {epsilon}"
@@ -244,73 +217,128 @@ class Options:
         with suppress(StirredError):  # other problems, or no rate reaches it: the plan says so
             rate = replace(self, out=NOWHERE, command="plan")._rate_for(epsilon)
             if rate is not None:
-                remedy = f"--rate {float(100 * rate):.10g}% is the lowest that reaches it; {remedy}"
-        raise bad_plan(
-            f"the {self.mechanism} swap takes a rate, and its loss follows: {epsilon} would not be kept",
-            where="--epsilon",
-            remedy=remedy,
-        )
+                remedy = f"--rate {percent(rate, digits=10)} is the lowest that reaches it; {remedy}"
+        what = f"the {self.method.replace('-', ' ')} takes a rate, and its loss follows: {epsilon} would not be kept"
+        raise bad_plan(what, where="--epsilon", remedy=remedy)
 
-    @property
-    def _distances(self) -> str | list[str] | None:
-        """Return a file by its ending, or else the levels."""
-        given = names(self.distances)
-        return given[0] if len(given) == 1 and Path(given[0]).suffix else given or None
+    def _settings(self) -> dict[str, Any]:
+        """Return the settings that were given: by options of their own, and by --set."""
+        from stirred.mechanisms.registry import mechanism_class
 
-    @property
-    def _needs(self) -> list[str]:
-        """Return the keys of a plan that this member cannot do without; a codebook may declare the values."""
-        from stirred.mechanisms.swapping.family import FAMILY
-
-        own = [key for key in FAMILY[f"{self.mechanism}-swap"].needs if key != "values" or self.codebook is None]
-        return ["swap", *own, "out"]
+        found: dict[str, Any] = {key: getattr(self, key) for key in _OPTIONS if getattr(self, key) is not None}
+        for key in ("match", "swap", "hold"):
+            if key in found:
+                found[key] = names(found[key])
+        if self.unit == "household":
+            del found["unit"]
+        others = given_settings(self.set_ or (), mechanism_class(self.method).settings_model)
+        if twice := [key for key in others if key in found]:
+            what = f"{twice[0]} is given by an option and by --set"
+            raise bad_plan(what, where="--set", remedy=f"leave one of them out, such as --set {twice[0]}=...")
+        return {**found, **others}
 
     def planned(self) -> Planned:
         """Return the plan that the options amount to; refuse where one is wanting."""
         from stirred.data.problems import PlanError
-        from stirred.mechanisms.swapping.family import unknown_settings
-        from stirred.release.plan_file import planned
-        from stirred.release.tables import parse_table
+        from stirred.data.spelling import crossed
+        from stirred.mechanisms.registry import mechanism_class
+        from stirred.release.plan_file import MechanismSection, planned
+        from stirred.spec.problems import Problem, StirredError
 
-        settings: dict[str, Any] = {
-            "rate": self.rate,
-            "epsilon": self.epsilon,
-            "redraw_law": self.redraw_law,
-            "fine_match": names(self.fine_match),
-            "fine_rate": self.fine_rate,
-            "distances": self._distances,
-            "weights": None if self.weights is None else str(self.weights),
-            "noise_epsilon": self.noise_epsilon,
-            "respond": self.respond,
-            "values": names(self.values),
-            "change": self.change,
-        }
-        given: dict[str, Any] = {key: getattr(self, "table" if key == "tables" else key) for key in self._needs}
-        if missing := [key for key, value in given.items() if not value]:
-            unknown = unknown_settings(f"{self.mechanism}-swap", settings)
-            raise PlanError(
-                [
-                    *(needed(key, command=self.command) for key in missing),
-                    *(problem.inside(f"{SOURCE} [mechanism]") for problem in unknown),
-                ]
-            )
+        words, section = InOptions(self.command), None
+        problems: list[Problem] = []
+        try:
+            section = MechanismSection.of({"name": self.method, **self._settings()}, words=words)
+        except StirredError as error:
+            problems += error.problems
+        kind = mechanism_class(self.method)
+        tables = () if kind.counts_tables or kind.own_tables or self.table else ("tables",)
+        for key in (*tables, *(() if self.out else ("out",))):
+            problems.append(Problem(what="is needed", where=option(key), remedy=words.needed(key)))
+        if problems:
+            raise PlanError(problems)
         content: dict[str, Any] = {
             "data": {"households": str(self.file), "id": names(self.id)},
-            "mechanism": {
-                "name": f"{self.mechanism}-swap",
-                "match": names(self.match),
-                "swap": names(self.swap),
-                **settings,
-                "unit": self.unit,
+            "mechanism": section,
+            "tables": [{"variables": crossed(text)} for text in self.table or ()],
+            "release": {
+                "out": str(self.out),
+                "format": self.format_,
+                "purpose": self.purpose,
+                "ledger": self.ledger,
+                "accept": names(self.accept),
             },
-            "tables": [{"variables": parse_table(text)[1]} for text in self.table or ()],
-            "release": {"out": str(self.out), "format": self.format_, "purpose": self.purpose, "ledger": self.ledger},
         }
-        if self.settings_from is not None:
-            content["mechanism"]["settings_from"] = self.settings_from
-        if self.hold is not None:
-            content["mechanism"]["hold"] = names(self.hold)
-        for key in ("persons", "hid", "name", "codebook"):
+        if self.missing is not None:
+            # An empty text stands for blanks.
+            content["data"]["missing"] = [text.strip() for given in self.missing for text in given.split(",")]
+        for key in ("persons", "hid", "name", "codebook", "missing_as"):
             if (value := getattr(self, key)) is not None:
                 content["data"][key] = str(value)
+        for key in ("stage", "post_imputation"):
+            if (value := getattr(self, key)) is not None:
+                content["data"][key] = value
         return planned(content, source=SOURCE, folder=Path())
+
+
+def given_settings(texts: Sequence[str], model: type[Settings]) -> dict[str, Any]:
+    """Return what ``--set key=value`` gives, as the type of each setting asks for.
+
+    Lists are separated by commas, and a text in brackets or braces is JSON; a key in any spelling of "-" and "_".
+
+    >>> from stirred.mechanisms.registry import mechanism_class
+    >>> given_settings(["fine-match=tenure,age", "fine_rate=1/2"], mechanism_class("two-stage-swap").settings_model)
+    {'fine_match': ['tenure', 'age'], 'fine_rate': '1/2'}
+    """
+    found: dict[str, Any] = {}
+    for given in texts:
+        key, is_pair, text = given.partition("=")
+        key = key.strip().replace("-", "_")
+        if not is_pair or not key or key in found:
+            raise bad_plan(
+                f"{key} is given twice" if key in found else f"'{given}' is not a setting and its value",
+                where="--set",
+                remedy=f"write key=value, once for each of {', '.join(model.setting_names())}",
+            )
+        found[key] = _value(key, text.strip(), model)
+    return found
+
+
+def _value(key: str, text: str, model: type[Settings]) -> Any:
+    """Return the value of one setting; what cannot be read so is left as text, and refused by the model."""
+    if key not in model.model_fields:
+        return text
+    schema = model.model_json_schema()["properties"][key]
+    kinds = {each.get("type") for each in schema.get("anyOf", [schema])}
+    is_file = bool(model.mark(key, "pairs") and Path(text).suffix)
+    if text[:1] in ("[", "{") or not kinds & {"string", "array"}:
+        with suppress(ValueError):
+            return json.loads(text, parse_float=Decimal)
+        return text
+    return names([text]) if "array" in kinds and not is_file else text
+
+
+def _told() -> list[Field[Any]]:
+    """Return the fields of ``Options`` that every command has an option for."""
+    hints = get_type_hints(Options, include_extras=True)
+    return [field for field in fields(Options) if hasattr(hints[field.name], "__metadata__")]
+
+
+def taking_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose argument ``options`` is told by one option for each field of ``Options``."""
+    hints = get_type_hints(Options, include_extras=True) | get_type_hints(command, include_extras=True)
+    told = [Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default) for field in _told()]
+    own = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in signature(command).parameters.values()]
+    place = [parameter.name for parameter in own].index("options")
+    parameters = [*own[:place], *told, *own[place + 1 :]]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        options = Options(**{each.name: given.pop(each.name) for each in told})
+        command(options=replace(options, file=given["file"]), **given)
+
+    run.__signature__ = Signature(  # type: ignore[attr-defined]
+        [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
+    )
+    run.__annotations__ = {parameter.name: hints[parameter.name] for parameter in parameters}
+    return run

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from stirred.cli.option_words import bad_plan
+from stirred.cli.options import Json, opt
 from stirred.cli.output import emit, emit_json, say
 
 app = typer.Typer(help="Synthetic files to try things on: nobody's data.", no_args_is_help=True)
@@ -19,15 +21,13 @@ def _group() -> None:
 
 @app.command("massachusetts-1940")
 def massachusetts(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to create, with households.parquet in it.")],
-    json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
+    out: Annotated[Path, opt("--out FOLDER", "Folder to create, with households.parquet in it.")], json: Json = False
 ) -> None:
     """The households of Massachusetts in 1940, by the paper.
 
     1,144,424 of them, by Table 1; other sizes are ours.
     """
     from stirred.data.frames import write_frame
-    from stirred.data.problems import bad_plan
     from stirred.data.synth.massachusetts import massachusetts_1940
 
     path = out / "households.parquet"
@@ -48,24 +48,20 @@ def massachusetts(
 
 @app.command("census")
 def census(
-    households: Annotated[int, typer.Option(metavar="NUMBER", help="Household records to make: 1,000 to 200 million.")],
-    seed: Annotated[int, typer.Option(metavar="NUMBER", help="A whole number; the same one gives the same census.")],
-    out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder to create, with households, persons and codebook.toml in it.")
-    ],
+    households: Annotated[int, opt("--households NUMBER", "Household records to make: 1,000 to 200 million.")],
+    seed: Annotated[int, opt("--seed NUMBER", "A whole number; the same one gives the same census.")],
+    out: Annotated[Path, opt("--out FOLDER", "Folder to create, with households, persons and codebook.toml in it.")],
     segregation: Annotated[
-        float,
-        typer.Option(metavar="NUMBER", help="0: the same mixture of races everywhere; 1: nearly homogeneous tracts."),
+        float, opt("--segregation NUMBER", "0: the same mixture of races everywhere; 1: nearly homogeneous tracts.")
     ] = 0.2,
-    json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    json: Json = False,
+    quiet: Annotated[bool, opt("--quiet", "Show no progress.")] = False,
 ) -> None:
     """Households and persons in nested areas, all invented.
 
     From a town to a nation, made to look like the US in 2020.
     """
-    from stirred.cli.output import facts
-    from stirred.cli.progress import shown_progress
+    from stirred.cli.output import facts, shown_progress
     from stirred.data.synth.census import CensusPlan, write_census
 
     plan = CensusPlan(households=households, seed=seed, segregation=segregation)
