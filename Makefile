@@ -92,8 +92,8 @@ coverage: $(STAMP) browser postgres ## what the tests run of each package, and b
 	@$(BIN)/python tests/coverage_by_package.py build/coverage.json
 
 .PHONY: audit
-audit: $(STAMP) ## the long audits and statistical tests, marked slow
-	@$(BIN)/python -m pytest -q -n auto -m slow
+audit: $(STAMP) browser postgres ## the long audits and statistical tests, marked slow, and all properties on all their examples
+	@STIRRED_TESTS=deep $(BIN)/python -m pytest -q -n auto -m "slow or hypothesis"
 
 .PHONY: docs
 docs: $(STAMP) ## build the documentation into build/docs; a warning is an error
@@ -104,7 +104,7 @@ docs: $(STAMP) ## build the documentation into build/docs; a warning is an error
 # make bench NATION="1 10" leaves it out.
 NATION ?= 1 10 50 140
 .PHONY: bench
-bench: bench-swap bench-family bench-ledger bench-growth ## measure everything anew, into benchmarks/RESULTS.md
+bench: bench-swap bench-family bench-ledger bench-growth bench-noise bench-safetab ## measure everything anew, into benchmarks/RESULTS.md
 
 .PHONY: bench-swap
 bench-swap: $(STAMP) ## measure swapping beside its floors, up to national size
@@ -122,16 +122,32 @@ bench-ledger: $(STAMP) ## measure how the ledger grows
 bench-growth: $(STAMP) ## measure and draw how time and memory grow for swapping and the audit
 	@$(BIN)/python benchmarks/bench_growth.py --write
 
+# OpenDP is compared with if it is installed: .venv/bin/pip install opendp. No lock names it.
+.PHONY: bench-safetab
+bench-safetab: $(STAMP) ## measure SafeTab-P on a domain of the nation's size
+	@$(BIN)/python benchmarks/bench_safetab.py --write
+
+.PHONY: bench-noise
+bench-noise: $(STAMP) ## measure exact noise beside OpenDP and numpy
+	@$(BIN)/python benchmarks/bench_noise.py --write
+
 # Needs `uv` on the PATH (or UV=...). Resolves for every supported Python and platform at once.
 UV ?= uv
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+EXTRAS := report databases postgres labelled
 .PHONY: lock
 lock: ## resolve requirements/*.lock anew from pyproject.toml (needs uv)
 	@command -v "$(UV)" >/dev/null || { echo "lock: needs uv (pip install uv), or name it: make lock UV=/path/to/uv" >&2; exit 2; }
 	@$(COMPILE) --group dev pyproject.toml -o requirements/dev.lock
 	@$(COMPILE) --constraint requirements/dev.lock pyproject.toml -o requirements/core.lock
+	@for extra in $(EXTRAS); do \
+		$(COMPILE) --constraint requirements/dev.lock --extra "$$extra" pyproject.toml -o "requirements/$$extra.lock"; done
 	@echo "lock: $$(grep -c == requirements/core.lock) pins in core.lock, $$(grep -c == requirements/dev.lock) in dev.lock"
+
+.PHONY: dist
+dist: $(STAMP) ## build the wheel and the sdist into dist/, without the network
+	@$(BIN)/python -m hatchling build -d dist
 
 .PHONY: clean
 clean: ## remove the environment, build products and caches

@@ -22,11 +22,9 @@ import polars as pl
 from sections import machine, write_section
 
 from stirred import Entropy, PermutationSwap
-from stirred.mechanisms.swapping.conditioned import ConditionedSwap
-from stirred.mechanisms.swapping.laws.redraw import ConditionedCounting
-from stirred.mechanisms.swapping.mallows import MallowsSwap
-from stirred.mechanisms.swapping.shuffle import ShuffleSwap
-from stirred.mechanisms.swapping.swap import Swap
+from stirred.mechanisms.swapping import ConditionedSwap, MallowsSwap, ShuffleSwap
+from stirred.mechanisms.swapping.conditioned.selected_counts import ConditionedCounting
+from stirred.mechanisms.swapping.core.swap import Swap
 
 ROUNDS: Final = 3
 ROLES = {"match": ["state", "size"], "swap": ["county"]}
@@ -127,7 +125,7 @@ def family(rows: int) -> list[str]:
         },
         {name: lambda s=swap: s.plan(data) for name, swap in swaps.items()},
         {
-            name: lambda s=swap: [part.height for part in s.release(data, entropy).public.parts("data")]
+            name: lambda s=swap: [part.height for part in s.release(data, Entropy.from_os()).public.parts("data")]
             for name, swap in swaps.items()
         },
     ]

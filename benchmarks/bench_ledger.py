@@ -18,9 +18,8 @@ from pathlib import Path
 from sections import machine, write_section
 
 from stirred.release.ledger import Ledger, Request
-from stirred.release.ledger.facts import CommitFacts, DrawFacts, OpeningFacts
 from stirred.release.ledger.request import checked_document
-from stirred.release.ledger.row import COMMIT, DRAW, RESERVE, digest_of, next_row
+from stirred.release.ledger.row import COMMIT, DRAW, RESERVE, CommitFacts, DrawFacts, OpeningFacts, digest_of, next_row
 from stirred.release.ledger.store import store_at
 from stirred.spec import PURE, ZCDP, Budget, Domain, Flavor, InputPremetric, Margin, Multiverse, Specification
 

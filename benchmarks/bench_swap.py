@@ -27,8 +27,8 @@ from sections import machine, write_section
 
 from stirred import Entropy, PermutationSwap
 from stirred.data.frames import write_frame
-from stirred.mechanisms.swapping.kernels.permutation import swap_in_place
-from stirred.mechanisms.swapping.rates import StratumRates
+from stirred.mechanisms.swapping.core.rates import StratumRates
+from stirred.mechanisms.swapping.permutation.kernel import swap_in_place
 
 ROUNDS = 3
 COMMAND = "make bench-swap"

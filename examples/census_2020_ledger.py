@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from stirred.release.ledger import Ledger, Request, Total
-from stirred.release.ledger.total import Copies, Currency
+from stirred.release.ledger.currency import Copies, Currency
 from stirred.spec import UnitFactor, approximate, catalogue
 
 DELTA = Fraction(1, 10**10)

@@ -10,30 +10,41 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from stirred import Entropy, PermutationSwap
 from stirred.data.frames import write_frame
 from stirred.data.synth.massachusetts import TABLE_1, TABLE_1_SWAPPED, massachusetts_1940
-from stirred.inference.released import SwappedRelease
-from stirred.inference.unswap import unswap
+from stirred.mechanisms.swapping.correction.released import SwappedRelease
+from stirred.mechanisms.swapping.correction.unswap import unswap
+from stirred.mechanisms.swapping.moments.class_laws import Moments, swapped_cell
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.release.tables import tabulate
-from stirred.report.charts import box_plot, curves
-from stirred.report.five import first_screen
+from stirred.report.charts import ACCENT, COLOURS, SECOND, chart
 from stirred.report.page import page, paragraph, section, table
+from stirred.report.release import first_screen
 from stirred.spec.swap_budget import psa_epsilon, psa_sharp_epsilon, smallest_psa_epsilon, smallest_psa_rate
-from stirred.utility.error import compare_tables, mean_absolute_percentage_error
-from stirred.utility.moments import Moments, swapped_cell
+from stirred.utility.measures import compare_tables, mean_absolute_percentage_error
 
 RATES = (Fraction(1, 100), Fraction(1, 20), Fraction(1, 10), Fraction(1, 2))
 RUNS = 20
 CELL = ["county", "tenure"]
+LOSS_BY_RATE = {
+    "x": {"field": "rate", "type": "quantitative", "axis": {"format": "~%", "title": "swap rate", "grid": False}},
+    "y": {
+        "field": "epsilon",
+        "type": "quantitative",
+        "scale": {"zero": True},
+        "axis": {"title": "epsilon (relative to the invariants)"},
+    },
+}
 
 
 def main() -> None:
@@ -84,7 +95,7 @@ def write_bundle(out: Path) -> Path:
         "tables": [{"variables": CELL}],
         "release": {"out": "bundle", "purpose": "demonstration"},
     }
-    return run(prepare(planned(plan, source="demo", folder=out)), entropy=Entropy.from_os())
+    return run(prepare(planned(plan, source="demo", folder=out)))
 
 
 def of_bundle(bundle: Path, truth: pl.DataFrame) -> pl.DataFrame:
@@ -231,6 +242,76 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", default="build/demo", help="folder to write, replaced if it exists")
     return parser.parse_args()
+
+
+def box_plot(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    x: str,
+    y: str,
+    y_title: str,
+    x_title: str,
+    marks: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """Return box plots of ``y`` by ``x`` on a logarithmic scale; ``marks`` are single values drawn as diamonds."""
+    order = list(dict.fromkeys(str(row[x]) for row in rows))
+    encoding = {
+        "x": {"field": x, "type": "ordinal", "sort": order, "axis": {"title": x_title, "labelAngle": 0}},
+        "y": {"field": y, "type": "quantitative", "axis": {"title": y_title}, "scale": {"type": "log"}},
+    }
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"values": [dict(row) for row in rows]},
+            "mark": {"type": "boxplot", "extent": "min-max", "size": 36, "color": ACCENT, "median": {"color": "#fff"}},
+            "encoding": encoding,
+        }
+    ]
+    if marks:
+        layers.append(
+            {
+                "data": {"values": [dict(mark) for mark in marks]},
+                "mark": {
+                    "type": "point",
+                    "shape": "diamond",
+                    "size": 140,
+                    "filled": True,
+                    "color": SECOND,
+                    "opacity": 1,
+                },
+                "encoding": encoding,
+            }
+        )
+    return chart({"layer": layers}, title=y_title)
+
+
+def curves(rows: Sequence[Mapping[str, Any]], *, marks: Sequence[Mapping[str, Any]]) -> str:
+    """Return loss against rate for several largest strata (Figure 2 of the paper)."""
+    colour = {
+        "field": "b",
+        "type": "ordinal",
+        "title": "largest stratum",
+        "scale": {"range": COLOURS},
+        "sort": None,
+        # As below: beside the plot a wider font would be cut off.
+        "legend": {"orient": "top", "columns": 8, "columnPadding": 24},
+    }
+    return chart(
+        {
+            "layer": [
+                {
+                    "data": {"values": [dict(row) for row in rows]},
+                    "mark": {"type": "line", "strokeWidth": 2},
+                    "encoding": {**LOSS_BY_RATE, "color": colour},
+                },
+                {
+                    "data": {"values": [dict(mark) for mark in marks]},
+                    "mark": {"type": "point", "shape": "diamond", "size": 90, "filled": False, "opacity": 1},
+                    "encoding": {**LOSS_BY_RATE, "color": colour},
+                },
+            ]
+        },
+        title="Loss against swap rate by largest stratum",
+    )
 
 
 if __name__ == "__main__":
