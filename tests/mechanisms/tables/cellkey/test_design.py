@@ -132,6 +132,7 @@ def test_bias_variance_and_pstay_of_a_designed_table_are_exact(
 @pytest.mark.parametrize(
     ("how", "what"),
     [
+        ({"D": 2, "V": F("0.6"), "pstay": [F(1, 2)]}, "no whole numbers of 100,000,000 keys have this variance"),
         ({"D": 5, "V": F(3), "js": 3}, "no noise of mean 0 has variance 3"),
         ({"D": 2, "V": F(5)}, "no noise of mean 0 has variance 5"),
         ({"D": 0, "V": F(1)}, "make no table"),

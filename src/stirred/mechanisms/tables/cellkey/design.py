@@ -293,7 +293,7 @@ def _whole(
                 found = _nearest(values, found, wanted, square=wants_square is not None, fixed=fixed, top=top)
                 if square is None or int((values**2 * found).sum()) == square:
                     return tuple(int(c) for c in found)
-                # At the edge of what exists, or where three equations leave one law (D = 2 with pstay): refused, not rounded.
+                # At the edge of what exists, or where the constraints leave one law (D = 2 with pstay): refused.
                 remedy = "choose a slightly larger V, another pstay, or a larger D"
                 raise bad_plan(f"no whole numbers of {keys:,} keys have this variance", where="V", remedy=remedy)
     raise bad_plan(f"{keys} keys are too few for this law", where="keys", remedy=f"write more keys, such as {KEYS}")
