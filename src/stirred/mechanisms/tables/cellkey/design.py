@@ -76,8 +76,10 @@ def design_ptable(
         fixed = None if stay is None or compat else stay
         weights = _whole(scaled, law, keys=keys, V=None if compat else V * step**2, pstay=fixed, mono=row.mono)
         rows.append(Row(count=i, values=tuple(int(v) for v in scaled), weights=weights))
-        if not compat and (V * step**2 * keys).denominator != 1:
-            notes.append(f"count {i}: {V} is not a whole number of {keys:,} keys; the variance is the nearest to it")
+        has = Fraction(int((scaled**2 * np.array(weights)).sum()), keys * step**2)
+        if not compat and has != V:
+            # With D = 2 and pstay or js few laws are left, whose probabilities need not be whole numbers of keys.
+            notes.append(f"count {i}: no whole numbers of {keys:,} keys have variance {V}; it is {float(has):.10g}")
     table = PTable(rows=tuple(rows), keys=keys, step=step)
     return Designed(table=table, probabilities=tuple(laws), tries=tuple(tries), notes=tuple(notes))
 
@@ -291,10 +293,10 @@ def _whole(
             found = _balanced(values, begin, keys=keys, square=wants_square, fixed=fixed, top=top)
             if found is not None:
                 found = _nearest(values, found, wanted, square=wants_square is not None, fixed=fixed, top=top)
-                if square is None or int((values**2 * found).sum()) == square:
+                if square is None or int((values**2 * found).sum()) == square or law.min() * keys >= 1:
                     return tuple(int(c) for c in found)
-                # At the edge of what exists, or where the constraints leave one law (D = 2 with pstay): refused.
-                remedy = "choose a slightly larger V, another pstay, or a larger D"
+                # At the edge of what exists only the nearest values have a probability worth a key.
+                remedy = "choose a slightly larger V, or a smaller pstay"
                 raise bad_plan(f"no whole numbers of {keys:,} keys have this variance", where="V", remedy=remedy)
     raise bad_plan(f"{keys} keys are too few for this law", where="keys", remedy=f"write more keys, such as {KEYS}")
 
