@@ -33,7 +33,7 @@ class UnsupportedFlavor(ConversionRefusedError):  # noqa: N818 (the name is the 
     """A specification for which no limit of this kind exists: its loss is not pure."""
 
 
-def pure_loss(specification: Specification) -> Exact:
+def pure_loss(specification: Specification, *, where: str = "output_premetric") -> Exact:
     """Return the epsilon of a pure specification; any other flavor is refused by name.
 
     >>> from stirred.spec import catalogue
@@ -46,10 +46,9 @@ def pure_loss(specification: Specification) -> Exact:
         raise UnsupportedFlavor(
             [
                 Problem(
-                    what=f"limits on tests and posteriors need pure differential privacy (D_Mult), and this is "
-                    f"{output.name}, {output.classic}: it lets some outputs change the odds by any factor, and no "
-                    "number bounds what they show",
-                    where="output_premetric",
+                    what="unsupported flavor: limits on tests and posteriors need pure differential privacy (D_Mult); "
+                    f"this is {output.name}, {output.classic}, which lets some outputs change the odds by any factor",
+                    where=where,
                     remedy="read its own meaning with `stirred spec explain`; it is not converted",
                 )
             ]
@@ -160,35 +159,37 @@ def what_could_be_learned(
 
 
 def _subjects(specification: Specification, household: int, copies: int, area: int) -> Iterator[tuple[str, int]]:
+    """Yield whom something could be learned about, and how far apart the versions are that tell it."""
     premetric = specification.input_premetric
-    unit, records = premetric.unit, records_of(premetric.unit)
+    unit = premetric.unit
     if premetric.name == "d_r":
         yield f"two versions related by {premetric.relation}", 1
         return
-    if unit == "household":
-        yield "one household, or one person in it", 1
-    else:
-        yield f"one {unit}", 1
+    # A changed record is one that goes and one that comes, where these are what is counted. Where figures are held
+    # fixed, it takes others with it.
+    each = max(1 if premetric.bounded else 2, specification.multiverse.nearest)
+    if not premetric.bounded:
+        yield f"whether one {unit} is in the file", specification.multiverse.nearest
+    yield "one household, or one person in it" if unit == "household" else f"one {unit}", each
     if unit == "person":
-        yield f"a household of {household}", household
+        yield f"a household of {household}", household * each
     if premetric.post_imputation is not False:
-        known = "" if premetric.post_imputation else " (if imputation copies)"
-        yield f"a person whose answers were copied into {copies} more {records_of(unit, copies)}{known}", 1 + copies
-    yield f"everything about an area of {area} {plural(unit)}", area
-    apart = int(count_distance(binomial(area, _SHARES[0]), binomial(area, _SHARES[1])).rational)
-    yield f"an analyst of that area: is a share {_SHARES[0]} or {_SHARES[1]} ({apart} {records} apart, coupled)", apart
+        known = "" if premetric.post_imputation else ", if imputation copies"
+        yield f"a person copied into {copies} more {records_of(unit, copies)}{known}", (1 + copies) * each
+    yield f"everything about an area of {area} {plural(unit)}", area * each
+    apart = int(count_distance(*(binomial(area, share) for share in _SHARES)).rational)
+    yield f"an analyst of that area: is a share {_SHARES[0]} or {_SHARES[1]}", apart * each
 
 
 def _row(
-    specification: Specification, epsilon: Exact, about: str, records: int, alpha: Fraction, prior: Fraction
+    specification: Specification, epsilon: Exact, about: str, distance: int, alpha: Fraction, prior: Fraction
 ) -> Row:
-    """Return one row; where figures are held fixed, each record that changes takes others with it."""
-    premetric, nearest = specification.input_premetric, specification.multiverse.nearest
-    distance = records * (nearest if premetric.name != "d_r" else 1)
+    premetric = specification.input_premetric
+    related = premetric.within is not None or premetric.name == "d_r"  # all versions that count are then 1 apart
     if premetric.within is not None and distance > premetric.within:
         words = f"no assurance: nothing is stated for versions more than {premetric.counted(premetric.within)} apart"
         return Row(about=about, distance=distance, far=None, power=None, posterior=None, words=words)
-    far = exponent(epsilon, 1 if premetric.within is not None else distance)
+    far = exponent(epsilon, 1 if related else distance)
     words = _words(far, alpha, prior)
     if far > NO_ASSURANCE_ABOVE:
         return Row(about=about, distance=distance, far=far, power=None, posterior=None, words=words)
@@ -198,9 +199,12 @@ def _row(
 
 def _notes(specification: Specification) -> Iterator[str]:
     yield (
-        "These limits hold for every test and every prior, whatever else is known. They say how far the release moves "
-        "someone from before to after, not what they knew before."
+        "These limits hold for every test, and for every prior that gives the other records the same chances either "
+        "way. For someone who knows that several records move together, the distance is their number. They bound how "
+        "far the release moves a belief from before to after, not what was known before."
     )
+    if specification.input_premetric.name != "d_r":
+        yield "The analyst's distance is that of the best coupling of the two models, not of their furthest files."
     nearest = specification.multiverse.nearest
     if not specification.multiverse.is_vacuous and specification.input_premetric.is_metric:
         others = f"Each record that changes is taken to change {nearest - 1} more. " if nearest > 1 else ""
