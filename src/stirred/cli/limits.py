@@ -161,13 +161,16 @@ def pufferfish(
     A list of attackers gives a lower bound on the loss over all of their kind.
     """
     from stirred.inference.pufferfish_model import read_model
+    from stirred.spec.problems import placed
 
     try:
         text = model.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
         raise wrong(f"cannot read the model: {reason}", where=f"--model {model}", remedy="check the path") from None
-    found = read_model(text, source=str(model)).loss()
+    stated = read_model(text, source=str(model))
+    with placed(str(model)):
+        found = stated.loss()
     skipped = [dict(each._asdict()) for each in found.skipped]
     if json:
         value = {"loss": None, "loss_exact": None} if found.value is None else exactly(loss=found.value)

@@ -86,8 +86,9 @@ def _posteriors() -> Iterator[tuple[float, str, float]]:
         theta = k / 16
         yield theta, "prior", gamma_prior(theta)
         yield from ((theta, curve, y) for curve, y in zip(_BOUNDS, band(theta), strict=True))
-        for t in range(-12, 18, 3):
-            yield theta, f"exact, t={t}", count_posterior(theta, t)
+        for i in range(10):  # below 0 and above 6 the posterior no longer changes
+            t = round(_CLAMP * i / 9, 2)
+            yield theta, f"exact, count {t:g}", count_posterior(theta, t)
 
 
 def gamma_prior(theta: float) -> float:

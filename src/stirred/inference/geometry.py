@@ -145,8 +145,8 @@ def binomial(n: int, share: Number) -> Weights:
     {0: Fraction(1, 4), 1: Fraction(1, 2), 2: Fraction(1, 4)}
     """
     p = probability(share, where="share")
-    if not 0 <= n <= 5_000:
-        raise wrong(f"{n} records are too many or too few", where="records", remedy="write 0 to 5,000")
+    if not 0 <= n <= 1_000:
+        raise wrong(f"{n} records are too many or too few", where="records", remedy="write 0 to 1,000")
     return Weights({k: w for k in range(n + 1) if (w := math.comb(n, k) * p**k * (1 - p) ** (n - k))})
 
 

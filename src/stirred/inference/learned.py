@@ -139,8 +139,8 @@ def what_could_be_learned(
     a 5% test has power at most 13.6%; a prior of 10% can become at most 23.2%
     """
     for name, number in (("household", household), ("copies", copies), ("area", area)):
-        if not 1 <= number <= 5_000:
-            raise wrong(f"{number} is not a number of records", where=name, remedy="write 1 to 5,000")
+        if not 1 <= number <= 1_000:
+            raise wrong(f"{number} is not a number of records", where=name, remedy="write 1 to 1,000")
     size, before = probability(alpha, where="alpha"), probability(prior, where="prior")
     reveals = explain_specification(specification).not_protected
     found: dict[str, Any] = {"alpha": size, "prior": before, "reveals": reveals}

@@ -17,6 +17,8 @@ from stirred.spec.problems import Problem, SpecificationError, placed, wrong
 
 _Number = str | int | float
 _Table = dict[str, _Number]
+# A table of a file called "share" would otherwise be preferred to the form that is meant.
+_IN_ORDER: Any = Field(union_mode="left_to_right")
 
 
 class _Part(BaseModel):
@@ -52,8 +54,8 @@ class Conjectures(_Part):
 class Model(_Part):
     """The file: see docs/limits.md."""
 
-    mechanism: Known | dict[str, _Table]
-    attackers: Annotated[dict[str, Correlated | _Table], Field(min_length=1)]
+    mechanism: Annotated[Known | dict[str, _Table], _IN_ORDER]
+    attackers: Annotated[dict[str, Annotated[Correlated | _Table, _IN_ORDER]], Field(min_length=1)]
     pairs: Literal["records"] | list[Conjectures] = "records"
 
     def loss(self) -> PufferfishLoss:
@@ -133,7 +135,22 @@ def read_model(text: str, *, source: str) -> Model:
     try:
         return Model.model_validate(given)
     except ValidationError as error:
-        raise SpecificationError(_problem(detail, source) for detail in error.errors(include_url=False)) from None
+        details = [detail for detail in error.errors(include_url=False) if _meant(detail["loc"], given)]
+        raise SpecificationError(_problem(detail, source) for detail in details) from None
+
+
+def _meant(place: tuple[int | str, ...], given: Mapping[str, Any]) -> bool:
+    """Say whether a problem is about the form that was meant, where something can be written in two."""
+    forms = {"Known": "name", "Correlated": "share"}
+    at: Any = given
+    for step, part in enumerate(place):
+        form = "Known" if place[:1] == ("mechanism",) else "Correlated"
+        if str(part) == form or "[" in str(part):
+            return (str(part) == form) == (isinstance(at, dict) and forms[form] in at)
+        if not isinstance(at, dict) or part not in at or step > 1:
+            return True
+        at = at[str(part)]
+    return True
 
 
 def _problem(detail: Any, source: str) -> Problem:

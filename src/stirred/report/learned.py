@@ -49,7 +49,7 @@ def figure_svg(figure: Figure) -> str | None:
         "x": {"field": figure.x, "type": "quantitative"},
         "y": {"field": figure.y, "type": "quantitative", "scale": {"type": "log" if figure.logarithmic else "linear"}},
         "color": {"field": "curve", "type": "nominal", "title": None, "sort": None,
-                  "scale": {"domain": [*shown, *exact], "range": colours}, "legend": {"values": shown}},
+                  "scale": {"domain": [*shown, *exact], "range": colours}, "legend": {"values": [*shown, *exact[:1]]}},
         "strokeDash": {"condition": {"test": "datum.curve == 'prior'", "value": [5, 4]}, "value": [1, 0]},
     }  # fmt: skip
     single = {"test": " || ".join(f"datum.curve == {json.dumps(c)}" for c, n in counted.items() if n == 1) or "false"}
