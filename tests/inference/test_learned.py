@@ -112,4 +112,4 @@ def test_a_file_published_as_it_is_has_no_limits_although_its_loss_is_zero() -> 
 @pytest.mark.parametrize("name", ["household", "copies", "area"])
 def test_sizes_out_of_range_are_refused(name: str) -> None:
     with pytest.raises(SpecificationError, match=f"{name}: 0 is not a number of records"):
-        what_could_be_learned(pure(), **{name: 0})  # type: ignore[arg-type]
+        what_could_be_learned(pure(), **{name: 0})

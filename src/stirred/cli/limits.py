@@ -9,7 +9,7 @@ import typer
 
 from stirred.cli.option_words import told_by_options, wrong
 from stirred.cli.options import Json, Text, arg, opt
-from stirred.cli.output import bullets, emit, emit_json, exactly, facts, heading, paragraph, table
+from stirred.cli.output import bullets, emit, emit_json, exactly, facts, heading, paragraph
 
 if TYPE_CHECKING:
     from stirred.inference.learned import Learned
@@ -218,8 +218,10 @@ def explain(
     if found.refused:
         paragraph(f"No limit can be stated: {found.refused}.")
     else:
-        table(["about", "records apart", "at most"], [[r.about, str(r.distance), r.words] for r in found.rows])
-        bullets(found.notes, indent=0)
+        bullets([f"{row.about} ({row.distance} apart): {row.words}" for row in found.rows])
+        emit()
+        for note in found.notes:
+            paragraph(note)
     emit()
     emit("What the exact figures reveal by themselves is bounded by no number:")
     bullets(found.reveals)

@@ -98,7 +98,7 @@ def explain(epsilon: Number, distance: Number = 1, alpha: Number = "0.05", prior
     >>> explain(1)
     'a 5% test has power at most 13.6%; a prior of 10% can become at most 23.2%'
     >>> explain(1, 11)
-    'no assurance: epsilon times distance is 11, and limits beyond 10 rule nothing out'
+    'no assurance: epsilon times distance is 11, and limits beyond 10 rule out almost nothing'
     """
     return _words(exponent(epsilon, distance), probability(alpha, where="alpha"), probability(prior, where="prior"))
 
@@ -107,7 +107,7 @@ def _words(far: Exact, alpha: Fraction, prior: Fraction) -> str:
     if far.is_infinite:
         return "no assurance: nothing is promised between such versions"
     if far > NO_ASSURANCE_ABOVE:
-        return f"no assurance: epsilon times distance is {far.shown()}, and limits beyond 10 rule nothing out"
+        return f"no assurance: epsilon times distance is {far.shown()}, and limits beyond 10 rule out almost nothing"
     power, posterior = power_bounds(alpha, far).upper, posterior_bounds(prior, far).upper
     return (
         f"a {_share(exact(alpha))} test has power at most {_share(power)}; "
