@@ -91,7 +91,8 @@ def test_a_model_may_list_laws_and_conjectures(command: Command, tmp_path: Path)
         ({"mechanism": {"a": {"t": "-1"}}}, "-1 is not a weight", "mechanism a t"),
         ({"mechanism": {"a": {"t": 1}}}, "share and correlation are for", "attackers apart"),
         ({"mechanism": {}}, "there is no file in it", "mechanism"),
-        ({"mechanism": {**RESPONSE, "records": 99}}, "less than or equal to 12", "mechanism records"),
+        ({"mechanism": {**RESPONSE, "records": 99}}, "99 records give too many files", "mechanism records"),
+        ({"mechanism": {**RESPONSE, "records": "2"}}, "input should be a valid integer", "mechanism records"),
         ({"attackers": {"a": {"share": [1]}}}, "input should be a valid string", "attackers a share str"),
     ],
 )

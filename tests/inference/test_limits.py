@@ -222,6 +222,12 @@ def test_t11_with_a_fixed_total_neighbours_are_not_enough() -> None:
     assert is_unit_graph(bits(3), hamming)
 
 
+def test_of_two_directions_the_shorter_one_binds() -> None:
+    kernel = randomised_response(1, "ln(3)")
+    assert privacy_loss(kernel, "01", lambda x, y: 1 if x < y else math.inf).value == ln(3)
+    assert privacy_loss(kernel, "01", lambda x, y: math.inf if x < y else 2).value == ln(3) / 2
+
+
 def test_releasing_an_invariant_costs_nothing_where_it_separates_components_and_everything_where_not() -> None:
     files = ["0", "1", "00", "01", "10", "11"]
     length_of = {x: {len(x): 1} for x in files}

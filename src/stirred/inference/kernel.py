@@ -12,13 +12,14 @@ from typing import Any, Final
 from stirred.inference.distances import multiplicative_distance
 from stirred.inference.geometry import Distance, components, length
 from stirred.inference.weights import Given, Weights
-from stirred.spec.exact import INFINITE, ZERO, Exact, exp
+from stirred.spec.exact import INFINITE, ZERO, Exact, exp, ln
 from stirred.spec.given_numbers import Number, loss
 from stirred.spec.problems import wrong
 
 Kernel = Mapping[Any, Given]
 
 _MOST_RECORDS: Final = 12
+_MOST_RESPONSES: Final = 8  # a kernel of all answers to all files grows with the square of their number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ def privacy_loss(kernel: Kernel, universe: Iterable[Any], d: Distance) -> Loss:
     connected = len(components(datasets, d)) <= 1
     worst, pair = ZERO, None
     for x, y in combinations(datasets, 2):
-        apart = length(d(x, y))
+        apart = min(length(d(x, y)), length(d(y, x)))  # a premetric may differ by direction, and both bind
         if math.isinf(apart):
             continue
         change = multiplicative_distance(laws[x], laws[y])
@@ -69,17 +70,17 @@ def telling_output(p: Weights, q: Weights) -> Any:
     return max(dict.fromkeys([*p.values, *q.values]), key=ratio)
 
 
-def bits(records: int) -> list[str]:
+def bits(records: int, *, most: int = _MOST_RECORDS) -> list[str]:
     """Return all files of so many yes-or-no records, as text.
 
     >>> bits(2)
     ['00', '01', '10', '11']
     """
-    if not 1 <= records <= _MOST_RECORDS:
+    if not 1 <= records <= most:
         raise wrong(
             f"{records} records give too many files to list, or none",
             where="records",
-            remedy=f"write 1 to {_MOST_RECORDS}",
+            remedy=f"write 1 to {most}",
         )
     return ["".join(each) for each in product("01", repeat=records)]
 
@@ -90,11 +91,11 @@ def randomised_response(records: int, epsilon: Number) -> dict[str, Weights]:
     >>> randomised_response(1, "ln(3)")["0"].values
     {'0': Fraction(3, 4), '1': Fraction(1, 4)}
     """
-    files, flip = bits(records), 1 / (1 + exp(_finite(epsilon)))
-    one = Weights.of({True: flip, False: 1 - flip})
-    chance = [one[True] ** k * one[False] ** (records - k) for k in range(records + 1)]
+    files, rate = bits(records, most=_MOST_RESPONSES), _finite(epsilon)
+    kept = records * ln(1 + exp(-rate))
+    chance = Weights.of({flips: exp(-flips * rate - kept) for flips in range(records + 1)})
     return {
-        x: Weights({t: chance[sum(a != b for a, b in zip(x, t, strict=True))] for t in files}, one.rational)
+        x: Weights({t: chance[sum(a != b for a, b in zip(x, t, strict=True))] for t in files}, chance.rational)
         for x in files
     }
 
@@ -110,16 +111,17 @@ def geometric_sum(records: int, epsilon: Number) -> dict[str, Weights]:
 
 def geometric_counts(records: int, epsilon: Number) -> list[Weights]:
     """Return the laws of a noisy count, one for each true count from 0 to ``records``; see `geometric_sum`."""
-    one = Weights.of({0: exp(-_finite(epsilon))})
-    r = one[0]
-    if r == 1:
+    rate = _finite(epsilon)
+    if rate == 0:
         raise wrong("noise of infinite width", where="epsilon", remedy="write an epsilon above 0")
+    r, counts = exp(-rate), range(records + 1)
+    end = {gap: exp(-gap * rate) / (1 + r) for gap in counts}  # at and beyond an end of the range
+    chance = Weights.of({**end, **{(gap, "inside"): value * (1 - r) for gap, value in end.items()}})
 
-    def chance(true: int, seen: int) -> Fraction:
-        tail = seen in (0, records)
-        return r ** abs(seen - true) * (1 if tail else 1 - r) / (1 + r)
+    def law(true: int) -> dict[int, Fraction]:
+        return {t: chance[abs(t - true) if t in (0, records) else (abs(t - true), "inside")] for t in counts}
 
-    return [Weights({t: chance(s, t) for t in range(records + 1)}, one.rational) for s in range(records + 1)]
+    return [Weights(law(true), chance.rational) for true in counts]
 
 
 def _finite(epsilon: Number) -> Exact:

@@ -117,7 +117,7 @@ def _words(far: Exact, alpha: Fraction, prior: Fraction) -> str:
 
 def _share(value: Exact) -> str:
     """Write a probability in percent, rounded up to a tenth; never 100% where it is less."""
-    places = next((p for p in (1, 2, 3, 4) if rounded_up(value * 100, p) < 100), 1)
+    places = next((p for p in range(1, 20) if rounded_up(value * 100, p) < 100), 1)
     text = f"{rounded_up(value * 100, places):f}"
     return f"{text.rstrip('0').rstrip('.')}%"
 

@@ -29,7 +29,7 @@ class Known(_Part):
     """A mechanism known by name, on all files of so many yes-or-no records."""
 
     name: Literal["randomised-response", "geometric-sum"]
-    records: Annotated[int, Field(ge=1, le=12)]
+    records: int
     epsilon: _Number
 
 
