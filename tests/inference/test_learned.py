@@ -83,7 +83,7 @@ def test_a_neighbour_relation_states_nothing_further_away() -> None:
 def test_numbers_are_rounded_up_and_the_words_say_what_the_limits_say() -> None:
     row = what_could_be_learned(pure()).rows[0]
     assert row.power == power_bounds("0.05", 1).upper
-    assert row.words == explain(1) == "a 5% test has power at most 13.6%; a prior of 10% can become at most 23.2%"
+    assert row.words == explain(1) == "a 5% test has power at most 13.6%; a prior of 1 in 10 can become at most 23.2%"
     odds = math.e / 9
     assert 0.2319 < odds / (1 + odds) < 0.232
     assert "at most 99.97%" in explain(8)  # 1 - 0.95 exp(-8) is 0.99968: never shown as 100%

@@ -104,6 +104,25 @@ def test_no_test_between_two_models_beats_the_limit_at_their_coupling_distance()
     assert sharper > 5, "the coupling is often sharper than the furthest files"
 
 
+def test_the_coupling_distance_is_what_strassen_says() -> None:
+    """A coupling within r exists iff no event of one model outweighs its r-neighbourhood under the other."""
+    rng, seen = random.Random(11), set()
+    for _ in range(200):
+        p, q = models(rng)
+        events = [[x for i, x in enumerate(p) if mask >> i & 1] for mask in range(1, 2 ** len(p))]
+        fits = [
+            r
+            for r in range(4)
+            if all(
+                sum(p[x] for x in event) <= sum(w for y, w in q.items() if any(hamming(x, y) <= r for x in event))
+                for event in events
+            )
+        ]
+        assert coupling_distance(p, q, hamming) == exact(min(fits)) == coupling_distance(q, p, hamming)
+        seen.add(min(fits))
+    assert seen >= {1, 2, 3}
+
+
 def test_the_limits_are_attained_by_point_masses_at_the_worst_pair() -> None:
     attained = 0
     for kernel in mechanisms(40, seed=22):

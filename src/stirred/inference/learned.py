@@ -96,7 +96,7 @@ def explain(epsilon: Number, distance: Number = 1, alpha: Number = "0.05", prior
     """Return in words what epsilon means for somebody ``distance`` records large.
 
     >>> explain(1)
-    'a 5% test has power at most 13.6%; a prior of 10% can become at most 23.2%'
+    'a 5% test has power at most 13.6%; a prior of 1 in 10 can become at most 23.2%'
     >>> explain(1, 11)
     'no assurance: epsilon times distance is 11, and limits beyond 10 rule out almost nothing'
     """
@@ -109,9 +109,10 @@ def _words(far: Exact, alpha: Fraction, prior: Fraction) -> str:
     if far > NO_ASSURANCE_ABOVE:
         return f"no assurance: epsilon times distance is {far.shown()}, and limits beyond 10 rule out almost nothing"
     power, posterior = power_bounds(alpha, far).upper, posterior_bounds(prior, far).upper
+    one_in = f"1 in {prior.denominator}" if prior.numerator == 1 < prior.denominator else _share(exact(prior))
     return (
         f"a {_share(exact(alpha))} test has power at most {_share(power)}; "
-        f"a prior of {_share(exact(prior))} can become at most {_share(posterior)}"
+        f"a prior of {one_in} can become at most {_share(posterior)}"
     )
 
 
@@ -136,7 +137,7 @@ def what_could_be_learned(
     >>> from stirred.spec import catalogue
     >>> pure = catalogue.load("pure-dp").specification.with_budget(1)
     >>> print(what_could_be_learned(pure).rows[0].words)
-    a 5% test has power at most 13.6%; a prior of 10% can become at most 23.2%
+    a 5% test has power at most 13.6%; a prior of 1 in 10 can become at most 23.2%
     """
     for name, number in (("household", household), ("copies", copies), ("area", area)):
         if not 1 <= number <= 1_000:
