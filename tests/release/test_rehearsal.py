@@ -107,7 +107,7 @@ POINTS = ((0.1, 5.0), (0.5, 4.0))
 
 @pytest.fixture(autouse=True)
 def _no_chart_from_before() -> None:
-    charts._drawn.cache_clear()
+    charts.drawn.cache_clear()
 
 
 def test_a_chart_that_cannot_be_drawn_leaves_a_report_that_says_so(

@@ -72,6 +72,17 @@ def test_the_five_questions_are_answered_in_words_on_the_first_screen(edition: s
 
 
 @pytest.mark.parametrize("edition", EDITIONS)
+def test_what_could_be_learned_follows_the_answers_and_comes_from_the_specification_alone(
+    edition: str, seen: dict[str, str]
+) -> None:
+    text = text_of(seen[edition]).partition("What could be learned")[2]
+    # The nearest two versions are 2 apart: 2 * EPSILON is below 10 for one household, and above it for an area.
+    assert "one household, or one person in it 2 a 5% test has power at most 99." in text
+    assert "everything about an area of 100 households 200 no assurance: epsilon times distance is" in text
+    assert "bounded by no number" in text.split("Rate and loss")[0]
+
+
+@pytest.mark.parametrize("edition", EDITIONS)
 def test_what_is_invariant_is_listed_before_anything_else(edition: str, seen: dict[str, str]) -> None:
     text = text_of(seen[edition])
     first = text.index("Not protected, because it is published exactly")

@@ -38,7 +38,9 @@ def test_a_mechanism_of_others_stands_beside_ours() -> None:
     assert lines[1][:3] == ["theirs", "epsilon 1.70", "1.70"]
     assert lines[1][-1] == "not computed"
     assert len(header) == len(lines[1])
-    assert "theirs beside ours: equal in all five blocks" in comparison_page("both", [ours, theirs], source="margins")
+    shown = comparison_page("both", [ours, theirs], source="margins")
+    assert "theirs beside ours: equal in all five blocks" in shown
+    assert "<li>theirs: a 5% test has power at most " in shown.partition("What could be learned")[2]
 
 
 def test_errors_that_have_no_closed_form_are_refused() -> None:

@@ -19,6 +19,7 @@ from stirred.cli import (
     codebook,
     compare,
     ledger,
+    limits,
     mechanism,
     prepare,
     publish,
@@ -47,6 +48,7 @@ app.add_typer(codebook.app, name="codebook")
 app.add_typer(synth.app, name="synth")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(mechanism.app, name="mechanism")
+app.add_typer(limits.app, name="limits")
 app.command("swap")(swap.swap)
 app.command("plan")(swap.plan)
 app.command("release")(swap.release)

@@ -45,6 +45,8 @@ _IN_SECTION: Final = {("data", "name"): "--name", ("mechanism", "name"): "--mech
 _PLACES: Final = {
     **{name: f"--{name}" for name in ("because", "budget", "delta", "epsilon", "factor", "method", "order", "rho2")},
     **{name: f"--{name}" for name in ("stratum", "unit")},
+    **{name: f"--{name}" for name in ("alpha", "area", "at", "copies", "distance", "household", "power", "prior")},
+    "records": "--records",
     "input_premetric unit": "--unit",
     "input_premetric within": "--at-distance",
     "output_premetric": "--output",

@@ -59,7 +59,7 @@ def chart(specification: Mapping[str, Any], *, title: str, width: int = 640, hei
         },
         **specification,
     }  # fmt: skip
-    svg = _drawn(json.dumps(full))
+    svg = drawn(json.dumps(full))
     if svg is None:
         return f'<p class="note">{escape(title)}: {NOT_DRAWN}</p>'
     for fixed, variable in _COLOURS.items():
@@ -83,7 +83,7 @@ def draw(specification: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _drawn(specification: str) -> str | None:
+def drawn(specification: str) -> str | None:
     """Return the SVG of a chart, drawn in a process of its own; None where that fails."""
     try:
         return str(apart.ask(_DRAWS, [specification], seconds=_MOST_SECONDS))

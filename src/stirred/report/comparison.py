@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from stirred.inference.learned import what_could_be_learned
 from stirred.report.charts import areas_changed
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.spec.compare import compare
@@ -62,6 +63,12 @@ def block_by_block(found: Sequence[Compared]) -> list[str]:
     return lines
 
 
+def _learned(found: Sequence[Compared]) -> list[str]:
+    """Return for each swap what could be learned about one unit."""
+    told = [(each.name, what_could_be_learned(each.plan.specification)) for each in found]
+    return [f"{name}: {seen.rows[0].words if seen.rows else seen.refused}" for name, seen in told]
+
+
 def comparison_page(title: str, found: Sequence[Compared], *, source: str) -> str:
     """Return the page."""
     header, body = rows(found)
@@ -85,6 +92,8 @@ def comparison_page(title: str, found: Sequence[Compared], *, source: str) -> st
                           + left_out),
                 areas_changed(points),
             ),
+            section("What could be learned", paragraph("About one unit, at most; more about groups of them."),
+                    bullets(_learned(found))),
             section("The promises, block by block", bullets(block_by_block(found)) if len(found) > 1 else ""),
         ],
     )  # fmt: skip

@@ -15,6 +15,7 @@ import polars as pl
 from stirred.data.problems import number
 from stirred.mechanisms.protocol import Block, Curve, ExpectedError, Grid, Mechanism, Plan
 from stirred.report.charts import loss_curve
+from stirred.report.learned import learned_section
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.report.safes import SafesSheet, safes_section
 from stirred.spec.doubts import Doubt
@@ -63,6 +64,7 @@ class ReleaseReport:
 def public_report(report: ReleaseReport) -> str:
     """Return the edition that may be published as far as the specification says."""
     body = [_head(report, internal=False), first_screen(report.plan.specification)]
+    body += [learned_section(report.plan.specification)]
     body += [_own(report), _checks(report), _tables(report), _conditions(report)]
     body.append(_safes(report, internal=False))
     return page(report.title, body, seeded=report.seeded)
@@ -71,6 +73,7 @@ def public_report(report: ReleaseReport) -> str:
 def internal_report(report: ReleaseReport) -> str:
     """Return the edition for the agency: the public one, and before and after with errors."""
     body = [_head(report, internal=True), first_screen(report.plan.specification)]
+    body += [learned_section(report.plan.specification)]
     body += [_doubts(report), _accuracy(report), _own(report), _checks(report), _conditions(report)]
     body.append(_safes(report, internal=True))
     return page(f"{report.title} (internal)", body, seeded=report.seeded)

@@ -1,0 +1,163 @@
+"""A Pufferfish model as a file: the mechanism, the attackers and the pairs of conjectures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stirred.inference.kernel import Kernel, bits, geometric_sum, randomised_response
+from stirred.inference.pufferfish import Pair, PufferfishLoss, pufferfish_loss, record_pairs
+from stirred.inference.weights import Weights
+from stirred.spec.given_numbers import probability
+from stirred.spec.problems import Problem, SpecificationError, placed, wrong
+
+_Number = str | int | float
+_Table = dict[str, _Number]
+# A table of a file called "share" would otherwise be preferred to the form that is meant.
+_IN_ORDER: Any = Field(union_mode="left_to_right")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Known(_Part):
+    """A mechanism known by name, on all files of so many yes-or-no records."""
+
+    name: Literal["randomised-response", "geometric-sum"]
+    records: int
+    epsilon: _Number
+
+
+class Correlated(_Part):
+    """An attacker to whom each record is yes with probability ``share``.
+
+    With probability ``correlation`` all records are one and the same, and otherwise they are independent.
+    """
+
+    share: _Number
+    correlation: _Number = 0
+
+
+class Conjectures(_Part):
+    """Two sets of files that compete."""
+
+    first: Annotated[list[str], Field(min_length=1)]
+    second: Annotated[list[str], Field(min_length=1)]
+    name: str = ""
+
+
+class Model(_Part):
+    """The file: see docs/limits.md."""
+
+    mechanism: Annotated[Known | dict[str, _Table], _IN_ORDER]
+    attackers: Annotated[dict[str, Annotated[Correlated | _Table, _IN_ORDER]], Field(min_length=1)]
+    pairs: Literal["records"] | list[Conjectures] = "records"
+
+    def loss(self) -> PufferfishLoss:
+        """Return the Pufferfish loss of the model."""
+        with placed("mechanism"):
+            kernel = self._kernel()
+        attackers = {name: self._attacker(name, given, kernel) for name, given in self.attackers.items()}
+        return pufferfish_loss(kernel, attackers, self._pairs(kernel))
+
+    def _kernel(self) -> Kernel:
+        if isinstance(self.mechanism, Known):
+            make = randomised_response if self.mechanism.name == "randomised-response" else geometric_sum
+            return make(self.mechanism.records, self.mechanism.epsilon)
+        if not self.mechanism:
+            raise wrong("there is no file in it", where="", remedy="give the output law of each file")
+        return {x: Weights.probabilities(law, where=x) for x, law in self.mechanism.items()}
+
+    def _attacker(self, name: str, given: Correlated | Mapping[str, Any], kernel: Kernel) -> Weights:
+        with placed(f"attackers {name}"):
+            if not isinstance(given, Correlated):
+                return Weights.probabilities(given, where="")
+            if not isinstance(self.mechanism, Known):
+                raise wrong(
+                    "share and correlation are for a mechanism on yes-or-no records",
+                    where="",
+                    remedy="list the probability of each file",
+                )
+            share, same = (
+                probability(value, where=key)
+                for key, value in (("share", given.share), ("correlation", given.correlation))
+            )
+            return correlated(self.mechanism.records, share, same)
+
+    def _pairs(self, kernel: Kernel) -> list[Pair]:
+        if self.pairs == "records":
+            return record_pairs(kernel)
+        found = []
+        for number, given in enumerate(self.pairs, 1):
+            name = given.name or f"pair {number}"
+            unknown = [x for x in (*given.first, *given.second) if x not in kernel]
+            if unknown:
+                raise wrong(
+                    f"{unknown[0]!r} is not a file of the mechanism", where=f"pairs {name}", remedy="check its spelling"
+                )
+            if both := {*given.first} & {*given.second}:
+                raise wrong(
+                    f"{min(both)!r} is in both conjectures", where=f"pairs {name}", remedy="let them exclude each other"
+                )
+            found.append(Pair(frozenset(given.first), frozenset(given.second), name))
+        return found
+
+
+def correlated(records: int, share: Fraction, correlation: Fraction) -> Weights:
+    """Return the law of yes-or-no records that are all the same with a probability, and otherwise independent.
+
+    >>> {x: str(w) for x, w in correlated(2, Fraction(1, 2), Fraction(1, 2)).values.items()}
+    {'00': '3/8', '01': '1/8', '10': '1/8', '11': '3/8'}
+    """
+    found = {}
+    for x in bits(records):
+        yes = x.count("1")
+        weight = (1 - correlation) * share**yes * (1 - share) ** (records - yes)
+        weight += correlation * share if yes == records else correlation * (1 - share) if yes == 0 else 0
+        if weight:
+            found[x] = weight
+    return Weights(found)
+
+
+def read_model(text: str, *, source: str) -> Model:
+    """Read a model from JSON; everything that is wrong with it is told at once."""
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise wrong(f"this is not JSON ({error.msg})", where=f"{source} line {error.lineno}", remedy="fix it") from None
+    if not isinstance(given, dict):
+        raise wrong("this is not a model", where=source, remedy="write mechanism, attackers and pairs")
+    try:
+        return Model.model_validate(given)
+    except ValidationError as error:
+        details = [detail for detail in error.errors(include_url=False) if _meant(detail["loc"], given)]
+        raise SpecificationError(_problem(detail, source) for detail in details) from None
+
+
+def _meant(place: tuple[int | str, ...], given: Mapping[str, Any]) -> bool:
+    """Say whether a problem is about the form that was meant, where something can be written in two."""
+    forms = {"Known": "name", "Correlated": "share"}
+    at: Any = given
+    for step, part in enumerate(place):
+        form = "Known" if place[:1] == ("mechanism",) else "Correlated"
+        if str(part) == form or "[" in str(part):
+            return (str(part) == form) == (isinstance(at, dict) and forms[form] in at)
+        if not isinstance(at, dict) or part not in at or step > 1:
+            return True
+        at = at[str(part)]
+    return True
+
+
+def _problem(detail: Any, source: str) -> Problem:
+    names = [str(part) for part in detail["loc"] if str(part) not in ("Known", "Correlated") and "[" not in str(part)]
+    message = str(detail["msg"])
+    return Problem(
+        what=f"{message[:1].lower()}{message[1:]}",
+        where=" ".join([source, *names]),
+        remedy="see docs/limits.md for what a model holds",
+    )

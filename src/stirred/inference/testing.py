@@ -1,0 +1,108 @@
+"""What any test can achieve on a release with a pure loss, and what the best test does achieve."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final
+
+from stirred.inference.geometry import exponent
+from stirred.inference.weights import Given, Limits, Weights, settled
+from stirred.spec.exact import INFINITE, ONE, ZERO, Exact, exact, exp, largest, ln
+from stirred.spec.given_numbers import Number, loss, probability
+
+# Beyond this, a limit is 1 to more digits than anyone has: it is rounded up to it.
+_PRACTICALLY_INFINITE: Final = 10**5
+
+
+def power_bounds(alpha: Number, epsilon: Number, distance: Number = 1) -> Limits:
+    """Return between what the power of any test of size ``alpha`` lies (Corollary 5.5.2).
+
+    The hypotheses are ``distance`` apart: for an attacker, the number of records that differ; for two models of the
+    data, their `coupling_distance`. The upper end also holds for tests of level alpha and for randomised ones. One
+    bit of randomised response attains both ends.
+
+    >>> power_bounds("0.05", 1).doubles
+    (0.018393..., 0.135914...)
+    """
+    size, far = probability(alpha, where="alpha"), exponent(epsilon, distance)
+    return Limits(1 - _most(1 - size, far), _most(size, far))
+
+
+def _most(size: Fraction, far: Exact) -> Exact:
+    """Return min(size φ, 1 - (1 - size)/φ); the first is smaller while φ <= (1 - size)/size."""
+    if far.is_infinite:
+        return ONE
+    if size in (0, 1):
+        return exact(size)
+    if size < Fraction(1, 2) and far <= ln((1 - size) / size):
+        return size * exp(far)
+    return ONE if far > _PRACTICALLY_INFINITE else 1 - (1 - size) * exp(-far)
+
+
+def required_loss(alpha: Number, power: Number) -> Exact:
+    """Return the smallest epsilon times distance at which a test of size ``alpha`` can have a power.
+
+    A power below alpha also takes a loss: the same test, its verdict turned round, would then be a good one.
+
+    >>> required_loss("0.05", "0.8")
+    Exact('ln(16)')
+    >>> required_loss("0.5", "0.1")
+    Exact('ln(5)')
+    """
+    a, b = probability(alpha, where="alpha"), probability(power, where="power")
+    ratios = [(b, a), (1 - a, 1 - b), (a, b), (1 - b, 1 - a)]
+    if any(top and not bottom for top, bottom in ratios):
+        return INFINITE
+    return largest([ln(top / bottom) for top, bottom in ratios if top])
+
+
+def guessing_bound(epsilon: Number, distance: Number = 1) -> Exact:
+    """Return the largest chance to guess right between two equally likely versions.
+
+    >>> guessing_bound("ln(3)")
+    Exact('3/4')
+    """
+    far = exponent(epsilon, distance)
+    return ONE if far.is_infinite or far > _PRACTICALLY_INFINITE else 1 / (1 + exp(-far))
+
+
+def total_variation_bound(epsilon: Number, distance: Number = 1) -> Exact:
+    """Return the largest change of any event's probability: tanh of half of epsilon times distance.
+
+    >>> total_variation_bound("ln(3)")
+    Exact('1/2')
+    """
+    return 2 * guessing_bound(epsilon, distance) - 1
+
+
+def np_power(p0: Given, p1: Given, alpha: Number) -> Exact:
+    """Return the power of the best test of size ``alpha`` between two known laws (Neyman and Pearson).
+
+    >>> np_power({"0": "3/4", "1": "1/4"}, {"0": "1/4", "1": "3/4"}, "1/4")
+    Exact('3/4')
+    """
+    first, second = Weights.probabilities(p0, where="p0"), Weights.probabilities(p1, where="p1")
+    size = probability(alpha, where="alpha")
+    power = sum((w for t, w in second.values.items() if not first[t]), Fraction(0))
+    for t in sorted(first.values, key=lambda t: second[t] / first[t], reverse=True):
+        taken = min(size, first[t])
+        size, power = size - taken, power + taken * second[t] / first[t]
+    return settled(min(power, Fraction(1)), rational=first.rational and second.rational)
+
+
+def laplace_power(alpha: Number, shift: Number) -> Exact:
+    """Return the power of the best test between Laplace laws of scale 1 that are ``shift`` apart.
+
+    It attains the upper limit where alpha is at most exp(-shift)/2, or at least one half.
+
+    >>> laplace_power("0.05", 1), power_bounds("0.05", 1).upper
+    (Exact('1/20*exp(1)'), Exact('1/20*exp(1)'))
+    """
+    size, far = probability(alpha, where="alpha"), loss(shift, where="shift")
+    if far.is_infinite:
+        return ONE
+    if size in (0, 1):
+        return ZERO if size == 0 else ONE
+    if size < Fraction(1, 2):
+        return size * exp(far) if far <= -ln(2 * size) else 1 - exp(-far) / (4 * size)
+    return 1 - exp(-far) * (1 - size)

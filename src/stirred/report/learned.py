@@ -1,0 +1,75 @@
+"""What could be learned: the section of a report, and the figures of the theory drawn as files of their own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from stirred.inference.figures import Figure
+from stirred.inference.learned import Learned, what_could_be_learned
+from stirred.report.charts import COLOURS, drawn
+from stirred.report.page import bullets, paragraph, section, table
+from stirred.spec.specification import Specification
+
+
+def learned_section(specification: Specification) -> str:
+    """Return what could be learned from the release, read off its specification alone."""
+    if specification.budget.is_free:
+        return ""
+    found = what_could_be_learned(specification)
+    parts = [paragraph(_lead(found)), *_limits(found)]
+    parts += [
+        paragraph("What the exact figures reveal by themselves is bounded by no number:"),
+        bullets(found.reveals),
+    ]
+    return section("What could be learned", *parts)
+
+
+def _lead(found: Learned) -> str:
+    if found.refused:
+        return f"No limit can be stated: {found.refused}."
+    return "Read off the specification alone, for the worst possible test and the most surprising output."
+
+
+def _limits(found: Learned) -> list[str]:
+    if found.refused:
+        return []
+    rows = [[row.about, row.distance, row.words] for row in found.rows]
+    return [table(["about", "records apart", "at most"], rows), *(paragraph(note, note=True) for note in found.notes)]
+
+
+def figure_svg(figure: Figure) -> str | None:
+    """Return a figure of the theory as SVG that stands alone; None where it cannot be drawn."""
+    curves = list(dict.fromkeys(row[1] for row in figure.rows))
+    exact = [curve for curve in curves if curve.startswith("exact")]
+    shown = [curve for curve in curves if curve not in exact]
+    colours = [*COLOURS[: len(shown)], *["#9ca3af"] * len(exact)]
+    counted = {curve: sum(row[1] == curve for row in figure.rows) for curve in curves}
+    encoding: dict[str, Any] = {
+        "x": {"field": figure.x, "type": "quantitative"},
+        "y": {"field": figure.y, "type": "quantitative", "scale": {"type": "log" if figure.logarithmic else "linear"}},
+        "color": {"field": "curve", "type": "nominal", "title": None, "sort": None,
+                  "scale": {"domain": [*shown, *exact], "range": colours}, "legend": {"values": [*shown, *exact[:1]]}},
+        "strokeDash": {"condition": {"test": "datum.curve == 'prior'", "value": [5, 4]}, "value": [1, 0]},
+    }  # fmt: skip
+    single = {"test": " || ".join(f"datum.curve == {json.dumps(c)}" for c, n in counted.items() if n == 1) or "false"}
+    specification: dict[str, Any] = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "title": figure.title,
+        "background": "white",
+        "data": {"values": [dict(zip(figure.header, row, strict=True)) for row in figure.rows]},
+    }
+    layers = {
+        "width": 320 if figure.panel else 560,
+        "height": 280,
+        "layer": [
+            {"transform": [{"filter": f"!({single['test']})"}], "mark": "line", "encoding": encoding},
+            {"transform": [{"filter": single["test"]}], "mark": {"type": "point", "size": 70, "filled": True},
+             "encoding": encoding},
+        ],
+    }  # fmt: skip
+    if figure.panel:
+        specification |= {"facet": {"column": {"field": figure.panel, "type": "nominal"}}, "spec": layers}
+    else:
+        specification |= layers
+    return drawn(json.dumps(specification))

@@ -1,0 +1,115 @@
+"""What could be learned, read off a specification: the gate, the rows, and the words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from stirred.inference import UnsupportedFlavor, explain, power_bounds, pure_loss, what_could_be_learned
+from stirred.report.learned import learned_section
+from stirred.spec import GDP, PURE, TOTAL_VARIATION, ZCDP, InputPremetric, OutputPremetric, approximate, catalogue
+from stirred.spec.exact import exact
+from stirred.spec.problems import SpecificationError
+from stirred.spec.specification import Specification
+
+OTHERS = [ZCDP, GDP, TOTAL_VARIATION, approximate("1e-10"), OutputPremetric(name="D_Renyi", order=exact(2).rational)]
+
+
+def pure(unit: str = "person", name: str = "d_HamS", **more: object) -> Specification:
+    given = catalogue.load("pure-dp").specification.with_budget(1)
+    return given.with_flavor(input_premetric=InputPremetric(name=name, unit=unit, **more))  # type: ignore[arg-type]
+
+
+def distances(specification: Specification) -> dict[str, int]:
+    return {row.about: row.distance for row in what_could_be_learned(specification).rows}
+
+
+@pytest.mark.parametrize("output", OTHERS, ids=lambda output: output.name)
+def test_every_flavor_but_the_pure_one_is_refused_by_name(output: OutputPremetric) -> None:
+    specification = pure().with_flavor(output_premetric=output)
+    with pytest.raises(UnsupportedFlavor, match="unsupported flavor") as refused:
+        pure_loss(specification)
+    assert output.classic in refused.value.problems[0].what
+    told = what_could_be_learned(specification)
+    assert (told.rows, bool(told.refused)) == ((), True)
+    shown = learned_section(specification)
+    assert "No limit can be stated: unsupported flavor" in shown
+    assert "at most" not in shown
+    assert "bounded by no number" in shown
+    assert pure_loss(specification.with_flavor(output_premetric=PURE)) == exact(1)
+
+
+def test_one_unit_a_household_a_copy_and_an_area_at_their_distances() -> None:
+    assert distances(pure(post_imputation=True)) == {
+        "one person": 1,
+        "a household of 4": 4,
+        "a person copied into 1 more person record": 2,
+        "everything about an area of 100 persons": 100,
+        "an analyst of that area: is a share 50% or 55%": 6,
+    }
+    assert "a person copied into 1 more person record, if imputation copies" in distances(pure())
+    assert not [about for about in distances(pure(post_imputation=False)) if "copied" in about]
+    assert next(iter(distances(pure("household")))) == "one household, or one person in it"
+    assert not [about for about in distances(pure("household")) if "household of" in about]
+
+
+def test_where_records_come_and_go_a_changed_one_counts_twice() -> None:
+    found = distances(pure(name="d_SymDiff", post_imputation=False))
+    assert list(found.values()) == [1, 2, 8, 200, 12]
+    assert next(iter(found)) == "whether one person is in the file"
+
+
+def test_under_invariants_the_nearest_versions_are_further_apart_and_priors_know_the_figures() -> None:
+    specification = catalogue.load("psa-1940-massachusetts-50pct").specification
+    nearest = specification.multiverse.nearest
+    assert nearest > 1
+    told = what_could_be_learned(specification)
+    assert told.rows[0].distance == nearest
+    assert any(f"is taken to change {nearest - 1} more" in note for note in told.notes)
+    assert any("seen the exact figures" in note for note in told.notes)
+
+
+def test_a_neighbour_relation_states_nothing_further_away() -> None:
+    rows = what_could_be_learned(pure(within=1)).rows
+    assert rows[0].assured
+    assert not rows[1].assured
+    assert "nothing is stated for versions more than 1 person record apart" in rows[1].words
+    relation = what_could_be_learned(pure(name="d_r", relation="same street")).rows
+    assert [row.about for row in relation] == ["two versions related by same street"]
+
+
+def test_numbers_are_rounded_up_and_the_words_say_what_the_limits_say() -> None:
+    row = what_could_be_learned(pure()).rows[0]
+    assert row.power == power_bounds("0.05", 1).upper
+    assert row.words == explain(1) == "a 5% test has power at most 13.6%; a prior of 1 in 10 can become at most 23.2%"
+    odds = math.e / 9
+    assert 0.2319 < odds / (1 + odds) < 0.232
+    assert "at most 99.97%" in explain(8)  # 1 - 0.95 exp(-8) is 0.99968: never shown as 100%
+
+
+@pytest.mark.parametrize(("epsilon", "distance", "assured"), [(10, 1, True), ("10.0001", 1, False), (1, 10, True)])
+def test_beyond_ten_there_is_no_assurance_in_words(epsilon: object, distance: int, assured: bool) -> None:
+    assert ("no assurance" not in explain(epsilon, distance)) is assured  # type: ignore[arg-type]
+    assert "no assurance: nothing is promised" in explain("inf")
+
+
+def test_no_number_in_the_millions_is_shown_for_an_area() -> None:
+    row = what_could_be_learned(pure(), area=1_000).rows[-2]
+    assert (row.power, row.posterior, row.assured) == (None, None, False)
+    assert row.words.startswith("no assurance: epsilon times distance is 1000,")
+
+
+def test_a_file_published_as_it_is_has_no_limits_although_its_loss_is_zero() -> None:
+    from stirred.spec.budget import Budget
+
+    idle = replace(pure(), budget=Budget.of_swapping("1/2", largest_stratum=0))
+    assert "a loss of 0 is not protection" in what_could_be_learned(idle).refused
+    assert learned_section(catalogue.load("pure-dp").specification) == ""  # a letter has no limits yet
+
+
+@pytest.mark.parametrize("name", ["household", "copies", "area"])
+def test_sizes_out_of_range_are_refused(name: str) -> None:
+    with pytest.raises(SpecificationError, match=f"{name}: 0 is not a number of records"):
+        what_could_be_learned(pure(), **{name: 0})
