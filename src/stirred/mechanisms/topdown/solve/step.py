@@ -18,7 +18,7 @@ from stirred.mechanisms.topdown.solve.objective import Objective
 from stirred.mechanisms.topdown.solve.programs import Program
 from stirred.mechanisms.topdown.solve.rounding import WHOLE, Chain, Rounder, round_by_program
 
-TOLERANCE: Final = 1e-9
+TOLERANCE: Final = 1e-10
 MOST_ITERATIONS: Final = 20_000
 _LARGEST_PROGRAM: Final = 2_000
 
