@@ -7,7 +7,7 @@ solved in full by Newton steps on the central path.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -168,7 +168,7 @@ def test_the_interior_point_method_finds_printed_optima() -> None:
 @pytest.mark.parametrize("facts", [True, False])
 @pytest.mark.parametrize("arm", ARMS)
 def test_every_parents_optimum_is_that_of_dense_least_squares_and_a_general_method(
-    arm: str, facts: bool, tmp_path: Path
+    arm: Any, facts: bool, tmp_path: Path
 ) -> None:
     tree, truth = people(31 + facts, fanout=(2, 3, 4), noise=2.0, facts=facts)
     write_folders(tree, tmp_path / "files")
