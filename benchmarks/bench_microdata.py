@@ -1,11 +1,11 @@
 # ruff: noqa: E501  a few lines of tables are wide
 """Microdata from frozen noise: how near the truth each arm comes, and what it takes.
 
-    python benchmarks/bench_microdata.py [accuracy] [small] [group] [state] [--files 10] [--blocks 3 30 300] [--write]
+    python benchmarks/bench_microdata.py [few] [many] [small] [group] [state] [--files 10] [--blocks 3 30 300] [--write]
 
-``accuracy`` compares the arms on the same noise files, paired; ``small`` times a tree of about 300 blocks; ``group`` one
-block group against HiGHS, with and without making its model; ``state`` a state shard by shard, each size in a process of
-its own. All use the PL 94-171 schema, the 2020 production budget, exact discrete Gaussian noise, and what the Bureau
+``few`` and ``many`` compare the arms on the same noise files, paired, for trees of about 300 and 4,000 blocks;
+``small`` times a tree of about 300 blocks; ``group`` one block group against HiGHS and, where it is installed, PIQP,
+with and without making the model; ``state`` a state shard by shard, each size in a process of its own. All use the PL 94-171 schema, the 2020 production budget, exact discrete Gaussian noise, and what the Bureau
 knows: totals of states, facilities in every block, nobody under age in nursing homes. The people are made up: segregated
 by race down to blocks, few kinds in each.
 """
@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ SCHEMA: Final = shipped_schema("pl94-persons")
 BUDGET: Final = Shares.read(read_budget("us-2020-pl-persons")).fitted(SCHEMA, LEVELS)
 NO_BOUND: Final = (1 << 31) - 1
 NURSING: Final = 3
+MEASURING: Final = [0.0, 0.0]  # processor and clock time of drawing noise and answering queries
 BLUEDOWN_SECONDS: Final = 92.0  # processor time of google-research/census-bluedown on 291 blocks
 
 
@@ -89,6 +91,7 @@ def level_of(
 ) -> Level:
     """Return a level as it is measured, with what is known of it."""
     answers = []
+    began = time.process_time(), time.perf_counter()
     for query_name in BUDGET.measured(name):
         query, sigma2 = SCHEMA.query(query_name), BUDGET.sigma2(name, query_name)
         values = query.answer(true)
@@ -97,6 +100,8 @@ def level_of(
         answers.append(
             Answers(query=query, values=(values + drawn.reshape(values.shape)).astype(np.int32), variance=variance)
         )
+    MEASURING[0] += time.process_time() - began[0]
+    MEASURING[1] += time.perf_counter() - began[1]
     return Level(
         name=name, geocodes=tuple(codes), parent=parent, answers=tuple(answers), known=facts(name, true, kinds)
     )
@@ -192,16 +197,21 @@ def joined(levels: Sequence[Level], parent: np.ndarray) -> Level:
 # ---- accuracy ---------------------------------------------------------------------------------------------
 
 
-def accuracy(nation: Nation, files: int) -> list[str]:
-    """Return the mean L1 errors of the arms on the same noise files, by level, with paired standard errors."""
+def accuracy(nation: Nation, files: int, *, outside: str) -> list[str]:
+    """Return the mean L1 errors of the arms on the same noise files, by level, with paired standard errors.
+
+    ``outside`` says by how much BlueDown lowered the error of its own Bureau baseline on such a tree. That baseline
+    rounds cells to the nearest where `bureau` does as production did: it is an arm here too, for comparison.
+    """
     queries = {"Hispanic x race": SCHEMA.query("hispanic * cenrace"), "all cells": SCHEMA.query("detailed")}
-    errors = {arm: np.zeros((files, len(queries), len(LEVELS))) for arm in ARMS}
-    bias: dict[str, list[np.ndarray]] = {arm: [] for arm in ARMS}
+    arms = {**ARMS, "outside rounder": replace(ARMS["bureau"], rounder=ARMS["blue"].rounder)}
+    errors = {arm: np.zeros((files, len(queries), len(LEVELS))) for arm in arms}
+    bias: dict[str, list[np.ndarray]] = {arm: [] for arm in arms}
     bins = ("0", "1-20", "21-59", "60+")
     for number in range(files):
         tree, truth = tree_of(nation, Entropy.from_seed(f"noise {number}"))
         sizes = np.digitize(truth[5].sum(axis=1), [1, 21, 60])
-        for name, arm in ARMS.items():
+        for name, arm in arms.items():
             piece = next(iter(solve(Whole(tree=tree), Settings(arm=arm))))
             for depth, true in enumerate(truth):
                 off = piece.levels[depth].dense(SCHEMA.size) - true
@@ -212,25 +222,31 @@ def accuracy(nation: Nation, files: int) -> list[str]:
         print(f"  noise file {number + 1} of {files}", file=sys.stderr)
     count = [level.areas for level in tree.levels]
     lines = [
-        f"**{count[5]:,} blocks**, {int(truth[0].sum()):,} persons, areas by level {', '.join(map(str, count))}; "
-        f"{files} noise files. Mean L1 error of an area; change against `bureau` on the same file in %, (standard error).",
+        f"**{count[5]:,} blocks**, {int(truth[0].sum()):,} persons (seed {nation.seed}), areas by level "
+        f"{', '.join(map(str, count))}; {files} noise files (seeds `noise 0` to `noise {files - 1}`). Mean L1 error of "
+        "an area; change against another arm on the same file in %, (standard error).",
         "",
         f"| what | arm | {' | '.join(LEVELS)} |",
         f"|---|---|{'---|' * len(LEVELS)}",
     ]
+    pairs = [("blue", "bureau"), ("default", "bureau"), ("default", "blue"), ("outside rounder", "bureau")]
     for place, what in enumerate(queries):
         lines.append(
             f"| {what} | `bureau` | " + " | ".join(f"{v:.1f}" for v in errors["bureau"][:, place].mean(axis=0)) + " |"
         )
-        for one, two in (("blue", "bureau"), ("default", "bureau"), ("default", "blue")):
+        for one, two in pairs:
             change = 100 * (errors[one][:, place] / errors[two][:, place] - 1)
             spread = change.std(axis=0, ddof=1) / np.sqrt(files)
             cells = " | ".join(f"{m:+.1f} ({s:.1f})" for m, s in zip(change.mean(axis=0), spread, strict=True))
             lines.append(f"| | `{one}` / `{two}` | {cells} |")
-    lines += ["", f"Mean error of the total of a block, by its true size: {', '.join(bins)} persons.", ""]
+    lines += ["", f"Outside figures for Hispanic x race, BlueDown against its own Bureau baseline: {outside}.", ""]
+    lines += ["Mean error of the total of a block by its true size in persons, (standard error over files).", ""]
     lines += [f"| arm | {' | '.join(bins)} |", f"|---|{'---|' * 4}"]
-    for arm, own in bias.items():
-        lines.append(f"| `{arm}` | " + " | ".join(f"{value:+.2f}" for value in np.mean(own, axis=0)) + " |")
+    for name in ARMS:
+        own = np.array(bias[name])
+        spread = own.std(axis=0, ddof=1) / np.sqrt(files)
+        cells = " | ".join(f"{m:+.2f} ({s:.2f})" for m, s in zip(own.mean(axis=0), spread, strict=True))
+        lines.append(f"| `{name}` | {cells} |")
     return [*lines, ""]
 
 
@@ -252,7 +268,7 @@ def small(nation: Nation, rounds: int = 3) -> list[str]:
 
 
 def group(nation: Nation) -> list[str]:
-    """Return the time for the blocks of a block group, against HiGHS."""
+    """Return the time for the blocks of a block group, against HiGHS and PIQP."""
     from stirred.mechanisms.topdown.solve import step
     from stirred.mechanisms.topdown.solve.admm_kernel import solve_parent
     from stirred.mechanisms.topdown.solve.programs import Program
@@ -274,12 +290,14 @@ def group(nation: Nation) -> list[str]:
     chosen = [problems[place] for place in np.argsort(np.abs(sizes - np.median(sizes)))[:5]]
     ours = theirs = alone = 0.0
     solving: list[float] = []
+    others: list[tuple[float, float, float]] = []
     solver = Program.solve
 
     def timed(program: Program) -> Any:
         began = time.process_time()
         found = solver(program)
         solving.append(time.process_time() - began)
+        others.extend(by_piqp(program, found[1] if found is not None else 0.0))
         return found
 
     Program.solve = timed  # type: ignore[method-assign]
@@ -288,24 +306,67 @@ def group(nation: Nation) -> list[str]:
         kernel: Any = solve_parent
         began = time.process_time()
         for _ in range(20):
-            kernel(*each, 1e-9, 20_000, found, report)
+            kernel(*each, 1e-10, 20_000, found, report)
         ours += (time.process_time() - began) / 20
         began = time.process_time()
         step._by_program(each)
-        theirs += time.process_time() - began
+        theirs += time.process_time() - began - sum(each for pair in others[len(solving) - 1 :] for each in pair[:2])
     Program.solve = solver  # type: ignore[method-assign]
     alone = sum(solving)
     count, cells = chosen[0][4].shape[:2]
+    made, solved = (1e3 * sum(each[place] for each in others) / 5 for place in (0, 1))
+    piqp = [
+        f"| PIQP, model given | {solved:.1f} ms | {solved / (200 * ours):.0f} |",
+        f"| PIQP, with making the model in Python | {1e3 * (theirs - alone) / 5 + made + solved:.0f} ms "
+        f"| {(1e3 * (theirs - alone) / 5 + made + solved) / (200 * ours):.0f} |",
+        "",
+        f"The optima of PIQP and HiGHS differ by {max(each[2] for each in others):.0e} at most, relative to their cost.",
+    ]
     return [
         f"A typical block group: {count} blocks, {cells} cells that are not empty ({count * cells:,} unknowns); mean of 5.",
         "",
         "| solver | processor time | ratio |",
         "|---|---|---|",
-        f"| alternating directions to 1e-9 | {1e3 * ours / 5:.2f} ms | 1 |",
+        f"| alternating directions to 1e-10 | {1e3 * ours / 5:.2f} ms | 1 |",
         f"| HiGHS QP, model given | {1e3 * alone / 5:.0f} ms | {alone / ours:.0f} |",
         f"| HiGHS QP, with making the model in Python | {1e3 * theirs / 5:.0f} ms | {theirs / ours:.0f} |",
+        *(piqp if others else ["| PIQP | not installed | |"]),
         "",
     ]
+
+
+def by_piqp(program: Any, cost: float) -> list[tuple[float, float, float]]:
+    """Return seconds for making the matrices of a program and for solving it by PIQP, and how the cost differs."""
+    try:
+        import piqp
+        from scipy import sparse
+    except ImportError:
+        return []
+    began = time.process_time()
+    size = len(program.cost)
+    pairs = np.array([*program.quadratic])
+    values = np.array([*program.quadratic.values()])
+    lower = sparse.csc_matrix((values, (pairs[:, 0], pairs[:, 1])), shape=(size, size))
+    quadratic = sparse.csc_matrix(lower + lower.T - sparse.diags(lower.diagonal()))
+    table = sparse.lil_matrix((len(program.rows), size))
+    for place, (columns, own, _, _) in enumerate(program.rows):
+        table[place, columns] = own
+    low, high = np.array([row[2] for row in program.rows]), np.array([row[3] for row in program.rows])
+    high[high >= NO_BOUND] = np.inf
+    rows, same = table.tocsc(), low == high
+    linear, least = np.array(program.cost), np.array(program.low)
+    made = time.process_time() - began
+    began = time.process_time()
+    solver = piqp.SparseSolver()
+    solver.settings.eps_abs = solver.settings.eps_rel = 1e-8
+    bounds = {"G": rows[~same], "h_l": low[~same], "h_u": high[~same]} if np.any(~same) else {}
+    solver.setup(quadratic, linear, rows[same], low[same], x_l=least, **bounds)
+    if (status := solver.solve()) != piqp.PIQP_SOLVED:
+        raise SystemExit(f"PIQP did not solve a block group: {status}")
+    found = solver.result.x
+    solved = time.process_time() - began
+    value = float(0.5 * found @ (quadratic @ found) + linear @ found)
+    return [(made, solved, abs(value - cost) / max(1.0, abs(cost)))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,12 +446,17 @@ class Shelf:
 def state(thousands: Sequence[float], folder: Path) -> list[str]:
     """Return what states of several sizes take, each in a process of its own."""
     lines = [
-        "| blocks | counties | persons | processor time | wall | peak memory | check |",
-        "|---|---|---|---|---|---|---|",
+        "Measuring is on one core, the rest on two; people are made up and written beforehand, outside these times. "
+        f"Load average at the start {os.getloadavg()[0]:.1f}.",
+        "",
+        "| blocks | counties | persons | measure | estimate, microdata, check | processor time of both | peak memory | check |",
+        "|---|---|---|---|---|---|---|---|",
     ]
+    per_block: list[float] = []
     for each in thousands:
         counties = max(1, round(67 * each / 300))
         place = folder / f"{each:g}"
+        MEASURING[:] = [0.0, 0.0]
         blocks = Shelf(folder=place, nation=Nation(fanout=(1, counties, 37, 4, 30))).write()
         began = time.perf_counter()
         process = subprocess.Popen([sys.executable, __file__, "--step", str(place), str(counties)])
@@ -401,11 +467,21 @@ def state(thousands: Sequence[float], folder: Path) -> list[str]:
         wall, cpu = time.perf_counter() - began, used.ru_utime + used.ru_stime
         persons, passed = (place / "made").read_text().split()
         lines.append(
-            f"| {blocks:,} | {counties} | {int(persons):,} | {cpu:.1f} s | {wall:.1f} s | {used.ru_maxrss / 1e6:.2f} GB "
-            f"| {passed} |"
+            f"| {blocks:,} | {counties} | {int(persons):,} | {MEASURING[1]:.1f} s | {wall:.1f} s "
+            f"| {MEASURING[0] + cpu:.1f} s | {used.ru_maxrss / 1e6:.2f} GB | {passed} |"
         )
+        per_block.append((MEASURING[0] + cpu) / blocks)
+        shutil.rmtree(place)
         print(lines[-1], file=sys.stderr)
-    return [*lines, ""]
+    nation = per_block[-1] * 5.9e6
+    return [
+        *lines,
+        "",
+        f"Processor time for a block: {', '.join(f'{1e6 * each:.0f}' for each in per_block)} microseconds, from the "
+        f"smallest to the largest. At the last, 5.9 million blocks take {nation / 60:.0f} minutes of processor time, "
+        f"{nation / 120:.0f} minutes on two cores (not run).",
+        "",
+    ]
 
 
 def one_state(folder: Path, counties: int) -> None:
@@ -423,7 +499,7 @@ def one_state(folder: Path, counties: int) -> None:
 def main() -> None:
     """Measure, print and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=["accuracy", "small", "group", "state"])
+    parser.add_argument("parts", nargs="*", default=["few", "many", "small", "group", "state"])
     parser.add_argument("--files", type=int, default=10, help="noise files for accuracy")
     parser.add_argument("--blocks", type=float, nargs="+", default=[3, 30, 300], metavar="THOUSANDS")
     parser.add_argument("--write", action="store_true", help="put the results into RESULTS.md")
@@ -434,8 +510,17 @@ def main() -> None:
         return
     few, many = Nation(fanout=(2, 2, 3, 3, 8)), Nation(fanout=(1, 6, 7, 4, 25))
     sections = {}
-    if "accuracy" in options.parts:
-        sections["accuracy"] = [*accuracy(few, options.files), *accuracy(many, options.files)]
+    for part, nation, outside in (
+        (
+            "few",
+            few,
+            "-40 (1.2) / -34 (0.9) / -24 (0.4) / -5.5 (0.3) at county, tract, block group, block of 291 blocks",
+        ),
+        ("many", many, "-34 / -19 / -11 / -2.2 at county, tract, block group, block of 4,248 blocks"),
+    ):
+        if part in options.parts:
+            title = f"accuracy on about {'300' if part == 'few' else '4,000'} blocks"
+            sections[title] = accuracy(nation, options.files, outside=outside)
     if "small" in options.parts:
         sections["speed on a small tree"] = small(few)
     if "group" in options.parts:

@@ -20,13 +20,15 @@ Totals = Literal["measured", "between"]
 class Arm:
     """How areas are solved for: from which measurements, where totals come first, and how is rounded.
 
-    ``totals``: first at all levels between the top and the leaves, or only at those of them that measure totals well.
+    ``totals``: first at all levels between the top and the leaves, or only at those of them that measure totals well;
+    ``margins``: whether margins come first at the top, where they are measured well.
     """
 
     name: str
     bottom_up: bool
     totals: Totals
     rounder: Rounder
+    margins: bool = False
 
     def totals_first(self, level: Level, *, place: int, depth: int) -> bool:
         """Say whether the totals of the areas of a level are fixed before their cells.
@@ -46,7 +48,7 @@ class Arm:
 ARMS: Final[Mapping[str, Arm]] = {
     arm.name: arm
     for arm in (
-        Arm(name="default", bottom_up=True, totals="measured", rounder=Rounder()),
+        Arm(name="default", bottom_up=True, totals="measured", rounder=Rounder(), margins=True),
         Arm(name="blue", bottom_up=True, totals="between", rounder=Rounder(pre_rounded=2, totals_first=True)),
         Arm(name="bureau", bottom_up=False, totals="between", rounder=Rounder(pre_rounded=1, totals_first=True)),
     )

@@ -34,6 +34,7 @@ from stirred.mechanisms.topdown.solve.limits import (
     unions,
     with_unions,
 )
+from stirred.mechanisms.topdown.solve.margins import Margin, margins_of
 from stirred.mechanisms.topdown.solve.objective import (
     Objective,
     bottom_up_objective,
@@ -339,9 +340,18 @@ def _objectives(plan: _Plan, tree: Tree, beneath: dict[str, Floor] | None = None
     up = upward(plan.model, regrouped(collapsed(_without_margin(plan, tree), plan.model), _groups_in(plan, tree)))
     if beneath is not None:
         beneath[tree.levels[0].geocodes[0]] = summary(up)
-    if len(tree.levels) == 1:
-        return [bottom_up_objective(grid, plan.model, up.floors[0])]
-    return [*(bottom_up_objective(grid, plan.model, floor) for floor in _floors(up, tree)[:-1]), leaves]
+    floors = _floors(up, tree) if len(tree.levels) == 1 else _floors(up, tree)[:-1]
+    found = [bottom_up_objective(grid, plan.model, floor) for floor in floors]
+    found[0] = replace(found[0], margins=_margins(plan, floors[0]))
+    return found if len(tree.levels) == 1 else [*found, leaves]
+
+
+def _margins(plan: _Plan, floor: Floor) -> tuple[Margin, ...]:
+    """Return the margins that come first in the area at the very top."""
+    if not plan.settings.arm.margins or floor.level.name != plan.names[0] or plan.rules.margin is not None:
+        return ()
+    measured = (each.query for level in plan.pattern.values() for each in level.answers)
+    return margins_of(plan.rules.grid, plan.model, floor, measured)
 
 
 def _require_measured(plan: _Plan, top: Level) -> None:
@@ -375,7 +385,9 @@ def _upper_objectives(
     grid = plan.rules.grid
     if plan.settings.arm.bottom_up:
         up = upward(plan.model, regrouped(_without_margin(plan, top), _groups_in(plan, top)), beneath=beneath)
-        return [bottom_up_objective(grid, plan.model, floor) for floor in _floors(up, top)]
+        floors = _floors(up, top)
+        found = [bottom_up_objective(grid, plan.model, floor) for floor in floors]
+        return [replace(found[0], margins=_margins(plan, floors[0])), *found[1:]]
     _require_measured(plan, top.levels[0])
     return [*(own_objective(grid, level, dense=True) for level in top.levels[:-1]), stacked(tops)]
 

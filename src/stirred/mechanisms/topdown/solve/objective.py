@@ -15,6 +15,7 @@ import numpy as np
 from stirred.mechanisms.topdown.estimates import Floor, Model
 from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, Query
 from stirred.mechanisms.topdown.solve.grid import Grid, Numbers, Places
+from stirred.mechanisms.topdown.solve.margins import Margin
 from stirred.mechanisms.topdown.spread import inverse_off
 from stirred.mechanisms.topdown.subspaces import Subspaces
 from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
@@ -32,6 +33,7 @@ class Objective:
     answers: tuple[Answers, ...] = ()
     weights: Numbers | None = None  # (areas, queries)
     places: tuple[Places, ...] = ()  # for each query the cell of it that counts a cell
+    margins: tuple[Margin, ...] = ()  # of the area at the top, that are settled before its cells
 
     def at(self, rows: slice, cells: Places) -> Numbers:
         """Return the linear terms of some areas and cells (areas, *shape of cells)."""

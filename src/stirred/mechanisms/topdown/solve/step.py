@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 
 from stirred.data.problems import PlanError, bad_plan
+from stirred.mechanisms.topdown.schema import Query
 from stirred.mechanisms.topdown.solve.feasible import Demands, best_totals, least_violation, possible, reason
 from stirred.mechanisms.topdown.solve.grid import Flags, Lattice, Numbers, Places
 from stirred.mechanisms.topdown.solve.limits import NO_LIMIT, Limits, Rules
+from stirred.mechanisms.topdown.solve.margins import settled
 from stirred.mechanisms.topdown.solve.objective import Objective
 from stirred.mechanisms.topdown.solve.programs import Program
 from stirred.mechanisms.topdown.solve.rounding import WHOLE, Chain, Rounder, round_by_program
 
-TOLERANCE: Final = 1e-9
+TOLERANCE: Final = 1e-10
 MOST_ITERATIONS: Final = 20_000
 _LARGEST_PROGRAM: Final = 2_000
 
@@ -48,6 +50,14 @@ class Stage:
     group: Places  # (areas,) group of areas whose total is known together
     group_total: Places  # -1 where it is not known
     keep_unrounded: bool = False
+    settled: tuple[Query, Numbers] | None = None  # a margin of the area at the top that its cells keep
+
+    def margin(self, children: slice) -> tuple[Query, Numbers] | None:
+        """Return the margin that these areas keep, and its values: one settled, or one published before."""
+        if self.settled is not None or self.limits.margin is None or self.rules.margin is None:
+            return self.settled
+        values = self.limits.margin[children]
+        return None if np.any(values < 0) else (self.rules.margin, values.astype(np.float64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -168,6 +178,8 @@ def solve_children(stage: Stage, parent: str, cells: Places, counts: Places | No
     known = totals >= 0
     if np.any(demands.group_total >= 0) or stage.totals_first:
         totals = _totals(stage, demands, totals, children)
+    if counts is None and known.all():
+        stage = replace(stage, settled=settled(stage.objective.margins, stage.rules.grid, float(totals[0])))
     values, report, fallen_back = _relaxed(stage, board, demands, totals, parent, children)
     fixed = np.where(known, np.rint(totals), -1).astype(np.int64)
     found, moved = _rounded(stage, board, demands, values, cells, counts, fixed, limits.margin, parent)
@@ -303,9 +315,8 @@ def _shared(stage: Stage, demands: Demands, totals: Numbers, children: slice) ->
     kinds, kind = np.unique(stage.objective.kind[children], return_inverse=True)
     sets = slice(1 if np.all(totals >= 0) or not _limited_totals(demands) else 0, None)
     low, high = demands.low[:, sets].astype(np.float64), demands.high[:, sets].astype(np.float64)
-    margin = None if stage.limits.margin is None else stage.limits.margin[children]
-    margin = None if margin is None or np.any(margin < 0) else margin
-    return stage.objective.precision[kinds], kind.reshape(-1).astype(np.int64), demands.sets[sets], low, high, margin
+    precision = stage.objective.precision[kinds]
+    return precision, kind.reshape(-1).astype(np.int64), demands.sets[sets], low, high, stage.margin(children)
 
 
 def _on_grid(stage: Stage, board: _Board, demands: Demands, totals: Numbers, children: slice) -> _Quadratic:
@@ -315,15 +326,15 @@ def _on_grid(stage: Stage, board: _Board, demands: Demands, totals: Numbers, chi
     free = (demands.allowed & (totals != 0)[:, None])[:, :, None] & (board.held != 0)[None]
     lattice = _lattice(board.sizes)
     equal, at, values = np.zeros((0, height), dtype=np.bool_), 0, np.zeros((number, 0, 1))
-    if margin is not None and stage.rules.margin is not None:
+    if margin is not None:
         # A margin that was published before (section 6): groups of rows, by the columns that it keeps.
-        query, grid = stage.rules.margin, stage.rules.grid
+        (query, told), grid = margin, stage.rules.grid
         groups, group = np.unique(grid.rows_of(query)[board.rows], return_inverse=True)
         at, cell = grid.kept_by(query), query.cell_of[board.cells]
         values = np.zeros((number, len(groups), lattice[1][at]))
-        values[:, group[:, None], lattice[0][at][None, :]] = margin[:, cell]
+        values[:, group[:, None], lattice[0][at][None, :]] = told[:, cell]
         equal = groups[:, None] == groups[group][None, :]
-        free &= margin[:, cell] > 0
+        free &= told[:, cell] > 0
     elif np.all(totals >= 0):
         equal, values = np.ones((1, height), dtype=np.bool_), totals.reshape(number, 1, 1)
     own = precision[:, :, board.rows[:, None], board.rows[None, :]]
@@ -341,10 +352,11 @@ def _on_cells(stage: Stage, board: _Board, demands: Demands, totals: Numbers, ch
     cells, number = board.cells[row, column], len(totals)
     free = (demands.allowed & (totals != 0)[:, None])[:, row]
     equal, values = np.zeros((0, len(row)), dtype=np.bool_), np.zeros((number, 0, 1))
-    if margin is not None and stage.rules.margin is not None:
-        groups, group = np.unique(stage.rules.margin.cell_of[cells], return_inverse=True)
-        equal, values = np.arange(len(groups))[:, None] == group[None, :], margin[:, groups, None].astype(np.float64)
-        free &= margin[:, stage.rules.margin.cell_of[cells]] > 0
+    if margin is not None:
+        query, told = margin
+        groups, group = np.unique(query.cell_of[cells], return_inverse=True)
+        equal, values = np.arange(len(groups))[:, None] == group[None, :], told[:, groups, None]
+        free &= told[:, query.cell_of[cells]] > 0
     elif np.all(totals >= 0):
         equal, values = np.ones((1, len(row)), dtype=np.bool_), totals.reshape(number, 1, 1)
     own = np.empty((len(precision), 1, len(row), len(row)))
