@@ -801,8 +801,11 @@ class Mechanism(ABC):
     def warm(self) -> None:  # noqa: B027
         """Load and compile what the draw needs, before anything is spent."""
 
-    def working_in(self, folder: Path) -> Self:
-        """Return the mechanism with a folder of the bundle, below ``internal``, for what it draws piece by piece."""
+    def working_in(self, folder: Path, *, progress: Path) -> Self:
+        """Return the mechanism with a folder of the bundle, below ``internal``, for what it draws piece by piece.
+
+        What it keeps in ``progress``, outside the bundle, outlives an interrupted run until its release is finished.
+        """
         return self
 
     def premises(self, plan: Any) -> Mapping[str, str]:

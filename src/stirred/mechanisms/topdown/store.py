@@ -28,6 +28,7 @@ from stirred.mechanisms.topdown.schema import Attribute, Query, Schema
 from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
 
 JOURNAL: Final = "journal.jsonl"
+AGREES: Final = "agrees_con"  # what counts of an earlier release are called among constraints
 _KINDS: Final = ("<i2", "<i4", "<i8")
 _ALIGNED: Final = 8
 _VALUES_IN_A_PART: Final = 1 << 24
@@ -229,13 +230,19 @@ class Store:
         """Yield what is known without noise as it is published, a row for each area and constraint."""
         yield from _parts(self._rows("known"))
 
-    def _rows(self, role: str) -> Iterator[pl.DataFrame]:
+    def agreement(self) -> Iterator[pl.DataFrame]:
+        """Yield in the same way the counts of an earlier release that records agree with."""
+        yield from _parts(self._rows("known", earlier=True))
+
+    def _rows(self, role: str, *, earlier: bool = False) -> Iterator[pl.DataFrame]:
         columns = published_columns(self.schema, constraints=role == "known")
         for piece in self.pieces:
             for entries in self._levels(piece).values():
                 codes, _, since = (self._array(piece, entry) for entry in entries[:3])
                 texts = pl.Series("geocode", [code.decode() for code in codes.tolist()], dtype=pl.String)
-                for entry in (entry for entry in entries if entry["role"] == role):
+                for entry in (each for each in entries if each["role"] == role):
+                    if earlier != (entry["published"] == AGREES):
+                        continue
                     measured = [int(key) for key in entry["sigma2"]] if role == "answers" else np.unique(since)
                     kept = np.flatnonzero(np.isin(since, measured))
                     values, query = self._array(piece, entry), self._query(entry)
