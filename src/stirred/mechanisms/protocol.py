@@ -506,7 +506,16 @@ class Curve:
     y: str = "loss"
 
 
-Block = str | Grid | Curve  # a text is a paragraph
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """Bars in a report, side by side: (group, series, height), with the titles of both axes."""
+
+    bars: tuple[tuple[str, str, float], ...]
+    x: str
+    y: str
+
+
+Block = str | Grid | Curve | Bars  # a text is a paragraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -861,6 +870,10 @@ class Mechanism(ABC):
 
     def sections(self, plan: Any) -> Sequence[Section]:
         """Return what the report shows beyond the common pages."""
+        return ()
+
+    def inside(self, plan: Any, release: Release) -> Sequence[Section]:
+        """Return what the internal edition alone shows first: how far a release is from the confidential file."""
         return ()
 
     def reading_tables(self, plan: Any) -> Sequence[str]:

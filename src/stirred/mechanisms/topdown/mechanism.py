@@ -16,6 +16,7 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings, checksum
 from stirred.data.codebook import Codebook
+from stirred.data.frames import write_frame
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
@@ -27,8 +28,10 @@ from stirred.mechanisms.protocol import (
     Release,
     Section,
     Settings,
+    Written,
 )
 from stirred.mechanisms.topdown import handed
+from stirred.mechanisms.topdown.accuracy import Accuracy
 from stirred.mechanisms.topdown.audit import SPINE, file_names, small_law, small_universes
 from stirred.mechanisms.topdown.measure import measure
 from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections
@@ -315,11 +318,12 @@ class TopDown(Mechanism):
             made |= zip(file_names(part.name), (store.published, store.constraints), strict=True)
             if any(rule.name == AGREES for rule in part.rules):
                 made[AGREEMENTS[part.name]] = store.agreement
+        work = self.progress_place or place / "work"
         followed = follow(
             [(part, plan.layouts[part.name]) for part, _ in plan.recorded],
             stores,
             self.settings,
-            work=self.progress_place or place / "work",
+            work=work,
             tables={" x ".join(each): (table_part(self.design, each), each) for each in self.tables},
             progress=progress,
         )
@@ -328,9 +332,24 @@ class TopDown(Mechanism):
         public = Frames({**made, **followed.frames}, convert=like(data))
         if self.workplace is None:  # a store without a place of its own goes when nobody holds the release any more
             finalize(public, rmtree, place, ignore_errors=True)
-        return Release(
-            public=public, specification=specification, internal={"stores": stores, "followed": followed, "plan": plan}
+        compared = Accuracy(
+            parts=[part for part, _ in plan.recorded] if followed.made else [],
+            stores=stores,
+            followed=followed,
+            settings=self.settings,
+            work=work,
         )
+        kept = {"stores": stores, "followed": followed, "accuracy": compared}
+        return Release(public=public, specification=specification, internal=kept)
+
+    def inside(self, plan: TopDownPlan, release: Release) -> Sequence[Section]:
+        """Return the errors of the records by level, beside those of other arms."""
+        return release.internal["accuracy"].sections()
+
+    def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
+        """Keep the errors by level, size of the area and group."""
+        if (found := release.internal["accuracy"]).parts:
+            write_frame(found.rows, written.internal / "accuracy_by_level.parquet", note=dict(note))
 
     # ---- what is handed over, in a module of its own
 
