@@ -93,7 +93,7 @@ def _earlier_counts(
     for attribute in own.attributes:
         code = _places(frame[attribute.name].cast(pl.String), attribute.codes)
         if np.any(code < 0):
-            other = frame[attribute.name].gather(np.flatnonzero(code < 0)).unique().head(3).to_list()
+            other = frame[attribute.name].gather(np.flatnonzero(code < 0)).unique().sort().head(3).to_list()
             remedy = f"say with agreed_codes which codes it had; taken were {listed(attribute.codes[:9])}"
             what = f"it has {listed([str(each) for each in other])}, which is none of the codes"
             problems.append(Problem(what=what, where=f"{_WHERE} {attribute.name}", remedy=remedy))
