@@ -246,10 +246,10 @@ def test_threads_and_batches_change_no_record(folder: Path, monkeypatch: pytest.
         counts = made / "public/counts.parquet"
         whole = pl.read_parquet(sorted(counts.glob("*")) if counts.is_dir() else counts)
         found.append((whole, public(made, "persons"), (made / "public/tables/district-x-age.csv").read_bytes()))
-    for counts, persons, table in found[1:]:
-        assert counts.equals(found[0][0])
-        assert persons.equals(found[0][1])
-        assert table == found[0][2]
+    for other in found[1:]:
+        assert other[0].equals(found[0][0])
+        assert other[1].equals(found[0][1])
+        assert other[2] == found[0][2]
 
 
 # ---- interruptions ----------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ JOURNAL: Final = "journal.jsonl"
 AGREES: Final = "agrees_con"  # what counts of an earlier release are called among constraints
 _KINDS: Final = ("<i2", "<i4", "<i8")
 _ALIGNED: Final = 8
+_MOST: Final = (1 << 31) - 1
 _VALUES_IN_A_PART: Final = 1 << 24
 _AGAIN: Final = "use the store as it was written; the noise in it cannot be drawn again"
 
@@ -248,7 +249,7 @@ class Store:
                     values, query = self._array(piece, entry), self._query(entry)
                     many = max(1, _VALUES_IN_A_PART // query.size)
                     for rows in (kept[start : start + many] for start in range(0, kept.size, many)):
-                        block = values[rows].reshape(-1, query.size).astype(np.int32)
+                        block = _in_32_bits(values[rows].reshape(-1, query.size))
                         own = [texts.gather(rows), pl.Series("value", block).arr.to_list()]
                         if role == "answers":
                             own += _noise_columns(entry["sigma2"], since[rows])
@@ -262,6 +263,16 @@ class Store:
             texts["sign"] = entry["sign"]
         shape = pl.lit(list(query.shape), dtype=pl.List(pl.Int32)).alias("query_shape")
         return [*(pl.lit(text).alias(name) for name, text in texts.items()), shape]
+
+
+def _in_32_bits(block: npt.NDArray[np.signedinteger]) -> npt.NDArray[np.int32]:
+    """Return numbers as they are published; a bound beyond, as 99,999 persons for each of 30,000 homes, is none.
+
+    >>> _in_32_bits(np.array([[5, 99_999 * 30_000]])).tolist()
+    [[5, 2147483647]]
+    """
+    wide = block.dtype.itemsize > np.dtype(np.int32).itemsize
+    return (np.minimum(block, _MOST) if wide else block).astype(np.int32)
 
 
 def _noise_columns(sigma2: Mapping[str, str], since: Integers) -> list[pl.Series]:
