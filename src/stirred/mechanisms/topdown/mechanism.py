@@ -159,7 +159,9 @@ class TopDown(Mechanism):
             for _, own, schema, shares in self.design.parts
             if shares is not None
         )
-        return f"TopDown measurements: counts of {measured} in the areas {levels}, with discrete Gaussian noise."
+        further = [each for each in self.settings.publish if each != "measurements"]
+        made = f" {' and '.join(further).capitalize()} are made from these counts alone." if further else ""
+        return f"TopDown measurements: counts of {measured} in the areas {levels}, with discrete Gaussian noise.{made}"
 
     def working_in(self, folder: Path, *, progress: Path) -> Self:
         """Return the mechanism whose store goes into a folder of the bundle, and whose progress is kept beside it."""
@@ -329,6 +331,8 @@ class TopDown(Mechanism):
         )
         more = [each for each in accepted if each.name not in plan.accepted]
         specification = replace(with_accepted(plan.specification, more), seeded=entropy.seeded)
+        declared = {file.name for file in self.files(microdata, plan)}
+        made = {name: make for name, make in made.items() if name in declared}
         public = Frames({**made, **followed.frames}, convert=like(data))
         if self.workplace is None:  # a store without a place of its own goes when nobody holds the release any more
             finalize(public, rmtree, place, ignore_errors=True)

@@ -71,6 +71,11 @@ class TopDownPlan(Plan):
         words = ", ".join(f"{count:,} {name}" for name, count in areas.items())
         words += f"; {bypassed:,} with one child leave their budget to it"
         found = [Fact(label="areas", sentence=words, values={"areas": areas, "bypassed": bypassed})]
+        settings = self.design.settings
+        published = ", ".join(settings.publish)
+        arm = f"; records by the arm {settings.arm}" if "records" in settings.publish else ""
+        told = {"publish": [*settings.publish], "arm": settings.arm}
+        found.append(Fact(label="published", sentence=f"{published}{arm}: all from one draw of noise", values=told))
         for part, shares in self.measured:
             sigma2 = {n: {q: str(shares.sigma2(n, q)) for q in shares.measured(n)} for n in areas}
             shown = [f"{n}: " + ", ".join(f"{q} {deviation(shares, n, q)}" for q in sigma2[n]) for n in areas]

@@ -197,7 +197,11 @@ def _wrong_records(design: Design) -> Iterator[Problem]:
     if not records and (settings.compare or settings.arm != "default"):
         remedy = 'write publish = ["measurements", "records"]'
         yield Problem(what="arms make records, and none are published", where="arm", remedy=remedy)
-    unmeasured = any(shares is not None and not shares.measured(design.names[0]) for *_, shares in design.parts)
+    top = design.names[0]
+    unmeasured = any(
+        shares is not None and all(shares.sigma2(top, query) is None for query in shares.measured(top))
+        for *_, shares in design.parts
+    )
     for arm in dict.fromkeys((settings.arm, *settings.compare)):
         if records and unmeasured and not arm_named(arm).bottom_up:
             what = f"the arm '{arm}' uses the measurements of each level alone, and the whole is not measured"
