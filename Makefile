@@ -40,10 +40,15 @@ $(STAMP): requirements/dev.lock pyproject.toml
 kernels: ## compile the numba kernels ahead of their first use
 	@echo "kernels: compiling"
 	@$(BIN)/python -m stirred.mechanisms.swapping.kernels.warm
+	@$(BIN)/python -m stirred.mechanisms.topdown.solve.warm
 
 .PHONY: demo
 demo: $(STAMP) ## swap Massachusetts 1940 as the paper does, and write build/demo/report.html
 	@$(BIN)/python examples/massachusetts_1940.py --out build/demo
+
+.PHONY: demo-topdown
+demo-topdown: $(STAMP) ## TopDown records of a synthetic state, and build/demo-topdown/report.html with errors by level
+	@$(BIN)/python examples/topdown_state.py --out build/demo-topdown
 
 # Reports are looked at in a real browser. Debian and Ubuntu call the package chromium.
 .PHONY: browser

@@ -67,3 +67,19 @@ def test_the_demonstration_shows_the_papers_tables_and_figures_beside_ours_in_tw
     for county, _, count in published.rows():  # our column is the bundle's own
         assert f"<td class=n>{count:,}</td>" in shown.split(f"<td>{county}</td>")[1].split("</tr>")[0]
     assert all(sha256(bundle / name) == digest for name, digest in manifest(bundle)["files"].items())
+
+
+def test_the_topdown_demonstration_says_where_its_report_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "demo"
+    monkeypatch.setattr(sys, "argv", ["topdown_state.py", "--out", str(out), "--households", "1000"])
+    runpy.run_path(str(ROOT / "examples" / "topdown_state.py"), run_name="__main__")
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [f"bundle: {out / 'bundle'}", f"report: {out / 'report.html'}"]
+    assert "persons top-down" in said.err, "progress is shown"
+    report = (out / "report.html").read_text(encoding="utf-8")
+    assert report.index("Error by level") < report.index("<svg ") < report.index("Not protected")
+    assert "bureau" in report
+    for name in ("persons", "units", "counts", "unit_counts", "measurements", "certificate"):
+        assert (out / "bundle/public" / f"{name}.parquet").exists()

@@ -506,7 +506,16 @@ class Curve:
     y: str = "loss"
 
 
-Block = str | Grid | Curve  # a text is a paragraph
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """Bars in a report, side by side: (group, series, height), with the titles of both axes."""
+
+    bars: tuple[tuple[str, str, float], ...]
+    x: str
+    y: str
+
+
+Block = str | Grid | Curve | Bars  # a text is a paragraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -801,8 +810,11 @@ class Mechanism(ABC):
     def warm(self) -> None:  # noqa: B027
         """Load and compile what the draw needs, before anything is spent."""
 
-    def working_in(self, folder: Path) -> Self:
-        """Return the mechanism with a folder of the bundle, below ``internal``, for what it draws piece by piece."""
+    def working_in(self, folder: Path, *, progress: Path) -> Self:
+        """Return the mechanism with a folder of the bundle, below ``internal``, for what it draws piece by piece.
+
+        What it keeps in ``progress``, outside the bundle, outlives an interrupted run until its release is finished.
+        """
         return self
 
     def premises(self, plan: Any) -> Mapping[str, str]:
@@ -858,6 +870,10 @@ class Mechanism(ABC):
 
     def sections(self, plan: Any) -> Sequence[Section]:
         """Return what the report shows beyond the common pages."""
+        return ()
+
+    def inside(self, plan: Any, release: Release) -> Sequence[Section]:
+        """Return what the internal edition alone shows first: how far a release is from the confidential file."""
         return ()
 
     def reading_tables(self, plan: Any) -> Sequence[str]:

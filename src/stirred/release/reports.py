@@ -48,6 +48,7 @@ def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Se
         corrected=_corrected(prepared, release),
         doubts=prepared.doubts,
         accepted=[doubt.name for doubt in prepared.accepted],
+        inside=mechanism.inside(plan, release),
     )
     (folder / "public" / "report.html").write_text(public_report(report), encoding="utf-8")
     (folder / "internal" / "report.html").write_text(internal_report(report), encoding="utf-8")

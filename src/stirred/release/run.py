@@ -86,7 +86,7 @@ def make_bundle(
     log.add("drawn")
     own = {doubt.name for doubt in prepared.plan.doubts}  # other doubts are known to the release alone
     accept = [doubt.name for doubt in prepared.accepted if doubt.name in own]
-    mechanism = prepared.mechanism.working_in(folder / "internal")
+    mechanism = prepared.mechanism.working_in(folder / "internal", progress=folder.parent / "progress")
     release = mechanism.release(prepared.data, entropy, accept=accept, plan=prepared.plan, progress=advance)
     release = replace(release, specification=replace(release.specification, seeded=entropy.seeded))
     log.add("swapped")

@@ -23,7 +23,7 @@ from stirred.data.identifying import identifier_doubt, identifying
 from stirred.data.probe import is_unread
 from stirred.data.problems import bad_file, listed
 from stirred.data.table_labels import label_columns
-from stirred.mechanisms.protocol import PERSONS, RECORDS, Mechanism
+from stirred.mechanisms.protocol import Mechanism
 from stirred.report.release import INTERNAL_STAMP, PUBLIC_STAMP
 from stirred.spec.doubts import Doubt, refuse_doubts
 from stirred.spec.invariant import Margin
@@ -33,7 +33,6 @@ from stirred.spec.specification import Specification
 
 _PART = r"(/part-\d{5}\.(parquet|csv))?"
 _PAGES = r"specification\.(json|md)|README\.md|report\.html"
-_ENDINGS: Mapping[str, str] = dict.fromkeys((RECORDS, PERSONS), rf"\.(parquet|csv){_PART}")
 TABLES = "tables"
 _NOTES = {"ARROW:schema", "stirred.specification", "stirred.seeded"}
 Unread = Mapping[Path, str]  # Parquet files that must not be opened, each with its reason
@@ -120,10 +119,13 @@ def _paths(public: Path, declared: Sequence[PublicFileListed], names: Collection
     The list is the run's, and somebody may have changed it; ``names`` are what the mechanism has by its settings.
     Tables are CSV, which the audit counts again.
     """
-    own = [file.name for file in declared if file.name in names]
+    own = [file for file in declared if file.name in names]
     tables = [file.name for file in declared if re.fullmatch(rf"{TABLES}/[^/]+", file.name)]
     endings = [
-        *(f"{re.escape(name)}{_ENDINGS.get(name, rf'[.]parquet{_PART}')}" for name in own),
+        *(
+            rf"{re.escape(file.name)}\.{'(parquet|csv)' if file.kind == 'records' else 'parquet'}{_PART}"
+            for file in own
+        ),
         *(rf"{re.escape(name)}\.csv" for name in tables),
     ]
     may_be_there = re.compile("|".join([_PAGES, *endings]))

@@ -15,7 +15,7 @@ from stirred.data.apart import DiedError, apart
 from stirred.spec.number_text import percent
 
 if TYPE_CHECKING:
-    from stirred.mechanisms.protocol import Curve
+    from stirred.mechanisms.protocol import Bars, Curve
 
 # Vega wants fixed colours; these stand for the page's and are replaced, so that charts follow light and dark.
 _INK: Final = "#010203"
@@ -136,6 +136,25 @@ def _points(
         "data": {"values": rows},
         "layer": [{"mark": mark, "encoding": axes}, {"mark": text, "encoding": {**axes, "text": {"field": "label"}}}],
     }
+
+
+def bars(block: Bars) -> str:
+    """Return bars side by side, one colour for each series."""
+    rows = [{"group": group, "series": series, "height": height} for group, series, height in block.bars]
+    encoding = {
+        "x": {"field": "group", "type": "nominal", "sort": None, "axis": {"title": block.x, "labelAngle": 0}},
+        "xOffset": {"field": "series", "type": "nominal", "sort": None},
+        "y": {"field": "height", "type": "quantitative", "axis": {"title": block.y}},
+        "color": {
+            "field": "series",
+            "type": "nominal",
+            "title": None,
+            "sort": None,
+            "scale": {"range": [ACCENT, SECOND, *COLOURS]},
+            "legend": {"orient": "top", "columnPadding": 40},
+        },
+    }
+    return chart({"data": {"values": rows}, "mark": {"type": "bar"}, "encoding": encoding}, title=block.y)
 
 
 def areas_changed(points: Sequence[Mapping[str, Any]]) -> str:

@@ -13,8 +13,8 @@ from typing import Final
 import polars as pl
 
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import Block, Curve, ExpectedError, Grid, Mechanism, Plan
-from stirred.report.charts import loss_curve
+from stirred.mechanisms.protocol import Bars, Block, Curve, ExpectedError, Grid, Mechanism, Plan, Section
+from stirred.report.charts import bars, loss_curve
 from stirred.report.learned import learned_section
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.report.safes import SafesSheet, safes_section
@@ -59,6 +59,7 @@ class ReleaseReport:
     doubts: Sequence[Doubt] = ()
     accepted: Sequence[str] = ()
     safes: SafesSheet | None = None
+    inside: Sequence[Section] = ()
 
 
 def public_report(report: ReleaseReport) -> str:
@@ -73,8 +74,15 @@ def public_report(report: ReleaseReport) -> str:
 def internal_report(report: ReleaseReport) -> str:
     """Return the edition for the agency: the public one, and before and after with errors."""
     body = [_head(report, internal=True), first_screen(report.plan.specification)]
-    body += [learned_section(report.plan.specification)]
-    body += [_doubts(report), _accuracy(report), _own(report), _checks(report), _conditions(report)]
+    body += [
+        *map(_section, report.inside),
+        learned_section(report.plan.specification),
+        _doubts(report),
+        _accuracy(report),
+        _own(report),
+        _checks(report),
+        _conditions(report),
+    ]
     body.append(_safes(report, internal=True))
     return page(f"{report.title} (internal)", body, seeded=report.seeded)
 
@@ -112,12 +120,18 @@ def _head(report: ReleaseReport, *, internal: bool) -> str:
 
 def _own(report: ReleaseReport) -> str:
     """Return the sections of the mechanism."""
-    return "".join(section(own.title, *map(_block, own.blocks)) for own in report.mechanism.sections(report.plan))
+    return "".join(map(_section, report.mechanism.sections(report.plan)))
+
+
+def _section(own: Section) -> str:
+    return section(own.title, *map(_block, own.blocks))
 
 
 def _block(block: Block) -> str:
     if isinstance(block, Grid):
         return table(block.header, block.rows, numbers=block.numbers)
+    if isinstance(block, Bars):
+        return bars(block)
     return loss_curve(block) if isinstance(block, Curve) else paragraph(block)
 
 

@@ -183,7 +183,7 @@ def test_contradictions_stop_with_all_of_them_in_words() -> None:
         solved(limited(tree, 3, "home * adult", ">=", np.tile([[0, 0, 7, 0, 0, 0]], (30, 1))))
 
 
-def test_the_failsafe_moves_as_little_as_it_must_and_says_so() -> None:
+def test_the_failsafe_moves_as_little_as_it_must_and_says_so(tmp_path: Path) -> None:
     tree, truth = people(4, facts=False)
     # Leaves of the first area can hold no hall at all, and given parents put two people there.
     most = np.full((30, 3), NO_BOUND)
@@ -205,6 +205,10 @@ def test_the_failsafe_moves_as_little_as_it_must_and_says_so() -> None:
     assert found[3][:5].sum() == held[0].sum(), "the total stays"
     assert found[2][0, 20:].sum() == 0, "areas above follow from the leaves"
     assert found[2].sum() == found[3].sum() == found[0].sum()
+    for _ in range(2):  # solved, and then taken from what was kept
+        again = solved(tree, parents=given, keeper=Kept(folder=tmp_path, mark="one"))
+        assert again.events == piece.events
+        assert all(map(np.array_equal, histograms(again), found))
 
 
 def test_bounds_that_overlap_are_rounded_by_an_integer_program_and_kept() -> None:

@@ -238,7 +238,7 @@ def test_codes_come_from_the_codebook_and_are_kept_in_the_settings() -> None:
     assert complete.public()["values"] == CODES
     own = build("topdown", complete)
     assert own.learned(codebook) == [*CODES]
-    with pytest.raises(PlanError, match="tables are not counted here"):
+    with pytest.raises(PlanError, match="tables are counted from records, and none are released"):
         build("topdown", complete, tables=[["sex"]])
 
 

@@ -302,7 +302,10 @@ def test_a_budget_file_of_the_plan_is_kept_in_manifest_and_specification(folder:
     [
         ([('"wards.csv"', '"none.csv"')], "none.csv"),
         ([('rho = "1/2"', 'budget = "none.toml"'), ('queries = ["total", "sex * age", "detailed"]', "")], "none.toml"),
-        ([("[release]", '[[tables]]\nvariables = ["sex"]\n[release]')], "tables are not counted here"),
+        (
+            [("[release]", '[[tables]]\nvariables = ["sex"]\n[release]')],
+            "tables are counted from records, and none are released",
+        ),
         ([("codebook = ", "#")], 'attributes "sex": its codes are not declared'),
         ([('levels = ["region"', 'levels = ["town"'), ('totals = ["region"]', "")], 'there is no column "town"'),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,41 +16,36 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings, checksum
 from stirred.data.codebook import Codebook
+from stirred.data.frames import write_frame
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.doubts import repeated_ids, settings_doubts
 from stirred.mechanisms.protocol import (
-    Check,
     Frames,
     Mechanism,
     Progress,
-    PublicFile,
     Release,
     Section,
     Settings,
     Written,
-    failed,
 )
-from stirred.mechanisms.topdown.audit import (
-    SPINE,
-    audit_measurements,
-    file_names,
-    found_classes,
-    parquet_files,
-    small_law,
-    small_universes,
-)
-from stirred.mechanisms.topdown.measure import class_counts, measure
+from stirred.mechanisms.topdown import handed
+from stirred.mechanisms.topdown.accuracy import Accuracy
+from stirred.mechanisms.topdown.audit import SPINE, file_names, small_law, small_universes
+from stirred.mechanisms.topdown.measure import measure
 from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections
-from stirred.mechanisms.topdown.prepare import PERSONS, UNITS, Design, check_columns, parts_of, spine_of
+from stirred.mechanisms.topdown.prepare import PERSONS, Design, check_columns, parts_of, spine_of
+from stirred.mechanisms.topdown.records import Layout, follow
+from stirred.mechanisms.topdown.records_check import AGREEMENTS, table_part
 from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings
 from stirred.mechanisms.topdown.spine import Spine
-from stirred.mechanisms.topdown.store import Store, published_columns
+from stirred.mechanisms.topdown.store import AGREES
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted
 from stirred.spec.budget import Budget
 from stirred.spec.compose import UnitFactor, compose
+from stirred.spec.document import mechanism_in
 from stirred.spec.domain import Domain, after_imputation
 from stirred.spec.doubts import Doubt, refuse_doubts
 from stirred.spec.exact import exact
@@ -59,11 +54,11 @@ from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin, plural
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import ZCDP
+from stirred.spec.problems import StirredError
 from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.specification import Flavor, Specification
 
 Make = Callable[[], Iterable[pl.DataFrame]]
-_BYTES_OF_A_NUMBER: Final = 3  # two in the store, and about one in Parquet
 PAPER: Final = '"A Refreshment Stirred, Not Shaken"'
 THEOREM: Final = (f"Theorem 2 of {PAPER}", "Canonne, Kamath and Steinke (2020): noise of the discrete Gaussian law")
 DECLARED: Final = "the areas, the codes, the queries and their budget were fixed beforehand, not read off the file"
@@ -99,7 +94,9 @@ class TopDown(Mechanism):
 
     settings: TopDownSettings
     area_list: pl.DataFrame | None = field(default=None, compare=False, repr=False)
+    tables: Sequence[Sequence[str]] = ()
     workplace: Path | None = field(default=None, compare=False, repr=False)
+    progress_place: Path | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _ = self.design  # all problems of the settings
@@ -115,11 +112,13 @@ class TopDown(Mechanism):
 
     @classmethod
     def of_settings(cls, settings: Settings, **others: Any) -> Self:
-        """Return the mechanism; tables of a plan are refused, since queries say what is counted."""
-        if others.pop("tables", None):
-            remedy = "name what is counted as queries of the budget, and leave [[tables]] out"
-            raise bad_plan("tables are not counted here: no records are released", where="tables", remedy=remedy)
+        """Return the mechanism; tables of a plan are counted from records, and refused where none are released."""
         assert isinstance(settings, TopDownSettings)
+        if others.get("tables") and "records" not in settings.publish:
+            remedy = (
+                'write publish = ["measurements", "records"]; or name what is counted as queries, without [[tables]]'
+            )
+            raise bad_plan("tables are counted from records, and none are released", where="tables", remedy=remedy)
         return cls(settings=settings, **others)
 
     @classmethod
@@ -160,11 +159,13 @@ class TopDown(Mechanism):
             for _, own, schema, shares in self.design.parts
             if shares is not None
         )
-        return f"TopDown measurements: counts of {measured} in the areas {levels}, with discrete Gaussian noise."
+        further = [each for each in self.settings.publish if each != "measurements"]
+        made = f" {' and '.join(further).capitalize()} are made from these counts alone." if further else ""
+        return f"TopDown measurements: counts of {measured} in the areas {levels}, with discrete Gaussian noise.{made}"
 
-    def working_in(self, folder: Path) -> Self:
-        """Return the mechanism whose store goes into a folder of the bundle."""
-        return replace(self, workplace=folder)
+    def working_in(self, folder: Path, *, progress: Path) -> Self:
+        """Return the mechanism whose store goes into a folder of the bundle, and whose progress is kept beside it."""
+        return replace(self, workplace=folder, progress_place=progress)
 
     # ---- the promise
 
@@ -238,6 +239,10 @@ class TopDown(Mechanism):
         check_columns(self.design, microdata)
         spine, read_off = spine_of(self.design, microdata, self.area_list)
         parts = parts_of(self.design, microdata, spine)
+        layouts = {
+            part.name: Layout.of(spine, own, part.schema, microdata.types)
+            for part, (_, own, _, _) in zip(parts, self.design.parts, strict=True)
+        }
         return TopDownPlan(
             specification=self.specification(
                 name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation
@@ -246,7 +251,9 @@ class TopDown(Mechanism):
             dropped=tuple(microdata.identifiers),
             design=self.design,
             spine=spine,
+            one_file=microdata.persons is None,
             parts=tuple(parts),
+            layouts=layouts,
         )
 
     def _doubts(self, data: Microdata, spine: Spine, *, read_off: bool) -> Iterator[Doubt]:
@@ -278,8 +285,13 @@ class TopDown(Mechanism):
         return {"the areas": codes.hexdigest(), **({} if areas is None else {"areas": checksum(Path(areas))})}
 
     def warm(self) -> None:
-        """Load what the draw needs, before anything is spent."""
+        """Load what the draw and all after it need, before anything is spent."""
         from stirred.randomness import noise_kernel  # noqa: F401
+
+        if "records" in self.settings.publish:
+            from stirred.mechanisms.topdown.solve.warm import compile_kernels
+
+            compile_kernels()
 
     # ---- the act
 
@@ -292,7 +304,7 @@ class TopDown(Mechanism):
         plan: TopDownPlan | None = None,
         progress: Progress | None = None,
     ) -> Release:
-        """Draw all noise once, into a store, and release it as measurements; nothing is rounded, cut or made to fit."""
+        """Draw all noise once, into a store, and release it; all else follows from the store, and draws nothing."""
         Entropy.expected(entropy)
         microdata = as_microdata(data)
         plan = plan or self.plan(microdata)
@@ -304,113 +316,54 @@ class TopDown(Mechanism):
         }
         made: dict[str, Make] = {SPINE: plan.spine.frames}
         for part in plan.parts:
-            for name, make in zip(file_names(part.name), _published(stores[part.name]), strict=True):
-                made[name] = make
-        made |= self.after_measuring(stores, plan, progress)
+            store = stores[part.name]
+            made |= zip(file_names(part.name), (store.published, store.constraints), strict=True)
+            if any(rule.name == AGREES for rule in part.rules):
+                made[AGREEMENTS[part.name]] = store.agreement
+        work = self.progress_place or place / "work"
+        followed = follow(
+            [(part, plan.layouts[part.name]) for part, _ in plan.recorded],
+            stores,
+            self.settings,
+            work=work,
+            tables={" x ".join(each): (table_part(self.design, each), each) for each in self.tables},
+            progress=progress,
+        )
         more = [each for each in accepted if each.name not in plan.accepted]
         specification = replace(with_accepted(plan.specification, more), seeded=entropy.seeded)
-        public = Frames(made, convert=like(data))
+        declared = {file.name for file in self.files(microdata, plan)}
+        made = {name: make for name, make in made.items() if name in declared}
+        public = Frames({**made, **followed.frames}, convert=like(data))
         if self.workplace is None:  # a store without a place of its own goes when nobody holds the release any more
             finalize(public, rmtree, place, ignore_errors=True)
-        return Release(public=public, specification=specification, internal={"stores": stores})
+        compared = Accuracy(
+            parts=[part for part, _ in plan.recorded] if followed.made else [],
+            stores=stores,
+            followed=followed,
+            settings=self.settings,
+            work=work,
+        )
+        kept = {"stores": stores, "followed": followed, "accuracy": compared}
+        return Release(public=public, specification=specification, internal=kept)
 
-    def after_measuring(
-        self, stores: Mapping[str, Store], plan: TopDownPlan, progress: Progress | None
-    ) -> Mapping[str, Make]:
-        """Return further public files by name, made from the stores alone, and listed by ``further_files``."""
-        return {}
+    def inside(self, plan: TopDownPlan, release: Release) -> Sequence[Section]:
+        """Return the errors of the records by level, beside those of other arms."""
+        return release.internal["accuracy"].sections()
 
-    def further_files(self, plan: TopDownPlan) -> Sequence[PublicFile]:
-        """Return the files that ``after_measuring`` makes."""
-        return ()
+    def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
+        """Keep the errors by level, size of the area and group."""
+        if (found := release.internal["accuracy"]).parts:
+            write_frame(found.rows, written.internal / "accuracy_by_level.parquet", note=dict(note))
 
-    # ---- the files
+    # ---- what is handed over, in a module of its own
 
-    def files(self, data: Microdata, plan: TopDownPlan) -> Sequence[PublicFile]:
-        """Return the measurements, what is published exactly, and the areas."""
-        found = [
-            PublicFile(
-                name=SPINE,
-                kind="side",
-                columns=("geolevel", "geocode", "parent"),
-                words="all areas, each with its level and the area above it",
-                make=plan.spine.frames,
-            )
-        ]
-        for part in plan.parts:
-            names = file_names(part.name)
-            if part.shares is not None:
-                words = (
-                    "noisy counts, a row for each area and query: `value` in row-major order, `variance` of each number"
-                )
-                columns, size = published_columns(part.schema), _BYTES_OF_A_NUMBER * plan.numbers(part)
-                found.append(
-                    PublicFile(
-                        name=names[0],
-                        kind="measurements",
-                        columns=columns,
-                        words=words,
-                        in_parts=True,
-                        about_bytes=size,
-                    )
-                )
-            if part.rules:
-                words = (
-                    "what is known exactly, a row for each area: `value` is met (=), not exceeded (<=) or reached (>=)"
-                )
-                columns = published_columns(part.schema, constraints=True)
-                found.append(PublicFile(name=names[1], kind="side", columns=columns, words=words, in_parts=True))
-        return [*found, *self.further_files(plan)]
-
-    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> Mapping[str, Collection[str]]:
-        """Return the columns that each file may have, by the settings alone."""
-        found: dict[str, Collection[str]] = {SPINE: ("geolevel", "geocode", "parent")}
-        for part, _, schema, _ in self.design.parts:
-            for name, constraints in zip(file_names(part), (False, True), strict=True):
-                found[name] = published_columns(schema, constraints=constraints)
-        return found
-
-    def verify(self, data: Microdata, plan: TopDownPlan, release: Release, written: Written) -> list[Check]:
-        """Compare the store with its checksums, and the written rows with the noise that the budget asks for."""
-        checks = []
-        for part in plan.parts:
-            arrays = release.internal["stores"][part.name].check()
-            checks.append(Check(what=f"store of {part.name}", cells=arrays, result="as it was written"))
-            if part.shares is None:
-                continue
-            expected = class_counts(plan.spine, part.schema, part.shares)
-            if found_classes(written.public / f"{file_names(part.name)[0]}.parquet") != expected:
-                raise failed(f"the measurements of {part.name}, as written, do not have the noise of the budget")
-            what = f"measurements of {part.name}: noise of every area and query"
-            checks.append(Check(what=what, cells=sum(expected.values()), result="that of the budget"))
-        return checks
-
-    def verify_exact(self, data: Microdata, plan: TopDownPlan, written: Written) -> list[Check]:
-        """Count the totals that are published exactly once more, from the records."""
-        checks = []
-        for part in plan.parts:
-            for rule in (rule for rule in part.rules if rule.sign == "="):
-                rows = pl.scan_parquet(parquet_files(written.public / f"{file_names(part.name)[1]}.parquet"))
-                published = rows.filter(query_name=rule.name).select("geolevel", total=pl.col("value").list.first())
-                sums = dict(published.group_by("geolevel").agg(pl.col("total").sum()).collect().iter_rows())
-                file = data.households if part.name == UNITS or data.persons is None else data.persons
-                names = [plan.spine.names[depth] for depth in rule.depths]
-                if sums != dict.fromkeys(names, file.height):
-                    raise failed(f"the totals of {part.name}, as written, do not add up to the records of the file")
-                what = f"totals of {part.name} by {', '.join(names)}"
-                checks.append(Check(what=what, cells=len(names), result="add up to the records of the input"))
-        return checks
-
-    # ---- pages
-
-    def conclusions(self, plan: TopDownPlan) -> Sequence[str]:
-        """Return how to read the measurements."""
-        return [
-            "Every number is the true count plus noise of mean 0 and the variance of its row; all are independent.",
-            "Numbers may be negative, and areas do not add up to the areas above them. Cutting at 0 would bias small "
-            "counts; `stirred topdown estimate` combines all numbers without bias, with intervals.",
-            f"Exact is what `constraints.parquet` says: {plan.unchanged}.",
-        ]
+    files = handed.public_files
+    allowed = handed.allowed_columns
+    table_in_words = handed.table_in_words
+    conclusions = handed.conclusions
+    verify = handed.verify
+    verify_exact = handed.verify_exact
+    audit_bundle = handed.audit
 
     def number_of_records(self, data: Microdata) -> int:
         """Return the number of persons, which is fixed; that of households is not."""
@@ -434,16 +387,19 @@ class TopDown(Mechanism):
         """Return what is promised of the person measurements; those of units are composed with them."""
         return self._of_part(PERSONS, name="small", stage="as-given", post_imputation=None)
 
-    def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
-        """Compute the promise again from the settings, and compare the noise of all rows with the budget."""
-        audit_measurements(self.design, self.specification(name="any"), bundle, found)
+    @classmethod
+    def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
+        """Audit a published folder by the settings that its specification states."""
+        stated = mechanism_in((bundle.public / "specification.json").read_text(encoding="utf-8"))
+        try:
+            mechanism = cls.of_settings(TopDownSettings.model_validate(stated.settings if stated else {}))
+        except (StirredError, ValueError):
+            found.unchecked.append("budget and records: the specification does not state all settings")
+            return
+        mechanism.audit_bundle(bundle, found)
 
 
 def _declared(settings: CountedSettings, codebook: Codebook) -> dict[str, list[str]]:
     """Return the codes of attributes: those of the settings, or those that the codebook declares for their column."""
     found = {name: [*codebook.codes(settings.columns.get(name, name))] for name in settings.attributes}
     return {**{name: codes for name, codes in found.items() if codes}, **settings.values}
-
-
-def _published(store: Store) -> tuple[Make, Make]:
-    return store.published, store.constraints

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from stirred.mechanisms.protocol import Fact, Grid, Plan, Section
 from stirred.mechanisms.topdown.budget import DELTA, Promised, Shares, variance_of
 from stirred.mechanisms.topdown.measure import Part, class_counts
-from stirred.mechanisms.topdown.prepare import Design
+from stirred.mechanisms.topdown.prepare import PERSONS, UNITS, Design
+from stirred.mechanisms.topdown.records import Layout
+from stirred.mechanisms.topdown.settings import CountedSettings
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.spec.doubts import Doubt
 from stirred.spec.specification import Specification
@@ -24,12 +26,26 @@ class TopDownPlan(Plan):
     dropped: tuple[str, ...] = ()
     design: Design
     spine: Spine
+    one_file: bool = True  # of persons, not one of households and one of persons
     parts: tuple[Part, ...] = field(repr=False)
+    layouts: Mapping[str, Layout] = field(repr=False)  # of the records of each part
+
+    @property
+    def recorded(self) -> list[tuple[Part, CountedSettings]]:
+        """Return the kinds of records of which more than measurements can be made, with their settings."""
+        own = {name: counted for name, counted, _, _ in self.design.parts}
+        return [(part, own[part.name]) for part, _ in self.measured]
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
-        """Return that no column of the input is released."""
-        return {"households": (), "persons": ()}
+        """Return the columns that records have: of one file, or of units and of persons beside them."""
+        if "records" not in self.design.settings.publish:
+            return {"households": (), "persons": ()}
+        columns = {part.name: self.design.record_columns(own, part.schema) for part, own in self.recorded}
+        persons = columns[PERSONS]
+        if self.one_file:
+            return {"households": persons, "persons": ()}
+        return {"households": columns.get(UNITS, ()), "persons": persons}
 
     @property
     def measured(self) -> list[tuple[Part, Shares]]:
@@ -55,6 +71,11 @@ class TopDownPlan(Plan):
         words = ", ".join(f"{count:,} {name}" for name, count in areas.items())
         words += f"; {bypassed:,} with one child leave their budget to it"
         found = [Fact(label="areas", sentence=words, values={"areas": areas, "bypassed": bypassed})]
+        settings = self.design.settings
+        published = ", ".join(settings.publish)
+        arm = f"; records by the arm {settings.arm}" if "records" in settings.publish else ""
+        told = {"publish": [*settings.publish], "arm": settings.arm}
+        found.append(Fact(label="published", sentence=f"{published}{arm}: all from one draw of noise", values=told))
         for part, shares in self.measured:
             sigma2 = {n: {q: str(shares.sigma2(n, q)) for q in shares.measured(n)} for n in areas}
             shown = [f"{n}: " + ", ".join(f"{q} {deviation(shares, n, q)}" for q in sigma2[n]) for n in areas]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -15,12 +16,14 @@ from stirred.data.frames import read_given
 from stirred.data.household_rows import Rows, household_rows
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
+from stirred.mechanisms.topdown.agreement import agreement, disagreements
 from stirred.mechanisms.topdown.budget import Shares, read_budget
 from stirred.mechanisms.topdown.known import Rule, broken, by_facilities, contradictions, totals, zeros
 from stirred.mechanisms.topdown.measure import Part
 from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.schemas import SCHEMAS, Cells, code_places, declared_schema, shipped_schema
 from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings, UnitSettings
+from stirred.mechanisms.topdown.solve.arms import arm_named
 from stirred.mechanisms.topdown.spine import Counted, Spine
 from stirred.spec.problems import Problem, StirredError
 
@@ -110,7 +113,7 @@ class Design:
             problems.append(Problem(what=what, where="facilities attribute", remedy=remedy))
         if schema is None or shares is None or problems:
             raise PlanError(dict.fromkeys(problems))
-        return cls(
+        design = cls(
             settings=settings,
             names=names,
             schema=schema,
@@ -118,6 +121,9 @@ class Design:
             unit_schema=unit_schema,
             unit_shares=unit_shares,
         )
+        if problems := [*_wrong_records(design)]:
+            raise PlanError(dict.fromkeys(problems))
+        return design
 
     @property
     def parts(self) -> list[tuple[str, CountedSettings, Schema, Shares | None]]:
@@ -130,9 +136,14 @@ class Design:
         return found
 
     def depths(self, counted: CountedSettings) -> list[int]:
-        """Return the levels whose totals are published exactly."""
+        """Return the levels whose totals are published exactly; records are as many as the file has."""
         folded = [name.casefold() for name in self.names]
-        return sorted({folded.index(name.casefold()) for name in counted.totals})
+        whole = {0} if "records" in self.settings.publish else set()
+        return sorted(whole | {folded.index(name.casefold()) for name in counted.totals})
+
+    def record_columns(self, own: CountedSettings, schema: Schema) -> tuple[str, ...]:
+        """Return the columns of released records: those of the file, areas first."""
+        return (*self.settings.places, *(own.columns.get(name, name) for name in schema.names))
 
     def column(self, depth: int) -> str:
         """Return the column of a level; the whole has none."""
@@ -167,6 +178,34 @@ def _wrong_rules(settings: CountedSettings, schema: Schema, names: Sequence[str]
                 yield Problem(what=said, where=where, remedy=remedy)
         if not zero:
             yield Problem(what="it bars nothing", where=where, remedy='name codes, such as { age = ["0-17"] }')
+
+
+def _wrong_records(design: Design) -> Iterator[Problem]:
+    """Yield what stands against records, or asks for something of records where there are none."""
+    settings = design.settings
+    records = "records" in settings.publish
+    for _, own, schema, shares in design.parts:
+        if own.agrees_with is not None and (not records or shares is None):
+            remedy = 'write publish = ["measurements", "records"], and a budget'
+            yield Problem(what="only records agree with an earlier release", where="agrees_with", remedy=remedy)
+        names = design.record_columns(own, schema)
+        ours = {"count", "geocode"} - {settings.geocode}
+        taken = [name for name in dict.fromkeys(names) if names.count(name) > 1 or name in ours]
+        if records and taken:
+            what = f"{listed(taken)} would be two columns of the records, or is a name of theirs"
+            yield Problem(what=what, where="attributes", remedy="rename the column in the file")
+    if not records and (settings.compare or settings.arm != "default"):
+        remedy = 'write publish = ["measurements", "records"]'
+        yield Problem(what="arms make records, and none are published", where="arm", remedy=remedy)
+    top = design.names[0]
+    unmeasured = any(
+        shares is not None and all(shares.sigma2(top, query) is None for query in shares.measured(top))
+        for *_, shares in design.parts
+    )
+    for arm in dict.fromkeys((settings.arm, *settings.compare)):
+        if records and unmeasured and not arm_named(arm).bottom_up:
+            what = f"the arm '{arm}' uses the measurements of each level alone, and the whole is not measured"
+            yield Problem(what=what, where="arm", remedy="use the arm 'default', or measure the whole")
 
 
 # ---- files ------------------------------------------------------------------------------------------------
@@ -229,7 +268,7 @@ class Files:
 def check_columns(design: Design, data: Microdata) -> None:
     """Raise all columns that settings name and files lack; nothing is computed."""
     settings, files = design.settings, Files(data=data)
-    places = [settings.geocode] if settings.geocode is not None else settings.levels
+    places = settings.places
     own = [settings.columns.get(name, name) for name in design.schema.names]
     problems = [*files.missing([*places, *own])]
     of_units = []
@@ -252,7 +291,7 @@ def spine_of(design: Design, data: Microdata, areas: pl.DataFrame | None) -> tup
     The list is that of ``areas``, or the file ``areas`` of the settings; otherwise areas with a record are taken.
     """
     settings = design.settings
-    names = [settings.geocode] if settings.geocode is not None else settings.levels
+    names = settings.places
     listed_areas = read_given(Path(settings.areas)) if areas is None and settings.areas is not None else areas
     if listed_areas is not None:
         problems = [
@@ -301,6 +340,10 @@ def parts_of(design: Design, data: Microdata, spine: Spine) -> list[Part]:
             rules += _collected(problems, lambda: _facility_rules(design, files, spine)) or ()
         problems += contradictions(schema, rules, spine)
         problems += broken(records, schema, rules, unit=own.unit)
+        earlier = _collected(problems, partial(agreement, own, schema, spine))
+        if earlier is not None:
+            rules.append(earlier)
+            problems += disagreements(schema, rules, spine, unit=own.unit)
         found.append(Part(name=name, schema=schema, shares=shares, counted=records, rules=tuple(rules)))
     if problems:
         raise DataError(dict.fromkeys(problems))

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from stirred.mechanisms.protocol import Names, Rate, Settings
+from stirred.mechanisms.protocol import Names, Rate, Settings, TableFile
+
+Arm = Literal["default", "blue", "bureau"]
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Published = Annotated[list[Literal["measurements", "estimates", "records"]], BeforeValidator(_as_list)]
+Arms = Annotated[list[Arm], BeforeValidator(_as_list)]
 
 
 class CountedSettings(Settings):
@@ -35,6 +45,14 @@ class CountedSettings(Settings):
     totals: Names = Field(default=[], description="Levels at which the number of records is published exactly.")
     zeros: list[dict[str, Names]] = Field(
         default=[], description="Structural zeros: codes of some attributes that no record has together."
+    )
+    agrees_with: TableFile | None = Field(
+        default=None,
+        description="Counts of an earlier release (its counts.parquet), with which records agree in every area.",
+        json_schema_extra={"example": "earlier/public/counts.parquet"},
+    )
+    agreed_codes: dict[str, list[str]] = Field(
+        default={}, description="The codes that an attribute, or the groups of a grouping, had then, in the same order."
     )
 
 
@@ -72,4 +90,20 @@ class TopDownSettings(CountedSettings):
     bypass: bool = Field(default=True, description="Whether an area with one child leaves its budget to the child.")
     units: UnitSettings | None = Field(default=None, description="What is measured of the file of households.")
     facilities: Facilities | None = Field(default=None, description="Bounds on persons by the places they live in.")
+    publish: Published = Field(
+        default=["measurements"],
+        description="What is published: measurements, estimates with standard errors, records; any of the three.",
+        json_schema_extra={"example": "records"},
+    )
+    arm: Arm = Field(default="default", description="How records are made: default, or for comparison blue or bureau.")
+    compare: Arms = Field(
+        default=[],
+        description="Further arms whose errors the internal report shows beside those of the records.",
+        json_schema_extra={"internal": True, "example": "bureau"},
+    )
     unit: str = Field(default="person", description="What a record is.")
+
+    @property
+    def places(self) -> list[str]:
+        """Return the columns by which a record names its area."""
+        return [self.geocode] if self.geocode is not None else [*self.levels]

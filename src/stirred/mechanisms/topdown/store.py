@@ -28,8 +28,10 @@ from stirred.mechanisms.topdown.schema import Attribute, Query, Schema
 from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
 
 JOURNAL: Final = "journal.jsonl"
+AGREES: Final = "agrees_con"  # what counts of an earlier release are called among constraints
 _KINDS: Final = ("<i2", "<i4", "<i8")
 _ALIGNED: Final = 8
+_MOST: Final = (1 << 31) - 1
 _VALUES_IN_A_PART: Final = 1 << 24
 _AGAIN: Final = "use the store as it was written; the noise in it cannot be drawn again"
 
@@ -229,19 +231,25 @@ class Store:
         """Yield what is known without noise as it is published, a row for each area and constraint."""
         yield from _parts(self._rows("known"))
 
-    def _rows(self, role: str) -> Iterator[pl.DataFrame]:
+    def agreement(self) -> Iterator[pl.DataFrame]:
+        """Yield in the same way the counts of an earlier release that records agree with."""
+        yield from _parts(self._rows("known", earlier=True))
+
+    def _rows(self, role: str, *, earlier: bool = False) -> Iterator[pl.DataFrame]:
         columns = published_columns(self.schema, constraints=role == "known")
         for piece in self.pieces:
             for entries in self._levels(piece).values():
                 codes, _, since = (self._array(piece, entry) for entry in entries[:3])
                 texts = pl.Series("geocode", [code.decode() for code in codes.tolist()], dtype=pl.String)
-                for entry in (entry for entry in entries if entry["role"] == role):
+                for entry in (each for each in entries if each["role"] == role):
+                    if earlier != (entry["published"] == AGREES):
+                        continue
                     measured = [int(key) for key in entry["sigma2"]] if role == "answers" else np.unique(since)
                     kept = np.flatnonzero(np.isin(since, measured))
                     values, query = self._array(piece, entry), self._query(entry)
                     many = max(1, _VALUES_IN_A_PART // query.size)
                     for rows in (kept[start : start + many] for start in range(0, kept.size, many)):
-                        block = values[rows].reshape(-1, query.size).astype(np.int32)
+                        block = _in_32_bits(values[rows].reshape(-1, query.size))
                         own = [texts.gather(rows), pl.Series("value", block).arr.to_list()]
                         if role == "answers":
                             own += _noise_columns(entry["sigma2"], since[rows])
@@ -255,6 +263,16 @@ class Store:
             texts["sign"] = entry["sign"]
         shape = pl.lit(list(query.shape), dtype=pl.List(pl.Int32)).alias("query_shape")
         return [*(pl.lit(text).alias(name) for name, text in texts.items()), shape]
+
+
+def _in_32_bits(block: npt.NDArray[np.signedinteger]) -> npt.NDArray[np.int32]:
+    """Return numbers as they are published; a bound beyond, as 99,999 persons for each of 30,000 homes, is none.
+
+    >>> _in_32_bits(np.array([[5, 99_999 * 30_000]])).tolist()
+    [[5, 2147483647]]
+    """
+    wide = block.dtype.itemsize > np.dtype(np.int32).itemsize
+    return (np.minimum(block, _MOST) if wide else block).astype(np.int32)
 
 
 def _noise_columns(sigma2: Mapping[str, str], since: Integers) -> list[pl.Series]:

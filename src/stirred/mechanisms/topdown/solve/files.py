@@ -100,9 +100,14 @@ class Parts:
         os.replace(target.with_suffix(".writing"), target)
         return target
 
+    @property
+    def parts(self) -> list[Path]:
+        """Return the parts, in order."""
+        return sorted(self._folder.glob("*.parquet"))
+
     def join(self) -> Path:
         """Write the file from its parts, in order, and remove them."""
-        parts = sorted(self._folder.glob("*.parquet"))
+        parts = self.parts
         if len(parts) == 1:
             os.replace(parts[0], self.path)
         else:

@@ -104,10 +104,12 @@ def make(
     *,
     records: str | None = "persons",
     unrounded: Path | None = None,
+    joined: bool = True,
 ) -> Made:
     """Write counts, records and the certificate into a folder, shard by shard; return what was made.
 
-    ``records`` names the file with one row for each record; ``unrounded`` gets the children before rounding.
+    ``records`` names the file with one row for each record; ``unrounded`` gets the children before rounding. Files that
+    are not ``joined`` stay in parts.
     """
     folder.mkdir(parents=True, exist_ok=True)
     targets = {COUNTS: Parts(path=folder / COUNTS)}
@@ -123,12 +125,13 @@ def make(
         if piece.is_top:
             checked.upper(piece)
             continue
-        written = pl.read_parquet(targets[COUNTS].add(number, leaf_frame(piece)))
-        checked.shard(piece, written)
+        leaves = pl.read_parquet(targets[COUNTS].add(number, leaf_frame(piece)))
+        checked.shard(piece, leaves)
         if records is not None:
-            targets[records].add(number, records_frame(written))
+            targets[records].add(number, records_frame(leaves))
         pieces[-1] = _light(piece)
-    made = _made(tuple(target.join() for target in targets.values()), pieces, checked.finish())
+    written = [[target.join()] if joined else target.parts for target in targets.values()]
+    made = _made(tuple(path for each in written for path in each), pieces, checked.finish())
     (folder / CERTIFICATE).write_text(json.dumps(made.facts(), indent=2) + "\n", encoding="utf-8")
     return made
 

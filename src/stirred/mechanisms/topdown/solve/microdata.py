@@ -7,10 +7,11 @@ was interrupted goes on at the level where it stopped.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -417,6 +418,9 @@ def _solved(
         kept = plan.settings.keeper.load(name) if plan.settings.keeper is not None else None
         if kept is not None:
             levels.append(Counts(starts=kept["starts"], cells=kept["cells"], counts=kept["counts"]))
+            events += [Event(**each) for each in json.loads(kept["events"].tobytes())]
+            parents, iterations = parents + int(kept["done"][0]), iterations + int(kept["done"][1])
+            gap = max(gap, float(kept["done"][2]))
             continue
         stage = _stage(plan, level, limits[place], objectives[place])
         if place == 0:
@@ -425,15 +429,17 @@ def _solved(
         else:
             found = _level(plan, stage, tree.levels[place - 1], level, levels[-1])
         levels.append(Counts.of_rows([(each.cells, row) for each in found for row in each.counts]))
-        events += [event for each in found for event in each.events]
-        parents += len(found)
-        iterations += sum(each.iterations for each in found)
-        gap = max([gap, *(each.gap for each in found)])
+        own = [event for each in found for event in each.events]
+        done = len(found), sum(each.iterations for each in found), max(each.gap for each in found)
+        events += own
+        parents, iterations, gap = parents + done[0], iterations + done[1], max(gap, done[2])
         if plan.settings.keep_unrounded and place > 0:
             unrounded += _kept_unrounded(tree.levels[place - 1], level, found)
         if plan.settings.keeper is not None:
             last = levels[-1]
-            plan.settings.keeper.save(name, {"starts": last.starts, "cells": last.cells, "counts": last.counts})
+            told = np.frombuffer(json.dumps([asdict(event) for event in own]).encode(), dtype=np.uint8)
+            arrays = {"starts": last.starts, "cells": last.cells, "counts": last.counts}
+            plan.settings.keeper.save(name, {**arrays, "events": told, "done": np.array(done)})
     if any(event.moves for event in events):
         # The failsafe moved counts of an area after it was decided on: those above it follow from the leaves.
         for place in range(len(levels) - 2, -1, -1):

@@ -1,0 +1,137 @@
+"""How far released records are from the truth, by level, size of the area and group. It never leaves the agency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from stirred.mechanisms.protocol import Bars, Grid, Section
+from stirred.mechanisms.topdown.measure import Part
+from stirred.mechanisms.topdown.records import Followed, solved
+from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, Query, Schema
+from stirred.mechanisms.topdown.settings import TopDownSettings
+from stirred.mechanisms.topdown.solve.check import Certificate, read_cells
+from stirred.mechanisms.topdown.spine import Counted, Spine
+from stirred.mechanisms.topdown.store import Store
+from stirred.mechanisms.topdown.tree import Level
+
+SIZES: Final = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+_COLUMNS: Final = {
+    **dict.fromkeys(("records", "arm", "geolevel", "query", "group"), pl.String),
+    **{"size_from": pl.Int64, "areas": pl.Int64, "mean_l1": pl.Float64, "bias": pl.Float64},
+}
+_NUMBERS: Final = 1 << 22
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Accuracy:
+    """The records of a release beside the confidential file, and beside what other arms make of the same noise."""
+
+    parts: Sequence[Part]
+    stores: Mapping[str, Store]
+    followed: Followed
+    settings: TopDownSettings
+    work: Path
+
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        """Return errors by kind of record, arm, level, query, group of the query, and true size of the area.
+
+        Without a group ``mean_l1`` is the sum of absolute errors over all cells of an area, with one that of its cell;
+        without a size it is the mean of all areas. ``bias`` is the mean error.
+        """
+        found: list[tuple[object, ...]] = []
+        for part in self.parts:
+            for arm in dict.fromkeys((self.settings.arm, *self.settings.compare)):
+                released = counted(part.spine, part.schema, self._counts(part.name, arm))
+                for row in _errors(part, released):
+                    found.append((part.name, arm, *row))
+        return pl.DataFrame(found, schema=_COLUMNS, orient="row")
+
+    def _counts(self, part: str, arm: str) -> Iterator[pl.DataFrame]:
+        if arm == self.settings.arm:
+            return self.followed.counts(part)
+        return map(pl.read_parquet, solved(self.stores[part], part, arm, self.work).files)
+
+    def sections(self) -> list[Section]:
+        """Return for each kind of record a picture and a table of the errors by level."""
+        return [
+            Section(title=f"Error of the {part.name} by level", blocks=tuple(self._blocks(part.name)))
+            for part in self.parts
+        ]
+
+    def _blocks(self, part: str) -> Iterator[str | Bars | Grid]:
+        whole = self.rows.filter(pl.col("records") == part, pl.col("group").is_null(), pl.col("size_from").is_null())
+        finest = whole.filter(pl.col("query") == DETAILED)
+        yield (
+            "Released records beside the confidential file: the sum of absolute errors over all cells of an area, on "
+            "average over the areas of a level. All arms are made from the same noise; only the first was released."
+        )
+        bars = tuple(finest.select("geolevel", "arm", "mean_l1").iter_rows())
+        yield Bars(bars=bars, x="level", y="mean absolute error of an area, all cells")
+        names = [*dict.fromkeys(finest["arm"])]
+        rows = []
+        for (level, query), own in whole.partition_by("geolevel", "query", as_dict=True, maintain_order=True).items():
+            errors = dict(own.select("arm", "mean_l1").iter_rows())
+            rows.append((level, query, own["areas"][0], *(f"{errors[arm]:.2f}" for arm in names)))
+        yield Grid(header=("level", "query", "areas", *names), rows=tuple(rows), numbers=tuple(names))
+        yield "By true size of the area and by group: internal/accuracy_by_level.parquet."
+
+
+def counted(spine: Spine, schema: Schema, counts: Iterator[pl.DataFrame]) -> Counted:
+    """Return counts of leaves as records, so that they are asked as the confidential file is."""
+    leaves = spine.level(spine.depth - 1, range(spine.areas(spine.depth - 1)))
+    frames = [*counts]
+    parts = [read_cells(frame, schema, _without_parents(leaves), Certificate()) for frame in frames]
+    area = np.concatenate([np.repeat(each.area, each.count) for each in parts]).astype(np.int32)
+    cell = np.concatenate([np.repeat(each.cell, each.count) for each in parts]).astype(np.int32)
+    return Counted.of(spine, area, cell)
+
+
+def _without_parents(level: Level) -> Level:
+    return Level(name=level.name, geocodes=level.geocodes, parent=np.zeros(level.areas, dtype=np.int64))
+
+
+def _errors(part: Part, released: Counted) -> Iterator[tuple[object, ...]]:
+    schema = part.schema
+    asked = [schema.query(name) for name in (TOTAL, *schema.names, DETAILED)]
+    codes = {attribute.name: attribute.codes for attribute in schema.attributes}
+    for depth, level in enumerate(part.spine.names):
+        for query in asked:
+            sums, cells, areas = _summed(part, released, depth, query)
+            yield from _means(level, query.name, None, sums, areas)
+            for place, code in enumerate(codes.get(query.name, ())):
+                yield from _means(level, query.name, code, cells[:, :, place], areas)
+
+
+def _summed(part: Part, released: Counted, depth: int, query: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return for each size of area the sums of absolute and signed errors, over cells and for each, and the areas."""
+    sums, areas = np.zeros((2, len(SIZES))), np.zeros(len(SIZES), dtype=np.int64)
+    cells = np.zeros((2, len(SIZES), query.size))
+    many = max(1, _NUMBERS // query.size)
+    for start in range(0, part.spine.areas(depth), many):
+        some = range(start, min(start + many, part.spine.areas(depth)))
+        true = part.counted.answers(query, depth, some)
+        error = released.answers(query, depth, some) - true
+        size = np.searchsorted(SIZES, true.sum(axis=1), side="right") - 1
+        areas += np.bincount(size, minlength=len(SIZES))
+        for place, own in enumerate((np.abs(error), error)):
+            np.add.at(cells[place], size, own)
+    sums[:] = cells.sum(axis=2)
+    return sums, cells, areas
+
+
+def _means(
+    level: str, query: str, group: str | None, sums: np.ndarray, areas: np.ndarray
+) -> Iterator[tuple[object, ...]]:
+    total, many = sums.sum(axis=1), int(areas.sum())
+    yield level, query, group, None, many, float(total[0] / many), float(total[1] / many)
+    for place in np.flatnonzero(areas):
+        own = sums[:, place] / areas[place]
+        yield level, query, group, SIZES[place], int(areas[place]), float(own[0]), float(own[1])

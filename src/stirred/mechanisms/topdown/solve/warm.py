@@ -1,0 +1,30 @@
+"""Compile the kernels of the solver once, so that no release waits for it: ``make`` runs this."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stirred.mechanisms.topdown.schema import Attribute, Schema
+from stirred.mechanisms.topdown.solve.arms import ARMS
+from stirred.mechanisms.topdown.solve.make import in_memory
+from stirred.mechanisms.topdown.solve.microdata import Settings, Whole
+from stirred.mechanisms.topdown.tree import Answers, Level, Tree
+
+
+def compile_kernels() -> None:
+    """Make records of a few people in two areas of two."""
+    names = "ab"
+    schema = Schema(name="warm", attributes=tuple(Attribute(name=name, codes=("1", "2")) for name in names))
+    query, levels = schema.query("detailed"), []
+    for depth in range(3):
+        areas = 2**depth
+        values = np.arange(4 * areas).reshape(areas, 4)
+        parent = np.arange(areas) // 2
+        noisy = Answers(query=query, values=values, variance=np.ones(areas))
+        codes = tuple(f"{area:0{depth}b}" if depth else "" for area in range(areas))
+        levels.append(Level(name=f"L{depth}", geocodes=codes, parent=parent, answers=(noisy,)))
+    in_memory(Whole(tree=Tree(schema=schema, levels=tuple(levels))), Settings(arm=ARMS["default"]))
+
+
+if __name__ == "__main__":
+    compile_kernels()

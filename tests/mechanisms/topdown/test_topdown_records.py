@@ -1,0 +1,449 @@
+"""Records and estimates through a plan: ledger, bundle, audit, publication, interruption; and what is refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from stirred.audit import audit_bundle
+from stirred.cli.main import run as command
+from stirred.mechanisms.topdown import records
+from stirred.mechanisms.topdown.commands_estimate import EstimateOptions, run_estimate
+from stirred.mechanisms.topdown.commands_microdata import MicrodataOptions, run_microdata
+from stirred.mechanisms.topdown.solve import files as solve_files
+from stirred.mechanisms.topdown.solve import microdata as solving
+from stirred.randomness.entropy import Entropy
+from stirred.release.ledger import Ledger
+from stirred.release.plan_file import read_plan
+from stirred.release.prepared import prepare
+from stirred.release.publish import publish
+from stirred.release.resume import resume
+from stirred.release.run import run
+from tests.mechanisms.topdown.people import people, wards
+from tests.release.bundles import files_in
+from tests.release.forked import Forked
+from tests.release.tampering import frame, retell
+
+PLAN = """[data]
+file = "people.parquet"
+[mechanism]
+name = "topdown"
+levels = ["region", "district", "ward"]
+areas = "wards.csv"
+attributes = ["sex", "age", "work"]
+values = { sex = ["m", "f"], age = ["0-17", "18-64", "65+"], work = ["yes", "no"] }
+rho = "1/2"
+publish = ["measurements", "estimates", "records"]
+[[tables]]
+variables = ["district", "age"]
+[release]
+out = "out"
+ledger = "a.ledger"
+"""
+PAGES = {"README.md", "report.html", "specification.json", "specification.md"}
+NO_TABLES = [("[[tables]]\n", ""), ('variables = ["district", "age"]\n', "")]
+CELL = ["region", "district", "ward", "sex", "age", "work"]
+
+
+def laid_out(folder: Path) -> Path:
+    people().write_parquet(folder / "people.parquet")
+    wards().write_csv(folder / "wards.csv")
+    (folder / "plan.toml").write_text(PLAN, encoding="utf-8")
+    Ledger.create(folder / "a.ledger", dataset="people")
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return laid_out(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = laid_out(tmp_path_factory.mktemp("records"))
+    assert command(["release", str(place / "plan.toml"), "--quiet"]) == 0
+    return place / "out"
+
+
+@pytest.fixture
+def bundle(released: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(released, tmp_path / "out"))
+
+
+def edited(folder: Path, *changes: tuple[str, str]) -> Path:
+    text = (folder / "plan.toml").read_text(encoding="utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "plan.toml").write_text(text, encoding="utf-8")
+    return folder / "plan.toml"
+
+
+def public(bundle: Path, name: str) -> pl.DataFrame:
+    return pl.read_parquet(bundle / "public" / f"{name}.parquet")
+
+
+# ---- what is there ----------------------------------------------------------------------------------------
+
+
+def test_a_plan_of_fifteen_lines_reaches_published_records(released: Path, tmp_path: Path) -> None:
+    assert len(PLAN.splitlines()) == 15
+    names = {name.removeprefix("public/") for name in files_in(released) if name.startswith("public/")}
+    tables = {
+        "measurements",
+        "constraints",
+        "spine",
+        "estimates",
+        "persons",
+        "counts",
+        "areas",
+        "certificate",
+        "events",
+    }
+    assert names == {*PAGES, *(f"{each}.parquet" for each in tables), "tables/district-x-age.csv"}
+    persons = public(released, "persons")
+    assert persons.columns == CELL
+    assert persons.height == people().height == public(released, "counts")["count"].sum()
+    assert persons["ward"].dtype == people()["ward"].dtype
+    assert public(released, "certificate")["compared"].sum() > 1_000
+    (entry,) = Ledger.open(released.parent / "a.ledger").entries()
+    assert entry.state == "committed"
+    assert entry.specification is not None
+    assert entry.specification.budget.shown == "0.5"
+    publish(released, tmp_path / "website")
+    assert audit_bundle(tmp_path / "website").passed
+    assert any(check.startswith("persons: agrees") for check in audit_bundle(tmp_path / "website").checks)
+
+
+def test_tables_are_those_of_the_records_and_have_all_areas_and_codes(released: Path) -> None:
+    table = pl.read_csv(released / "public/tables/district-x-age.csv")
+    counted = public(released, "persons").group_by("district", "age").len("count")
+    assert table.height == 3 * 3
+    both = table.join(counted, on=["district", "age"], how="left").with_columns(pl.col("count_right").fill_null(0))
+    assert both["count"].to_list() == both["count_right"].to_list()
+
+
+def test_anybody_makes_the_same_records_from_the_published_measurements(released: Path, tmp_path: Path) -> None:
+    assert run_microdata(MicrodataOptions(measurements=released, out=tmp_path / "again")).passed
+    assert pl.read_parquet(tmp_path / "again/counts.parquet").equals(public(released, "counts"))
+
+
+def test_estimates_are_those_of_the_command(released: Path, tmp_path: Path) -> None:
+    run_estimate(EstimateOptions(measurements=released, out=tmp_path / "e.parquet"))
+    keys = ["geolevel", "area", "query_name", "cell"]
+    ours, theirs = (
+        each.sort(keys) for each in (public(released, "estimates"), pl.read_parquet(tmp_path / "e.parquet"))
+    )
+    assert ours.select(keys).equals(theirs.select(keys))
+    for name in ("estimate", "std_dev"):
+        assert ours[name].to_list() == pytest.approx(theirs[name].to_list(), abs=1e-9)
+
+
+def test_without_noise_to_speak_of_records_are_the_truth_and_errors_zero(folder: Path) -> None:
+    plan = edited(folder, ('rho = "1/2"', 'rho = "1000000000"'), ('ledger = "a.ledger"', ""))
+    made = run(prepare(read_plan(plan)))
+    truth = people().select(CELL).sort(CELL)
+    assert public(made, "persons").sort(CELL).equals(truth)
+    assert pl.read_parquet(made / "internal/accuracy_by_level.parquet")["mean_l1"].max() == 0
+
+
+def test_errors_against_the_truth_stay_inside_and_are_right(folder: Path) -> None:
+    plan = edited(folder, ("publish =", 'compare = "bureau"\npublish ='), ('ledger = "a.ledger"', ""))
+    made = run(prepare(read_plan(plan)))
+    rows = pl.read_parquet(made / "internal/accuracy_by_level.parquet")
+    assert {*rows["arm"]} == {"default", "bureau"}
+    own = rows.filter(arm="default", geolevel="district", query="sex").filter(pl.col("size_from").is_null())
+    keys = ["region", "district", "sex"]
+    both = (
+        people()
+        .group_by(keys)
+        .len("true")
+        .join(public(made, "persons").group_by(keys).len("made"), on=keys, how="full", coalesce=True)
+        .with_columns(error=pl.col("made").fill_null(0).cast(pl.Int64) - pl.col("true").fill_null(0).cast(pl.Int64))
+    )
+    found = dict(own.select("group", "mean_l1").iter_rows())
+    assert found["m"] == pytest.approx(both.filter(sex="m")["error"].abs().sum() / 12)
+    assert found[None] == pytest.approx(both["error"].abs().sum() / 12)
+    inner = (made / "internal/report.html").read_text(encoding="utf-8")
+    assert inner.index("Error of the persons by level") < inner.index("Verified on the files")
+    assert "bureau" in inner
+    for page in PAGES:
+        assert "bureau" not in (made / "public" / page).read_text(encoding="utf-8")
+
+
+def test_records_may_be_csv_and_measurements_left_out(folder: Path) -> None:
+    plan = edited(
+        folder, ('["measurements", "estimates", "records"]', '"records"'), ("[release]", '[release]\nformat="csv"')
+    )
+    made = run(prepare(read_plan(plan)))
+    assert pl.read_csv(made / "public/persons.csv").height == people().height
+    assert not (made / "public/measurements.parquet").exists()
+    publish(made, folder / "website")
+    assert audit_bundle(folder / "website").passed
+
+
+# ---- altered files are found ------------------------------------------------------------------------------
+
+
+def one_moved(rows: pl.DataFrame) -> pl.DataFrame:
+    first = rows["sex"][0]
+    return rows.with_columns(
+        sex=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("f" if first == "m" else "m")).otherwise("sex")
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (frame("persons.parquet", one_moved), "its records are not those of counts"),
+        (frame("persons.parquet", lambda rows: rows.head(-1)), "its records are not those of counts"),
+        (frame("counts.parquet", lambda rows: rows.with_columns(pl.col("count") + 1)), "must be ="),
+        (frame("counts.parquet", lambda rows: rows.with_columns(count=-pl.col("count"))), "a count is -"),
+        (frame("counts.parquet", lambda rows: rows.drop("sex")), "is not of the kind that is released"),
+        (
+            frame("areas.parquet", lambda rows: rows.with_columns(ward=rows["ward"].reverse())),
+            "are not those of counts",
+        ),
+        (frame("tables/district-x-age.csv", lambda rows: rows.with_columns(pl.col("count") + 1)), "not the table of"),
+        (frame("certificate.parquet", lambda rows: rows.head(0)), "does not certify all records"),
+        (lambda bundle: (bundle / "public/counts.parquet").unlink(), "missing or cannot be read"),
+    ],
+)
+def test_records_that_do_not_belong_to_the_other_files_are_found(
+    bundle: Path, change: Callable[[Path], object], told: str
+) -> None:
+    change(bundle)
+    retell(bundle)
+    problems = audit_bundle(bundle).problems
+    assert any(told in problem.what for problem in problems), problems
+    assert command(["publish", str(bundle), str(bundle.parent / "website")]) == 2
+
+
+# ---- the same whatever the machine ------------------------------------------------------------------------
+
+
+def test_threads_and_batches_change_no_record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = edited(folder, ('ledger = "a.ledger"', ""))
+    found = []
+    for number, (threads, batch, rows) in enumerate([(1, 16, 1 << 20), (2, 1, 7), (2, 3, 100)]):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "cpu_count", lambda threads=threads: threads)
+            patch.setattr(solving, "_AT_ONCE", batch)
+            patch.setattr(records, "_in_parts", partial(records._in_parts, rows=rows))
+            text = plan.read_text(encoding="utf-8").replace('out = "out"', f'out = "out{number}"')
+            (folder / "own.toml").write_text(text, encoding="utf-8")
+            made = run(prepare(read_plan(folder / "own.toml")), entropy=Entropy.from_seed("threads"))
+        counts = made / "public/counts.parquet"
+        whole = pl.read_parquet(sorted(counts.glob("*")) if counts.is_dir() else counts)
+        found.append((whole, public(made, "persons"), (made / "public/tables/district-x-age.csv").read_bytes()))
+    for other in found[1:]:
+        assert other[0].equals(found[0][0])
+        assert other[1].equals(found[0][1])
+        assert other[2] == found[0][2]
+
+
+# ---- interruptions ----------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_run_goes_on_at_its_level_and_spends_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopping(stage: str, done: int, whole: int) -> None:
+        if stage == "persons top-down" and done == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    with pytest.raises(KeyboardInterrupt):
+        run(prepare(read_plan(folder / "plan.toml")), progress=stopping)
+    ledger = Ledger.open(folder / "a.ledger")
+    (entry,) = ledger.entries()
+    assert entry.drawn
+    assert not (folder / "out").exists()
+    assert [*folder.glob(".out.partial/progress/levels/*.npz")], "levels that are done outlive the run"
+    told: list[str] = []
+    load, taken = solve_files.Kept.load, []
+
+    def loading(self: Any, name: str) -> Any:
+        found = load(self, name)
+        taken.append((name, found is not None))
+        return found
+
+    monkeypatch.setattr(solve_files.Kept, "load", loading)
+    resume(folder / "out", progress=lambda stage, *_: told.append(stage))
+    assert "persons top-down" in told
+    assert {there for _, there in taken} == {True, False}, "some levels are taken over, and others were not done"
+    assert not [*folder.glob(".out.partial")]
+    (entry,) = ledger.entries()
+    assert entry.state == "committed"
+    assert run_microdata(MicrodataOptions(measurements=folder / "out", out=folder / "again")).passed
+    assert pl.read_parquet(folder / "again/counts.parquet").equals(public(folder / "out", "counts"))
+
+
+def slow_solve() -> None:
+    names = vars(solving)
+    solve = names["solve_children"]
+
+    def slow(stage: Any, *rest: Any) -> Any:
+        if stage.name == "ward":
+            Path("at-wards").touch()
+            time.sleep(0.2)
+        return solve(stage, *rest)
+
+    names["solve_children"] = slow
+
+
+def test_a_signal_during_the_solve_leaves_a_run_that_can_be_resumed(folder: Path) -> None:
+    process = Forked("release", "plan.toml", "--quiet", cwd=folder, arrange=slow_solve)
+    ends = time.monotonic() + 300
+    while not (folder / "at-wards").exists() and process.poll() is None and time.monotonic() < ends:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert "stirred resume" in err
+    assert not (folder / "out").exists()
+    assert command(["resume", "out", "--quiet"]) == 0
+    (entry,) = Ledger.open(folder / "a.ledger").entries()
+    assert entry.state == "committed"
+    assert audit_bundle(folder / "out").passed
+
+
+# ---- a later, more detailed release -----------------------------------------------------------------------
+
+LATER = """[data]
+file = "people.parquet"
+[mechanism]
+name = "topdown"
+levels = ["region", "district", "ward"]
+areas = "wards.csv"
+attributes = ["sex", "age", "work"]
+values = { sex = ["m", "f"], age = ["0-17", "18-64", "65+"], work = ["yes", "no"] }
+groupings = { age = { adult = [["0-17"], ["18-64", "65+"]] } }
+rho = "1/2"
+publish = ["measurements", "estimates", "records"]
+totals = ["region"]
+agrees_with = "first/public/counts.parquet"
+agreed_codes = { adult = ["no", "yes"] }
+[release]
+out = "later"
+ledger = "a.ledger"
+"""
+FIRST = (
+    LATER.replace('attributes = ["sex", "age", "work"]', 'attributes = ["sex", "adult"]')
+    .replace('age = ["0-17", "18-64", "65+"], work = ["yes", "no"]', 'adult = ["no", "yes"]')
+    .replace('"later"', '"first"')
+)
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a first release in it, which counts adults, and the plan of the later one."""
+    place = laid_out(tmp_path_factory.mktemp("first"))
+    grown = people().with_columns(adult=pl.when(pl.col("age") == "0-17").then(pl.lit("no")).otherwise(pl.lit("yes")))
+    grown.write_parquet(place / "people.parquet")
+    kept = [line for line in FIRST.splitlines() if not line.startswith(("agree", "groupings"))]
+    (place / "first.toml").write_text("\n".join(kept), encoding="utf-8")
+    (place / "plan.toml").write_text(LATER, encoding="utf-8")
+    assert command(["release", str(place / "first.toml"), "--quiet"]) == 0
+    return place
+
+
+@pytest.fixture
+def first(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "first"
+
+
+def test_a_later_release_agrees_with_the_first_in_every_area(first: Path) -> None:
+    folder = first.parent
+    assert command(["release", "plan.toml", "--quiet"]) == 0
+    adult = pl.when(pl.col("age") == "0-17").then(pl.lit("no")).otherwise(pl.lit("yes")).alias("adult")
+    keys = ["region", "district", "ward", "sex", "adult"]
+    later = public(folder / "later", "persons").with_columns(adult).group_by(keys).len().sort(keys)
+    assert later.equals(public(first, "persons").group_by(keys).len().sort(keys))
+    # Neither the truth nor a fact of the file: the first release had noise, and no constraint says it.
+    assert "agrees_con" not in public(folder / "later", "constraints")["query_name"].to_list()
+    assert {*public(folder / "later", "agreement")["query_name"]} == {"agrees_con"}
+    assert audit_bundle(folder / "later").passed
+    publish(folder / "later", folder / "website")
+    assert [entry.state for entry in Ledger.open(folder / "a.ledger").entries()] == ["committed", "committed"]
+
+
+def test_records_that_do_not_agree_are_found(first: Path) -> None:
+    folder = first.parent
+    assert command(["release", "plan.toml", "--quiet"]) == 0
+    fewer = pl.col("value").list.eval(pl.element() + 1)
+    frame("agreement.parquet", lambda rows: rows.with_columns(fewer))(folder / "later")
+    retell(folder / "later")
+    assert any("agrees_con" in problem.what for problem in audit_bundle(folder / "later").problems)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            [('agreed_codes = { adult = ["no", "yes"] }\n', "")],
+            "'adult' has 2 groups here, and 0 codes of then is given",
+        ),
+        ([('["no", "yes"]', '["n", "y"]')], 'it has "no", "yes", which is none of the codes'),
+        ([("first/public/counts.parquet", "first/public/none.parquet")], "none.parquet"),
+        ([("first/public/counts.parquet", "wards.csv")], "it has no column 'geocode'"),
+        (
+            [('{ adult = [["0-17"], ["18-64", "65+"]] }', '{ grown = [["0-17"], ["18-64", "65+"]] }')],
+            "'adult' is not counted here",
+        ),
+        ([('totals = ["region"]', 'totals = ["district"]')], "then, and total_con asks for = "),
+        ([('totals = ["region"]', 'zeros = [{ sex = ["f"], age = ["0-17"] }]')], "would have no cell"),
+        ([(', "records"]', "]")], "only records agree with an earlier release"),
+    ],
+)
+def test_a_later_release_that_cannot_agree_is_refused_before_anything_is_spent(
+    first: Path, changes: list[tuple[str, str]], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = first.parent
+    if any("zeros" in new for _, new in changes):
+        other = pl.read_parquet(folder / "people.parquet").filter((pl.col("sex") == "m") | (pl.col("age") != "0-17"))
+        other.write_parquet(folder / "people.parquet")
+    edited(folder, ('ledger = "a.ledger"', ""), *changes)
+    assert command(["release", "plan.toml", "--quiet"]) == 2
+    assert told in " ".join(capsys.readouterr().err.split())
+    assert not (folder / "later").exists()
+
+
+# ---- refused before the draw ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ([('variables = ["district", "age"]', 'variables = ["district", "income"]')], 'no released column "income"'),
+        ([('"wards.csv"', '"none.csv"')], "none.csv"),
+        ([('attributes = ["sex"', 'attributes = ["income", "sex"')], "its codes are not declared"),
+        ([('levels = ["region"', 'levels = ["town"')], 'there is no column "town"'),
+        ([('"records"]', '"recrods"]')], "publish"),
+        ([("publish =", 'arm = "best"\npublish =')], "arm"),
+        ([(', "records"]', ']\narm = "bureau"'), *NO_TABLES], "arms make records, and none are published"),
+        ([("publish =", 'zeros = [{ sex = ["m"] }]\npublish =')], "the file breaks it"),
+        (
+            [*NO_TABLES, ("publish =", 'columns = { sex = "ward" }\npublish =')],
+            "two columns of the records",
+        ),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out_spends_nothing(
+    folder: Path, changes: list[tuple[str, str]], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edited(folder, *changes)
+    assert command(["release", "plan.toml", "--quiet"]) == 2
+    assert told in " ".join(capsys.readouterr().err.split())
+    assert not (folder / "out").exists()
+    assert not [*Ledger.open(folder / "a.ledger").entries()]
