@@ -24,6 +24,7 @@ import polars as pl
 
 from stirred.data.problems import bad_file
 from stirred.mechanisms.topdown.budget import variance_of
+from stirred.mechanisms.topdown.known import NO_BOUND
 from stirred.mechanisms.topdown.schema import Attribute, Query, Schema
 from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
 
@@ -241,7 +242,8 @@ class Store:
                     values, query = self._array(piece, entry), self._query(entry)
                     many = max(1, _VALUES_IN_A_PART // query.size)
                     for rows in (kept[start : start + many] for start in range(0, kept.size, many)):
-                        block = values[rows].reshape(-1, query.size).astype(np.int32)
+                        # Homes of up to 99,999 persons add up to bounds that 32 bits do not hold: no bound at all.
+                        block = values[rows].reshape(-1, query.size).clip(max=_most(values)).astype(np.int32)
                         own = [texts.gather(rows), pl.Series("value", block).arr.to_list()]
                         if role == "answers":
                             own += _noise_columns(entry["sigma2"], since[rows])
@@ -255,6 +257,11 @@ class Store:
             texts["sign"] = entry["sign"]
         shape = pl.lit(list(query.shape), dtype=pl.List(pl.Int32)).alias("query_shape")
         return [*(pl.lit(text).alias(name) for name, text in texts.items()), shape]
+
+
+def _most(values: npt.NDArray[Any]) -> int:
+    """Return the largest number that is published, of the kind of these numbers."""
+    return min(NO_BOUND, int(np.iinfo(values.dtype).max))
 
 
 def _noise_columns(sigma2: Mapping[str, str], since: Integers) -> list[pl.Series]:
