@@ -45,6 +45,11 @@ kernels: ## compile the numba kernels ahead of their first use
 demo: $(STAMP) ## swap Massachusetts 1940 as the paper does, and write build/demo/report.html
 	@$(BIN)/python examples/massachusetts_1940.py --out build/demo
 
+.PHONY: demo-census
+demo-census: $(STAMP) ## the 2020 Census on one synthetic state, swapping beside it: build/demo-census/report.html
+	@rm -rf build/demo-census
+	@$(BIN)/stirred demo census-2020 --out build/demo-census
+
 # Reports are looked at in a real browser. Debian and Ubuntu call the package chromium.
 .PHONY: browser
 browser: ## install a browser for the tests of the report, if there is none
