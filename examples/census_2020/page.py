@@ -93,8 +93,8 @@ def _headline(accounts: Accounts) -> str:
         ("The paper, from rounded parts", "ρ² = 55.371",
          f"ε = 126.78 at δ = 10⁻¹⁰ ({_digits(totals()[0].epsilon)} before rounding)."),
         ("Swapping: one plan", f"ε = {swap.budget.shown}",
-         "one household, pure differential privacy, relative to far more that is exact: all of each household but its "
-         "tract, and in every block the number of households of each size."),
+         "one household, pure differential privacy, relative to far more that is exact: in each county everything "
+         "about its households but where they are, and in every block how many there are of each size."),
     ]  # fmt: skip
     inside = "".join(
         f'<div><b>{escape(name)}</b><span class="big">{escape(big)}</span><br><span>{escape(text)}</span></div>'
