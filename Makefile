@@ -50,6 +50,11 @@ demo: $(STAMP) ## swap Massachusetts 1940 as the paper does, and write build/dem
 demo-topdown: $(STAMP) ## TopDown records of a synthetic state, and build/demo-topdown/report.html with errors by level
 	@$(BIN)/python examples/topdown_state.py --out build/demo-topdown
 
+.PHONY: demo-census
+demo-census: $(STAMP) ## the 2020 Census on one synthetic state, swapping beside it: build/demo-census/report.html
+	@rm -rf build/demo-census
+	@$(BIN)/stirred demo census-2020 --out build/demo-census
+
 # Reports are looked at in a real browser. Debian and Ubuntu call the package chromium.
 .PHONY: browser
 browser: ## install a browser for the tests of the report, if there is none

@@ -37,9 +37,14 @@ RUNS = (
     "stirred swap ma/households.parquet --match state,size --swap county --rate 50% "
     "--table 'county x tenure' --out release --quiet",
     "stirred compare plan.toml --family --out family.html",
+    "stirred demo census-2020 --out census --quiet",
 )
 # Page, picture, and how much of the page is shown.
-PAGES = (("release/public/report.html", "report.png", "1100,1240"), ("family.html", "family.png", "1100,1110"))
+PAGES = (
+    ("release/public/report.html", "report.png", "1100,1240"),
+    ("family.html", "family.png", "1100,1110"),
+    ("census/report.html", "census-2020.png", "1100,1160"),
+)
 BROWSER = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run")
 
 

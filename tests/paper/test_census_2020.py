@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import polars as pl
 import pytest
 
 from stirred.cli.main import run
-from stirred.mechanisms.tables.census_2020 import LARGEST, mechanisms, parts, totals
+from stirred.mechanisms.tables.census_2020 import FILES, LARGEST, budget_text, parts, totals
 from stirred.mechanisms.tables.phsafe import PHSafe
+from stirred.mechanisms.tables.safetab import SafeTabH, SafeTabP
+from stirred.mechanisms.topdown.budget import Shares, read_budget
+from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.release.ledger import Ledger, Request
 from stirred.release.ledger.currency import Currency
 from stirred.spec import UnitFactor, approximate, catalogue
@@ -23,12 +27,38 @@ PRINTED, RUN, SHARP, PLACE, MOVE, *HOUSEHOLD = SUMS.values()
 
 
 def test_the_budget_files_add_up_to_the_configured_totals() -> None:
-    assert {part.name: str(exact(part.rho)) for part in parts()[4:]} == {
-        "safetab-p": "618/125",
-        "safetab-h": "4447651/500000",
-        "phsafe": "1257281/1000000",
+    assert {part.name: part.rho for part in parts()[4:]} == {
+        "safetab-p": Fraction("4.944"),
+        "safetab-h": Fraction("8.895302"),
+        "phsafe": Fraction("1.257281"),
     }
-    assert [float(part.rho) for part in parts()[4:]] == [4.944, 8.895302, 1.257281]
+
+
+def test_the_budget_files_of_topdown_have_the_budgets_of_table_3() -> None:
+    """Table 3, from the files: 2.56 and 0.07 of the PL, 4.96 and 7.70 of the DHC."""
+    found = {part.name: part for part in parts()[:4]}
+    printed = {"pl-persons": "2.56", "pl-units": "0.07", "dhc-persons": "4.96", "dhc-units": "7.70"}
+    for name, text in printed.items():
+        assert_prints(found[name].rho, text)
+        assert found[name].printed == Fraction(text)
+        entry = f"das-2020-{name.partition('-')[0]}-{found[name].unit}"
+        assert catalogue.load(entry).specification.budget.realised == exact(found[name].rho)
+    assert (found["dhc-persons"].rho, found["dhc-units"].rho) == (Fraction("4.9622"), Fraction("7.7005"))
+    assert_prints(sum((part.rho for part in found.values()), Fraction(0)), "15.29")
+
+
+def test_dhc_has_the_noise_of_production() -> None:
+    """Of production: rho .0999 of a query at State, four times that for group quarters by age; three become one."""
+    shares = Shares.read(read_budget("us-2020-dhc-persons"))
+    assert shares.sigma2("State", "sex * age") == Fraction(10_000, 999)
+    assert shares.sigma2("State", "gq3 * age") == Fraction(10_000, 4 * 999)
+    assert shares.sigma2("State", "detailed") == Fraction(10_000, 3 * 999)
+    assert shares.of_query("Block", "detailed") == Fraction("0.0033")
+    assert shares.of_query("County", "relgq") == Fraction("0.124")
+    units = Shares.read(read_budget("us-2020-dhc-units"))
+    assert units.of_query("US", "tenvacgq") == Fraction("0.0259")
+    assert units.of_query("State", "detailed") == Fraction("0.7147")  # 3216 and 3931 of two queries of production
+    assert units.of_query("Block_Group", "ten2 * couple * hispanic") == Fraction("0.1162")
 
 
 def test_replacing_a_record_costs_what_each_structure_says() -> None:
@@ -81,8 +111,8 @@ def test_a_household_is_not_charged_twice_for_what_is_about_households() -> None
 
 def test_a_record_that_moves_between_the_two_runs_costs_less_than_one_replaced() -> None:
     """The run of Puerto Rico has no nation: 4.944 + 2.643 = 7.587, below 9.888 (disjoint persons, take the larger)."""
-    p = mechanisms()[0]
-    island = sum((part.rho for part in p.parts if part.region not in ("USA", "AIANNH")), Fraction(0))  # type: ignore[attr-defined]
+    p = SafeTabP(blocks="none")
+    island = sum((part.rho for part in p.parts if part.region not in ("USA", "AIANNH")), Fraction(0))
     assert island == Fraction("2.643")
     assert p.rho + island == Fraction("7.587")
 
@@ -95,19 +125,27 @@ def test_phsafe_costs_fifty_parts_of_121_and_18_of_49() -> None:
 
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
-    """Four measurements of TopDown, and the three other mechanisms with the printed factors."""
+    """The promises of all seven plans, with the printed factors; `test_census_demo.py` runs such plans."""
     made = Ledger.create(tmp_path_factory.mktemp("census") / "a.ledger", dataset="CEF")
-    cef = catalogue.load("das-2020").specification.domain
-    for name in ("pl-person", "dhc-person", "pl-household", "dhc-household"):
-        made.add(Request(mechanism=name, specification=catalogue.load(f"das-2020-{name}").specification))
+    published = catalogue.load("das-2020-topdown").specification
     blocks = pl.DataFrame({"block": ["1"]})
-    for mechanism in mechanisms():
-        more = {"totals": "none"} if mechanism.name == "safetab-h" else {}
-        own = type(mechanism)(
-            promise="as-printed", **({"states": ["1"]} if mechanism.name == "phsafe" else {"blocks": blocks}), **more
+    for part in parts()[:4]:
+        product, kind = part.name.split("-")
+        schema = f"pl94-{kind}" if product == "pl" else f"dhc-small-{kind}"
+        budget = Shares.read(read_budget(f"us-2020-{part.name}"))
+        topdown = TopDown.of(
+            levels=[*budget.levels][1:], attributes=[schema], budget=f"us-2020-{part.name}", unit=part.unit
         )
-        spec = own.specification(name="CEF", stage=cef.stage, post_imputation=True)
-        made.add(Request(mechanism=mechanism.name, specification=spec.with_flavor(domain=cef)))
+        spec = topdown.specification(name="CEF", stage=published.domain.stage, post_imputation=True)
+        spec = spec.with_flavor(domain=published.domain, multiverse=published.multiverse)
+        made.add(Request(mechanism=part.name, specification=spec))
+    for own in (
+        SafeTabP(blocks=blocks, promise="as-printed"),
+        SafeTabH(blocks=blocks, totals="none", promise="as-printed"),
+        PHSafe(states=["1"], promise="as-printed"),
+    ):
+        spec = own.specification(name="CEF", stage=published.domain.stage, post_imputation=True)
+        made.add(Request(mechanism=own.name, specification=spec.with_flavor(domain=published.domain)))
     return made
 
 
@@ -138,21 +176,67 @@ def test_a_release_without_a_specification_makes_the_total_a_lower_bound(ledger:
     assert any("at least" in line for line in total.specification.assumptions)
 
 
-def test_one_changed_number_changes_totals_and_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import json
-    from importlib import resources
+def changed_file(part: str, folder: Path, old: str, new: str) -> Path:
+    """Return a copy of a budget file, made by the command, with one number changed."""
+    place = folder / "mine.toml"
+    assert run(["census", "budget", "--part", part, "--out", str(place)]) == 0
+    text = place.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    place.write_text(text.replace(old, new), encoding="utf-8")
+    return place
 
-    text = resources.files("stirred.mechanisms.tables.safetab").joinpath("us-2020-p.toml").read_text(encoding="utf-8")
-    changed = text.replace('region = "STATE", level = 2, rho = "2.134"', 'region = "STATE", level = 2, rho = "1.067"')
-    assert changed != text
-    (tmp_path / "half.toml").write_text(changed, encoding="utf-8")
-    assert run(["census", "totals", "--safetab-p", str(tmp_path / "half.toml"), "--json"]) == 0
+
+def test_one_changed_number_changes_totals_and_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half of one rho of SafeTab-P: the totals fall by what it costs, and the interval of its tables grows."""
+    state = 'region = "STATE", level = 2, rho = "%s"'
+    mine = changed_file("safetab-p", tmp_path, state % "2.134", state % "1.067")
+    capsys.readouterr()
+    assert run(["census", "totals", "--safetab-p", str(mine), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     by_name = {total["name"]: Fraction(total["rho2"]) for total in told["totals"]}
     assert by_name["all by their structure, household fixed"] == PLACE.rho2 - 2 * Fraction("1.067")
     assert by_name["as printed"] == Fraction("55.371")
-    noise = {line["what"]: line["within_95"] for line in told["noise"] if line["mechanism"] == "safetab-p"}
+    noise = {line["what"]: line["within_95"] for line in told["noise"] if line["part"] == "safetab-p"}
     assert noise["STATE level 2, tables"] > noise["USA level 2, tables"]
+    changed = {line["what"]: (line["2020"], line["yours"]) for line in told["changed"]}
+    assert changed["safetab-p: STATE level 2, tables"] == (
+        "rho 1.9206, sd 1.53, 95% within 3",
+        "rho 0.9603, sd 2.16, 95% within 4",
+    )
+    assert "as printed" not in changed
+    assert not [what for what in changed if "USA" in what or what.startswith("phsafe")]
+
+
+@pytest.mark.parametrize("part", FILES)
+def test_a_copied_budget_changes_nothing_until_a_number_changes(
+    part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = changed_file(part, tmp_path, budget_text(part)[:40], budget_text(part)[:40])
+    capsys.readouterr()
+    assert run(["census", "totals", f"--{part}", str(mine), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["changed"] == []
+    assert Fraction(told["totals"][1]["rho2"]) == RUN.rho2
+
+
+def test_a_changed_rho_of_topdown_changes_its_noise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = changed_file("dhc-persons", tmp_path, 'rho = "24811/5000"', 'rho = "24811/10000"')
+    capsys.readouterr()
+    assert run(["census", "totals", "--dhc-persons", str(mine), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert Fraction(told["totals"][1]["rho2"]) == RUN.rho2 - Fraction("2.4811")
+    changed = {line["what"]: (line["2020"], line["yours"]) for line in told["changed"]}
+    assert changed["dhc-persons: State, sex * age"] == (
+        "rho 0.0999, sd 3.16, 95% within 6",
+        "rho 0.04995, sd 4.47, 95% within 9",
+    )
+
+
+def test_a_copy_is_not_written_over_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.toml").write_text("kept", encoding="utf-8")
+    assert run(["census", "budget", "--part", "phsafe", "--out", str(tmp_path / "mine.toml")]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert (tmp_path / "mine.toml").read_text(encoding="utf-8") == "kept"
 
 
 def test_a_budget_file_that_cannot_be_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from stirred.cli import (
     budget,
     codebook,
     compare,
+    demo,
     ledger,
     limits,
     mechanism,
@@ -46,6 +47,7 @@ app.add_typer(budget.app, name="budget")
 app.add_typer(audit.app, name="audit")
 app.add_typer(codebook.app, name="codebook")
 app.add_typer(synth.app, name="synth")
+app.add_typer(demo.app, name="demo")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(mechanism.app, name="mechanism")
 app.add_typer(limits.app, name="limits")

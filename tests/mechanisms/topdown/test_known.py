@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from stirred import Entropy
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.topdown.known import NO_BOUND, contradictions
@@ -59,6 +60,16 @@ def test_bounds_by_facilities_are_summed_up_from_the_leaves() -> None:
         leaves = rule.values(2, range(4))
         assert rule.values(1, range(2)).tolist() == [leaves[:2].sum(0).tolist(), leaves[2:].sum(0).tolist()]
         assert rule.values(0, range(1)).tolist() == [leaves.sum(0).tolist()]
+
+
+def test_a_bound_that_32_bits_do_not_hold_is_published_as_none() -> None:
+    """30,000 homes of up to 99,999 persons: the sum must not wrap round to a bound that bars everybody."""
+    own = mechanism(facilities={**FACILITIES, "most": 1_500_000_000})
+    published = own.release(data(), Entropy.from_os()).public["constraints"]
+    upper = published.filter(pl.col("query_name") == "place_total_ub_con")
+    found = {level: [*rows["value"].to_list()] for (level,), rows in upper.group_by("geolevel")}
+    assert found["all"] == [[NO_BOUND, 0, 1_500_000_000]]
+    assert sorted(found["town"]) == [[1_500_000_000, 0, 1_500_000_000], [NO_BOUND, 0, 0]]
 
 
 def test_zeros_bar_the_cells_of_their_codes_and_no_others() -> None:

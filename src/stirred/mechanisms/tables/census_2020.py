@@ -1,25 +1,29 @@
 """The 2020 Census as one account: what its products cost together, as printed and by each mechanism's own structure.
 
-The parts of TopDown come from the catalogue, those of SafeTab and PHSafe from their budget files. All totals are rho
-squared for one post-imputation person record replaced by another (docs/theory/census-2020.md says under which
-condition each holds).
+Every part comes from a budget file: those of TopDown, of SafeTab and of PHSafe. All totals are rho squared for one
+post-imputation person record replaced by another (docs/theory/census-2020.md says under which condition each holds).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
+from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from stirred.data.problems import bad_plan
 from stirred.data.sources import read_toml
 from stirred.mechanisms.protocol import Command, Grid, Outcome, Progress
 from stirred.mechanisms.tables.phsafe import PHSafe
 from stirred.mechanisms.tables.safetab import SafeTabH, SafeTabP
-from stirred.mechanisms.tables.tabulator import Tabulator
+from stirred.mechanisms.tables.tabulator import Measured, Tabulator
+from stirred.mechanisms.topdown.budget import Shares
 from stirred.spec import catalogue
 from stirred.spec.convert_output import gdp_to_epsilon, zcdp_to_epsilon
 from stirred.spec.exact import Exact, exact, sqrt
@@ -27,8 +31,25 @@ from stirred.spec.exact import Exact, exact, sqrt
 DELTA: Final = Fraction(1, 10**10)
 LARGEST: Final = 99_999
 """Persons in a household at most: the bound of the production system on group quarters."""
-# Of TopDown: the catalogue's entry of the printed and of the configured budget, and what a person who moves costs.
-_TOPDOWN: Final = {"pl-person": 1, "dhc-person": 1, "pl-household": 2, "dhc-household": 4}
+_TOPDOWN: Final = "stirred.mechanisms.topdown.reference"
+_SAFETAB: Final = "stirred.mechanisms.tables.safetab"
+# The budget file of each part, and where it is.
+FILES: Final[Mapping[str, tuple[str, str]]] = {
+    "pl-persons": (_TOPDOWN, "us-2020-pl-persons"),
+    "dhc-persons": (_TOPDOWN, "us-2020-dhc-persons"),
+    "pl-units": (_TOPDOWN, "us-2020-pl-units"),
+    "dhc-units": (_TOPDOWN, "us-2020-dhc-units"),
+    "safetab-p": (_SAFETAB, "us-2020-p"),
+    "safetab-h": (_SAFETAB, "us-2020-h"),
+    "phsafe": ("stirred.mechanisms.tables.phsafe", "us-2020"),
+}
+# Of TopDown: the unit, the catalogue's entry of the printed budget, and what a person who moves costs.
+_MEASURED: Final = {
+    "pl-persons": ("person", "das-2020-pl-person-printed", 1),
+    "dhc-persons": ("person", "das-2020-dhc-person-printed", 1),
+    "pl-units": ("household", "das-2020-pl-household-printed", 2),
+    "dhc-units": ("household", "das-2020-dhc-household-printed", 4),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +63,7 @@ class Part:
     run: Fraction  # with the factor behind the printed number
     in_place: Fraction  # by its structure, the person's household fixed
     may_move: Fraction
+    measured: tuple[Measured, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,56 +85,67 @@ class Total:
         return zcdp_to_epsilon(rho2, delta=DELTA, method="cks"), gdp_to_epsilon(sqrt(2 * rho2), delta=DELTA)
 
 
-def mechanisms(
-    *, safetab_p: Any = "us-2020", safetab_h: Any = "us-2020", phsafe: Any = "us-2020"
-) -> Sequence[Tabulator]:
-    """Return the three mechanisms with these budgets."""
-    return (
-        SafeTabP(blocks="none", budget=safetab_p),
-        SafeTabH(blocks="none", totals="none", budget=safetab_h),
-        PHSafe(states=["all"], budget=phsafe),
-    )
+def budget_text(name: str) -> str:
+    """Return the budget file of a part as it is shipped."""
+    package, file = FILES[name]
+    return resources.files(package).joinpath(f"{file}.toml").read_text(encoding="utf-8")
 
 
-def parts(own: Sequence[Tabulator] | None = None) -> list[Part]:
-    """Return all products of the 2020 Census.
+def parts(given: Mapping[str, Mapping[str, Any]] | None = None) -> list[Part]:
+    """Return all products of the 2020 Census; ``given`` are budgets to use instead of those of 2020.
 
-    >>> [part.name for part in parts()]
-    ['pl-person', 'dhc-person', 'pl-household', 'dhc-household', 'safetab-p', 'safetab-h', 'phsafe']
+    >>> [f"{part.name} {float(part.rho):.6g}" for part in parts()]
+    ['pl-persons 2.55623', 'dhc-persons 4.9622', 'pl-units 0.0749437', 'dhc-units 7.7005', 'safetab-p 4.944',
+     'safetab-h 8.8953', 'phsafe 1.25728']
     """
-    found = [*_topdown()]
-    for mechanism in own or mechanisms():
+    own = given or {}
+    files = {name: own.get(name) or tomllib.loads(budget_text(name), parse_float=Decimal) for name in FILES}
+    return [*_topdown(files), *_tabulators(files)]
+
+
+def _topdown(files: Mapping[str, Mapping[str, Any]]) -> Iterator[Part]:
+    """Yield the measurements of TopDown, which are about replaced records already."""
+    for name, (unit, printed, moves) in _MEASURED.items():
+        shares = Shares.read(files[name], where=name)
+        asked = ((level, query) for level in shares.levels for query in shares.measured(level))
+        yield Part(
+            name=name,
+            unit=unit,
+            rho=shares.rho,
+            printed=_realised(printed),
+            run=shares.rho,
+            in_place=shares.rho,
+            may_move=moves * shares.rho,
+            measured=tuple(
+                Measured(f"{level}, {query}", rho, 1 / rho)
+                for level, query in asked
+                if (rho := shares.of_query(level, query))
+            ),
+        )
+
+
+def _tabulators(files: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield SafeTab and PHSafe, each of which says itself what a replaced record costs."""
+    made: tuple[Tabulator, ...] = (
+        SafeTabP(blocks="none", budget=files["safetab-p"]),
+        SafeTabH(blocks="none", totals="none", budget=files["safetab-h"]),
+        PHSafe(states=["all"], budget=files["phsafe"]),
+    )
+    for mechanism in made:
         in_place = mechanism.replaced[0]
         if isinstance(mechanism, PHSafe):  # two households change, possibly alike: 2^2
             move = sum((q.rho * q.table.moved for q in mechanism.spent.queries()), Fraction(0))
         else:  # a person stays one record for SafeTab-P; of SafeTab-H two households change, possibly alike
             move = in_place * (4 if mechanism.unit == "household" else 1)
-        found.append(
-            Part(
-                name=mechanism.name,
-                unit=mechanism.unit,
-                rho=mechanism.rho,
-                printed=_realised(f"das-2020-{mechanism.name}"),
-                run=mechanism.printed[0],
-                in_place=in_place,
-                may_move=move,
-            )
-        )
-    return found
-
-
-def _topdown() -> Iterator[Part]:
-    """Yield the measurements of TopDown, which are about replaced records already."""
-    for name, moves in _TOPDOWN.items():
-        rho = _realised(f"das-2020-{name}")
         yield Part(
-            name=name,
-            unit=name.rpartition("-")[2],
-            rho=rho,
-            printed=_realised(f"das-2020-{name}-printed"),
-            run=rho,
-            in_place=rho,
-            may_move=moves * rho,
+            name=mechanism.name,
+            unit=mechanism.unit,
+            rho=mechanism.rho,
+            printed=_realised(f"das-2020-{mechanism.name}"),
+            run=mechanism.printed[0],
+            in_place=in_place,
+            may_move=move,
+            measured=mechanism.measured,
         )
 
 
@@ -148,7 +181,7 @@ def totals(found: Sequence[Part] | None = None, *, largest: int = LARGEST) -> li
     ]
 
 
-# ---- the command ------------------------------------------------------------------------------------------
+# ---- the commands -----------------------------------------------------------------------------------------
 
 
 class TotalsOptions(BaseModel):
@@ -156,6 +189,10 @@ class TotalsOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    pl_persons: Path | None = Field(default=None, description="Budget file of TopDown, redistricting data, persons.")
+    dhc_persons: Path | None = Field(default=None, description="Of TopDown, DHC, persons.")
+    pl_units: Path | None = Field(default=None, description="Of TopDown, redistricting data, housing units.")
+    dhc_units: Path | None = Field(default=None, description="Of TopDown, DHC, units.")
     safetab_p: Path | None = Field(default=None, description="Budget file of SafeTab-P.")
     safetab_h: Path | None = Field(default=None, description="Budget file of SafeTab-H.")
     phsafe: Path | None = Field(default=None, description="Budget file of PHSafe.")
@@ -163,36 +200,68 @@ class TotalsOptions(BaseModel):
 
 
 def show_totals(options: TotalsOptions, progress: Progress | None) -> Outcome:
-    """Return parts, totals and the noise of every line of the budgets."""
+    """Return parts, totals and the noise of every line of the budgets; of changed files, what changes."""
     del progress
-    files = {name: getattr(options, name) for name in ("safetab_p", "safetab_h", "phsafe")}
-    own = mechanisms(**{name: read_toml(path) for name, path in files.items() if path is not None})
-    found = parts(own)
+    files = {name: path for name in FILES if (path := getattr(options, name.replace("-", "_"))) is not None}
+    found = parts({name: read_toml(path) for name, path in files.items()})
     sums = totals(found, largest=options.largest)
-    header = ("part", "unit", "rho", "printed", "in place", "may move")
+    lines = [(part.name, line) for part in found for line in part.measured]
     by_part = [(p.name, p.unit, *map(_shown, (p.rho, p.printed, p.in_place, p.may_move))) for p in found]
     by_total = [(t.name, _shown(t.rho2), t.epsilon.shown(2)) for t in sums]
-    lines = [
-        (m.name, line.what, f"{float(line.rho):g}", f"{float(line.variance) ** 0.5:.2f}", line.width)
-        for m in own
-        for line in m.measured
+    by_line = [(name, *_noise(line)) for name, line in lines]
+    changed = _changes(found, sums, files, options.largest) if files else ()
+    grids = [
+        Grid(header=("part", "unit", "rho", "printed", "in place", "may move"), rows=tuple(by_part)),
+        Grid(header=("total", "rho squared", "epsilon at delta 1e-10"), rows=tuple(by_total)),
+        Grid(header=("part", "counted", "rho", "sd", "95% within"), rows=tuple(by_line)),
     ]
+    if files:  # what a reader wants to know, who has changed a number
+        grids = [Grid(header=("changed", "2020", "yours"), rows=changed), *grids[:2]]
     return Outcome(
         rows=[
             ("unit", "one post-imputation person record replaced by another"),
-            ("rho", "add or remove one, per part"),
+            ("rho", "per part: TopDown one record replaced, the others one record added or removed"),
         ],
-        grids=[
-            Grid(header=header, rows=tuple(by_part)),
-            Grid(header=("total", "rho squared", "epsilon at delta 1e-10"), rows=tuple(by_total)),
-            Grid(header=("mechanism", "counted", "rho", "sd", "95% within"), rows=tuple(lines)),
-        ],
+        grids=grids,
         values={
             "parts": [{"name": p.name, "unit": p.unit, **_numbers(p)} for p in found],
             "totals": [{"name": t.name, "rho2": str(t.rho2), "epsilon": float(t.epsilon)} for t in sums],
-            "noise": [dict(zip(("mechanism", "what", "rho", "sd", "within_95"), line, strict=True)) for line in lines],
+            "noise": [dict(zip(("part", "what", "rho", "sd", "within_95"), line, strict=True)) for line in by_line],
+            "changed": [dict(zip(("what", "2020", "yours"), row, strict=True)) for row in changed],
         },
     )
+
+
+def _changes(
+    found: Sequence[Part], sums: Sequence[Total], files: Mapping[str, Path], largest: int
+) -> tuple[tuple[str, str, str], ...]:
+    """Return totals, noise and intervals that differ from those of 2020."""
+    before = parts()
+    pairs = [
+        (total.name, f"{_shown(old.rho2)}, epsilon {old.epsilon.shown(2)}", f"{_shown(total.rho2)}, "
+         f"epsilon {total.epsilon.shown(2)}")
+        for old, total in zip(totals(before, largest=largest), sums, strict=True)
+    ]  # fmt: skip
+    for old_part, part in zip(before, found, strict=True):
+        if part.name not in files:
+            continue
+        ours = {line.what: line for line in part.measured}
+        theirs = {line.what: line for line in old_part.measured}
+        for what in dict.fromkeys([*theirs, *ours]):
+            pairs.append((f"{part.name}: {what}", _told(theirs.get(what)), _told(ours.get(what))))
+    return tuple(pair for pair in pairs if pair[1] != pair[2])
+
+
+def _told(line: Measured | None) -> str:
+    """Return rho, the noise and the interval of a line of a budget."""
+    if line is None:
+        return "not measured"
+    rho, deviation, width = _noise(line)[1:]
+    return f"rho {rho}, sd {deviation}, 95% within {width}"
+
+
+def _noise(line: Measured) -> tuple[str, str, str, int]:
+    return line.what, f"{float(line.rho):g}", f"{float(line.variance) ** 0.5:.2f}", line.width
 
 
 def _numbers(part: Part) -> dict[str, str]:
@@ -203,11 +272,40 @@ def _shown(value: Fraction) -> str:
     return exact(value).shown(6)
 
 
+class BudgetOptions(BaseModel):
+    """Which budget file, and where a copy goes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    part: Literal["pl-persons", "dhc-persons", "pl-units", "dhc-units", "safetab-p", "safetab-h", "phsafe"] = Field(
+        description="Whose budget file."
+    )
+    out: Path = Field(description="Where the copy goes; must not exist.")
+
+
+def copy_budget(options: BudgetOptions, progress: Progress | None) -> Outcome:
+    """Write the budget file of a part to change it."""
+    del progress
+    if options.out.exists():
+        raise bad_plan("it exists already", where=f"--out {options.out}", remedy="choose a new file")
+    options.out.write_text(budget_text(options.part), encoding="utf-8")
+    then = f"stirred census totals --{options.part} {options.out}"
+    rows = [("written", str(options.out)), ("then", f"change a number in it, and see what changes: {then}")]
+    return Outcome(rows=rows, values={"written": str(options.out)})
+
+
 COMMANDS: Final = (
     Command(
         name="totals",
-        help="Show what the 2020 Census spends in all.\n\nAs printed, as it runs, and by each mechanism's structure.",
+        help="Show what the 2020 Census spends in all.\n\nAs printed, as it runs, and by each mechanism's structure; "
+        "with a budget file of your own, what changes.",
         options=TotalsOptions,
         run=show_totals,
+    ),
+    Command(
+        name="budget",
+        help="Copy a budget file of 2020, to change it.",
+        options=BudgetOptions,
+        run=copy_budget,
     ),
 )

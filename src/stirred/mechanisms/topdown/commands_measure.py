@@ -21,7 +21,7 @@ from stirred.mechanisms.topdown.budget import DELTA, Shares, read_budget
 from stirred.mechanisms.topdown.optimise import AREAS_2020, Criterion, Hierarchy, Optimised, optimised
 from stirred.mechanisms.topdown.plan import cost_grid, noise_grid
 from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, Schema, factors_of
-from stirred.mechanisms.topdown.schemas import SCHEMAS, declared_schema, shipped_schema
+from stirred.mechanisms.topdown.schemas import BUDGETS, SCHEMAS, declared_schema, shipped_schema
 from stirred.spec.given_numbers import probability
 
 
@@ -29,12 +29,12 @@ class BudgetOptions(BaseModel):
     """The options of ``stirred topdown budget``."""
 
     file: str = Field(
-        description="A budget file (TOML), or one that is shipped: us-2020-pl-persons, us-2020-pl-units.",
+        description=f"A budget file (TOML), or one that is shipped: {', '.join(BUDGETS)}.",
         json_schema_extra={"argument": "FILE"},
     )
     schema_: str | None = Field(
         default=None,
-        description="What the queries ask: pl94-persons, pl94-units, or a codebook; default what the file says.",
+        description=f"What the queries ask: {', '.join(SCHEMAS)}, or a codebook; default what the file says.",
     )
     delta: str = Field(default=str(DELTA), description="The delta at which epsilon is shown.")
 

@@ -27,8 +27,8 @@ TAKEN: Final = (
 )
 MOST_CELLS: Final = 4_000_000
 _REFERENCE: Final = "stirred.mechanisms.topdown.reference"
-SCHEMAS: Final = ("pl94-persons", "pl94-units")
-BUDGETS: Final = ("us-2020-pl-persons", "us-2020-pl-units")
+SCHEMAS: Final = ("pl94-persons", "pl94-units", "dhc-small-persons", "dhc-small-units")
+BUDGETS: Final = ("us-2020-pl-persons", "us-2020-pl-units", "us-2020-dhc-persons", "us-2020-dhc-units")
 
 
 @lru_cache(maxsize=8)

@@ -24,6 +24,7 @@ import polars as pl
 
 from stirred.data.problems import bad_file
 from stirred.mechanisms.topdown.budget import variance_of
+from stirred.mechanisms.topdown.known import NO_BOUND
 from stirred.mechanisms.topdown.schema import Attribute, Query, Schema
 from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
 
@@ -31,7 +32,6 @@ JOURNAL: Final = "journal.jsonl"
 AGREES: Final = "agrees_con"  # what counts of an earlier release are called among constraints
 _KINDS: Final = ("<i2", "<i4", "<i8")
 _ALIGNED: Final = 8
-_MOST: Final = (1 << 31) - 1
 _VALUES_IN_A_PART: Final = 1 << 24
 _AGAIN: Final = "use the store as it was written; the noise in it cannot be drawn again"
 
@@ -272,7 +272,7 @@ def _in_32_bits(block: npt.NDArray[np.signedinteger]) -> npt.NDArray[np.int32]:
     [[5, 2147483647]]
     """
     wide = block.dtype.itemsize > np.dtype(np.int32).itemsize
-    return (np.minimum(block, _MOST) if wide else block).astype(np.int32)
+    return (np.minimum(block, NO_BOUND) if wide else block).astype(np.int32)
 
 
 def _noise_columns(sigma2: Mapping[str, str], since: Integers) -> list[pl.Series]:
