@@ -45,7 +45,7 @@ from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted
 from stirred.spec.budget import Budget
 from stirred.spec.domain import Domain
-from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.doubts import Doubt, nothing_promised, refuse_doubts
 from stirred.spec.exact import INFINITE
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin
@@ -222,11 +222,9 @@ class RecordSwap(Mechanism):
         yield from settings_doubts(self.settings_from)
         held = [name for name in columns if name not in self.swapped]
         yield from identifier_doubts(data, held, swap=self.swapped, unit=self.unit)
-        yield Doubt(
-            kind="nothing-promised",
-            what=f"nothing is promised: {self.breaks[:1].lower()}{self.breaks[1:-1]}",
-            remedy="use permutation-swap or conditioned-swap, which the plan compares with (--verbose); accepted, the "
-            "release can be made but never published",
+        yield nothing_promised(
+            f"nothing is promised: {self.breaks[:1].lower()}{self.breaks[1:-1]}",
+            remedy="use permutation-swap or conditioned-swap, which the plan compares with (--verbose)",
         )
 
     def release(

@@ -56,7 +56,7 @@ from stirred.spec.accepted import with_accepted, with_accepted_names
 from stirred.spec.budget import Budget
 from stirred.spec.convert import post_process, pull_back
 from stirred.spec.domain import Domain
-from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.doubts import Doubt, nothing_promised, refuse_doubts
 from stirred.spec.exact import INFINITE, Exact
 from stirred.spec.given_numbers import Number, loss
 from stirred.spec.input_premetric import InputPremetric
@@ -324,7 +324,7 @@ class CellKey(Mechanism):
         if specification.budget.realised.is_infinite:
             why = self.no_promise or "Delta is 1."
             what = f"nothing is promised: {why[:1].lower()}{why[1:-1]}"
-            yield Doubt(kind="nothing-promised", what=what, remedy="publish counts, and one table at a time")
+            yield nothing_promised(what, remedy="publish counts, and one table at a time")
         elif delta > _LARGE:
             yield Doubt(
                 kind="large-delta",
