@@ -127,6 +127,29 @@ def test_drawing_from_an_urn_follows_its_law(numbers: list[int]) -> None:
     assert chi < len(kept) + 6 * np.sqrt(2 * len(kept)) + 6
 
 
+def test_many_at_once_are_drawn_in_proportion_to_their_weights_too() -> None:
+    weights = Weights.inverse(np.array([1, 2, 3, 5, 7, 12, 100]))
+    rows = np.argsort(weights.level, kind="stable")
+    words = Entropy.from_seed("many").keystream("test").reader(0)
+    found = np.bincount(Urn(rows, weights)._several(300_000, words, words.take), minlength=7)
+    chances = np.array([float(weights[row]) for row in range(7)])
+    expected = found.sum() * chances / chances.sum()
+    assert found.sum() > 100_000
+    # Six standard deviations each; a weight that is off by a thirtieth is ten of them even for the rarest.
+    assert (np.abs(found - expected) < 6 * np.sqrt(expected)).all()
+
+
+def test_an_urn_gives_every_record_once_however_many_are_asked_for_at_once() -> None:
+    numbers = np.array([*range(500), *[0] * 50, *[10**9] * 3])
+    weights = Weights.of(numbers)
+    urn, choices = Urn(np.argsort(weights.level, kind="stable"), weights), Drawn(Entropy.from_seed("all"))
+    found = [choices.next_of(urn) for _ in range(numbers.size)]
+    assert choices.next_of(urn) is None
+    assert sorted(row for row in found if row is not None) == [*range(numbers.size)]
+    assert {*found[:3]} == {550, 551, 552}  # the others have 125,000 of three thousand millions
+    assert all(numbers[row] == 0 for row in found[-51:] if row is not None)
+
+
 def test_what_is_drawn_follows_the_exact_law_of_pairs() -> None:
     frame = [("a", "x"), ("b", "x"), ("b", "y"), ("c", "z")]
     swap = TargetedSwap(hierarchy=["area"], similar=["alike"], risk_variables=["held"], k_anonymity=2, swaprate="1/2")
@@ -203,7 +226,7 @@ def test_columns_and_risks_that_are_not_there_are_refused() -> None:
     with pytest.raises(StirredError, match="raze"):
         swap.plan(ONE)
     wrong = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk=["race"], risk_threshold="1/2")
-    with pytest.raises(StirredError, match="risks are numbers from 0 on"):
+    with pytest.raises(StirredError, match="risks are numbers from 0 to 2,000"):
         wrong.pairs(Microdata(households=ONE), Drawn(Entropy.from_seed(1)))
 
 

@@ -25,6 +25,7 @@ from stirred.spec.given_numbers import fraction, probability
 from stirred.spec.law import Law
 
 _MILLION = 1_000_000  # given risks are whole millionths
+_MOST = 2_000  # of them 31 bits hold so many
 
 
 class TargetedSettings(Settings):
@@ -186,8 +187,9 @@ class TargetedSwap(RecordSwap):
         """Return a given risk of each household in millionths: the largest of its members."""
         column = data.households[name] if name in data.households.columns else data.persons[name]  # type: ignore[index]
         known = column.cast(pl.Float64, strict=False)
-        if known.null_count() or not bool((known >= 0).all()):
-            raise bad_file("risks are numbers from 0 on", where=f'"{name}"', remedy="give every record one")
+        if known.null_count() or not bool(known.is_between(0, _MOST).all()):
+            what = f"risks are numbers from 0 to {_MOST:,}"
+            raise bad_file(what, where=f'"{name}"', remedy="give every record one, in another unit if need be")
         whole = (known * _MILLION).round().cast(pl.Int64).to_numpy()
         if name in data.households.columns:
             return np.asarray(whole)
