@@ -16,6 +16,7 @@ from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.records.choices import Drawn, Urn, Weights, law_of
 from stirred.mechanisms.swapping.targeted.mechanism import TargetedSwap
 from stirred.mechanisms.swapping.targeted.swapping import Problem, swapped_pairs
+from stirred.spec.doubts import DoubtError
 from stirred.spec.problems import StirredError
 
 F = Fraction
@@ -163,6 +164,46 @@ def test_what_is_drawn_follows_the_exact_law_of_pairs() -> None:
     chi = sum(float((seen[t] - draws * p) ** 2 / (draws * p)) for t, p in law.probabilities.items())
     assert {*seen} <= {*law.probabilities}
     assert chi < len(law) + 6 * np.sqrt(2 * len(law)) + 6
+
+
+@pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        ({"swaprate": 0, "k_anonymity": 1}, "the swap rate is 0 and no household is at risk"),
+        ({"similar": ["hsize", "area"], "swaprate": 1}, "no two similar households are in different areas"),
+    ],
+)
+def test_a_file_in_which_nothing_can_move_is_refused_whatever_is_accepted(own: dict[str, Any], why: str) -> None:
+    frame = pl.DataFrame({"area": list("AABB"), "hsize": [1] * 4, "race": list("xwxw")})
+    swap = TargetedSwap(**{"hierarchy": ["area"], "similar": ["hsize"], "risk_variables": ["race"], **own})
+    with pytest.raises(DoubtError, match=f"{why}: the file would be published as it is"):
+        swap.release(frame, Entropy.from_os(), accept=["nothing-moves", "nothing-promised"])
+
+
+def test_no_pair_lies_in_one_area_and_all_pairs_agree_on_a_profile() -> None:
+    draw = np.random.default_rng(5)
+    for seed in range(12):
+        area, size = draw.integers(0, 3, 60), draw.integers(1, 4, 60)
+        frame = pl.DataFrame({"area": area, "hsize": size, "race": draw.integers(0, 30, 60)})
+        swap = TargetedSwap(
+            hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate="1/2"
+        )
+        partner, _ = swap.pairs(Microdata(households=frame), Drawn(Entropy.from_seed(seed)))
+        moved = np.flatnonzero(partner != np.arange(60))
+        assert moved.size > 20
+        assert (area[moved] != area[partner[moved]]).all()
+        assert (size[moved] == size[partner[moved]]).all()
+
+
+def test_a_level_of_the_geography_may_be_among_what_must_be_similar() -> None:
+    county = [code for code in "ABCD" for _ in range(5)]
+    frame = pl.DataFrame({"region": [code > "B" for code in county], "county": county, "hsize": [1] * 20})
+    swap = TargetedSwap(hierarchy=["region", "county"], similar=["hsize", "region"], swaprate="1/2")
+    released = swap.release(frame, Entropy.from_os(), accept=["nothing-promised"])
+    partner = released.internal["partner"]
+    assert (partner != np.arange(20)).any()
+    assert frame["region"].equals(frame["region"][partner])
+    assert "conditioned_swap" in str([fact.values for fact in swap.plan(frame).facts])
 
 
 def test_two_files_prove_that_nothing_is_promised() -> None:

@@ -38,6 +38,7 @@ from stirred.mechanisms.protocol import (
     failed,
 )
 from stirred.mechanisms.swapping.core.swapped_file import Persons, SwappedFile
+from stirred.mechanisms.swapping.doubts.promise import nothing_moves
 from stirred.mechanisms.swapping.permutation.law import tables_with_margins
 from stirred.mechanisms.swapping.records.choices import Choices, Drawn, Rows
 from stirred.mechanisms.swapping.records.obscurity import Prior, obscurity_facts
@@ -138,6 +139,10 @@ class RecordSwap(Mechanism):
     def pairs(self, data: Microdata, choices: Choices) -> tuple[Rows, list[int]]:
         """Return the partner of each record, itself where it has none, and those that should have had one."""
 
+    @abstractmethod
+    def stuck(self, data: Microdata) -> str:
+        """Say why no record of this file can be swapped; empty where one can."""
+
     @property
     def how_many(self) -> str:
         """Say how many records are exchanged."""
@@ -151,7 +156,8 @@ class RecordSwap(Mechanism):
         """Return the member of the swapping family that does most of the same."""
         from stirred.mechanisms import registry
 
-        own = {"match": list(self.matched), "swap": list(self.swapped), "rate": str(self.nominal_rate)}
+        swap = [name for name in self.swapped if name not in self.matched]
+        own = {"match": list(self.matched), "swap": swap, "rate": str(self.nominal_rate)}
         return registry.build(name, {**own, "unit": self.unit})
 
     # ---- the promise and the act
@@ -171,7 +177,7 @@ class RecordSwap(Mechanism):
                 ),
                 multiverse=Multiverse(
                     invariants=(
-                        Margin(of=self.unit, variables=(*self.matched, *self.swapped)),
+                        Margin(of=self.unit, variables=self._crossed),
                         Margin(of=self.unit, variables=(*held, *inside), includes=("person",) if persons else ()),
                     )
                 ),
@@ -222,6 +228,9 @@ class RecordSwap(Mechanism):
         yield from settings_doubts(self.settings_from)
         held = [name for name in columns if name not in self.swapped]
         yield from identifier_doubts(data, held, swap=self.swapped, unit=self.unit)
+        if why := self.stuck(data):
+            yield nothing_moves(why)
+            return
         yield nothing_promised(
             f"nothing is promised: {self.breaks[:1].lower()}{self.breaks[1:-1]}",
             remedy="use permutation-swap or conditioned-swap, which the plan compares with (--verbose)",
@@ -309,13 +318,18 @@ class RecordSwap(Mechanism):
         file = pl.concat(list(release.public.parts(RECORDS)))
         checks = []
         held = [n for n in plan.releases["households"] if n not in (*self.swapped, *self._resampled)]
-        for names in ([*self.matched, *self.swapped], held):
+        for names in ([*self._crossed], held):
             one, other = (f.group_by(names or pl.lit(0)).len() for f in (data.households, file))
             if not one.sort(one.columns).equals(other.sort(other.columns), null_equal=True):
                 raise failed(f"the table of {', '.join(names)} differs from the input")
             checks.append(Check(what=f"table of {', '.join(names)}", cells=one.height))
         moved = number(int((partner != rows).sum()), "record")
         return [*checks, Check(what=f"pairs are disjoint: {moved} swapped", cells=rows.size, result="as it must be")]
+
+    @property
+    def _crossed(self) -> tuple[str, ...]:
+        """Return what is counted exactly together; a level of the geography may be among what must be equal."""
+        return tuple(dict.fromkeys((*self.matched, *self.swapped)))
 
     @property
     def _resampled(self) -> Collection[str]:
@@ -325,7 +339,7 @@ class RecordSwap(Mechanism):
     @property
     def in_three(self) -> tuple[str, str, str]:
         """Return in three sentences what is promised and what is not."""
-        kept = " x ".join((*self.matched, *self.swapped))
+        kept = " x ".join(self._crossed)
         return (
             f"Exact are the counts by {kept}, and everything that does not contain {', '.join(self.swapped)}.",
             f"Nothing is promised beyond that, the loss is infinite: {self.breaks[:1].lower()}{self.breaks[1:]}",
@@ -367,6 +381,12 @@ class RecordSwap(Mechanism):
         if not bundle.specification.budget.realised.is_infinite:
             found.bad("it promises something, and swaps of disjoint pairs do not", where="public/specification.json")
         found.unchecked.append("which records were swapped: that is confidential, and nothing is promised of it")
+
+
+def apart(alike: Rows, area: Rows) -> bool:
+    """Say whether two records that are alike lie in different areas."""
+    both = pl.DataFrame({"alike": alike, "area": area}).unique()
+    return both.height > both["alike"].n_unique()
 
 
 def _nothing(rows: int) -> tuple[Any, pl.DataFrame]:

@@ -17,7 +17,7 @@ from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_file, bad_plan
 from stirred.mechanisms.protocol import Names, Rate, Settings
-from stirred.mechanisms.swapping.records.base import RecordSwap
+from stirred.mechanisms.swapping.records.base import RecordSwap, apart
 from stirred.mechanisms.swapping.records.choices import Choices, Rows, Weights, law_of
 from stirred.mechanisms.swapping.records.obscurity import Prior, prior_of
 from stirred.mechanisms.swapping.targeted.swapping import Problem, swapped_pairs
@@ -145,6 +145,15 @@ class TargetedSwap(RecordSwap):
     def pairs(self, data: Microdata, choices: Choices) -> tuple[Rows, list[int]]:
         """Return the pairs, and the rows at risk that found no partner."""
         return swapped_pairs(self._problem(data), choices)
+
+    def stuck(self, data: Microdata) -> str:
+        """Say why nobody can be swapped."""
+        problem = self._problem(data)
+        if not self.nominal_rate and (problem.risky == len(problem.areas)).all():
+            return "the swap rate is 0 and no household is at risk"
+        if not any(apart(profile, problem.areas[-1]) for profile in problem.profiles):
+            return "no two similar households are in different areas"
+        return ""
 
     def _problem(self, data: Microdata) -> Problem:
         homes = data.households
