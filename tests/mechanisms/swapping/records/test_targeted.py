@@ -206,6 +206,15 @@ def test_a_level_of_the_geography_may_be_among_what_must_be_similar() -> None:
     assert "conditioned_swap" in str([fact.values for fact in swap.plan(frame).facts])
 
 
+def test_the_riskiest_of_an_area_comes_first_and_ties_are_broken_at_random() -> None:
+    # One partner for three at risk: one is alone with its race, two share theirs.
+    frame = pl.DataFrame({"area": list("AAABBBB"), "hsize": [1, 1, 1, 1, 2, 2, 2], "race": list("xyywwww")})
+    swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=3, swaprate=0)
+    assert {frozenset(pairs_of(swap, frame, seed=seed)[0]) for seed in range(12)} == {frozenset({frozenset((0, 3))})}
+    tied = frame.slice(1)
+    assert len({frozenset(pairs_of(swap, tied, seed=seed)[0]) for seed in range(24)}) == 2
+
+
 def test_two_files_prove_that_nothing_is_promised() -> None:
     # Witness A: both at risk, each becomes the other with certainty.
     swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate=0)
