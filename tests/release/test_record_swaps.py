@@ -92,6 +92,20 @@ def test_a_release_is_made_audited_and_published_by_whoever_answers_for_it(folde
     assert released.group_by(names).len().sort(names).equals(before.group_by(names).len().sort(names))
 
 
+def test_a_column_that_stays_behind_and_tells_the_place_refuses(folder: Path) -> None:
+    homes = pl.read_parquet(folder / "homes.parquet")
+    homes.with_columns(parish=pl.col("county") + "-1").write_parquet(folder / "homes.parquet")
+    plan(folder, TARGETED)
+    refused = done(folder, "release", "plan.toml", code=2)
+    assert '"parish" is published unchanged and determines the swap values' in refused.stderr
+    plan(folder, TARGETED + 'carry_along = ["parish"]\n')
+    done(folder, "release", "plan.toml", "--quiet")
+    pairs = pl.read_parquet(folder / "out" / "internal" / "pairs.parquet")
+    assert {"hid", "partner of hid"} <= {*pairs.columns}
+    assert pairs["hid"].equals(homes["hid"][pairs["row"].to_list()])
+    assert pairs["partner of hid"].to_list() == homes["hid"][pairs["partner"].to_list()].to_list()
+
+
 def test_the_plan_says_what_would_promise_something(folder: Path) -> None:
     plan(folder, TARGETED)
     told = json.loads(done(folder, "plan", "plan.toml", "--json").stdout)

@@ -57,6 +57,7 @@ from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Flavor, Specification
 
 THEOREM: Final = "disjoint pairs are not a transitive action (Appendix C.2 of the paper): the loss is infinite"
+_TELLING: Final = ("tells", "nearly-tells", "partly-tells", "left-behind", "regroup", "unit", "missing")
 SECRET: Final = "which households were swapped, and which found no partner, is published nowhere"
 
 
@@ -152,12 +153,12 @@ class RecordSwap(Mechanism):
         """Return the file with whatever else is done to it."""
         return data
 
-    def nearest(self, name: str) -> Mechanism:
-        """Return the member of the swapping family that does most of the same."""
+    def nearest(self, name: str, *, rate: Any = None) -> Mechanism:
+        """Return the member of the swapping family that does most of the same, at the same rate if none is given."""
         from stirred.mechanisms import registry
 
         swap = [name for name in self.swapped if name not in self.matched]
-        own = {"match": list(self.matched), "swap": swap, "rate": str(self.nominal_rate)}
+        own = {"match": list(self.matched), "swap": swap, "rate": str(rate or self.nominal_rate)}
         return registry.build(name, {**own, "unit": self.unit})
 
     # ---- the promise and the act
@@ -228,6 +229,7 @@ class RecordSwap(Mechanism):
         yield from settings_doubts(self.settings_from)
         held = [name for name in columns if name not in self.swapped]
         yield from identifier_doubts(data, held, swap=self.swapped, unit=self.unit)
+        yield from self._telling(data, columns)
         if why := self.stuck(data):
             yield nothing_moves(why)
             return
@@ -235,6 +237,15 @@ class RecordSwap(Mechanism):
             f"nothing is promised: {self.breaks[:1].lower()}{self.breaks[1:-1]}",
             remedy="use permutation-swap or conditioned-swap, which the plan compares with (--verbose)",
         )
+
+    def _telling(self, data: Microdata, columns: Sequence[str]) -> Iterator[Doubt]:
+        """Yield the doubts about held columns that tell where a record was: those of a permutation swap."""
+        try:
+            found = self.nearest("permutation-swap", rate="1/2").plan(data).doubts
+        except StirredError:  # what it cannot plan is said where it is compared
+            return
+        known = {*columns, *data.person_variables}
+        yield from (each for each in found if each.kind in _TELLING and {*each.about.split("+")} <= known)
 
     def release(
         self,
@@ -298,13 +309,17 @@ class RecordSwap(Mechanism):
         return {RECORDS: homes | link, PERSONS: (homes & {*self.swapped}) | {*released["persons"]} | link}
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
-        """Keep inside who was swapped with whom, by row of the input, and who found no partner."""
+        """Keep inside who was swapped with whom, by row and identifier, and who found no partner."""
         from stirred.data.frames import write_frame
 
-        partner, rows = release.internal["partner"], np.arange(release.internal["partner"].size)
-        pairs = pl.DataFrame({"row": rows, "partner": partner}).filter(pl.col("row") < pl.col("partner"))
+        partner, data = release.internal["partner"], release.internal["file"].data
+        rows = pl.DataFrame({"row": np.arange(partner.size), "partner": partner})
+        ids = [data.households[n] for n in data.identifiers if n in data.households.columns and n not in rows.columns]
+        rows = rows.hstack(ids)
+        others = [each.gather(partner).alias(f"partner of {each.name}") for each in ids]
+        pairs = rows.hstack(others).filter(pl.col("row") < pl.col("partner"))
         write_frame(pairs, written.internal / "pairs.parquet", note=dict(note))
-        lone = pl.DataFrame({"row": pl.Series(release.internal["unswapped"], dtype=pl.Int64)})
+        lone = rows.drop("partner")[release.internal["unswapped"]]
         write_frame(lone, written.internal / "unswapped.parquet", note=dict(note))
 
     def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
