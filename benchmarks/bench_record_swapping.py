@@ -20,6 +20,7 @@ SETTINGS = {
     "3 levels, similar size": {"similar": ["size"], "k_anonymity": 0},
     "3 levels, similar size x tenure x rooms": {"similar": ["size", "tenure", "rooms"], "k_anonymity": 0},
     "3 levels, similar size, risk by race x sex": {"similar": ["size"], "risk_variables": ["race", "sex"]},
+    "the same, a fifth at risk": {"similar": ["size"], "risk_variables": ["race", "sex"], "k_anonymity": 200},
 }
 
 
@@ -43,16 +44,20 @@ def main() -> None:
     for households in (most // 10, most):
         data = census(households)
         wide = data.lazy_persons.join(data.households.lazy(), on="hid").collect()  # type: ignore[union-attr]
-        begin = time.process_time()
-        order = np.argsort(np.random.default_rng(2).permutation(wide.height), kind="stable")
-        for column in wide.get_columns():
-            column.to_numpy()[order]
-        unit = time.process_time() - begin
+        key, unit = np.random.default_rng(2).permutation(wide.height), float("inf")
+        for _ in range(3):  # the first touches the columns for the first time
+            begin = time.process_time()
+            order = np.argsort(key, kind="stable")
+            for column in wide.get_columns():
+                column.to_numpy()[order]
+            unit = min(unit, time.process_time() - begin)
         for name, own in SETTINGS.items():
             swap = TargetedSwap(hierarchy=["county", "district", "block"], swaprate="5%", **own)  # type: ignore[arg-type]
-            begin = time.process_time()
-            partner, _ = swap.pairs(data, Drawn(Entropy.from_os()))
-            spent = time.process_time() - begin
+            spent = float("inf")
+            for _ in range(3):
+                begin = time.process_time()
+                partner, _ = swap.pairs(data, Drawn(Entropy.from_os()))
+                spent = min(spent, time.process_time() - begin)
             moved = int((partner != np.arange(households)).sum())
             print(f"{households:>10,}  {name:<42} {spent:6.2f} s  {spent / unit:5.2f} sorts  {moved:,} moved")
 

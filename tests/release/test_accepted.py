@@ -154,7 +154,7 @@ def with_persons(folder: Path, people: pl.DataFrame) -> dict[str, Any]:
     return {**plan(), "data": own}
 
 
-def test_an_infinite_loss_can_be_tried_and_is_never_published(tmp_path: Path) -> None:
+def test_an_infinite_loss_is_published_only_if_whoever_publishes_accepts_it_too(tmp_path: Path) -> None:
     households(60).write_parquet(tmp_path / "homes.parquet")
     content = with_persons(tmp_path, persons(households(60)))
     content["mechanism"]["rate"] = "1"
@@ -162,18 +162,25 @@ def test_an_infinite_loss_can_be_tried_and_is_never_published(tmp_path: Path) ->
         made(tmp_path, content)
     content["release"]["accept"] = ["nothing-promised"]
     bundle = made(tmp_path, content)
-    assert "nothing-promised (the loss is infinite)" in (bundle / "public" / "README.md").read_text(encoding="utf-8")
+    page = (bundle / "public" / "README.md").read_text(encoding="utf-8")
+    assert "nothing-promised (the loss is infinite: nothing is promised)" in page
     with pytest.raises(PublishError, match="the loss is infinite"):
         publish(bundle, tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+    done = publish(bundle, tmp_path / "site", accept=["nothing-promised"])
+    assert "nothing-promised: accepted by you" in done.checks
+    report = (tmp_path / "site" / "report.html").read_text(encoding="utf-8")
+    assert '<h1 class="nothing">Nothing is promised about confidentiality</h1>' in report
+    assert "**Nothing is promised about confidentiality:" in (tmp_path / "site" / "README.md").read_text("utf-8")
 
 
-def test_what_cannot_be_published_is_not_what_to_do_next(folder: Path, capsys: Out) -> None:
+def test_what_to_do_next_does_not_hide_that_publishing_asks_again(folder: Path, capsys: Out) -> None:
     options = ["homes.parquet", "--id", "hid,mark", "--hold", "tenure", "--match", "size", "--swap", "county"]
     options += ["--rate", "1", "--quiet"]
     assert command(["swap", *options, "--out", "out"]) == 2
-    assert "can be made but never published); or accept it: --accept nothing-promised" in capsys.readouterr().err
+    assert "choose a rate above 0 and below 1; or accept it: --accept nothing-promised" in capsys.readouterr().err
     assert command(["swap", *options, "--out", "out", "--accept", "nothing-promised"]) == 0
-    assert "next       nothing: a release that promises nothing cannot be published" in capsys.readouterr().out
+    assert "which refuses, since nothing is promised, unless" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_manifest_whose_doubts_were_changed_is_refused(folder: Path) -> None:

@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 from stirred.audit.bundle import audit_bundle
-from stirred.data.codebook import Codebook
+from stirred.data.codebook import Codebook, Variable
 from stirred.data.columns import ParquetColumns
 from stirred.data.microdata import Microdata
-from stirred.data.prepare import Change, prepared_codebook, prepared_data, words_of
+from stirred.data.prepare import Band, Cap, Change, Recode, Round, prepared_codebook, prepared_data, words_of
 from stirred.data.problems import DataError, PlanError
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
@@ -128,12 +128,15 @@ def test_a_step_that_looks_at_the_whole_file_is_refused_with_the_declared_one(
     ("step", "what"),
     [
         ({"step": "recode", "column": "tenure", "map": {"o": "own"}}, "no answer for 2 of its values, such as NA, r"),
-        ({"step": "top-code", "column": "tenure", "at": 3}, "values that are not whole numbers, such as NA, o, r"),
+        ({"step": "top-code", "column": "tenure", "at": 3}, "values that are not numbers, such as NA, o, r"),
         ({"step": "drop", "column": "tenur"}, "did you mean"),
         ({"step": "recode", "column": "county", "hierarchy": "places", "level": 1}, "no hierarchy of codes 'places'"),
         ({"step": "recode", "column": "county", "hrc": "county.hrc", "level": 3}, "the hierarchy has 2 levels"),
-        ({"step": "missing", "column": "note", "code": "x"}, "no answer for 1 of its values"),
-        ({"step": "missing", "column": "tenure"}, "no answer for 1 of its values, such as NA"),
+        ({"step": "missing", "column": "note", "code": "x"}, "its code is taken, by 1 of its values"),
+        (
+            {"step": "missing", "column": "tenure"},
+            "is taken, by 1 of its values, such as NA",
+        ),
         ({"step": "split", "hid": "size", "households": ["county"]}, "it differs between persons of one household"),
     ],
 )
@@ -143,6 +146,33 @@ def test_what_a_step_cannot_do_is_said_with_its_place(folder: Path, step: dict[s
     told = " ".join(map(str, caught.value.problems))
     assert what in told
     assert "plan.toml [[prepare]] 1" in told
+
+
+def test_a_top_code_in_words_and_decimals_of_a_csv_file_are_numbers_too() -> None:
+    data = Microdata(households=pl.DataFrame({"age": ["1.0", "85+", "7", None, " 90"], "pay": list("12345")}))
+    words = Recode(step="recode", column=["age"], map={"85+": 85}, keep=True)
+    cap = Cap(step="top-code", column=["age"], at=85)
+    with pytest.raises(StirredError, match=r"such as 85\+.*keep = true"):
+        prepared_data(data, [cap])
+    assert prepared_data(data, [words]).households["age"].to_list() == ["1.0", "85", "7", None, " 90"]
+    bands = prepared_data(data, [words, cap, Band(step="band", column=["age"], breaks=[18, 65])])
+    assert bands.households["age"].to_list() == ["under 18", "65+", "under 18", None, "65+"]
+    pay = Microdata(households=pl.DataFrame({"pay": ["12000.5", "-5", "99999999", "50000.0", None]}))
+    steps = [Cap(step="top-code", column=["pay"], at=50000), Cap(step="bottom-code", column=["pay"], at=0)]
+    assert prepared_data(pay, steps).households["pay"].to_list() == ["12000.5", "0", "50000", "50000", None]
+    rounded = [*steps, Round(step="round", column=["pay"], to=1000)]
+    assert prepared_data(pay, rounded).households["pay"].to_list() == ["12000", "0", "50000", "50000", None]
+    # A leading zero tells a code from a number.
+    with pytest.raises(StirredError, match="not numbers, such as 012"):
+        prepared_data(Microdata(households=pl.DataFrame({"age": ["012", "x"]})), [cap])
+
+
+def test_kept_codes_stay_declared() -> None:
+    variable = Variable(name="tenure", file="households", type="code", codes={"o": "", "r": "", "f": ""})
+    words = Recode(step="recode", column=["tenure"], map={"f": "r"}, keep=True)
+    assert {*words._declares(variable).codes} == {"o", "r"}
+    with pytest.raises(ValueError, match="keep goes with a map"):
+        Recode(step="recode", column=["tenure"], map={"f": "r"}, keep=True, other="x")
 
 
 def test_confidential_values_stay_out_of_what_json_tells(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Record swapping from plan to bundle: by the contract, and never published."""
+"""Record swapping from plan to ledger and publication: by the contract, promising nothing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def done(folder: Path, *command: str | Path, code: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("mechanism", [TARGETED, PAIRWISE], ids=["targeted", "pairwise"])
-def test_a_release_is_made_audited_and_never_published(folder: Path, mechanism: str) -> None:
+def test_a_release_is_made_audited_and_published_by_whoever_answers_for_it(folder: Path, mechanism: str) -> None:
     plan(folder, mechanism, accept="")
     refused = done(folder, "release", "plan.toml", code=2)
     assert "nothing is promised" in refused.stderr
@@ -82,11 +82,28 @@ def test_a_release_is_made_audited_and_never_published(folder: Path, mechanism: 
     report = (folder / "out" / "public" / "report.html").read_text()
     assert "What is promised" in report
     stopped = done(folder, "publish", "out", "website", code=2)
-    assert "infinite" in stopped.stderr or "promised" in stopped.stderr
+    assert "nothing is promised: the loss is infinite" in stopped.stderr
+    assert not (folder / "website").exists()
+    done(folder, "publish", "out", "website", "--accept", "nothing-promised")
+    assert not [*(folder / "website").rglob("*pairs*"), *(folder / "website").rglob("*unswapped*")]
     released = pl.read_parquet(folder / "out" / "public" / "data.parquet")
     before = pl.read_parquet(folder / "homes.parquet")
     names = ["region", "county", "size"]
     assert released.group_by(names).len().sort(names).equals(before.group_by(names).len().sort(names))
+
+
+def test_a_column_that_stays_behind_and_tells_the_place_refuses(folder: Path) -> None:
+    homes = pl.read_parquet(folder / "homes.parquet")
+    homes.with_columns(parish=pl.col("county") + "-1").write_parquet(folder / "homes.parquet")
+    plan(folder, TARGETED)
+    refused = done(folder, "release", "plan.toml", code=2)
+    assert '"parish" is published unchanged and determines the swap values' in refused.stderr
+    plan(folder, TARGETED + 'carry_along = ["parish"]\n')
+    done(folder, "release", "plan.toml", "--quiet")
+    pairs = pl.read_parquet(folder / "out" / "internal" / "pairs.parquet")
+    assert {"hid", "partner of hid"} <= {*pairs.columns}
+    assert pairs["hid"].equals(homes["hid"][pairs["row"].to_list()])
+    assert pairs["partner of hid"].to_list() == homes["hid"][pairs["partner"].to_list()].to_list()
 
 
 def test_the_plan_says_what_would_promise_something(folder: Path) -> None:
@@ -98,11 +115,66 @@ def test_the_plan_says_what_would_promise_something(folder: Path) -> None:
     assert "each becomes the other with certainty" in words
 
 
-def test_a_ledger_keeps_no_account_of_what_promises_nothing(folder: Path) -> None:
+def words(result: Any) -> str:
+    return " ".join(f"{result.stdout} {result.stderr}".split())
+
+
+PERMUTATION = '\nmatch = ["size"]\nswap = ["region", "county"]\nrate = "1/5"\n'
+POLICY = '[[limits]]\nbudget = "20"\noutput = "pure"\nunit = "household"\n[invariants]\nacceptable = "any"\n'
+
+
+def test_a_ledger_names_the_entry_because_of_which_nothing_is_promised(folder: Path) -> None:
     done(folder, "ledger", "init", "ledger.db", "--dataset", "homes")
-    plan(folder, TARGETED, ledger='ledger = "ledger.db"')
+    account = 'ledger = "ledger.db"'
+    plan(folder, PERMUTATION, accept="", ledger=account)
+    done(folder, "release", "plan.toml", "--quiet")
+    finite = json.loads(done(folder, "ledger", "total", "ledger.db", "--json").stdout)
+    assert finite["unbounded"] == []
+    (folder / "out").rename(folder / "first")
+    plan(folder, TARGETED, accept="", ledger=account)
     refused = done(folder, "release", "plan.toml", code=2)
-    assert "the loss would be infinite" in refused.stderr
+    assert "--accept nothing-promised" in refused.stderr
+    plan(folder, TARGETED, ledger=account)
+    assert "because entry 4 promises nothing; without that, ε=" in words(done(folder, "release", "plan.toml"))
+    total = json.loads(done(folder, "ledger", "total", "ledger.db", "--json").stdout)
+    assert total["unbounded"] == [4]
+    assert total["parts"][0]["specification"]["budget"]["realised"] == "inf"
+    assert total["without_them"]["parts"] == finite["parts"]
+    assert "NO BOUND: entry 4, targeted-record-swap" in done(folder, "ledger", "total", "ledger.db").stdout
+    done(folder, "publish", "out", "website", "--accept", "nothing-promised")
+    shown = words(done(folder, "ledger", "show", "ledger.db", "4"))
+    assert "release accept nothing-promised" in shown
+    assert "published to website" in shown
+    assert "who accepted nothing-promised" in shown
+
+
+def test_a_policy_with_a_limit_refuses_what_has_no_bound_and_what_comes_after(folder: Path) -> None:
+    (folder / "policy.toml").write_text(POLICY)
+    done(folder, "ledger", "init", "ledger.db", "--dataset", "homes", "--policy", "policy.toml")
+    plan(folder, TARGETED, ledger='ledger = "ledger.db"')
+    refused = words(done(folder, "release", "plan.toml", code=2))
+    assert "this release has an infinite loss, which promises nothing: no bound is within the limit ε ≤ 20" in refused
+    assert "0 entries" in words(done(folder, "ledger", "show", "ledger.db"))
+    plan(folder, TARGETED)
+    done(folder, "release", "plan.toml", "--quiet")
+    done(folder, "ledger", "add", "ledger.db", "out")  # it happened all the same
+    (folder / "out").rename(folder / "first")
+    plan(folder, PERMUTATION, accept="", ledger='ledger = "ledger.db"')
+    later = words(done(folder, "release", "plan.toml", code=2))
+    assert "because entry 1 promises nothing: no bound is within the limit" in later
+    assert "nothing is left" in words(done(folder, "ledger", "policy", "ledger.db"))
+
+
+def test_what_is_derived_from_a_release_without_bound_is_not_among_the_others(folder: Path) -> None:
+    done(folder, "ledger", "init", "ledger.db", "--dataset", "homes")
+    plan(folder, TARGETED)
+    done(folder, "release", "plan.toml", "--quiet")
+    done(folder, "ledger", "add", "ledger.db", "out")
+    done(folder, "ledger", "add", "ledger.db", "--derived-from", "1", "--mechanism", "rounding")
+    total = json.loads(done(folder, "ledger", "total", "ledger.db", "--json").stdout)
+    assert total["unbounded"] == [1]
+    assert total["free"][0]["entries"] == [2]
+    assert total["without_them"]["parts"] == total["without_them"]["free"] == []
 
 
 def test_plans_are_compared_with_a_permutation_swap(folder: Path) -> None:

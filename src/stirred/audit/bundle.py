@@ -38,6 +38,8 @@ from stirred.spec.problems import Problem, StirredError
 from stirred.spec.render import to_markdown
 from stirred.spec.specification import Specification
 
+NO_BOUND: Final = "nothing is promised: the loss is infinite, and the release may be the confidential file"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleAudit:
@@ -163,8 +165,8 @@ def _audit_words(bundle: BundleFiles, mechanism: Mechanism | None, found: Findin
     audit_pages(bundle.public, specification, method=method, same_version=bundle.same_version, found=found)
     if specification.budget.is_free:
         found.warnings.append("nothing is promised: the budget is a letter without a value")
-    elif specification.budget.realised.is_infinite:
-        found.warnings.append("nothing is promised: the loss is infinite, and the release may be the confidential file")
+    elif specification.budget.is_unbounded:
+        found.warnings.append(NO_BOUND)
 
 
 def _specification(public: Path, found: Findings) -> Specification | None:

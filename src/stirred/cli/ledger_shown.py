@@ -159,6 +159,13 @@ def show_total(ledger: Ledger, found: Total, *, as_json: bool) -> None:
     heading(f"Everything released from {ledger.dataset}")
     if not found.parts and not found.alone and not found.unspecified:
         emit("Nothing that counts has been released or reserved.")
+    if found.unbounded:
+        named = [f"entry {number}, {ledger.entry(number).mechanism}" for number in found.unbounded]
+        emit(f"NO BOUND: {'; '.join(named)}")
+        paragraph(f"{found.no_bound[:1].upper()}{found.no_bound[1:]}: its loss is infinite.")
+        if found.others is not None and found.others.specification is not None:
+            emit(f"Without that: {found.others.bound}{found.others.specification.notation}")
+        emit()
     if not found.is_one:
         paragraph("There is no one number: the following stand side by side and must not be added up.")
         bullets([str(problem) for problem in found.apart])
@@ -211,6 +218,8 @@ def total_facts(ledger: Ledger, found: Total) -> dict[str, Any]:
         "dataset": ledger.dataset,
         "head": {"number": ledger.head.number, "hash": ledger.head.hash},
         "one": found.is_one,
+        "unbounded": list(found.unbounded),
+        "without_them": None if found.others is None else total_facts(ledger, found.others),
         "at_least": bool(found.unspecified),
         "parts": [
             {

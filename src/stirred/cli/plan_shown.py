@@ -92,6 +92,10 @@ def resumed_account(out: Path, ledger: str | None) -> tuple[int, Total]:
 
 def ledger_text(account: Total) -> str:
     """Say what everything in the ledger promises together with this release."""
+    if account.unbounded:
+        rest = account.others.specification if account.others is not None else None
+        without = f"; without that, {rest.notation}" if rest is not None else ""
+        return f"no bound: {account.no_bound}{without}"
     if account.specification is not None:
         return f"with this release everything together promises {account.bound}{account.specification.notation}"
     parts = "; ".join(part.specification.notation for part in account.parts)
@@ -120,6 +124,7 @@ def ledger_facts(account: Total) -> dict[str, Any]:
         "at_least": bool(account.unspecified),
         "parts": [part.specification.notation for part in account.parts],
         "apart": [str(problem) for problem in account.apart],
+        "unbounded": list(account.unbounded),
     }
 
 

@@ -329,9 +329,11 @@ def _show_released(prepared: Prepared, out: Path, account: tuple[int, Total] | N
     """Print where the bundle is, what it promises, its account, and what to do next."""
     from stirred.cli.plan_shown import ledger_text, other_file_lines
     from stirred.spec.brief import promise_rows
+    from stirred.spec.doubts import NOTHING_PROMISED
 
     publish = shlex.join(["stirred", "publish", str(out), FOLDER])
-    unpublishable = "nothing: a release that promises nothing cannot be published; plan it again with another rate"
+    if prepared.plan.epsilon.is_infinite:
+        publish += f", which refuses, since nothing is promised, unless somebody adds --accept {NOTHING_PROMISED}"
     entry = "none: no ledger records this release (--ledger)"
     if account is not None:
         entry = f"entry {account[0]}, committed; {ledger_text(account[1])}"
@@ -343,7 +345,7 @@ def _show_released(prepared: Prepared, out: Path, account: tuple[int, Total] | N
             *promise_rows(prepared.plan.specification),
             ("ledger", entry),
             *other_file_lines(prepared),
-            *([] if seeded else [("next", unpublishable if prepared.plan.epsilon.is_infinite else publish)]),
+            *([] if seeded else [("next", publish)]),
         ]
     )
 

@@ -49,7 +49,8 @@ _COMPUTED: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(("rows", "where", "records"), _ROWS),
 }
 _MOST_SHOWN: Final = 8
-_WHOLE: Final = "^-?(0|[1-9][0-9]{0,17})$"  # a leading zero tells a code from a number
+# A leading zero tells a code from a number; so many digits fit into a double.
+_NUMBER: Final = r"^\s*-?(0|[1-9][0-9]{0,11})(\.[0-9]{1,3})?\s*$"
 _MOST_CODES: Final = 1_000
 
 
@@ -66,6 +67,8 @@ class Step(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     numeric: ClassVar[bool] = False
     said: ClassVar[str] = ""
+    no_answer: ClassVar[str] = "the step has no answer for"
+    answer: ClassVar[str] = "declare one for every value that may occur, or say what becomes of all others"
 
     @model_validator(mode="before")
     @classmethod
@@ -117,6 +120,7 @@ class Recode(Step):
     column: Columns = Field(description="The column, or several with the same codes.")
     map: dict[str, str | int] | None = Field(default=None, description='Every code and its new one: { 1 = "owned" }.')
     other: str | int | None = Field(default=None, description="The new code of all codes that the map does not list.")
+    keep: bool = Field(default=False, description="Instead: codes that the map does not list stay as they are.")
     hierarchy: str | None = Field(default=None, description="Instead: a hierarchy of codes in the codebook, by name.")
     hrc: str | None = Field(default=None, description="Instead: a tau-ARGUS file; relative to the plan.")
     level: int | None = Field(default=None, ge=1, description="Of a hierarchy: which level, 1 for the coarsest.")
@@ -127,6 +131,9 @@ class Recode(Step):
         if len(sources) != 1 or (sources == ["map"]) == (self.level is not None):
             what = "recoding needs either a map, or hierarchy or hrc together with level"
             raise PydanticCustomError(LEARNED, "{what}", {"what": what, "remedy": "write one of them"})
+        if self.keep and (self.map is None or self.other is not None):
+            what = "keep goes with a map, and says that its other codes stay"
+            raise PydanticCustomError(LEARNED, "{what}", {"what": what, "remedy": "leave keep or other out"})
         return self
 
     @property
@@ -135,6 +142,8 @@ class Recode(Step):
         if self.map is None:
             return f"recoded by level {self.level} of {self.hierarchy or self.hrc}"
         new = [*dict.fromkeys(map(str, (*self.map.values(), *(() if self.other is None else (self.other,)))))]
+        if self.keep:
+            return f"with {shown([*self.map])} recoded to {shown(new)}"
         return f"recoded to {shown(new)}" if len(new) <= _MOST_SHOWN else f"recoded to {len(new)} declared codes"
 
     def with_files(self, codebook: Codebook | None, folder: Path) -> Step:
@@ -162,18 +171,23 @@ class Recode(Step):
 
     def _new(self, old: pl.Expr, kind: pl.DataType) -> pl.Expr:
         text = {code: str(value) for code, value in (self.map or {}).items()}
+        if self.keep:
+            return old.cast(pl.String).replace(text)
         default = None if self.other is None else str(self.other)
         found = old.cast(pl.String).replace_strict(text, default=default, return_dtype=pl.String)
         found = pl.when(old.is_not_null()).then(found)
         return found.cast(pl.Int64) if self._numbers else found
 
     def _unfit(self, column: pl.Series) -> pl.Series | None:
-        if self.other is not None:
+        if self.other is not None or self.keep:
             return None
         return ~column.cast(pl.String).is_in([*(self.map or {})]) & column.is_not_null()
 
     def _declares(self, variable: Variable) -> Variable:
-        new = [*(self.map or {}).values(), *(() if self.other is None else (self.other,))]
+        if self.keep and variable.type != "code":
+            return replace(variable, type="text", min=None, max=None)
+        kept = [code for code in variable.codes if code not in (self.map or {})] if self.keep else []
+        new = [*kept, *(self.map or {}).values(), *(() if self.other is None else (self.other,))]
         codes = {str(code): str(code) for code in new}
         return replace(variable, type="code", codes=codes, min=None, max=None)
 
@@ -204,8 +218,9 @@ class Cap(_Numeric):
     said: ClassVar[str] = "{step}d at {at}"
 
     def _new(self, old: pl.Expr, kind: pl.DataType) -> pl.Expr:
-        beyond = old > self.at if self.step == "top-code" else old < self.at
-        return pl.when(beyond).then(pl.lit(self.at).cast(kind)).otherwise(old)
+        number = old.str.strip_chars().cast(pl.Float64) if kind == pl.String else old
+        reached = number >= self.at if self.step == "top-code" else number <= self.at
+        return pl.when(reached).then(pl.lit(self.at).cast(kind)).otherwise(old)
 
     def _declares(self, variable: Variable) -> Variable:
         if variable.type != "integer":
@@ -312,6 +327,11 @@ class Missing(Step):
     code: str = Field(default=MISSING_CODE, min_length=1, description="The code that they get.")
 
     said: ClassVar[str] = "with missing values as the code {code}"
+    no_answer: ClassVar[str] = "a missing value may be meant, or its code is taken, by"
+    answer: ClassVar[str] = (
+        'if it is, say so: values = ["NA", "."]; if they are codes and no missing values: keep = ["NA"], and another '
+        "code"
+    )
 
     def _new(self, old: pl.Expr, kind: pl.DataType) -> pl.Expr:
         text = (old.fill_nan(None) if kind.is_float() else old).cast(pl.String)
@@ -489,8 +509,9 @@ def _expressions(step: Step, kinds: Mapping[str, pl.DataType]) -> list[pl.Expr]:
 
 
 def _expression(step: Step, name: str, kind: pl.DataType) -> pl.Expr:
-    if step.numeric and kind == pl.String:  # as CSV has numbers; the column stays one of texts
-        return step._new(pl.col(name).cast(pl.Int64), pl.Int64()).cast(pl.String)
+    if step.numeric and kind == pl.String and not isinstance(step, Cap):  # as CSV has numbers: it stays one of texts
+        number = pl.col(name).str.strip_chars().cast(pl.Float64)
+        return step._new(number.cast(pl.Int64) if isinstance(step, Band) else number, pl.Int64()).cast(pl.String)
     return step._new(pl.col(name), kind)
 
 
@@ -498,24 +519,25 @@ def _unfit(step: Step, column: pl.Series, source: str) -> Iterator[Problem]:
     where = f'{source} "{column.name}"'
     if step.numeric and not column.dtype.is_numeric():
         texts = column.cast(pl.String).drop_nulls().unique()
-        odd = texts.filter(~texts.str.contains(_WHOLE))
+        odd = texts.filter(~texts.str.contains(_NUMBER))
         if len(odd) or column.dtype != pl.String:
             yield Problem(
-                what=f"it has values that are not whole numbers, such as {shown(sorted_values(odd).head(5).to_list())}",
-                public="it has values that are not whole numbers",
+                what=f"it has values that are not numbers, such as {shown(sorted_values(odd).head(5).to_list())}",
+                public="it has values that are not numbers",
                 where=where,
-                remedy='if they mean a missing value, declare them: missing = ["NA", "."] under [data]',
+                remedy='if they mean a missing value, declare them: missing = ["NA", "."] under [data]; a text such as '
+                '85+ becomes a number by a step before this one: step = "recode", map = { "85+" = 85 }, keep = true',
             )
             return
-        column = column.cast(pl.Int64)
+        column = column.str.strip_chars().cast(pl.Float64)
     wrong = step._unfit(column)
     if wrong is not None and bool(wrong.any()):
         values = sorted_values(column.filter(wrong).unique())
         yield Problem(
-            what=f"the step has no answer for {len(values):,} of its values, such as {shown(values.head(5).to_list())}",
-            public=f"the step has no answer for {len(values):,} of its values",
+            what=f"{step.no_answer} {len(values):,} of its values, such as {shown(values.head(5).to_list())}",
+            public=f"{step.no_answer} {len(values):,} of its values",
             where=where,
-            remedy="declare one for every value that may occur, or say what becomes of all others",
+            remedy=step.answer,
         )
 
 

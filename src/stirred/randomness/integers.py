@@ -28,6 +28,12 @@ def below(bound: int, words: Iterator[int]) -> int:
     >>> below(6, iter([2**31, 2**31 + 1]))  # 2**31 is one of the 2**32 mod 6 = 4 rejected words
     3
     """
+    if 1 < bound <= (span := 1 << WORD_BITS):
+        while True:  # one word; the remainder is taken only where it may reject
+            product = next(words) * bound
+            low = product & (span - 1)
+            if low >= bound or low >= span % bound:
+                return product >> WORD_BITS
     if bound < 1:
         raise ValueError(f"there is no integer from 0 to {bound - 1}. The bound must be at least 1")
     length = max(1, -(-(bound - 1).bit_length() // WORD_BITS))

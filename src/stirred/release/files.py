@@ -14,6 +14,7 @@ from stirred.data.table_labels import ENDING, tells_more, with_labels
 from stirred.mechanisms.protocol import PERSONS, RECORDS, Check, PublicFile, Release, Table, Written, failed, not_done
 from stirred.release.prepared import Prepared
 from stirred.release.tables import completed, lists_every_cell, tabulate
+from stirred.report.release import NOTHING
 from stirred.spec.document import to_json
 from stirred.spec.document_schema import AccountDocument, MechanismDocument
 from stirred.spec.doubts import accepted_in_words
@@ -161,6 +162,8 @@ def public_readme(title: str, prepared: Prepared, files: Sequence[PublicFile], p
     mechanism, plan, purpose = prepared.mechanism, prepared.plan, prepared.planned.plan.release.purpose
     accepted = accepted_in_words(doubt.name for doubt in prepared.accepted)
     lines = [f"# {plain(title)}", "", plain(mechanism.in_words), ""]
+    if plan.specification.budget.is_unbounded:
+        lines += [f"**{NOTHING}: the loss is infinite, and a person accepted that by name.**", ""]
     if purpose:
         lines += [f"Purpose: {plain(purpose)}", ""]
     lines += [

@@ -29,7 +29,7 @@ def ledger_doubts(
     have told its readers. Each doubt has a name of its own, with the entries and the variables, so that whoever accepts
     one accepts no other. ``before`` is the entry of the release itself, where it was reserved already.
     """
-    if ledger is None or specification.budget.realised.is_infinite:
+    if ledger is None:
         return ()
     request = Request(mechanism=mechanism, specification=specification, parameters=parameters, inputs=inputs)
     return tuple(_doubt(one, ledger) for one in ledger.contradicted(request, before=before))

@@ -29,7 +29,7 @@ from stirred.release.preparation import preparation_of
 from stirred.release.tables import wanted_tables, with_declared_codes
 from stirred.spec.accepted import with_accepted
 from stirred.spec.convert import pull_back
-from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised, refuse_doubts
 from stirred.spec.problems import Problem, StirredError, placed
 
 
@@ -95,7 +95,7 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
     others = _other_files(ledger, inputs)
     _check_names([*released, *people])
     if ledger is not None:
-        _check_accountable(planned, plan, ledger, others)
+        _check_accountable(planned, ledger, others)
     doubts = (
         *plan.doubts,
         *_of_promise(plan),
@@ -149,8 +149,8 @@ def _labels_in_csv(tables: Sequence[Table], labels: Labels) -> Iterator[pl.Serie
             yield pl.Series(f"{name}{ENDING}", [*own.values()], dtype=pl.String)
 
 
-def _check_accountable(planned: Planned, plan: Plan, ledger: Ledger, others: Mapping[str, Sequence[int]]) -> None:
-    """Refuse what would be spent for nothing: a ledger never forgets, and publishing would refuse it afterwards."""
+def _check_accountable(planned: Planned, ledger: Ledger, others: Mapping[str, Sequence[int]]) -> None:
+    """Refuse the file of another dataset: a ledger never forgets."""
     problems = []
     if planned.plan.data.name != ledger.dataset:
         remedy = (
@@ -160,10 +160,6 @@ def _check_accountable(planned: Planned, plan: Plan, ledger: Ledger, others: Map
         for role, entries in others.items():
             what = f"this is not the file of entry {numbers(entries)}, released before from '{ledger.dataset}'"
             problems.append(Problem(what=what, where=f"{planned.source} [data] {role}", remedy=remedy))
-    if plan.specification.budget.realised.is_infinite:
-        what = "the loss would be infinite, and nothing in this ledger would be promised any more"
-        remedy = "choose a rate above 0 and below 1, or run it without a ledger"
-        problems.append(Problem(what=what, where=f"{planned.source} [mechanism] rate", remedy=remedy))
     if problems:
         raise PlanError(problems)
 
@@ -180,12 +176,8 @@ def _other_files(ledger: Ledger | None, inputs: Mapping[str, str]) -> dict[str, 
 
 def _of_promise(plan: Plan) -> Iterator[Doubt]:
     """Yield the doubt about an infinite loss, where the mechanism has none about it itself."""
-    if plan.epsilon.is_infinite and not any(each.kind.startswith("nothing-") for each in plan.doubts):
-        yield Doubt(
-            kind="nothing-promised",
-            what="nothing is promised: the loss is infinite",
-            remedy="choose other settings (accepted, the release can be made but never published)",
-        )
+    if plan.epsilon.is_infinite and not any(each.final or each.kind == NOTHING_PROMISED for each in plan.doubts):
+        yield nothing_promised("nothing is promised: the loss is infinite", remedy="choose other settings")
 
 
 def _of_other_files(ledger: Ledger | None, others: Mapping[str, Sequence[int]]) -> Iterator[Doubt]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import polars as pl
 
-from stirred.audit.bundle import audit_bundle, seeded_marks
+from stirred.audit.bundle import NO_BOUND, audit_bundle, seeded_marks
 from stirred.data.bundle import MANIFEST, SEEDED_MARK, Manifest, PublicFileListed, checksum, published_specification
 from stirred.data.frames import read_frame
 from stirred.data.identifying import identifier_doubt, identifying
@@ -25,7 +25,7 @@ from stirred.data.problems import bad_file, listed
 from stirred.data.table_labels import label_columns
 from stirred.mechanisms.protocol import Mechanism
 from stirred.report.release import INTERNAL_STAMP, PUBLIC_STAMP
-from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.doubts import Doubt, nothing_promised, refuse_doubts
 from stirred.spec.invariant import Margin
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.reliance import Unpublished
@@ -37,6 +37,7 @@ TABLES = "tables"
 _NOTES = {"ARROW:schema", "stirred.specification", "stirred.seeded"}
 Unread = Mapping[Path, str]  # Parquet files that must not be opened, each with its reason
 _AGAIN = "do not publish it; make the release again"
+_INSTEAD = "release it by a method that promises something"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +65,10 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
             remedy="name the folder of a finished release, with public/ and manifest.json in it",
         )
     audit = audit_bundle(bundle)
-    # What an audit warns of, since nothing is wrong with the files, is a promise that protects nothing.
-    doubts = [*audit.problems, *(_doubt(each, "promise", _AGAIN) for each in audit.warnings)]
+    # What an audit warns of, since nothing is wrong with the files, is a promise that protects nothing. No bound at all
+    # is what a person may answer for, here too: who made the release did not decide to publish it.
+    doubts = [*audit.problems, *(_doubt(each, "promise", _AGAIN) for each in audit.warnings if each != NO_BOUND)]
+    unbounded = [nothing_promised(NO_BOUND, remedy=_INSTEAD)] if NO_BOUND in audit.warnings else []
     doubts += _permissions(bundle)
     manifest, specification = Manifest.read(audit.manifest), published_specification(public)
     own = {} if audit.mechanism is None else audit.mechanism.allowed({"households": (), "persons": (), "link": ()}, ())
@@ -90,7 +93,7 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
         doubts += _notes(public, specification, audit.unread)
     doubts += _of_the_plan(manifest)
     left = [each for each in _identifying(public, manifest, audit.unread) if each.name not in manifest.accepted]
-    doubts += problems_of(lambda: refuse_doubts(left, accept=accept))
+    doubts += problems_of(lambda: refuse_doubts([*left, *unbounded], accept=accept))
     checks = (
         *audit.checks,
         f"{len(manifest.public)} public files: nothing hidden, no links, no file without a rule",

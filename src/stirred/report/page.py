@@ -19,8 +19,8 @@ h1 { font-size:1.7rem; line-height:1.2; margin:.4rem 0 .2rem; } h2 { font-size:1
 .lead { color:var(--soft); margin:.2rem 0 1rem; }
 .stamp { display:inline-block; padding:.15rem .6rem; border-radius:1rem; font-size:.85rem;
   border:1px solid var(--line); }
-.stamp.internal, .seeded { color:#fff; background:var(--bad); border-color:var(--bad); }
-.seeded { padding:.6rem 1rem; border-radius:.4rem; font-weight:600; margin:0 0 1rem; }
+.stamp.internal, .seeded, .nothing { color:#fff; background:var(--bad); border-color:var(--bad); }
+.seeded, .nothing { padding:.6rem 1rem; border-radius:.4rem; font-weight:600; margin:0 0 1rem; }
 .open { border-left:5px solid var(--second); background:var(--card); padding:.8rem 1.1rem; border-radius:.4rem; }
 .open h2, .five h2 { margin-top:0; }
 .five { display:grid; grid-template-columns:repeat(auto-fit,minmax(15rem,1fr)); gap:.8rem; margin:1rem 0; }

@@ -28,6 +28,7 @@ _ROWS_SHOWN = 40
 PUBLIC_STAMP = '<span class="stamp">public edition</span>'
 INTERNAL_STAMP = '<span class="stamp internal">internal: computed from confidential data, never publish</span>'
 
+NOTHING: Final = "Nothing is promised about confidentiality"
 _QUESTIONS: Final = {
     "who": "Who is eligible?",
     "where": "Where does it extend?",
@@ -115,7 +116,8 @@ def _head(report: ReleaseReport, *, internal: bool) -> str:
     many = "" if report.records is None else f"{number(report.records, records_of(mechanism.unit, 1))}, "
     title = mechanism.title if many else mechanism.title.capitalize()
     lead = f"{many}{title}{' of ' if mechanism.areas else ''}{', '.join(mechanism.areas)}."
-    return f'{stamp}<h1>{escape(report.title)}</h1><p class="lead">{escape(lead)} {escape(report.made)}</p>'
+    nothing = f'<h1 class="nothing">{NOTHING}</h1>' if report.plan.specification.budget.is_unbounded else ""
+    return f'{stamp}{nothing}<h1>{escape(report.title)}</h1><p class="lead">{escape(lead)} {escape(report.made)}</p>'
 
 
 def _own(report: ReleaseReport) -> str:
@@ -249,7 +251,8 @@ def _class(start: int) -> str:
 
 def _conditions(report: ReleaseReport) -> str:
     specification = report.plan.specification
-    parts = [paragraph("The promise holds under these conditions:"), bullets(specification.assumptions)]
+    lead = "What is said holds" if specification.budget.is_unbounded else "The promise holds"
+    parts = [paragraph(f"{lead} under these conditions:"), bullets(specification.assumptions)]
     if report.plan.dropped:
         parts.append(paragraph(f"Columns not released: {', '.join(report.plan.dropped)}."))
     parts.append(paragraph("The proofs are cited in specification.json, under theorem.", note=True))

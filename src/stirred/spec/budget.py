@@ -165,6 +165,11 @@ class Budget:
         return self.policy.realised is None
 
     @property
+    def is_unbounded(self) -> bool:
+        """Say whether its value is infinite, so that nothing is promised."""
+        return not self.is_free and self.realised.is_infinite
+
+    @property
     def realised(self) -> Exact:
         """Return the value at the realised universe; a free budget has none and says so."""
         value = self.policy.realised

@@ -13,6 +13,7 @@ from typing import Final
 
 from stirred.spec.problems import Problem, StirredError
 
+NOTHING_PROMISED: Final = "nothing-promised"
 _REMARK: Final = re.compile(r" \([^()]{60,}\)")
 _ACCEPTED: Final = "a person accepted these doubts about protection by name: "
 # What an accepted doubt means for readers of the release: no more than its public name tells.
@@ -29,7 +30,7 @@ MEANINGS: Final = {
     "more-runs": "the plan was run more than once, see entry {} of the ledger",
     "mostly-unmoved": "most records are published as they are, surely or nearly so",
     "nearly-tells": "{} often shows which records were swapped",
-    "nothing-promised": "the loss is infinite",
+    "nothing-promised": "the loss is infinite: nothing is promised",
     "nothing-swapped": "nothing can be swapped, and only the randomised response protects",
     "partly-tells": "{} shows for a part of the records where they were before the swap",
     "regroup": "records that share {} may belong to one unit, and the promise is for one record",
@@ -78,6 +79,18 @@ class Doubt:
 
     def __str__(self) -> str:
         return f"{self.what}. {self.remedy[:1].upper()}{self.remedy[1:]}."
+
+
+def nothing_promised(what: str, *, remedy: str) -> Doubt:
+    """Return the doubt about an infinite loss, which is one rule for all mechanisms.
+
+    Whoever accepts it may make the release and account for it: bundle, report and ledger say that nothing is promised.
+    To publish it, a person accepts it once more.
+
+    >>> print(nothing_promised("nothing is promised at rate 1", remedy="choose a lower rate").problem.remedy)
+    choose a lower rate; or accept it: --accept nothing-promised (in a plan: [release] accept)
+    """
+    return Doubt(kind=NOTHING_PROMISED, what=what, remedy=remedy)
 
 
 class DoubtError(StirredError):

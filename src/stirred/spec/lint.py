@@ -71,7 +71,7 @@ def lint(
 
 def _infinite_budget(context: Context) -> Iterator[Finding]:
     budget = context.specification.budget
-    if not budget.is_free and budget.realised.is_infinite:
+    if budget.is_unbounded:
         yield Finding(
             check="infinite-budget",
             severity=SERIOUS,

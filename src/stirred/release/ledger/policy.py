@@ -184,6 +184,8 @@ class Policy:
 
 def _limit_problems(limit: Limit, *, now: Totals, then: Totals, can_fall: bool) -> list[Problem]:
     after = then(limit.currency)
+    if after.unbounded and not limit.budget.is_infinite:
+        return [_without_bound(limit, now(limit.currency), after)]
     if after.specification is None:
         if not after.parts and not after.alone:
             return []
@@ -211,10 +213,17 @@ def _limit_problems(limit: Limit, *, now: Totals, then: Totals, can_fall: bool) 
         ]
     if value <= limit.budget:
         return []
-    over = "infinitely far" if value.is_infinite else (value - limit.budget).shown()
-    what = f"the total would be {after.bound}{would}, {over} above the limit {limit}"
+    what = f"the total would be {after.bound}{would}, {(value - limit.budget).shown()} above the limit {limit}"
     remedy = f"{left(limit, before)}; release with a smaller loss, or derive from what is released"
     return [Problem(what=what, where=_place(limit), remedy=remedy)]
+
+
+def _without_bound(limit: Limit, before: Total, after: Total) -> Problem:
+    """Return the refusal of what has no bound, or comes after something that has none: no limit can hold it."""
+    ours = {*after.unbounded} - {*before.unbounded}
+    what = "this release has an infinite loss, which promises nothing" if ours else after.no_bound
+    remedy = "release by a method that promises something" if ours else "have the limit looked at by those who set it"
+    return Problem(what=f"{what}: no bound is within the limit {limit}", where=_place(limit), remedy=remedy)
 
 
 def _held(specification: Specification) -> str:
@@ -237,6 +246,8 @@ def _place(limit: Limit) -> str:
 
 def left(limit: Limit, so_far: Total) -> str:
     """Say what is left, rounded down."""
+    if so_far.unbounded and not limit.budget.is_infinite:
+        return f"nothing is left: {so_far.no_bound}"
     if so_far.specification is None:
         return f"all of {limit.budget.shown()} is left" if not so_far.parts else "what is left cannot be said"
     spent = so_far.specification.budget.realised

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from stirred.release.ledger.contradictions import Contradiction, PlanOf, contradictions, rested
 from stirred.release.ledger.currency import Counted, Currency, expressed
@@ -53,7 +54,8 @@ class Total:
     across parts. ``alone`` are entries whose losses add to nothing, not even to their like. ``free`` cost nothing.
     ``unspecified`` were released without a specification: whatever they cost comes on top, so every number is a lower
     bound (Remark 6 of the paper). ``contradicted`` are assumptions of entries that others of the same ledger
-    contradict, with what then holds: no part rests on one of them.
+    contradict, with what then holds: no part rests on one of them. ``unbounded`` are entries whose loss is infinite:
+    everything together promises nothing because of them, and ``others`` is what the rest promises.
     """
 
     parts: tuple[Part, ...] = ()
@@ -62,6 +64,16 @@ class Total:
     free: tuple[Aside, ...] = ()
     unspecified: tuple[Aside, ...] = ()
     contradicted: tuple[Contradiction, ...] = ()
+    unbounded: tuple[int, ...] = ()
+    others: Total | None = None
+
+    @property
+    def no_bound(self) -> str:
+        """Say because of which entries nothing is promised of everything together; empty where something is."""
+        if not self.unbounded:
+            return ""
+        verb = "promises" if len(self.unbounded) == 1 else "promise"
+        return f"nothing is promised of everything together, because entry {numbers(self.unbounded)} {verb} nothing"
 
     @property
     def is_one(self) -> bool:
@@ -110,6 +122,9 @@ def total(
         claims = (*claims, f"entry {left_out} has no specification and is not counted: everything costs at least this")
     covered = [specification(charge.specification) for charge in included]
     alone, added = _by_sample(counted, specification)
+    digests = {charge.specification for charge in counted}
+    infinite = {digest for digest in digests if specification(digest).budget.is_unbounded}
+    unbounded = [charge for charge in counted if charge.specification in infinite]
     shares: dict[str, _Share] = {}
     for charge in added:
         if charge.specification not in shares:
@@ -130,7 +145,22 @@ def total(
         free=tuple(free),
         unspecified=unspecified,
         contradicted=contradicted,
+        unbounded=tuple(charge.number for charge in unbounded),
+        others=_others(charges, unbounded, specification, currency=currency, reserved=reserved, plan_of=plan_of),
     )
+
+
+def _others(
+    charges: list[Charge], unbounded: list[Charge], specification: Callable[[str], Specification], **asked: Any
+) -> Total | None:
+    """Return the total of the charges that have a bound, and were not derived from others that have none."""
+    if not unbounded:
+        return None
+    left_out = {charge.id for charge in unbounded}
+    for charge in charges:  # what is derived comes after its source
+        if left_out & {*charge.derived_from}:
+            left_out.add(charge.id)
+    return total([charge for charge in charges if charge.id not in left_out], specification, **asked)
 
 
 def _rested(part: Part, claims: tuple[str, ...], group: list[_Share], contradicted: tuple[Contradiction, ...]) -> Part:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from stirred.audit.exhaustive import audit
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.pairwise2010.mechanism import PairwiseSwap
 from stirred.mechanisms.swapping.records.choices import Drawn
+from stirred.spec.doubts import DoubtError
 from stirred.spec.problems import StirredError
 
 COLUMNS = ("state", "county", "tract", "block", "adults", "minors", "tenure", "race", "key", "imputed", "occupied")
@@ -112,6 +114,49 @@ def test_a_race_found_nowhere_else_in_the_block_raises_the_probability() -> None
     rows = [home(race="b", key=1), home(key=1), home(key=1), *TWO]
     assert always(rows, unique_race=1) == [{(1, 4)}, {(1, 5)}]
     assert always(rows) == [set()]
+
+
+def test_a_race_is_not_rare_because_nobody_else_is_in_the_block() -> None:
+    rows = [home(race="b", key=1), *TWO]
+    assert always(rows, unique_race=1) == [set()]
+    assert always([*rows, home(key=1), home(key=1)], unique_race=1) == EITHER
+
+
+def test_vacant_units_have_no_probability_of_selection() -> None:
+    data = Microdata(households=pl.DataFrame([{**UNIQUE, "occupied": False}, *TWO]))
+    assert PairwiseSwap(**{**RULES, "by_block_size": {"9": "1/2"}}).selection(data) == [
+        0,
+        Fraction(1, 2),
+        Fraction(1, 2),
+    ]
+
+
+def test_uniqueness_is_among_occupied_households() -> None:
+    rows = [UNIQUE, {**UNIQUE, "occupied": False}, *TWO]
+    assert always(rows) == [{(1, 3)}, {(1, 4)}]
+    assert always(rows, occupied=None) == [set()]
+
+
+def test_uniqueness_is_in_the_named_area() -> None:
+    rows = [UNIQUE, *TWO, {**UNIQUE, "county": 2, "tract": 2, "block": 9, "adults": 7}]
+    assert always(rows) == EITHER
+    assert always([{**row, "tract": 1, "county": 1} for row in rows]) == [set()]
+
+
+STUCK = [
+    ([UNIQUE, *TWO], {"unique_on": ["state"]}, "no household can be selected"),
+    ([UNIQUE, home(key=1)], {}, "no two households that match are in different blocks"),
+    ([UNIQUE, *TWO], {"cap": "1/2"}, "the cap allows no pair in any state"),
+]
+
+
+@pytest.mark.parametrize(("rows", "rules", "why"), STUCK, ids=[why for *_, why in STUCK])
+def test_a_file_in_which_nothing_can_move_is_refused_whatever_is_accepted(
+    rows: list[dict[str, Any]], rules: dict[str, Any], why: str
+) -> None:
+    swap = PairwiseSwap(**{**RULES, **rules})
+    with pytest.raises(DoubtError, match=f"{why}: the file would be published as it is"):
+        swap.release(pl.DataFrame(rows), Entropy.from_os(), accept=["nothing-moves", "nothing-promised"])
 
 
 def test_nobody_is_selected_in_a_block_with_many_imputed() -> None:

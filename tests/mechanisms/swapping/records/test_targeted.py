@@ -16,6 +16,7 @@ from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.records.choices import Drawn, Urn, Weights, law_of
 from stirred.mechanisms.swapping.targeted.mechanism import TargetedSwap
 from stirred.mechanisms.swapping.targeted.swapping import Problem, swapped_pairs
+from stirred.spec.doubts import DoubtError
 from stirred.spec.problems import StirredError
 
 F = Fraction
@@ -127,6 +128,29 @@ def test_drawing_from_an_urn_follows_its_law(numbers: list[int]) -> None:
     assert chi < len(kept) + 6 * np.sqrt(2 * len(kept)) + 6
 
 
+def test_many_at_once_are_drawn_in_proportion_to_their_weights_too() -> None:
+    weights = Weights.inverse(np.array([1, 2, 3, 5, 7, 12, 100]))
+    rows = np.argsort(weights.level, kind="stable")
+    words = Entropy.from_seed("many").keystream("test").reader(0)
+    found = np.bincount(Urn(rows, weights)._several(300_000, words, words.take), minlength=7)
+    chances = np.array([float(weights[row]) for row in range(7)])
+    expected = found.sum() * chances / chances.sum()
+    assert found.sum() > 100_000
+    # Six standard deviations each; a weight that is off by a thirtieth is ten of them even for the rarest.
+    assert (np.abs(found - expected) < 6 * np.sqrt(expected)).all()
+
+
+def test_an_urn_gives_every_record_once_however_many_are_asked_for_at_once() -> None:
+    numbers = np.array([*range(500), *[0] * 50, *[10**9] * 3])
+    weights = Weights.of(numbers)
+    urn, choices = Urn(np.argsort(weights.level, kind="stable"), weights), Drawn(Entropy.from_seed("all"))
+    found = [choices.next_of(urn) for _ in range(numbers.size)]
+    assert choices.next_of(urn) is None
+    assert sorted(row for row in found if row is not None) == [*range(numbers.size)]
+    assert {*found[:3]} == {550, 551, 552}  # the others have 125,000 of three thousand millions
+    assert all(numbers[row] == 0 for row in found[-51:] if row is not None)
+
+
 def test_what_is_drawn_follows_the_exact_law_of_pairs() -> None:
     frame = [("a", "x"), ("b", "x"), ("b", "y"), ("c", "z")]
     swap = TargetedSwap(hierarchy=["area"], similar=["alike"], risk_variables=["held"], k_anonymity=2, swaprate="1/2")
@@ -140,6 +164,55 @@ def test_what_is_drawn_follows_the_exact_law_of_pairs() -> None:
     chi = sum(float((seen[t] - draws * p) ** 2 / (draws * p)) for t, p in law.probabilities.items())
     assert {*seen} <= {*law.probabilities}
     assert chi < len(law) + 6 * np.sqrt(2 * len(law)) + 6
+
+
+@pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        ({"swaprate": 0, "k_anonymity": 1}, "the swap rate is 0 and no household is at risk"),
+        ({"similar": ["hsize", "area"], "swaprate": 1}, "no two similar households are in different areas"),
+    ],
+)
+def test_a_file_in_which_nothing_can_move_is_refused_whatever_is_accepted(own: dict[str, Any], why: str) -> None:
+    frame = pl.DataFrame({"area": list("AABB"), "hsize": [1] * 4, "race": list("xwxw")})
+    swap = TargetedSwap(**{"hierarchy": ["area"], "similar": ["hsize"], "risk_variables": ["race"], **own})
+    with pytest.raises(DoubtError, match=f"{why}: the file would be published as it is"):
+        swap.release(frame, Entropy.from_os(), accept=["nothing-moves", "nothing-promised"])
+
+
+def test_no_pair_lies_in_one_area_and_all_pairs_agree_on_a_profile() -> None:
+    draw = np.random.default_rng(5)
+    for seed in range(12):
+        area, size = draw.integers(0, 3, 60), draw.integers(1, 4, 60)
+        frame = pl.DataFrame({"area": area, "hsize": size, "race": draw.integers(0, 30, 60)})
+        swap = TargetedSwap(
+            hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate="1/2"
+        )
+        partner, _ = swap.pairs(Microdata(households=frame), Drawn(Entropy.from_seed(seed)))
+        moved = np.flatnonzero(partner != np.arange(60))
+        assert moved.size > 20
+        assert (area[moved] != area[partner[moved]]).all()
+        assert (size[moved] == size[partner[moved]]).all()
+
+
+def test_a_level_of_the_geography_may_be_among_what_must_be_similar() -> None:
+    county = [code for code in "ABCD" for _ in range(5)]
+    frame = pl.DataFrame({"region": [code > "B" for code in county], "county": county, "hsize": [1] * 20})
+    swap = TargetedSwap(hierarchy=["region", "county"], similar=["hsize", "region"], swaprate="1/2")
+    released = swap.release(frame, Entropy.from_os(), accept=["nothing-promised"])
+    partner = released.internal["partner"]
+    assert (partner != np.arange(20)).any()
+    assert frame["region"].equals(frame["region"][partner])
+    assert "conditioned_swap" in str([fact.values for fact in swap.plan(frame).facts])
+
+
+def test_the_riskiest_of_an_area_comes_first_and_ties_are_broken_at_random() -> None:
+    # One partner for three at risk: one is alone with its race, two share theirs.
+    frame = pl.DataFrame({"area": list("AAABBBB"), "hsize": [1, 1, 1, 1, 2, 2, 2], "race": list("xyywwww")})
+    swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=3, swaprate=0)
+    assert {frozenset(pairs_of(swap, frame, seed=seed)[0]) for seed in range(12)} == {frozenset({frozenset((0, 3))})}
+    tied = frame.slice(1)
+    assert len({frozenset(pairs_of(swap, tied, seed=seed)[0]) for seed in range(24)}) == 2
 
 
 def test_two_files_prove_that_nothing_is_promised() -> None:
@@ -203,7 +276,7 @@ def test_columns_and_risks_that_are_not_there_are_refused() -> None:
     with pytest.raises(StirredError, match="raze"):
         swap.plan(ONE)
     wrong = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk=["race"], risk_threshold="1/2")
-    with pytest.raises(StirredError, match="risks are numbers from 0 on"):
+    with pytest.raises(StirredError, match="risks are numbers from 0 to 2,000"):
         wrong.pairs(Microdata(households=ONE), Drawn(Entropy.from_seed(1)))
 
 

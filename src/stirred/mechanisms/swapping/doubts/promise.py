@@ -11,7 +11,7 @@ from stirred.data.codes import Coded
 from stirred.mechanisms.doubts import similar_values
 from stirred.mechanisms.swapping.core.plan import SwapPlan
 from stirred.mechanisms.swapping.core.strata import Strata
-from stirred.spec.doubts import Doubt
+from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.number_text import percent
 
 # Who changes with a smaller probability is published as it is.
@@ -31,13 +31,10 @@ def nothing_moves(why: str) -> Doubt:
     )
 
 
-def nothing_promised(when: str) -> Doubt:
+def no_bound(when: str) -> Doubt:
     """Return the doubt about an infinite loss."""
-    return Doubt(
-        kind="nothing-promised",
-        what=f"{when} nothing is promised: epsilon is infinite",
-        remedy="choose a rate above 0 and below 1 (accepted, the release can be made but never published)",
-    )
+    what = f"{when} nothing is promised: epsilon is infinite"
+    return nothing_promised(what, remedy="choose a rate above 0 and below 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +59,7 @@ def empty_promise(plan: SwapPlan, changed: Changed | None = None) -> Iterator[Do
         yield nothing_moves("fewer than one record is expected to get other values")
     else:
         if plan.epsilon.is_infinite:
-            yield nothing_promised("at a rate of 0 or 1")
+            yield no_bound("at a rate of 0 or 1")
         yield from mostly_unmoved(plan, changed)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from math import floor
 from typing import Any, ClassVar, Final, Literal
 
@@ -23,7 +24,7 @@ from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Names, Rate, Settings
-from stirred.mechanisms.swapping.records.base import RecordSwap
+from stirred.mechanisms.swapping.records.base import RecordSwap, apart
 from stirred.mechanisms.swapping.records.choices import Choices, Rows, law_of
 from stirred.mechanisms.swapping.records.obscurity import Prior, prior_of
 from stirred.spec.given_numbers import probability
@@ -246,14 +247,17 @@ class PairwiseSwap(RecordSwap):
         share, occupied = self._imputed_share(data), self._occupied(data)
         in_block = np.bincount(block, weights=share)[block] / sizes
         limit = None if self.block_imputation_limit is None else float(self.block_imputation_limit)
-        chances = []
-        for n in range(block.size):
-            chance = max(by_size[int(sizes[n])], Fraction(self.unique_race) if race[n] else Fraction(0))
-            chance *= 1 - Fraction(float(share[n])).limit_denominator(10**6)
-            chance = Fraction(1) if unique[n] else chance
-            closed = limit is not None and in_block[n] >= limit
-            chances.append(Fraction(0) if closed or share[n] >= 1 or not occupied[n] else chance)
-        return chances
+        closed = np.zeros(block.size, dtype=bool) if limit is None else in_block >= limit
+
+        @cache
+        def chance(size: int, lone_race: bool, own: float, is_unique: bool, shut: bool) -> Fraction:
+            if shut or own >= 1:
+                return Fraction(0)
+            base = max(by_size[size], Fraction(self.unique_race) if lone_race else Fraction(0))
+            return Fraction(1) if is_unique else base * (1 - Fraction(own).limit_denominator(10**6))
+
+        columns = (sizes, race, share, unique, closed | ~occupied)
+        return [chance(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
     def _codes(self, data: Microdata, names: Sequence[str]) -> Rows:
         return encode(data.households, [*dict.fromkeys(names)]).codes.astype(np.int64)
@@ -264,7 +268,7 @@ class PairwiseSwap(RecordSwap):
     def _occupied(self, data: Microdata) -> Any:
         if self.occupied is None:
             return np.ones(data.households.height, dtype=bool)
-        return _flag(data.households[self.occupied])
+        return _flag(data.households[self.occupied]).copy()
 
     def _imputed_share(self, data: Microdata) -> Any:
         """Return the share of each household's records that are imputed."""
@@ -292,6 +296,7 @@ class PairwiseSwap(RecordSwap):
         return found
 
     def _unique(self, data: Microdata) -> Any:
+        """Say of each occupied household whether no other one in the area has the same values."""
         level = self.geography[: self.geography.index(self.unique_in) + 1]
         names = [*self.unique_on]
         own = [name for name in names if name in data.households.columns]
@@ -306,13 +311,26 @@ class PairwiseSwap(RecordSwap):
             held = texts.group_by("row").agg(pl.col("all").sort().str.join(" ")).sort("row")
             index = pl.DataFrame({"row": np.arange(frame.height, dtype=np.uint32)})
             frame = frame.with_columns(index.join(held, on="row", how="left", maintain_order="left")["all"])
-        return frame.is_unique().to_numpy() & self._occupied(data)
+        occupied = self._occupied(data)
+        occupied[occupied] = frame.filter(occupied).is_unique().to_numpy()
+        return occupied
 
     # ---- steps 2 and 3: pairs
 
     def pairs(self, data: Microdata, choices: Choices) -> tuple[Rows, list[int]]:
         """Select, pair by priority and return the partners, and the selected that found none."""
         return self._matching(data).pairs(choices)
+
+    def stuck(self, data: Microdata) -> str:
+        """Say why nobody can be swapped."""
+        found = self._matching(data)
+        own = found.occupied
+        if not any(found.chances):
+            return "no household can be selected"
+        if not apart(found.alike[own], found.areas[-1][own]):
+            return "no two households that match are in different blocks"
+        most = np.bincount(found.state[own]).max(initial=0)
+        return "" if found.cap * int(most) >= 2 else "the cap allows no pair in any state"
 
     def _matching(self, data: Microdata) -> Matching:
         return Matching(

@@ -38,6 +38,7 @@ from stirred.mechanisms.protocol import (
     failed,
 )
 from stirred.mechanisms.swapping.core.swapped_file import Persons, SwappedFile
+from stirred.mechanisms.swapping.doubts.promise import nothing_moves
 from stirred.mechanisms.swapping.permutation.law import tables_with_margins
 from stirred.mechanisms.swapping.records.choices import Choices, Drawn, Rows
 from stirred.mechanisms.swapping.records.obscurity import Prior, obscurity_facts
@@ -45,7 +46,7 @@ from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted
 from stirred.spec.budget import Budget
 from stirred.spec.domain import Domain
-from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.doubts import Doubt, nothing_promised, refuse_doubts
 from stirred.spec.exact import INFINITE
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin
@@ -56,6 +57,7 @@ from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Flavor, Specification
 
 THEOREM: Final = "disjoint pairs are not a transitive action (Appendix C.2 of the paper): the loss is infinite"
+_TELLING: Final = ("tells", "nearly-tells", "partly-tells", "left-behind", "regroup", "unit", "missing")
 SECRET: Final = "which households were swapped, and which found no partner, is published nowhere"
 
 
@@ -138,6 +140,10 @@ class RecordSwap(Mechanism):
     def pairs(self, data: Microdata, choices: Choices) -> tuple[Rows, list[int]]:
         """Return the partner of each record, itself where it has none, and those that should have had one."""
 
+    @abstractmethod
+    def stuck(self, data: Microdata) -> str:
+        """Say why no record of this file can be swapped; empty where one can."""
+
     @property
     def how_many(self) -> str:
         """Say how many records are exchanged."""
@@ -147,11 +153,12 @@ class RecordSwap(Mechanism):
         """Return the file with whatever else is done to it."""
         return data
 
-    def nearest(self, name: str) -> Mechanism:
-        """Return the member of the swapping family that does most of the same."""
+    def nearest(self, name: str, *, rate: Any = None) -> Mechanism:
+        """Return the member of the swapping family that does most of the same, at the same rate if none is given."""
         from stirred.mechanisms import registry
 
-        own = {"match": list(self.matched), "swap": list(self.swapped), "rate": str(self.nominal_rate)}
+        swap = [name for name in self.swapped if name not in self.matched]
+        own = {"match": list(self.matched), "swap": swap, "rate": str(rate or self.nominal_rate)}
         return registry.build(name, {**own, "unit": self.unit})
 
     # ---- the promise and the act
@@ -171,7 +178,7 @@ class RecordSwap(Mechanism):
                 ),
                 multiverse=Multiverse(
                     invariants=(
-                        Margin(of=self.unit, variables=(*self.matched, *self.swapped)),
+                        Margin(of=self.unit, variables=self._crossed),
                         Margin(of=self.unit, variables=(*held, *inside), includes=("person",) if persons else ()),
                     )
                 ),
@@ -222,12 +229,23 @@ class RecordSwap(Mechanism):
         yield from settings_doubts(self.settings_from)
         held = [name for name in columns if name not in self.swapped]
         yield from identifier_doubts(data, held, swap=self.swapped, unit=self.unit)
-        yield Doubt(
-            kind="nothing-promised",
-            what=f"nothing is promised: {self.breaks[:1].lower()}{self.breaks[1:-1]}",
-            remedy="use permutation-swap or conditioned-swap, which the plan compares with (--verbose); accepted, the "
-            "release can be made but never published",
+        yield from self._telling(data, columns)
+        if why := self.stuck(data):
+            yield nothing_moves(why)
+            return
+        yield nothing_promised(
+            f"nothing is promised: {self.breaks[:1].lower()}{self.breaks[1:-1]}",
+            remedy="use permutation-swap or conditioned-swap, which the plan compares with (--verbose)",
         )
+
+    def _telling(self, data: Microdata, columns: Sequence[str]) -> Iterator[Doubt]:
+        """Yield the doubts about held columns that tell where a record was: those of a permutation swap."""
+        try:
+            found = self.nearest("permutation-swap", rate="1/2").plan(data).doubts
+        except StirredError:  # what it cannot plan is said where it is compared
+            return
+        known = {*columns, *data.person_variables}
+        yield from (each for each in found if each.kind in _TELLING and {*each.about.split("+")} <= known)
 
     def release(
         self,
@@ -291,13 +309,17 @@ class RecordSwap(Mechanism):
         return {RECORDS: homes | link, PERSONS: (homes & {*self.swapped}) | {*released["persons"]} | link}
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
-        """Keep inside who was swapped with whom, by row of the input, and who found no partner."""
+        """Keep inside who was swapped with whom, by row and identifier, and who found no partner."""
         from stirred.data.frames import write_frame
 
-        partner, rows = release.internal["partner"], np.arange(release.internal["partner"].size)
-        pairs = pl.DataFrame({"row": rows, "partner": partner}).filter(pl.col("row") < pl.col("partner"))
+        partner, data = release.internal["partner"], release.internal["file"].data
+        rows = pl.DataFrame({"row": np.arange(partner.size), "partner": partner})
+        ids = [data.households[n] for n in data.identifiers if n in data.households.columns and n not in rows.columns]
+        rows = rows.hstack(ids)
+        others = [each.gather(partner).alias(f"partner of {each.name}") for each in ids]
+        pairs = rows.hstack(others).filter(pl.col("row") < pl.col("partner"))
         write_frame(pairs, written.internal / "pairs.parquet", note=dict(note))
-        lone = pl.DataFrame({"row": pl.Series(release.internal["unswapped"], dtype=pl.Int64)})
+        lone = rows.drop("partner")[release.internal["unswapped"]]
         write_frame(lone, written.internal / "unswapped.parquet", note=dict(note))
 
     def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
@@ -311,13 +333,18 @@ class RecordSwap(Mechanism):
         file = pl.concat(list(release.public.parts(RECORDS)))
         checks = []
         held = [n for n in plan.releases["households"] if n not in (*self.swapped, *self._resampled)]
-        for names in ([*self.matched, *self.swapped], held):
+        for names in ([*self._crossed], held):
             one, other = (f.group_by(names or pl.lit(0)).len() for f in (data.households, file))
             if not one.sort(one.columns).equals(other.sort(other.columns), null_equal=True):
                 raise failed(f"the table of {', '.join(names)} differs from the input")
             checks.append(Check(what=f"table of {', '.join(names)}", cells=one.height))
         moved = number(int((partner != rows).sum()), "record")
         return [*checks, Check(what=f"pairs are disjoint: {moved} swapped", cells=rows.size, result="as it must be")]
+
+    @property
+    def _crossed(self) -> tuple[str, ...]:
+        """Return what is counted exactly together; a level of the geography may be among what must be equal."""
+        return tuple(dict.fromkeys((*self.matched, *self.swapped)))
 
     @property
     def _resampled(self) -> Collection[str]:
@@ -327,7 +354,7 @@ class RecordSwap(Mechanism):
     @property
     def in_three(self) -> tuple[str, str, str]:
         """Return in three sentences what is promised and what is not."""
-        kept = " x ".join((*self.matched, *self.swapped))
+        kept = " x ".join(self._crossed)
         return (
             f"Exact are the counts by {kept}, and everything that does not contain {', '.join(self.swapped)}.",
             f"Nothing is promised beyond that, the loss is infinite: {self.breaks[:1].lower()}{self.breaks[1:]}",
@@ -369,6 +396,12 @@ class RecordSwap(Mechanism):
         if not bundle.specification.budget.realised.is_infinite:
             found.bad("it promises something, and swaps of disjoint pairs do not", where="public/specification.json")
         found.unchecked.append("which records were swapped: that is confidential, and nothing is promised of it")
+
+
+def apart(alike: Rows, area: Rows) -> bool:
+    """Say whether two records that are alike lie in different areas."""
+    both = pl.DataFrame({"alike": alike, "area": area}).unique()
+    return both.height > both["alike"].n_unique()
 
 
 def _nothing(rows: int) -> tuple[Any, pl.DataFrame]:

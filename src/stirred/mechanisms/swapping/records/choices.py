@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
-from typing import ClassVar, TypeVar
+from itertools import accumulate, chain, pairwise, repeat
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from stirred.randomness.bernoulli import bernoulli
-from stirred.randomness.entropy import Entropy
+from stirred.randomness.entropy import BUFFER_WORDS, Entropy, Words
 from stirred.randomness.integers import below
 from stirred.spec.law import Law
 
 Rows = npt.NDArray[np.int64]
-T = TypeVar("T")
+_FEW: Final = 32  # draws one by one, before many are drawn at once
+_PASSED: Final = 16  # records drawn before that are passed over, before the others are looked up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,52 +56,76 @@ class Weights:
 class Urn:
     """Records drawn one after the other in proportion to their weights; those of weight 0 come last.
 
-    A record is found by one random whole number and kept or put back by another: nothing is rounded. ``rows`` are
-    sorted by level, and are changed.
+    A record is found by one random whole number and kept or put back by another: nothing is rounded. Whoever was drawn
+    before is passed over, which leaves the others their proportions. ``rows`` are sorted by level.
     """
 
-    __slots__ = ("_rows", "_slices", "_weights", "drawn")
+    __slots__ = ("_begin", "_bounds", "_pending", "_rows", "_seen", "_shift", "_wanted", "_weights", "drawn")
 
     def __init__(self, rows: Rows, weights: Weights) -> None:
-        self._rows, self._weights, self.drawn = rows, weights, list[int]()
-        level = weights.level[rows]
-        edges = [0, *(np.flatnonzero(np.diff(level)) + 1).tolist(), rows.size]
-        self._slices = [[a, b, int(level[a])] for a, b in pairwise(edges) if b > a]
+        self._weights, self._seen, self._wanted, self.drawn = weights, set[int](), _FEW, list[int]()
+        self._reopen(rows)
 
-    def _open(self) -> list[list[int]]:
-        left = [each for each in self._slices if each[1] > each[0]]
-        return [each for each in left if each[2] < Weights.ZERO] or left
+    def _reopen(self, rows: Rows) -> None:
+        """Note where the levels begin, and the bounds of the weights of all records up to each."""
+        level = self._weights.level[rows]
+        end = int(np.searchsorted(level, Weights.ZERO)) or rows.size
+        edges = [0, *(np.flatnonzero(np.diff(level[:end])) + 1).tolist(), end] if end else [0]
+        self._rows, self._pending, self._begin = rows, list[int](), edges[:-1]
+        self._shift = [int(level[end - 1] - level[begin]) for begin in self._begin]
+        sizes = ((b - a) << shift for (a, b), shift in zip(pairwise(edges), self._shift, strict=True))
+        self._bounds = [*accumulate(sizes)]
 
     def left(self) -> list[tuple[int, Fraction]]:
         """Return the records that may be drawn next, with their weights."""
-        rows = [int(row) for a, b, _ in self._open() for row in self._rows[a:b]]
-        return [(row, self._weights[row] or Fraction(1)) for row in rows]
-
-    def draw(self, words: Iterator[int]) -> int | None:
-        """Draw one record; None where none is left."""
-        slices = self._open()
-        if not slices:
-            return None
-        deepest = max(each[2] for each in slices)
-        sizes = [(b - a) << (deepest - level) for a, b, level in slices]
-        while True:
-            at, own = below(sum(sizes), words), 0
-            while at >= sizes[own]:
-                at, own = at - sizes[own], own + 1
-            row = int(self._rows[slices[own][0] + (at >> (deepest - slices[own][2]))])
-            if below(int(self._weights.denominator[row]), words) < int(self._weights.numerator[row]):
-                return self._without(slices[own], slices[own][0] + (at >> (deepest - slices[own][2])))
+        found = [(row, self._weights[row]) for row in self._rows.tolist() if row not in self._seen]
+        return [each for each in found if each[1]] or [(row, Fraction(1)) for row, _ in found]
 
     def take(self, row: int) -> int:
         """Take out a record that is left."""
-        own = next(each for each in self._slices if row in self._rows[each[0] : each[1]])
-        return self._without(own, own[0] + int(np.flatnonzero(self._rows[own[0] : own[1]] == row)[0]))
-
-    def _without(self, own: list[int], place: int) -> int:
-        row = int(self._rows[place])
-        own[1] -= 1
-        self._rows[place] = self._rows[own[1]]
+        self._seen.add(row)
         return row
+
+    def draw(self, words: Iterator[int], many: Callable[[int], Words]) -> int | None:
+        """Draw one record; None where none is left. ``words`` are random, and so are ``many`` at once."""
+        passed = 0
+        while self._bounds:
+            if not self._pending and len(self._seen) >= _FEW:
+                self._wanted *= 2
+                self._pending = self._several(self._wanted, words, many)
+            row = self._pending.pop() if self._pending else self._one(words)
+            if row not in self._seen:
+                return self.take(row)
+            if (passed := passed + 1) > _PASSED:  # most of the weight is gone: go on with the others
+                self._reopen(self._rows[[each not in self._seen for each in self._rows.tolist()]])
+                passed = 0
+        return None
+
+    def _one(self, words: Iterator[int]) -> int:
+        while True:
+            at = below(self._bounds[-1], words)
+            own = bisect_right(self._bounds, at)
+            place = self._begin[own] + ((at - (self._bounds[own - 1] if own else 0)) >> self._shift[own])
+            row = int(self._rows.item(place))
+            bound, kept = self._weights.denominator.item(row), self._weights.numerator.item(row)
+            if kept == bound or below(bound, words) < kept:
+                return row
+
+    def _several(self, count: int, words: Iterator[int], many: Callable[[int], Words]) -> list[int]:
+        """Return as ``_one`` would, up to so many at once; the last is to be used first."""
+        bounds = np.array(self._bounds, dtype=np.uint64)
+        at = many(2 * count).view(np.uint64) >> np.uint64(64 - self._bounds[-1].bit_length())
+        at = at[at < bounds[-1]]
+        own = np.searchsorted(bounds, at, side="right")
+        inside = at - np.concatenate([np.zeros(1, dtype=np.uint64), bounds])[own]
+        rows = self._rows[np.array(self._begin)[own] + (inside >> np.array(self._shift, np.uint64)[own]).astype(int)]
+        bound, kept = self._weights.denominator[rows], self._weights.numerator[rows] << 32
+        word, least = many(rows.size).astype(np.int64), kept // bound
+        accepted = word < least
+        for tie in np.flatnonzero(word == least):  # 32 bits do not decide: the rest of the fraction does
+            accepted[tie] = below(int(bound[tie]), words) < int(kept[tie] % bound[tie])
+        found: list[int] = rows[accepted].tolist()
+        return found
 
 
 class Choices(ABC):
@@ -122,23 +148,25 @@ class Drawn(Choices):
     """Choices by the randomness of a release."""
 
     def __init__(self, entropy: Entropy) -> None:
-        self._words = entropy.keystream("choices").reader(0)
+        self._many = entropy.keystream("choices").reader(0).take
+        self._words = chain.from_iterable(self._many(BUFFER_WORDS).tolist() for _ in repeat(None))
 
     def happens(self, chance: Fraction) -> bool:
         """Say whether an event of this probability happens."""
         return bernoulli(chance, self._words)
 
     def order(self, size: int) -> Sequence[int]:
-        """Return a uniformly random order."""
-        found = list(range(size))
-        for last in range(size - 1, 0, -1):
-            other = below(last + 1, self._words)
-            found[last], found[other] = found[other], found[last]
-        return found
+        """Return a uniformly random order: that of random numbers of 64 bits, drawn again where two are equal."""
+        while True:
+            numbers = self._many(2 * size).view(np.uint64)
+            found = np.argsort(numbers)
+            if (np.diff(numbers[found]) > 0).all():
+                order: list[int] = found.tolist()
+                return order
 
     def next_of(self, urn: Urn) -> int | None:
         """Draw the next record."""
-        return urn.draw(self._words)
+        return urn.draw(self._words, self._many)
 
 
 class _Scripted(Choices):

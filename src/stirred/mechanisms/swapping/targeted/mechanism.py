@@ -17,7 +17,7 @@ from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_file, bad_plan
 from stirred.mechanisms.protocol import Names, Rate, Settings
-from stirred.mechanisms.swapping.records.base import RecordSwap
+from stirred.mechanisms.swapping.records.base import RecordSwap, apart
 from stirred.mechanisms.swapping.records.choices import Choices, Rows, Weights, law_of
 from stirred.mechanisms.swapping.records.obscurity import Prior, prior_of
 from stirred.mechanisms.swapping.targeted.swapping import Problem, swapped_pairs
@@ -25,6 +25,7 @@ from stirred.spec.given_numbers import fraction, probability
 from stirred.spec.law import Law
 
 _MILLION = 1_000_000  # given risks are whole millionths
+_MOST = 2_000  # of them 31 bits hold so many
 
 
 class TargetedSettings(Settings):
@@ -145,6 +146,15 @@ class TargetedSwap(RecordSwap):
         """Return the pairs, and the rows at risk that found no partner."""
         return swapped_pairs(self._problem(data), choices)
 
+    def stuck(self, data: Microdata) -> str:
+        """Say why nobody can be swapped."""
+        problem = self._problem(data)
+        if not self.nominal_rate and (problem.risky == len(problem.areas)).all():
+            return "the swap rate is 0 and no household is at risk"
+        if not any(apart(profile, problem.areas[-1]) for profile in problem.profiles):
+            return "no two similar households are in different areas"
+        return ""
+
     def _problem(self, data: Microdata) -> Problem:
         homes = data.households
         levels = range(1, len(self.hierarchy) + 1)
@@ -186,8 +196,9 @@ class TargetedSwap(RecordSwap):
         """Return a given risk of each household in millionths: the largest of its members."""
         column = data.households[name] if name in data.households.columns else data.persons[name]  # type: ignore[index]
         known = column.cast(pl.Float64, strict=False)
-        if known.null_count() or not bool((known >= 0).all()):
-            raise bad_file("risks are numbers from 0 on", where=f'"{name}"', remedy="give every record one")
+        if known.null_count() or not bool(known.is_between(0, _MOST).all()):
+            what = f"risks are numbers from 0 to {_MOST:,}"
+            raise bad_file(what, where=f'"{name}"', remedy="give every record one, in another unit if need be")
         whole = (known * _MILLION).round().cast(pl.Int64).to_numpy()
         if name in data.households.columns:
             return np.asarray(whole)

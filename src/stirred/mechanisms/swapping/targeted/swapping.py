@@ -44,8 +44,8 @@ class Problem:
 class _State:
     problem: Problem
     choices: Choices
-    partner: Rows
-    initiated: Rows  # swaps by households of each finest area
+    partner: list[int]  # read and written one by one, which lists do faster than arrays
+    initiated: list[int]  # swaps by households of each finest area
     failed: list[int]
 
 
@@ -55,15 +55,15 @@ def swapped_pairs(problem: Problem, choices: Choices) -> tuple[Rows, list[int]]:
     state = _State(
         problem=problem,
         choices=choices,
-        partner=np.arange(problem.size, dtype=np.int64),
-        initiated=np.zeros(int(finest.max(initial=0)) + 1, dtype=np.int64),
+        partner=list(range(problem.size)),
+        initiated=[0] * (int(finest.max(initial=0)) + 1),
         failed=[],
     )
     target = _targets(problem, choices)
     for level in range(last + 1):
         partners, others = _Partners(state, level), _Others(problem)
         at_risk = dict(_by_area(np.flatnonzero(problem.risky == level), problem, level, choices))
-        for area in range(state.initiated.size) if level == last else sorted(at_risk):
+        for area in range(len(state.initiated)) if level == last else sorted(at_risk):
             for row in at_risk.get(area, ()):
                 partners.swap(row, area)
             urn = others.of(area) if level == last and state.initiated[area] < target[area] else None
@@ -72,17 +72,17 @@ def swapped_pairs(problem: Problem, choices: Choices) -> tuple[Rows, list[int]]:
                 if drawn is None:
                     break
                 partners.swap(drawn, area)
-    return state.partner, [row for row in state.failed if state.partner[row] == row]
+    return np.array(state.partner, dtype=np.int64), [row for row in state.failed if state.partner[row] == row]
 
 
-def _targets(problem: Problem, choices: Choices) -> Rows:
+def _targets(problem: Problem, choices: Choices) -> list[int]:
     """Return how many swaps each finest area initiates: its share rounded down, the rest to areas drawn at random."""
     sizes = np.bincount(problem.areas[-1])
     half = problem.rate / 2
-    target = np.array([floor(int(n) * half) for n in sizes], dtype=np.int64)
+    target = [n * half.numerator // half.denominator for n in sizes.tolist()]
     exact = problem.size * half
-    total = floor(exact) + (exact.denominator > 1 and choices.happens(Fraction(1, 2)))
-    for place in choices.order(sizes.size)[: max(0, int(total) - int(target.sum()))] if total > target.sum() else ():
+    rest = floor(exact) + (exact.denominator > 1 and choices.happens(Fraction(1, 2))) - sum(target)
+    for place in choices.order(sizes.size)[:rest] if rest > 0 else ():
         target[place] += 1
     return target
 
@@ -143,14 +143,14 @@ class _Partners:
         for profile in range(len(state.problem.profiles)):
             if (other := self._found(row, area, profile)) is not None:
                 state.partner[row], state.partner[other] = other, row
-                state.initiated[state.problem.areas[-1][row]] += 1
+                state.initiated[state.problem.areas[-1].item(row)] += 1
                 return True
         state.failed.append(row)
         return False
 
     def _found(self, row: int, area: int, profile: int) -> int | None:
         problem, partner = self._state.problem, self._state.partner
-        key = (profile, int(problem.profiles[profile][row]))
+        key = (profile, problem.profiles[profile].item(row))
         urn = self._urns.get(key) or self._opened(key)
         codes = problem.areas[self._level]
         last, begin = self._seen.get(key, (-1, 0))
@@ -158,12 +158,12 @@ class _Partners:
             begin, urn.drawn = 0, [other for other in urn.drawn if partner[other] == other]
         for place in range(begin, len(urn.drawn)):
             other = urn.drawn[place]
-            if partner[other] == other and codes[other] != area:
+            if partner[other] == other and codes.item(other) != area:
                 self._seen[key] = (area, place)
                 return other
         while (drawn := self._state.choices.next_of(urn)) is not None:
             urn.drawn.append(drawn)
-            if partner[drawn] == drawn and codes[drawn] != area:
+            if partner[drawn] == drawn and codes.item(drawn) != area:
                 self._seen[key] = (area, len(urn.drawn) - 1)
                 return drawn
         self._seen[key] = (area, len(urn.drawn))

@@ -56,7 +56,7 @@ from stirred.spec.accepted import with_accepted, with_accepted_names
 from stirred.spec.budget import Budget
 from stirred.spec.convert import post_process, pull_back
 from stirred.spec.domain import Domain
-from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.doubts import Doubt, nothing_promised, refuse_doubts
 from stirred.spec.exact import INFINITE, Exact
 from stirred.spec.given_numbers import Number, loss
 from stirred.spec.input_premetric import InputPremetric
@@ -71,6 +71,7 @@ from stirred.spec.specification import Flavor, Specification
 THEOREM: Final = "delta of cell keys, exactly from the perturbation table (docs/theory/cell-keys.md)"
 KEYS: Final = "keys are secret, and uniform and independent for different records; the advantage of the pseudo-random "\
     "function is added to delta"  # fmt: skip
+ALONE: Final = "the record keys of the file are used for this table alone, in no other release and no other year"
 DECLARED: Final = "the values that the variables of the tables can take were declared beforehand, not read off the file"
 _LARGE: Final = Fraction(1, 1000)
 
@@ -253,7 +254,7 @@ class CellKey(Mechanism):
                 output_premetric=approximate(delta) if finite and delta else PURE,
             ),
             budget=Budget.constant(epsilon if finite else INFINITE),
-            assumptions=(KEYS, DECLARED, ONE_RUN.words),
+            assumptions=(KEYS, *((ALONE,) if self.keys == "additive" else ()), DECLARED, ONE_RUN.words),
             relies_on=(ONE_RUN,),
             theorem=(THEOREM,),
             settings_from=self.settings_from,
@@ -324,7 +325,7 @@ class CellKey(Mechanism):
         if specification.budget.realised.is_infinite:
             why = self.no_promise or "Delta is 1."
             what = f"nothing is promised: {why[:1].lower()}{why[1:-1]}"
-            yield Doubt(kind="nothing-promised", what=what, remedy="publish counts, and one table at a time")
+            yield nothing_promised(what, remedy="publish counts, and one table at a time")
         elif delta > _LARGE:
             yield Doubt(
                 kind="large-delta",

@@ -77,9 +77,12 @@ def promised(plan: CellKeyPlan) -> list[str]:
     """Return in three sentences what is promised and what is not."""
     mechanism, specification = plan.mechanism, plan.specification
     if plan.inner is not None:
+        before = mechanism.inner_title
+        what = f"What is promised is what {before} promises, {specification.budget_text}"
+        if specification.budget.is_unbounded:
+            what = f"Nothing is promised, because {before} promises nothing"
         return [
-            f"What is promised is what {mechanism.inner_title} promises, {specification.budget_text}: cell keys come "
-            "after it and use nothing but its output and fresh keys.",
+            f"{what}: cell keys come after it and use nothing but its output and fresh keys.",
             "They do not make this loss smaller: where all counts move up as far as they can, the output tells the "
             "swapped table.",
             "What they make smaller is the chance of outputs that tell much (delta at a given epsilon).",

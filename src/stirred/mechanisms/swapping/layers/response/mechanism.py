@@ -24,7 +24,7 @@ from stirred.mechanisms.swapping.core.roles import OtherRates, Roles, SwapRate, 
 from stirred.mechanisms.swapping.core.strata import Strata, find_strata
 from stirred.mechanisms.swapping.core.swap import PAPER, RateLike
 from stirred.mechanisms.swapping.core.swapped_file import held_parts
-from stirred.mechanisms.swapping.doubts.promise import nothing_moves, nothing_promised
+from stirred.mechanisms.swapping.doubts.promise import no_bound, nothing_moves
 from stirred.mechanisms.swapping.layers.budget import perturbed_before, response_epsilon
 from stirred.mechanisms.swapping.layers.layer import Layer, between_closer
 from stirred.mechanisms.swapping.layers.response.law import (
@@ -372,7 +372,7 @@ class ResponseSwap(Layer):
         elif changed + Fraction(plan.strata.most_moved) < 1:
             yield nothing_moves("fewer than one record is expected to get other values")
         elif plan.epsilon.is_infinite:
-            yield nothing_promised("at a rate of 0 or 1, or a change of 0 or 1")
+            yield no_bound("at a rate of 0 or 1, or a change of 0 or 1")
         elif not plan.strata.live:
             yield Doubt(
                 kind="nothing-swapped",
