@@ -12,6 +12,7 @@ import typer
 
 from stirred.cli.option_words import bad_plan
 from stirred.cli.output import emit, emit_json, exactly, facts, five, heading, paragraph, picked, say
+from stirred.cli.risk import uniqueness_out
 from stirred.data.bundle import checksum
 from stirred.data.frames import exists
 from stirred.data.problems import bad_file
@@ -216,6 +217,7 @@ def show_plan(
                 **_joined(fact.values for fact in prepared.plan.facts if fact.for_plans),
                 "epsilon_by_rate": [{"rate": str(rate), **exactly(epsilon=loss)} for rate, loss in curve],
                 "dropped": list(prepared.plan.dropped),
+                "exposed": None if prepared.exposure is None else uniqueness_out(prepared.exposure),
                 "doubts": doubt_facts(prepared.doubts, prepared.accepted),
                 "ledger": None if account is None else ledger_facts(account),
                 "expected_error": [_expected_out(each) for each in expected],
@@ -230,7 +232,7 @@ def show_plan(
     at = ", or at ".join(percent(rate, digits=6) for rate in target.get("target_rates", ()))
     facts(
         [
-            *prepared.plan.outcome(),
+            *_with_exposed(prepared),
             *([("chosen", _BASIS["this-data"])] if prepared.mechanism.settings_from == "this-data" else []),
             *([("target", f"epsilon {epsilon} is reached at rate {at}")] if target else []),
             *(_expected_line(each) for each in expected),
@@ -248,6 +250,12 @@ def show_plan(
     paragraph("Nothing random has happened and nothing was written." + ("" if verbose else " All details: --verbose"))
     if problems:
         raise StirredError(problems)
+
+
+def _with_exposed(prepared: Prepared) -> list[tuple[str, str]]:
+    """Return what a plan says, and whom it exposes by what it leaves unchanged, beside that."""
+    first, *rest = prepared.plan.outcome()
+    return [first, ("exposed", prepared.exposed_in_words), *rest]
 
 
 def doubts_shown(prepared: Prepared) -> list[tuple[str, str]]:
