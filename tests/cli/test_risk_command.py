@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -33,10 +34,10 @@ def census(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def asked(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> dict[str, dict[str, object]]:
+def asked(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> dict[str, Any]:
     capsys.readouterr()
     assert run(["risk", *map(str, arguments), "--json"]) == code
-    found: dict[str, dict[str, object]] = json.loads(capsys.readouterr().out)
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
 

@@ -232,11 +232,12 @@ def show_plan(
     at = ", or at ".join(percent(rate, digits=6) for rate in target.get("target_rates", ()))
     facts(
         [
-            *_with_exposed(prepared),
+            *prepared.plan.outcome(),
             *([("chosen", _BASIS["this-data"])] if prepared.mechanism.settings_from == "this-data" else []),
             *([("target", f"epsilon {epsilon} is reached at rate {at}")] if target else []),
             *(_expected_line(each) for each in expected),
             *doubts_shown(prepared),
+            *([("exposed", prepared.exposed_in_words)] if prepared.exposed_in_words else []),
             *([("ledger", ledger_text(account))] if account is not None else []),
             *other_file_lines(prepared),
             *([] if refusal is None else refusal_lines(fit)),
@@ -250,12 +251,6 @@ def show_plan(
     paragraph("Nothing random has happened and nothing was written." + ("" if verbose else " All details: --verbose"))
     if problems:
         raise StirredError(problems)
-
-
-def _with_exposed(prepared: Prepared) -> list[tuple[str, str]]:
-    """Return what a plan says, and whom it exposes by what it leaves unchanged, beside that."""
-    first, *rest = prepared.plan.outcome()
-    return [first, ("exposed", prepared.exposed_in_words), *rest]
 
 
 def doubts_shown(prepared: Prepared) -> list[tuple[str, str]]:

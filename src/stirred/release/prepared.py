@@ -66,10 +66,10 @@ class Prepared:
 
     @property
     def exposed_in_words(self) -> str:
-        """Say how many records are unique on what is published exactly."""
+        """Say how many records are unique on what is published exactly; empty where no table of them is."""
         if not counted(self.data):
             return f"not counted for more than {MOST_RECORDS:,} records; `stirred risk` counts it"
-        return exposed_in_words(self.exposure)
+        return "" if self.exposure is None else exposed_in_words(self.exposure)
 
     def refuse(self) -> None:
         """Raise every doubt about protection that nobody accepted, and every accepted name that is none."""

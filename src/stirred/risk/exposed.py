@@ -119,14 +119,12 @@ def of_persons(data: Microdata) -> pl.DataFrame:
     return homes.hstack(select(data.persons, data.person_variables))
 
 
-def exposed_in_words(found: Uniqueness | None) -> str:
+def exposed_in_words(found: Uniqueness) -> str:
     """Say in one line whom a release exposes by what it publishes exactly.
 
-    >>> exposed_in_words(None)
-    'nobody by an exact table: no table of their characteristics is published unchanged'
+    >>> exposed_in_words(uniqueness(pl.DataFrame({"size": [1, 1, 2]}), ["size"], of="households"))
+    '33.3% of the households are unique on what is published unchanged (size)'
     """
-    if found is None:
-        return "nobody by an exact table: no table of their characteristics is published unchanged"
     return f"{found.share_unique} of the {found.of} are unique on what is published unchanged ({found.named})"
 
 

@@ -84,7 +84,7 @@ class Uniqueness:
     @property
     def named(self) -> str:
         """Return the names of the keys, of many the first and how many more there are."""
-        return ", ".join([*self.keys] if len(self.keys) <= 6 else [*self.keys[:5], f"{len(self.keys) - 5} more"])
+        return ", ".join([*self.keys] if len(self.keys) <= 3 else [*self.keys[:2], f"{len(self.keys) - 2} more"])
 
 
 def share_in_words(part: float, whole: float) -> str:
