@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stirred.risk.combinations import MinimalUniques
     from stirred.risk.exposed import ExactTable
     from stirred.risk.subject import Subject
+    from stirred.risk.told import Told
     from stirred.risk.uniqueness import Diversity, Uniqueness
 
 
@@ -36,6 +37,13 @@ def risk(
     population: Annotated[Place, opt("--population FILE", "The file that the sample comes from.")] = None,
     persons: Annotated[Place, opt("--persons FILE", "With a file: the persons in the households.")] = None,
     hid: Annotated[Text, opt("--hid COLUMN", "With a file: the column linking persons to households.")] = None,
+    target: Annotated[
+        Names,
+        opt(
+            "--target COLUMN",
+            "A value that other columns may tell, such as the county (default: what the swap exchanges); repeat.",
+        ),
+    ] = None,
     largest: Annotated[
         int, opt("--largest NUMBER", "Search sets of so many keys for minimal unique combinations.", min=1)
     ] = 3,
@@ -47,6 +55,7 @@ def risk(
     """
     from stirred.data.frames import read_given
     from stirred.risk.subject import checked_keys, default_keys, unique_records
+    from stirred.risk.told import told_out
 
     subject = _subject(file, persons=persons, hid=hid)
     given = names(keys)
@@ -59,6 +68,7 @@ def risk(
     found = unique_records(subject.data, table, weight=weight, population=whole)
     spread = _diversity(subject, table, names(sensitive))
     minimal = _minimal(subject, table, largest)
+    guessed = _told(subject, table, names(target))
     if json:
         emit_json(
             {
@@ -66,6 +76,7 @@ def risk(
                 "public": subject.public,
                 "uniqueness": uniqueness_out(found),
                 "diversity": [asdict(each) for each in spread],
+                "told": [told_out(each) for each in guessed],
                 "minimal_unique_combinations": None if minimal is None else _minimal_out(minimal),
             }
         )
@@ -76,6 +87,7 @@ def risk(
             *uniqueness_rows(found, default=not given, sample=weight is not None or whole is not None),
             *(row for each in spread for row in _diversity_rows(each, found)),
             *_minimal_rows(minimal, found, table, largest),
+            *_told_rows(guessed),
         ]
     )
     paragraph("A missing value counts as a value of its own.")
@@ -98,7 +110,12 @@ def _subject(file: Path, *, persons: Path | None, hid: str | None) -> Subject:
         from stirred.release.prepared import prepare
 
         prepared = prepare(read_plan(file, out=NOWHERE))
-        return Subject(name=str(file), data=prepared.data, specification=prepared.plan.specification)
+        return Subject(
+            name=str(file),
+            data=prepared.data,
+            specification=prepared.plan.specification,
+            exchanged=prepared.mechanism.areas,
+        )
     data = Microdata.read(file, persons, hid=hid)
     return Subject(name=str(file), data=data if persons is not None else replace(data, record="record"))
 
@@ -161,6 +178,35 @@ def _minimal(subject: Subject, table: ExactTable, largest: int) -> MinimalUnique
     if number_of_sets(len(keys), largest) > MOST_SETS:
         return None
     return minimal_uniques(frame, keys, largest=largest)
+
+
+def _told(subject: Subject, table: ExactTable, targets: list[str]) -> list[Told]:
+    """Return what the keys tell of the targets; of a swap, all that is held of what it exchanges."""
+    from stirred.data.microdata import missing_column
+    from stirred.data.problems import DataError
+    from stirred.risk.told import nearly_told
+
+    data = subject.data
+    problems = [
+        missing_column(name, data.variables, where="--target", role="a target")
+        for name in targets
+        if name not in data.variables
+    ]
+    if problems:
+        raise DataError(problems)
+    wanted = targets or [*subject.exchanged]
+    columns = [name for name in (*table.keys, *table.person_keys) if name not in (*wanted, *subject.match)]
+    return nearly_told(data, targets=wanted, match=subject.match, columns=columns)
+
+
+def _told_rows(found: list[Told]) -> list[tuple[str, str]]:
+    if not found:
+        return []
+    telling = [each for each in found if each.tells]
+    if not telling:
+        return [("told", f"no column or pair of columns tells much; the most telling: {found[0].in_words}")]
+    more = [("told", f"{len(telling) - 5} more: --json")] if len(telling) > 5 else []
+    return [*(("told", each.in_words) for each in telling[:5]), *more]
 
 
 def uniqueness_rows(found: Uniqueness, *, default: bool, sample: bool) -> list[tuple[str, str]]:

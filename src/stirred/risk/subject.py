@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,11 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings, probe_parquet, public_folder, published_specification
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, bad_file, number
+from stirred.mechanisms.registry import build
 from stirred.risk.exposed import ExactTable, exact_tables, of_persons, person_code, unique_in
 from stirred.risk.uniqueness import Uniqueness, uniqueness
-from stirred.spec.invariant import plural
+from stirred.spec.invariant import Margin, plural
+from stirred.spec.problems import StirredError
 from stirred.spec.specification import Specification
 
 
@@ -25,6 +28,16 @@ class Subject:
     data: Microdata
     specification: Specification | None = None
     public: bool = False
+    exchanged: tuple[str, ...] = ()  # columns that the mechanism gives to other records
+
+    @property
+    def match(self) -> tuple[str, ...]:
+        """Return the columns that every exact table has: records exchange only among equals in them."""
+        if self.specification is None or not self.exchanged:
+            return ()
+        margins = [{*each.variables} for each in self.specification.multiverse.invariants if isinstance(each, Margin)]
+        common = set.intersection(*margins) if len(margins) > 1 else set()
+        return tuple(name for name in self.data.variables if name in common and name not in self.exchanged)
 
     @property
     def in_words(self) -> str:
@@ -56,7 +69,17 @@ def from_bundle(folder: Path) -> Subject:
         hid=link[0] if link else None,
         record=specification.input_premetric.unit,
     )
-    return Subject(name=str(folder), data=data, specification=specification, public=True)
+    exchanged = tuple(name for name in _exchanged(public) if name in data.variables)
+    return Subject(name=str(folder), data=data, specification=specification, public=True, exchanged=exchanged)
+
+
+def _exchanged(public: Path) -> Sequence[str]:
+    """Return the columns that the stated mechanism exchanges; none where it does not state its settings."""
+    try:
+        stated = json.loads((public / "specification.json").read_text(encoding="utf-8"))["mechanism"]
+        return build(stated["name"], stated["settings"]).areas
+    except (OSError, ValueError, LookupError, TypeError, StirredError):
+        return ()
 
 
 def checked_keys(data: Microdata, keys: Sequence[str]) -> ExactTable:
