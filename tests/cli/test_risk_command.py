@@ -96,3 +96,24 @@ def test_what_cannot_be_asked_is_refused(
 
 def test_options_of_files_are_refused_beside_a_bundle(census: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "the bundle says this already" in str(asked(capsys, census / "bundle", "--hid", "hid", code=2))
+
+
+def test_both_exact_tables_of_a_swap_reveal_little_and_the_saturated_one_everything(
+    census: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = asked(capsys, census / "plan.toml")["revealed"]
+    assert known == asked(capsys, census / "bundle")["revealed"]
+    assert known["records"] == 1000
+    assert 0 < known["tables"][0] < known["tables"][1]
+    files = [census / "households.parquet", "--keys", "size"]
+    whole = asked(capsys, *files, "--margin", "size x tenure")["bounds"]
+    assert (whole["determined"], whole["certain_records"], whole["tables"]) == (whole["cells"], 1000, 1)
+    parts = asked(capsys, *files, "--margin", "size", "--margin", "tenure")["bounds"]
+    assert parts["certain_records"] < 1000
+    assert parts["proven"]
+
+
+def test_unknown_columns_of_margins_and_targets_are_refused(census: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option, value in (("--margin", "size x sizes"), ("--target", "countys")):
+        errors = asked(capsys, census / "households.parquet", "--keys", "size", option, value, code=2)["errors"]
+        assert errors[0]["where"] == option

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +13,15 @@ from stirred.cli.output import emit_json, facts, paragraph
 from stirred.cli.swap_options import NOWHERE, names
 
 if TYPE_CHECKING:
+    from stirred.risk.bounds import Bounds, Revealed
     from stirred.risk.combinations import MinimalUniques
     from stirred.risk.exposed import ExactTable
     from stirred.risk.subject import Subject
     from stirred.risk.told import Told
     from stirred.risk.uniqueness import Diversity, Uniqueness
+
+# So many open ranges, added up, and fewer: then tables are counted one by one.
+_FEW = 60
 
 
 def risk(
@@ -44,6 +49,13 @@ def risk(
             "A value that other columns may tell, such as the county (default: what the swap exchanges); repeat.",
         ),
     ] = None,
+    margin: Annotated[
+        Names,
+        opt(
+            "--margin TABLE",
+            "A table published exactly, such as 'county x age': how far such tables determine records; repeat.",
+        ),
+    ] = None,
     largest: Annotated[
         int, opt("--largest NUMBER", "Search sets of so many keys for minimal unique combinations.", min=1)
     ] = 3,
@@ -54,7 +66,7 @@ def risk(
     Of a release only its public files are read. Nothing random happens and nothing is written.
     """
     from stirred.data.frames import read_given
-    from stirred.risk.subject import checked_keys, default_keys, unique_records
+    from stirred.risk.subject import checked_keys, default_keys, revealed_by_tables, unique_records
     from stirred.risk.told import told_out
 
     subject = _subject(file, persons=persons, hid=hid)
@@ -69,6 +81,8 @@ def risk(
     spread = _diversity(subject, table, names(sensitive))
     minimal = _minimal(subject, table, largest)
     guessed = _told(subject, table, names(target))
+    known = revealed_by_tables(subject, table)
+    cells = _bounds(subject, margin or [])
     if json:
         emit_json(
             {
@@ -76,6 +90,8 @@ def risk(
                 "public": subject.public,
                 "uniqueness": uniqueness_out(found),
                 "diversity": [asdict(each) for each in spread],
+                "revealed": None if known is None else asdict(known),
+                "bounds": None if cells is None else _bounds_out(cells),
                 "told": [told_out(each) for each in guessed],
                 "minimal_unique_combinations": None if minimal is None else _minimal_out(minimal),
             }
@@ -88,6 +104,8 @@ def risk(
             *(row for each in spread for row in _diversity_rows(each, found)),
             *_minimal_rows(minimal, found, table, largest),
             *_told_rows(guessed),
+            *_revealed_rows(known, found),
+            *_bounds_rows(cells),
         ]
     )
     paragraph("A missing value counts as a value of its own.")
@@ -207,6 +225,59 @@ def _told_rows(found: list[Told]) -> list[tuple[str, str]]:
         return [("told", f"no column or pair of columns tells much; the most telling: {found[0].in_words}")]
     more = [("told", f"{len(telling) - 5} more: --json")] if len(telling) > 5 else []
     return [*(("told", each.in_words) for each in telling[:5]), *more]
+
+
+def _bounds(subject: Subject, margins: list[str]) -> tuple[Bounds, int | None] | None:
+    """Return the bounds that margins leave for the cells of their joint table, and how many tables these are."""
+    from stirred.risk.bounds import bounds, joint_system, solutions
+    from stirred.risk.subject import margins_of
+
+    if not margins:
+        return None
+    tables = margins_of(subject.data, margins)
+    found = bounds(tables)
+    assert found is not None  # tables of one file have at least this file
+    few = int((found.cells["high"] - found.cells["low"]).sum()) <= _FEW
+    return found, solutions(joint_system(tables)[0], most=10_000) if few else None
+
+
+def _bounds_out(found: tuple[Bounds, int | None]) -> dict[str, Any]:
+    cells, tables = found
+    return {
+        "cells": cells.cells.height, "determined": cells.determined, "certain_records": cells.certain,
+        "proven": cells.proven, "tables": tables,
+    }  # fmt: skip
+
+
+def _bounds_rows(found: tuple[Bounds, int | None] | None) -> list[tuple[str, str]]:
+    if found is None:
+        return []
+    cells, tables = found
+    many = "" if tables is None else f"; {tables:,} table{'s have' if tables > 1 else ' has'} these margins"
+    how = "" if cells.proven else " (by propagation; more may be)"
+    return [
+        (
+            "margins",
+            f"{cells.determined:,} of {cells.cells.height:,} cells that can be filled are determined{how}, and "
+            f"{cells.certain:,} records are certain in all columns of the margins{many}",
+        )
+    ]
+
+
+def _revealed_rows(found: Revealed | None, unique: Uniqueness) -> list[tuple[str, str]]:
+    from stirred.risk.uniqueness import share_in_words
+
+    if found is None:
+        return []
+    low, high = found.tables
+    share = partial(share_in_words, whole=found.records)
+    return [
+        (
+            "revealed",
+            f"the exact tables alone determine what was exchanged for {share(found.determined)} of the {unique.of}, "
+            f"and place {share(found.at_least)} for certain; they leave 10^{low:,.0f} to 10^{high:,.0f} files",
+        )
+    ]
 
 
 def uniqueness_rows(found: Uniqueness, *, default: bool, sample: bool) -> list[tuple[str, str]]:

@@ -10,9 +10,11 @@ from pathlib import Path
 import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings, probe_parquet, public_folder, published_specification
+from stirred.data.codes import encode
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, bad_file, number
 from stirred.mechanisms.registry import build
+from stirred.risk.bounds import Revealed, revealed
 from stirred.risk.exposed import ExactTable, exact_tables, of_persons, person_code, unique_in
 from stirred.risk.uniqueness import Uniqueness, uniqueness
 from stirred.spec.invariant import Margin, plural
@@ -116,6 +118,36 @@ def records_and_keys(data: Microdata, table: ExactTable) -> tuple[pl.DataFrame, 
         return data.households, [*table.keys]
     code = person_code(data, table.person_keys)
     return data.households.with_columns(code), [*table.keys, code.name]
+
+
+def revealed_by_tables(subject: Subject, table: ExactTable) -> Revealed | None:
+    """Return what both exact tables of a swap say together; None where nothing is exchanged."""
+    data = subject.data
+    if subject.specification is None or not subject.exchanged or table.by_persons:
+        return None
+    frame, keys = records_and_keys(data, table)
+    held = [name for name in keys if name not in subject.exchanged]
+    return revealed(
+        encode(frame, [*subject.match]).codes,
+        encode(frame, held).codes,
+        encode(frame, [*subject.exchanged]).codes,
+    )
+
+
+def margins_of(data: Microdata, asked: Sequence[str]) -> list[pl.DataFrame]:
+    """Return tables of counts by the variables asked for, such as 'county x tenure'; refuse unknown columns."""
+    wanted = [[name.strip() for name in each.split(" x ")] for each in asked]
+    known = [*data.variables, *data.person_variables]
+    problems = [
+        missing_column(name, known, where="--margin", role="a variable")
+        for name in dict.fromkeys(name for by in wanted for name in by)
+        if name not in known
+    ]
+    if problems:
+        raise DataError(problems)
+    by_persons = any(name in data.person_variables for by in wanted for name in by)
+    frame = of_persons(data) if by_persons else data.households
+    return [frame.group_by(by).len("count").cast({"count": pl.Int64}) for by in wanted]
 
 
 def unique_records(
