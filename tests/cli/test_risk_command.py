@@ -117,3 +117,45 @@ def test_unknown_columns_of_margins_and_targets_are_refused(census: Path, capsys
     for option, value in (("--margin", "size x sizes"), ("--target", "countys")):
         errors = asked(capsys, census / "households.parquet", "--keys", "size", option, value, code=2)["errors"]
         assert errors[0]["where"] == option
+
+
+def test_reconstruction_agrees_with_the_file_whose_tables_were_published(
+    census: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def attack(*arguments: object) -> dict[str, Any]:
+        capsys.readouterr()
+        assert run(["reconstruct", *map(str, arguments), "--quiet", "--json"]) == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    files = [census / "households.parquet", "--persons", census / "persons.parquet", "--hid", "hid"]
+    whole = attack(*files, "--out", tmp_path / "whole")
+    released = attack(census / "bundle", "--out", tmp_path / "released")
+    against = attack(census / "bundle", "--truth", census / "plan.toml", "--out", tmp_path / "against")
+    assert set(whole["areas_by_outcome"]) <= {"one", "several"}
+    assert 0 < whole["share_of_persons_in_them"] < whole["share_of_persons_certain"] < whole["agreement"] < 1
+    # A tenth of the households moved: what is found is the released file, and less of the truth.
+    assert (whole["public"], released["public"], against["public"]) == (False, True, False)
+    assert released["variability"] == against["variability"]
+    assert against["agreement"] < released["agreement"] - 0.05
+    records = pl.read_parquet(tmp_path / "whole" / "records.parquet")
+    assert records["persons"].sum() == whole["persons"]
+    assert records["certain"].sum() / whole["persons"] == whole["share_of_persons_certain"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--tables", "sf2"], "is no list of tables"),
+        (["--area", "blok"], 'there is no column "blok"'),
+        (["--persons", "no.parquet", "--hid", "hid"], "there is no such file"),
+        ([], "there is no column"),
+    ],
+)
+def test_attacks_that_cannot_be_made_are_refused_and_nothing_is_written(
+    census: Path, options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "attack"
+    assert run(["reconstruct", str(census / "households.parquet"), "--out", str(out), *options, "--json"]) == 2
+    assert said in capsys.readouterr().out.replace("\\", "")
+    assert not out.exists()

@@ -22,6 +22,7 @@ from stirred.cli import (
     mechanism,
     prepare,
     publish,
+    reconstruct,
     risk,
     schema,
     spec,
@@ -54,6 +55,7 @@ app.command("release")(swap.release)
 app.command("resume")(swap.resume)
 app.command("prepare")(prepare.prepare)
 app.command("compare")(compare.compare)
+app.command("reconstruct")(reconstruct.reconstruct)
 app.command("risk")(risk.risk)
 app.command("publish")(publish.publish)
 app.command("schema")(schema.schema)

@@ -69,7 +69,7 @@ def risk(
     from stirred.risk.subject import checked_keys, default_keys, revealed_by_tables, unique_records
     from stirred.risk.told import told_out
 
-    subject = _subject(file, persons=persons, hid=hid)
+    subject = subject_of(file, persons=persons, hid=hid)
     given = names(keys)
     table = checked_keys(subject.data, given) if given else default_keys(subject)
     if weight is not None and population is not None:
@@ -111,7 +111,7 @@ def risk(
     paragraph("A missing value counts as a value of its own.")
 
 
-def _subject(file: Path, *, persons: Path | None, hid: str | None) -> Subject:
+def subject_of(file: Path, *, persons: Path | None, hid: str | None) -> Subject:
     """Return what is looked at; options that belong to a file alone are refused beside a plan or a bundle."""
     from stirred.data.microdata import Microdata
     from stirred.risk.subject import Subject, from_bundle
