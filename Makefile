@@ -114,7 +114,7 @@ docs: $(STAMP) ## build the documentation into build/docs; a warning is an error
 # make bench NATION="1 10" leaves it out.
 NATION ?= 1 10 50 140
 .PHONY: bench
-bench: bench-swap bench-family bench-ledger bench-growth bench-noise bench-safetab bench-microdata ## measure everything anew, into benchmarks/RESULTS.md
+bench: bench-swap bench-family bench-ledger bench-growth bench-noise bench-safetab bench-microdata bench-risk ## measure everything anew, into benchmarks/RESULTS.md
 
 .PHONY: bench-swap
 bench-swap: $(STAMP) ## measure swapping beside its floors, up to national size
@@ -136,6 +136,10 @@ bench-growth: $(STAMP) ## measure and draw how time and memory grow for swapping
 .PHONY: bench-safetab
 bench-safetab: $(STAMP) ## measure SafeTab-P on a domain of the nation's size
 	@$(BIN)/python benchmarks/bench_safetab.py --write
+
+.PHONY: bench-risk
+bench-risk: $(STAMP) ## measure uniqueness beside one group_by
+	@$(BIN)/python benchmarks/bench_risk.py --write
 
 .PHONY: bench-noise
 bench-noise: $(STAMP) ## measure exact noise beside OpenDP and numpy

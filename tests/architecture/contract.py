@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.architecture.import_direction import imports_of
 
-OUTER = ("audit", "cli", "inference", "release", "report", "studio", "utility")
+OUTER = ("audit", "cli", "inference", "release", "report", "risk", "studio", "utility")
 OPEN = ("stirred.mechanisms.protocol", "stirred.mechanisms.registry", "stirred.mechanisms.groups")
 
 

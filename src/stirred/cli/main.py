@@ -24,6 +24,8 @@ from stirred.cli import (
     mechanism,
     prepare,
     publish,
+    reconstruct,
+    risk,
     schema,
     spec,
     swap,
@@ -57,6 +59,8 @@ app.command("release")(swap.release)
 app.command("resume")(swap.resume)
 app.command("prepare")(prepare.prepare)
 app.command("compare")(compare.compare)
+app.command("reconstruct")(reconstruct.reconstruct)
+app.command("risk")(risk.risk)
 app.command("publish")(publish.publish)
 app.command("schema")(schema.schema)
 app.command("unswap")(unswap.unswap)

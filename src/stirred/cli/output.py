@@ -112,7 +112,8 @@ Progress = Callable[[str, int, int], None]
 
 # The same words in every run: which inner steps a run needs must not be told.
 _WORDS = {"mark": "selecting", "gather": "swapping", "derange": "swapping", "return": "swapping", "redraw": "swapping",
-          "write": "writing", "verify": "checking", "report": "reporting"}  # fmt: skip
+          "write": "writing", "verify": "checking", "report": "reporting",
+          "reconstruct": "attacking"}  # fmt: skip
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import typer
 
 from stirred.cli.option_words import bad_plan
 from stirred.cli.output import emit, emit_json, exactly, facts, five, heading, paragraph, picked, say
+from stirred.cli.risk import uniqueness_out
 from stirred.data.bundle import checksum
 from stirred.data.frames import exists
 from stirred.data.problems import bad_file
@@ -221,6 +222,7 @@ def show_plan(
                 **_joined(fact.values for fact in prepared.plan.facts if fact.for_plans),
                 "epsilon_by_rate": [{"rate": str(rate), **exactly(epsilon=loss)} for rate, loss in curve],
                 "dropped": list(prepared.plan.dropped),
+                "exposed": None if prepared.exposure is None else uniqueness_out(prepared.exposure),
                 "doubts": doubt_facts(prepared.doubts, prepared.accepted),
                 "ledger": None if account is None else ledger_facts(account),
                 "expected_error": [_expected_out(each) for each in expected],
@@ -240,6 +242,7 @@ def show_plan(
             *([("target", f"epsilon {epsilon} is reached at rate {at}")] if target else []),
             *(_expected_line(each) for each in expected),
             *doubts_shown(prepared),
+            *([("exposed", prepared.exposed_in_words)] if prepared.exposed_in_words else []),
             *([("ledger", ledger_text(account))] if account is not None else []),
             *other_file_lines(prepared),
             *([] if refusal is None else refusal_lines(fit)),

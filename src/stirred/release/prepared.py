@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import polars as pl
 
@@ -27,13 +27,15 @@ from stirred.release.ledger_doubts import ledger_doubts
 from stirred.release.plan_file import Planned, unprintable
 from stirred.release.preparation import preparation_of
 from stirred.release.tables import wanted_tables, with_declared_codes
+from stirred.risk.exposed import MOST_RECORDS, counted, exposed_in_words, exposure
+from stirred.risk.uniqueness import Uniqueness
 from stirred.spec.accepted import with_accepted
 from stirred.spec.convert import pull_back
 from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised, refuse_doubts
 from stirred.spec.problems import Problem, StirredError, placed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Prepared:
     """A plan whose files were read and checked; nothing random has happened."""
 
@@ -56,6 +58,18 @@ class Prepared:
     def labels(self) -> Labels:
         """Return the labels of codes, by column: those of the codebook, or those that the file itself keeps."""
         return _labels(self.codebook, self.data)
+
+    @cached_property
+    def exposure(self) -> Uniqueness | None:
+        """Return how many records are unique on what is published exactly; None where nobody is counted."""
+        return exposure(self.plan.specification, self.data) if counted(self.data) else None
+
+    @property
+    def exposed_in_words(self) -> str:
+        """Say how many records are unique on what is published exactly; empty where no table of them is."""
+        if not counted(self.data):
+            return f"not counted for more than {MOST_RECORDS:,} records; `stirred risk` counts it"
+        return "" if self.exposure is None else exposed_in_words(self.exposure)
 
     def refuse(self) -> None:
         """Raise every doubt about protection that nobody accepted, and every accepted name that is none."""

@@ -90,6 +90,7 @@ def _blank(prepared: Prepared, specification: Specification) -> ReleaseReport:
         seeded=specification.seeded,
         made=f"Made with stirred {__version__}.",
         safes=prepared.planned.plan.safes_sheet,
+        exposure=prepared.exposure,
     )
 
 

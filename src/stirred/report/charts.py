@@ -30,6 +30,7 @@ NOT_DRAWN: Final = (
     "this chart could not be drawn on the machine that made the report, for lack of memory or time. Every number is in "
     "the text and the tables."
 )
+_SHADES: Final = (0.95, 0.68, 0.46, 0.28, 0.12)  # of the parts of a bar
 _DRAWS: Final = "stirred.report.charts:draw"
 _MOST_SECONDS: Final = 120
 
@@ -181,3 +182,31 @@ def areas_changed(points: Sequence[Mapping[str, Any]]) -> str:
     mark = {"type": "point", "filled": True, "size": 50, "opacity": 0.8}
     specification = {"data": {"values": [dict(point) for point in points]}, "mark": mark, "encoding": encoding}
     return chart(specification, title="Share of records changed by size of the area")
+
+
+def share_bar(parts: Sequence[tuple[str, int]], *, title: str) -> str:
+    """Return one bar of 100% in parts, named below it; the first is the darkest.
+
+    Parts differ in lightness and have a border, and the order of the legend is theirs: no hue has to be told apart.
+    """
+    total = sum(count for _, count in parts) or 1
+    ends = [sum(count for _, count in parts[: place + 1]) / total for place in range(len(parts))]
+    rows = [
+        {"part": f"{label} ({100 * count / total:.3g}%)", "from": end - count / total, "to": end, "shade": shade}
+        for (label, count), end, shade in zip(parts, ends, _SHADES, strict=False)
+        if count
+    ]
+    encoding = {
+        "x": {"field": "from", "type": "quantitative", "axis": {"format": "~%", "title": None, "grid": False}},
+        "x2": {"field": "to"},
+        "opacity": {
+            "field": "part",
+            "type": "nominal",
+            "sort": None,
+            "title": None,
+            "scale": {"domain": [row["part"] for row in rows], "range": [row["shade"] for row in rows]},
+            "legend": {"orient": "bottom", "columns": 3, "columnPadding": 40},
+        },
+    }
+    mark = {"type": "bar", "color": SECOND, "stroke": _INK, "strokeWidth": 1, "height": 38}
+    return chart({"data": {"values": rows}, "mark": mark, "encoding": encoding}, title=escape(title), height=44)

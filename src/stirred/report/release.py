@@ -14,10 +14,12 @@ import polars as pl
 
 from stirred.data.problems import number
 from stirred.mechanisms.protocol import Bars, Block, Curve, ExpectedError, Grid, Mechanism, Plan, Section
-from stirred.report.charts import bars, loss_curve
+from stirred.report.charts import bars, loss_curve, share_bar
 from stirred.report.learned import learned_section
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.report.safes import SafesSheet, safes_section
+from stirred.risk.exposed import exposed_in_words
+from stirred.risk.uniqueness import Uniqueness, share_in_words
 from stirred.spec.doubts import Doubt
 from stirred.spec.explain import explain
 from stirred.spec.invariant import records_of
@@ -61,11 +63,12 @@ class ReleaseReport:
     accepted: Sequence[str] = ()
     safes: SafesSheet | None = None
     inside: Sequence[Section] = ()
+    exposure: Uniqueness | None = None
 
 
 def public_report(report: ReleaseReport) -> str:
     """Return the edition that may be published as far as the specification says."""
-    body = [_head(report, internal=False), first_screen(report.plan.specification)]
+    body = [_head(report, internal=False), first_screen(report.plan.specification), _exposed(report)]
     body += [learned_section(report.plan.specification)]
     body += [_own(report), _checks(report), _tables(report), _conditions(report)]
     body.append(_safes(report, internal=False))
@@ -74,7 +77,7 @@ def public_report(report: ReleaseReport) -> str:
 
 def internal_report(report: ReleaseReport) -> str:
     """Return the edition for the agency: the public one, and before and after with errors."""
-    body = [_head(report, internal=True), first_screen(report.plan.specification)]
+    body = [_head(report, internal=True), first_screen(report.plan.specification), _exposed(report)]
     body += [
         *map(_section, report.inside),
         learned_section(report.plan.specification),
@@ -102,6 +105,23 @@ def first_screen(specification: Specification) -> str:
         f'<div class="five">{cards}</div>'
         f"<p>{escape(words.how_to_read)}</p><p class=note>{escape(words.why_not_compare.replace('`', ''))}</p>"
         f"<p class=note>Notation: <code>{escape(specification.notation)}</code></p>"
+    )
+
+
+def _exposed(report: ReleaseReport) -> str:
+    """Return how many records are alone with what is published exactly: a function of what is published."""
+    found = report.exposure
+    if found is None:
+        return ""
+    text = f"{exposed_in_words(found)[:1].upper()}{exposed_in_words(found)[1:]}. "
+    if found.unique:
+        text += "Whoever knows these values of one of them finds its record in the release."
+    rows = [[label, count, share_in_words(count, found.records)] for label, count in found.bands]
+    return section(
+        "How exposed people are",
+        paragraph(text),
+        share_bar(found.bands, title=text),
+        table(["with what is published unchanged", found.of, "share"], rows, numbers=["share"]),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from stirred.data.codes import Codes
-from stirred.mechanisms.swapping.doubts.guessing import Guess, Target
+from stirred.data.guessing import Guess, Target
 from stirred.mechanisms.swapping.doubts.looking import Evidence, Look, combined
 
 # So many rows are looked at, and so many columns at most are put together value by value.

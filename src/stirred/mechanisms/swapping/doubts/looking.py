@@ -19,10 +19,10 @@ import polars as pl
 
 from stirred.data.codes import Codes, differing, encode
 from stirred.data.columns import Columns
+from stirred.data.guessing import Guess, Target, spread, voted
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.core.plan import SwapPlan
-from stirred.mechanisms.swapping.doubts.guessing import Guess, Target, spread, voted
 
 _Array = npt.NDArray[Any]
 # So many rows are looked at for single columns and for pairs.

@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 
 from stirred.data.codes import Coded, Codes, differing, encode
+from stirred.data.guessing import may_be_chance
 from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
 from stirred.mechanisms.swapping.core.plan import SwapPlan
-from stirred.mechanisms.swapping.doubts.guessing import may_be_chance
 from stirred.mechanisms.swapping.doubts.telling import LOOKS_INSIDE, telling_columns, without
 from stirred.spec.doubts import Doubt
 

@@ -19,11 +19,11 @@ from itertools import combinations, product
 from typing import Final
 
 from stirred.data.codes import Codes, differing
+from stirred.data.guessing import Guess, may_be_chance, spread
 from stirred.data.identifying import named_like_an_identifier
 from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
 from stirred.mechanisms.swapping.core.plan import SwapPlan
-from stirred.mechanisms.swapping.doubts.guessing import Guess, may_be_chance, spread
 from stirred.mechanisms.swapping.doubts.joint import ROWS_TOGETHER, added_up, together
 from stirred.mechanisms.swapping.doubts.looking import (
     ROWS,

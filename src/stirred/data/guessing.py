@@ -102,7 +102,7 @@ class Target:
     def of(cls, codes: Codes, strata: Codes) -> Target:
         """Return a target with the best guess in each stratum."""
         values = int(codes.max(initial=0)) + 1
-        groups = _groups(strata.astype(np.int64), codes, values)
+        groups = groups_of(strata.astype(np.int64), codes, values)
         right = (groups.right + groups.most) / 2
         share, largest = np.zeros((2, int(strata.max(initial=0)) + 1))
         share[groups.number] = right / groups.size
@@ -114,10 +114,14 @@ class Target:
         """Say whether so many records are guessed wrong by their stratum alone that a right guess is no chance."""
         return self.guess(float(self.codes.size)).telling
 
+    @property
+    def at_most(self) -> float:
+        """Return how many records the best guess from the stratum is right for, each counted among its own stratum."""
+        return float(self.largest[self.strata].sum())
+
     def guess(self, right: float) -> Guess:
         """Return the guess of all records of which so many are right."""
-        at_most = float(self.largest[self.strata].sum())
-        return Guess(records=int(self.codes.size), right=right, without=self.without, at_most=at_most)
+        return Guess(records=int(self.codes.size), right=right, without=self.without, at_most=self.at_most)
 
     def share_of(self, rows: _Array, value: _Array) -> _Array:
         """Return the share that a value has in the stratum of each row.
@@ -142,7 +146,7 @@ class Target:
         (100.0, 25.0)
         """
         many = np.int64(int(column.max(initial=0)) + 1)
-        groups = _groups(self.strata * many + column, self.codes, self.values)
+        groups = groups_of(self.strata * many + column, self.codes, self.values)
         alone = groups.size == 1
         # A record alone in its group has nobody to be guessed from but its stratum.
         by_stratum = self.share[groups.number[alone] // many]
@@ -155,23 +159,24 @@ class Target:
         It is the better one where the column holds a few records together that lie in different strata. One that is
         alone is guessed from its stratum, and counts with the average.
         """
-        groups = _groups(column.astype(np.int64), self.codes, self.values)
+        groups = groups_of(column.astype(np.int64), self.codes, self.values)
         records, alone = int(self.codes.size), groups.size == 1
         right = float(groups.right[~alone].sum() + alone.sum() * self.without / records)
         return self.guess(right)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Groups:
-    """Groups of records: number, size, how many have the most frequent value, and how many are guessed right."""
+class Groups:
+    """Groups of records: number, size, most frequent value, how many have it, and how many are guessed right."""
 
     number: _Array
     size: _Array
+    mode: _Array
     most: _Array
     right: _Array
 
 
-def _groups(group: _Array, value: Codes, values: int) -> _Groups:
+def groups_of(group: _Array, value: Codes, values: int) -> Groups:
     """Return the groups in order, each record guessed from the others of its group."""
     cells, counts = _counted(group * np.int64(values) + value, (int(group.max(initial=0)) + 1) * values)
     numbers = cells // values
@@ -187,7 +192,7 @@ def _groups(group: _Array, value: Codes, values: int) -> _Groups:
     right = np.where(most - 1 > second, most, np.where(most - 1 == second, most / (1 + ties), 0.0))
     size = np.add.reduceat(counts, start)
     right = np.where(size == 1, 0.0, right)
-    return _Groups(numbers[start], size, most, right)
+    return Groups(numbers[start], size, cells[first] % values, most, right)
 
 
 def _counted(keys: _Array, possible: int) -> tuple[_Array, _Array]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stirred.data.codes import Codes
-from stirred.mechanisms.swapping.doubts.guessing import Target, spread
+from stirred.data.guessing import Target, spread
 from tests.depth import examples
 
 Record = tuple[int, int, int]

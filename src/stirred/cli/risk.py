@@ -1,0 +1,363 @@
+"""`stirred risk`: how exposed people are, by what is published unchanged or by keys that an attacker may know."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from stirred.cli.option_words import bad_plan
+from stirred.cli.options import Json, Names, Place, Text, arg, opt
+from stirred.cli.output import emit_json, facts, paragraph
+from stirred.cli.swap_options import NOWHERE, names
+
+if TYPE_CHECKING:
+    from stirred.risk.bounds import Bounds, Revealed
+    from stirred.risk.combinations import MinimalUniques
+    from stirred.risk.exposed import ExactTable
+    from stirred.risk.subject import Subject
+    from stirred.risk.told import Told
+    from stirred.risk.uniqueness import Diversity, Uniqueness
+
+# So many open ranges, added up, and fewer: then tables are counted one by one.
+_FEW = 60
+
+
+def risk(
+    file: Annotated[Path, arg("FILE|BUNDLE|PLAN.toml", "A file of records, a release, or a plan.")],
+    keys: Annotated[
+        Names,
+        opt(
+            "--keys COLUMN",
+            "What an attacker knows of a record; repeat, or separate by commas (default: all that is published "
+            "unchanged).",
+        ),
+    ] = None,
+    sensitive: Annotated[
+        Names,
+        opt("--sensitive COLUMN", "A value an attacker wants to learn: l-diversity, t-closeness; repeat."),
+    ] = None,
+    weight: Annotated[Text, opt("--weight COLUMN", "The sampling weights, where the file is a sample.")] = None,
+    population: Annotated[Place, opt("--population FILE", "The file that the sample comes from.")] = None,
+    persons: Annotated[Place, opt("--persons FILE", "With a file: the persons in the households.")] = None,
+    hid: Annotated[Text, opt("--hid COLUMN", "With a file: the column linking persons to households.")] = None,
+    target: Annotated[
+        Names,
+        opt(
+            "--target COLUMN",
+            "A value that other columns may tell, such as the county (default: what the swap exchanges); repeat.",
+        ),
+    ] = None,
+    margin: Annotated[
+        Names,
+        opt(
+            "--margin TABLE",
+            "A table published exactly, such as 'county x age': how far such tables determine records; repeat.",
+        ),
+    ] = None,
+    largest: Annotated[
+        int, opt("--largest NUMBER", "Search sets of so many keys for minimal unique combinations.", min=1)
+    ] = 3,
+    json: Json = False,
+) -> None:
+    """Show how exposed people are: who is unique, on what, and what that tells.
+
+    Of a release only its public files are read. Nothing random happens and nothing is written.
+    """
+    from stirred.data.frames import read_given
+    from stirred.risk.subject import checked_keys, default_keys, revealed_by_tables, unique_records
+    from stirred.risk.told import told_out
+
+    subject = subject_of(file, persons=persons, hid=hid)
+    given = names(keys)
+    table = checked_keys(subject.data, given) if given else default_keys(subject)
+    if weight is not None and population is not None:
+        what, remedy = "weights and a population file answer the same question", "give one of them"
+        raise bad_plan(what, where="--population", remedy=remedy)
+    whole = None if population is None else read_given(population)
+    _check_columns(subject, table, names(sensitive), weight, None if whole is None else whole.columns)
+    found = unique_records(subject.data, table, weight=weight, population=whole)
+    spread = _diversity(subject, table, names(sensitive))
+    minimal = _minimal(subject, table, largest)
+    guessed = _told(subject, table, names(target))
+    known = revealed_by_tables(subject, table)
+    cells = _bounds(subject, margin or [])
+    if json:
+        emit_json(
+            {
+                "file": str(file),
+                "public": subject.public,
+                "uniqueness": uniqueness_out(found),
+                "diversity": [asdict(each) for each in spread],
+                "revealed": None if known is None else asdict(known),
+                "bounds": None if cells is None else _bounds_out(cells),
+                "told": [told_out(each) for each in guessed],
+                "minimal_unique_combinations": None if minimal is None else _minimal_out(minimal),
+            }
+        )
+        return
+    facts(
+        [
+            ("file", subject.in_words),
+            *uniqueness_rows(found, default=not given, sample=weight is not None or whole is not None),
+            *(row for each in spread for row in _diversity_rows(each, found)),
+            *_minimal_rows(minimal, found, table, largest),
+            *_told_rows(guessed),
+            *_revealed_rows(known, found),
+            *_bounds_rows(cells),
+        ]
+    )
+    paragraph("A missing value counts as a value of its own.")
+
+
+def subject_of(file: Path, *, persons: Path | None, hid: str | None) -> Subject:
+    """Return what is looked at; options that belong to a file alone are refused beside a plan or a bundle."""
+    from stirred.data.microdata import Microdata
+    from stirred.risk.subject import Subject, from_bundle
+
+    plan = file.suffix == ".toml"
+    bundle = file.is_dir() and any((file / name).exists() for name in ("public", "manifest.json", "specification.json"))
+    if (plan or bundle) and (persons is not None or hid is not None):
+        what = f"the {'plan' if plan else 'bundle'} says this already"
+        raise bad_plan(what, where="--persons" if persons is not None else "--hid", remedy="leave it out")
+    if bundle:
+        return from_bundle(file)
+    if plan:
+        from stirred.release.plan_file import read_plan
+        from stirred.release.prepared import prepare
+
+        prepared = prepare(read_plan(file, out=NOWHERE))
+        return Subject(
+            name=str(file),
+            data=prepared.data,
+            specification=prepared.plan.specification,
+            exchanged=prepared.mechanism.areas,
+        )
+    data = Microdata.read(file, persons, hid=hid)
+    return Subject(name=str(file), data=data if persons is not None else replace(data, record="record"))
+
+
+def _check_columns(
+    subject: Subject, table: ExactTable, sensitive: list[str], weight: str | None, population: list[str] | None
+) -> None:
+    """Refuse columns that are not there, or that cannot be what they are named as; all problems at once."""
+    from stirred.data.microdata import missing_column
+    from stirred.data.problems import DataError
+    from stirred.spec.problems import Problem
+
+    data, problems = subject.data, []
+    known = [*data.variables, *(data.person_variables if table.by_persons else ())]
+    for name in sensitive:
+        if name not in known:
+            problems.append(missing_column(name, known, where="--sensitive", role="sensitive"))
+        elif name in table.keys:
+            what, remedy = f'"{name}" is a key: who knows it need not learn it', "take it out of one of them"
+            problems.append(Problem(what=what, where="--sensitive", remedy=remedy))
+    if weight is not None and weight not in known:
+        problems.append(missing_column(weight, known, where="--weight", role="weight"))
+    elif weight is not None and (why := _no_weight(subject, weight)):
+        remedy = "name the column with how many of the population a record stands for"
+        problems.append(Problem(what=f'"{weight}" {why}', where="--weight", remedy=remedy))
+    lacking = [] if population is None else [name for name in table.keys if name not in population]
+    problems += [missing_column(name, population or (), where="--population", role="a key") for name in lacking]
+    if population is not None and table.person_keys:
+        what, remedy = "households are compared by their persons here", "name the keys: --keys size,tenure"
+        problems.append(Problem(what=what, where="--population", remedy=remedy))
+    if problems:
+        raise DataError(problems)
+
+
+def _no_weight(subject: Subject, name: str) -> str:
+    import polars as pl
+
+    data = subject.data
+    column = data.households[name] if name in data.households.columns else data.persons[name]  # type: ignore[index]
+    numbers = column.cast(pl.Float64, strict=False)
+    if numbers.null_count() or not bool(numbers.is_finite().all()):
+        return "has values that are not numbers"
+    return "has weights below 1" if bool((numbers < 1).any()) else ""
+
+
+def _diversity(subject: Subject, table: ExactTable, sensitive: list[str]) -> list[Diversity]:
+    from stirred.risk.subject import records_and_keys
+    from stirred.risk.uniqueness import diversity
+
+    frame, keys = records_and_keys(subject.data, table)
+    return [diversity(frame, keys, name) for name in sensitive]
+
+
+def _minimal(subject: Subject, table: ExactTable, largest: int) -> MinimalUniques | None:
+    """Return the minimal unique combinations; None where there are too many sets of keys to search."""
+    from stirred.risk.combinations import MOST_SETS, minimal_uniques, number_of_sets
+    from stirred.risk.subject import records_and_keys
+
+    frame, keys = records_and_keys(subject.data, table)
+    if number_of_sets(len(keys), largest) > MOST_SETS:
+        return None
+    return minimal_uniques(frame, keys, largest=largest)
+
+
+def _told(subject: Subject, table: ExactTable, targets: list[str]) -> list[Told]:
+    """Return what the keys tell of the targets; of a swap, all that is held of what it exchanges."""
+    from stirred.data.microdata import missing_column
+    from stirred.data.problems import DataError
+    from stirred.risk.told import nearly_told
+
+    data = subject.data
+    problems = [
+        missing_column(name, data.variables, where="--target", role="a target")
+        for name in targets
+        if name not in data.variables
+    ]
+    if problems:
+        raise DataError(problems)
+    wanted = targets or [*subject.exchanged]
+    columns = [name for name in (*table.keys, *table.person_keys) if name not in (*wanted, *subject.match)]
+    return nearly_told(data, targets=wanted, match=subject.match, columns=columns)
+
+
+def _told_rows(found: list[Told]) -> list[tuple[str, str]]:
+    if not found:
+        return []
+    telling = [each for each in found if each.tells]
+    if not telling:
+        return [("told", f"no column or pair of columns tells much; the most telling: {found[0].in_words}")]
+    more = [("told", f"{len(telling) - 5} more: --json")] if len(telling) > 5 else []
+    return [*(("told", each.in_words) for each in telling[:5]), *more]
+
+
+def _bounds(subject: Subject, margins: list[str]) -> tuple[Bounds, int | None] | None:
+    """Return the bounds that margins leave for the cells of their joint table, and how many tables these are."""
+    from stirred.risk.bounds import bounds, joint_system, solutions
+    from stirred.risk.subject import margins_of
+
+    if not margins:
+        return None
+    tables = margins_of(subject.data, margins)
+    found = bounds(tables)
+    assert found is not None  # tables of one file have at least this file
+    few = int((found.cells["high"] - found.cells["low"]).sum()) <= _FEW
+    return found, solutions(joint_system(tables)[0], most=10_000) if few else None
+
+
+def _bounds_out(found: tuple[Bounds, int | None]) -> dict[str, Any]:
+    cells, tables = found
+    return {
+        "cells": cells.cells.height, "determined": cells.determined, "certain_records": cells.certain,
+        "proven": cells.proven, "tables": tables,
+    }  # fmt: skip
+
+
+def _bounds_rows(found: tuple[Bounds, int | None] | None) -> list[tuple[str, str]]:
+    if found is None:
+        return []
+    cells, tables = found
+    many = "" if tables is None else f"; {tables:,} table{'s have' if tables > 1 else ' has'} these margins"
+    how = "" if cells.proven else " (by propagation; more may be)"
+    return [
+        (
+            "margins",
+            f"{cells.determined:,} of {cells.cells.height:,} cells that can be filled are determined{how}, and "
+            f"{cells.certain:,} records are certain in all columns of the margins{many}",
+        )
+    ]
+
+
+def _revealed_rows(found: Revealed | None, unique: Uniqueness) -> list[tuple[str, str]]:
+    from stirred.risk.uniqueness import share_in_words
+
+    if found is None:
+        return []
+    low, high = found.tables
+    share = partial(share_in_words, whole=found.records)
+    return [
+        (
+            "revealed",
+            f"the exact tables alone determine what was exchanged for {share(found.determined)} of the {unique.of}, "
+            f"and place {share(found.at_least)} for certain; they leave 10^{low:,.0f} to 10^{high:,.0f} files",
+        )
+    ]
+
+
+def uniqueness_rows(found: Uniqueness, *, default: bool, sample: bool) -> list[tuple[str, str]]:
+    """Say how many records share their keys with how many others."""
+    from stirred.risk.uniqueness import share_in_words
+
+    def share(part: float) -> str:
+        return share_in_words(part, found.records)
+
+    rows = [
+        ("keys", f"{', '.join(found.keys)}{', which are published unchanged' if default else ''}"),
+        ("unique", f"{found.share_unique} of the {found.of}: {found.unique:,} of {found.records:,}"),
+        (
+            "k",
+            f"{found.k}-anonymous; {share(found.below(3))} share their keys with fewer than 2 others, "
+            f"{share(found.below(5))} with fewer than 4",
+        ),
+    ]
+    if sample:
+        rows.append(("population", f"about {found.population_uniques:,.0f} of the unique are so in the population too"))
+    if found.unique_match is not None:
+        rows.append(("match", f"who finds one record with the keys of a person is right in {found.unique_match:.1%}"))
+    rows.append(
+        (
+            "found",
+            f"who looks for every record by its keys finds {found.expected_matches:,.0f} of {found.records:,} "
+            f"({share(found.expected_matches)}), in expectation",
+        )
+    )
+    return rows
+
+
+def uniqueness_out(found: Uniqueness) -> dict[str, Any]:
+    """Return for JSON how many records share their keys with how many others."""
+    from stirred.cli.output import picked
+
+    return {
+        **picked(found, "of", "records", "classes", "unique", "k", "expected_matches", "population_uniques"),
+        "keys": list(found.keys),
+        "share_unique": found.unique / max(found.records, 1),
+        "below_3": found.below(3),
+        "below_5": found.below(5),
+        "unique_match": found.unique_match,
+    }
+
+
+def _diversity_rows(each: Diversity, found: Uniqueness) -> list[tuple[str, str]]:
+    from stirred.risk.uniqueness import share_in_words
+
+    return [
+        (
+            "sensitive",
+            f"{each.sensitive} is told for {share_in_words(each.told, found.records)} of the {found.of}, whose keys "
+            f"leave one value; l-diversity {each.distinct} (by entropy {each.entropy:.3g}), t-closeness "
+            f"{each.closeness:.3g}",
+        )
+    ]
+
+
+def _minimal_rows(
+    found: MinimalUniques | None, unique: Uniqueness, table: ExactTable, largest: int
+) -> list[tuple[str, str]]:
+    from stirred.risk.uniqueness import share_in_words
+
+    if found is None:
+        return [("minimal", f"sets of up to {largest} of these keys are too many to search; choose --largest 2")]
+    sizes = ", ".join(f"{many:,} of {size}" for size, many in found.by_size.items())
+    share = share_in_words(found.affected, unique.records)
+    text = (
+        f"{share} of the {unique.of} are unique on {found.largest} keys or fewer; minimal unique combinations: {sizes}"
+    )
+    most = ", ".join(f"{key} {part:.0%}" for key, part in found.by_key[:5] if part)
+    return [("minimal", text), *([("most by", f"share of these that each key is part of: {most}")] if most else [])]
+
+
+def _minimal_out(found: MinimalUniques) -> dict[str, Any]:
+    return {
+        "largest": found.largest,
+        "records": found.affected,
+        "by_size": {str(size): many for size, many in found.by_size.items()},
+        "by_key": dict(found.by_key),
+        "highest_score": int(found.scores.max(initial=0)),
+    }

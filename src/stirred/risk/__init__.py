@@ -1,0 +1,1 @@
+"""How exposed people are: uniqueness, what columns tell, what exact tables reveal, and reconstruction."""

@@ -1,0 +1,160 @@
+"""What `stirred risk` looks at: a file, or the public records of a bundle, with the promise that belongs to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from stirred.data.bundle import BundleFiles, Findings, probe_parquet, public_folder, published_specification
+from stirred.data.codes import encode
+from stirred.data.microdata import Microdata, missing_column
+from stirred.data.problems import DataError, bad_file, number
+from stirred.mechanisms.registry import build
+from stirred.risk.bounds import Revealed, revealed
+from stirred.risk.exposed import ExactTable, exact_tables, of_persons, person_code, unique_in
+from stirred.risk.uniqueness import Uniqueness, uniqueness
+from stirred.spec.invariant import Margin, plural
+from stirred.spec.problems import StirredError
+from stirred.spec.specification import Specification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Subject:
+    """Records, the specification where there is one, and whether all of it is public."""
+
+    name: str
+    data: Microdata
+    specification: Specification | None = None
+    public: bool = False
+    exchanged: tuple[str, ...] = ()  # columns that the mechanism gives to other records
+
+    @property
+    def match(self) -> tuple[str, ...]:
+        """Return the columns that every exact table has: records exchange only among equals in them."""
+        if self.specification is None or not self.exchanged:
+            return ()
+        margins = [{*each.variables} for each in self.specification.multiverse.invariants if isinstance(each, Margin)]
+        common = set.intersection(*margins) if len(margins) > 1 else set()
+        return tuple(name for name in self.data.variables if name in common and name not in self.exchanged)
+
+    @property
+    def in_words(self) -> str:
+        """Say how many records there are, and whether what is found here may be published."""
+        data = self.data
+        persons = "" if data.persons is None else f" with {number(data.persons.height, 'person')}"
+        where = "public files alone" if self.public else "a confidential file: keep the results inside"
+        return f"{self.name}: {data.households.height:,} {plural(data.record)}{persons}, from {where}"
+
+
+def from_bundle(folder: Path) -> Subject:
+    """Return the public records of a bundle, or of the folder that was published of it."""
+    public, found = public_folder(folder), Findings()
+    probe_parquet(public, found)
+    specification = published_specification(public)
+    if specification is None:
+        raise bad_file("its specification.json cannot be read", where=str(public), remedy="name a finished release")
+    files = BundleFiles(public=public, specification=specification, found=found)
+    if not any(public.glob("data.*")):
+        remedy = "uniqueness is about records; name a release of records, or the file itself"
+        raise bad_file("this release has no records", where=str(public), remedy=remedy)
+    homes, persons = files.data, files.persons
+    if homes is None or (files.has_persons and persons is None):
+        raise DataError(found.problems)
+    link = [] if persons is None else [name for name in files.issued if name in persons.columns]
+    data = Microdata(
+        households=homes,
+        persons=persons if link else None,
+        hid=link[0] if link else None,
+        record=specification.input_premetric.unit,
+    )
+    exchanged = tuple(name for name in _exchanged(public) if name in data.variables)
+    return Subject(name=str(folder), data=data, specification=specification, public=True, exchanged=exchanged)
+
+
+def _exchanged(public: Path) -> Sequence[str]:
+    """Return the columns that the stated mechanism exchanges; none where it does not state its settings."""
+    try:
+        stated = json.loads((public / "specification.json").read_text(encoding="utf-8"))["mechanism"]
+        return build(stated["name"], stated["settings"]).areas
+    except (OSError, ValueError, LookupError, TypeError, StirredError):
+        return ()
+
+
+def checked_keys(data: Microdata, keys: Sequence[str]) -> ExactTable:
+    """Return the keys that were declared: of persons, if one of them is a column of persons; refuse unknown ones."""
+    known = [*data.variables, *data.person_variables, *data.identifiers]
+    problems = [missing_column(name, known, where="--keys", role="a key") for name in keys if name not in known]
+    if problems:
+        raise DataError(problems)
+    by_persons = any(name in data.person_variables for name in keys)
+    return ExactTable(
+        of="persons" if by_persons else plural(data.record), keys=tuple(dict.fromkeys(keys)), by_persons=by_persons
+    )
+
+
+def default_keys(subject: Subject) -> ExactTable:
+    """Return the exact table in which most records are alone; refuse where the file promises nothing."""
+    if subject.specification is None:
+        what = "it is not known what of this file would be published unchanged"
+        raise bad_file(
+            what, where=subject.name, remedy="name the keys, --keys age,sex,county, or give a plan or a bundle"
+        )
+    tables = [*exact_tables(subject.specification, subject.data)]
+    if not tables:
+        what = "no table of characteristics is published exactly"
+        raise bad_file(what, where=subject.name, remedy="name the keys an attacker may know: --keys age,sex,county")
+    return max(tables, key=lambda each: unique_in(subject.data, each).unique)
+
+
+def records_and_keys(data: Microdata, table: ExactTable) -> tuple[pl.DataFrame, list[str]]:
+    """Return the records of a table with its keys as columns; the persons of a household are one key, ``persons``."""
+    if table.by_persons:
+        return of_persons(data), [*table.keys]
+    if not table.person_keys:
+        return data.households, [*table.keys]
+    code = person_code(data, table.person_keys)
+    return data.households.with_columns(code), [*table.keys, code.name]
+
+
+def revealed_by_tables(subject: Subject, table: ExactTable) -> Revealed | None:
+    """Return what both exact tables of a swap say together; None where nothing is exchanged."""
+    data = subject.data
+    if subject.specification is None or not subject.exchanged or table.by_persons:
+        return None
+    frame, keys = records_and_keys(data, table)
+    held = [name for name in keys if name not in subject.exchanged]
+    return revealed(
+        encode(frame, [*subject.match]).codes,
+        encode(frame, held).codes,
+        encode(frame, [*subject.exchanged]).codes,
+    )
+
+
+def margins_of(data: Microdata, asked: Sequence[str]) -> list[pl.DataFrame]:
+    """Return tables of counts by the variables asked for, such as 'county x tenure'; refuse unknown columns."""
+    wanted = [[name.strip() for name in each.split(" x ")] for each in asked]
+    known = [*data.variables, *data.person_variables]
+    problems = [
+        missing_column(name, known, where="--margin", role="a variable")
+        for name in dict.fromkeys(name for by in wanted for name in by)
+        if name not in known
+    ]
+    if problems:
+        raise DataError(problems)
+    by_persons = any(name in data.person_variables for by in wanted for name in by)
+    frame = of_persons(data) if by_persons else data.households
+    return [frame.group_by(by).len("count").cast({"count": pl.Int64}) for by in wanted]
+
+
+def unique_records(
+    data: Microdata, table: ExactTable, *, weight: str | None, population: pl.DataFrame | None
+) -> Uniqueness:
+    """Return the uniqueness of the records of a table in a sample, or in a population."""
+    if population is None:
+        return unique_in(data, table, weight=weight)
+    frame, keys = records_and_keys(data, table)
+    return uniqueness(frame, keys, of=table.of, population=population)

@@ -1,0 +1,256 @@
+"""Who is alone with what is known of them: classes of records that share their keys, and what follows from them.
+
+A class has ``f`` records. A record is unique where f = 1; a file is k-anonymous if no class is smaller than k. In a
+population file an attacker who finds the class is right with probability 1/f. In a sample, the number F of the class
+in the population is unknown: F - f is negative binomial with the class's sampling rate (Benedetti and Franconi 1998),
+and the risk is E[1/F]. A missing value is a value like any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+_Array = npt.NDArray[Any]
+# From this f on a series ends soon; below it, a recurrence is exact and short.
+_SMALL: Final = 30
+_TERMS: Final = 400
+BANDS: Final = ((1, "alone"), (2, "1 twin"), (3, "2 to 3 twins"), (5, "4 to 8 twins"), (10, "9 and more twins"))
+_SIZE, _WEIGHT = "__size", "__weight"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uniqueness:
+    """How many records share their keys with how many others.
+
+    ``sizes`` are the sizes of classes that occur, each with how many classes have it. ``expected_matches`` is the sum
+    of the individual risks: how many records an attacker who links every one finds. ``population_uniques`` are the
+    unique records that are unique in the population too: expected from weights, counted from a population file, and
+    the unique records themselves where the file is the population.
+    """
+
+    of: str
+    keys: tuple[str, ...]
+    sizes: tuple[tuple[int, int], ...]
+    expected_matches: float
+    population_uniques: float
+    unique_match: float | None = None
+
+    @property
+    def records(self) -> int:
+        """Return the number of records."""
+        return sum(size * many for size, many in self.sizes)
+
+    @property
+    def classes(self) -> int:
+        """Return the number of different combinations of keys."""
+        return sum(many for _, many in self.sizes)
+
+    @property
+    def k(self) -> int:
+        """Return the size of the smallest class: the file is k-anonymous for this k."""
+        return min((size for size, _ in self.sizes), default=0)
+
+    @property
+    def unique(self) -> int:
+        """Return the number of records that are alone."""
+        return self.below(2)
+
+    def below(self, size: int) -> int:
+        """Return the number of records in classes smaller than ``size``."""
+        return sum(f * many for f, many in self.sizes if f < size)
+
+    @property
+    def bands(self) -> list[tuple[str, int]]:
+        """Return the number of records that are alone, have one twin, and so on."""
+        starts = [start for start, _ in BANDS]
+        ends = [*starts[1:], math.inf]
+        return [
+            (label, sum(f * many for f, many in self.sizes if start <= f < end))
+            for (start, label), end in zip(BANDS, ends, strict=True)
+        ]
+
+    @property
+    def share_unique(self) -> str:
+        """Return the share of records that are alone, in percent."""
+        return share_in_words(self.unique, self.records)
+
+    @property
+    def named(self) -> str:
+        """Return the names of the keys, of many the first and how many more there are."""
+        return ", ".join([*self.keys] if len(self.keys) <= 3 else [*self.keys[:2], f"{len(self.keys) - 2} more"])
+
+
+def share_in_words(part: float, whole: float) -> str:
+    """Return a share in percent that says "all" and "none" only where it is so.
+
+    >>> share_in_words(2999, 3000), share_in_words(3, 3), share_in_words(1, 10**6), share_in_words(1, 3)
+    ('99.97%', '100%', '0.0001%', '33.3%')
+    """
+    if not whole or part in (0, whole):
+        return "100%" if part else "0%"
+    share = part / whole
+    near = min(share, 1 - share)
+    digits = 1 if near >= 0.005 else -math.floor(math.log10(near * 100))
+    return f"{100 * share:.{min(digits, 6)}f}%"
+
+
+def uniqueness(
+    frame: pl.DataFrame,
+    keys: Sequence[str],
+    *,
+    of: str = "records",
+    weight: str | None = None,
+    population: pl.DataFrame | None = None,
+    hidden: Sequence[str] = (),
+) -> Uniqueness:
+    """Return how many records of a frame share their keys.
+
+    ``weight`` names the sampling weights where the file is a sample; ``population`` is the file that it comes from.
+    ``hidden`` are columns of our own that stand for further keys, and are not named.
+
+    >>> rows = pl.DataFrame({"age": [1, 1, 2, 3], "sex": ["f", "f", "f", "m"]})
+    >>> found = uniqueness(rows, ["age", "sex"])
+    >>> found.unique, found.k, found.expected_matches
+    (2, 1, 3.0)
+    """
+    named = [name for name in keys if name not in hidden]
+    by = [*dict.fromkeys((*(name for name in keys if name in frame.columns), *hidden))]
+    weights = [] if weight is None else [pl.col(weight).cast(pl.Float64).sum().alias(_WEIGHT)]
+    classes = frame.lazy().group_by(by).agg(pl.len().alias(_SIZE), *weights).collect()
+    f = classes[_SIZE].to_numpy()
+    match = None
+    if population is not None:
+        counted = population.lazy().group_by(by).agg(pl.len().alias(_WEIGHT)).collect()
+        F = classes.join(counted, on=by, how="left", nulls_equal=True)[_WEIGHT].fill_null(0).to_numpy()
+        # A class that the population file lacks is at least as large as in the sample.
+        F = np.maximum(F, f)
+        risk, alone = 1 / F, float(((f == 1) & (F == 1)).sum())
+    elif weight is not None:
+        p = np.clip(f / np.maximum(classes[_WEIGHT].to_numpy(), f), 1e-12, 1.0)
+        risk, alone = individual_risk(f, p), float(p[f == 1].sum())
+        match = unique_match(f, fraction=float(f.sum()) / max(float(classes[_WEIGHT].sum()), float(f.sum())))
+    else:
+        risk, alone = 1 / f, float((f == 1).sum())
+    sizes, many = np.unique(f, return_counts=True)
+    return Uniqueness(
+        of=of,
+        keys=tuple(named),
+        sizes=tuple(zip(sizes.tolist(), many.tolist(), strict=True)),
+        expected_matches=float((risk * f).sum()),
+        population_uniques=alone,
+        unique_match=match,
+    )
+
+
+def individual_risk(f: _Array, p: _Array) -> _Array:
+    """Return E[1/F] for classes of ``f`` records in a sample with sampling rate ``p``.
+
+    (p^f / f) 2F1(f, f; f + 1; 1 - p) is p times the integral of u^(f-1) / (p + (1 - p) u) from 0 to 1, which has a
+    recurrence in f that is stable for p below a half, and a series in 1 - p that ends soon otherwise.
+
+    >>> individual_risk(np.array([1, 2, 3]), np.array([0.1, 0.1, 0.1])).round(6).tolist()
+    [0.255843, 0.082684, 0.046368]
+    """
+    f, p = np.asarray(f, dtype=np.int64), np.asarray(p, dtype=np.float64)
+    found = np.empty(f.shape)
+    steps = (f <= _SMALL) & (p < 0.5)
+    found[steps] = _by_recurrence(f[steps], p[steps])
+    found[~steps] = _by_series(f[~steps], p[~steps])
+    return found
+
+
+def _by_recurrence(f: _Array, p: _Array) -> _Array:
+    q = 1 - p
+    integral = np.log(1 / p) / q
+    found = integral.copy()
+    for order in range(1, int(f.max(initial=1))):
+        integral = (1 / order - p * integral) / q
+        found = np.where(f == order + 1, integral, found)
+    return p * found
+
+
+def _by_series(f: _Array, p: _Array) -> _Array:
+    term = p / f
+    total = term.copy()
+    for k in range(1, _TERMS):
+        term = term * (1 - p) * k / (f + k)
+        total += term
+        if not term.size or float((term / total).max()) < 1e-12:
+            break
+    return total
+
+
+def unique_match(f: _Array, *, fraction: float) -> float | None:
+    """Return the probability that a unique match is right (Skinner and Elliot 2002); None without unique records.
+
+    It is estimated from the classes of one and of two records: theta = pi n1 / (pi n1 + 2 (1 - pi) n2).
+
+    >>> unique_match(np.array([1, 1, 1, 1, 2, 3]), fraction=0.5)
+    0.6666666666666666
+    """
+    ones, twos = int((f == 1).sum()), int((f == 2).sum())
+    return fraction * ones / (fraction * ones + 2 * (1 - fraction) * twos) if ones else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diversity:
+    """How much classes leave open of a sensitive value.
+
+    ``distinct`` and ``entropy`` are those of the class that leaves least open, ``closeness`` the largest distance
+    (total variation) of a class from the file, ``told`` the records whose class has one value only.
+    """
+
+    sensitive: str
+    distinct: int
+    entropy: float
+    closeness: float
+    told: int
+
+
+def diversity(frame: pl.DataFrame, keys: Sequence[str], sensitive: str) -> Diversity:
+    """Return l-diversity (distinct, and exp of the entropy) and t-closeness of a sensitive column.
+
+    >>> rows = pl.DataFrame({"key": list("AAABBBCC"), "value": [1, 1, 2, 1, 1, 1, 2, 3]})
+    >>> found = diversity(rows, ["key"], "value")
+    >>> found.distinct, found.entropy, found.closeness, found.told
+    (1, 1.0, 0.625, 3)
+    """
+    by = [name for name in keys if name != sensitive]
+    cells = frame.lazy().group_by([*by, sensitive]).agg(pl.len().alias("n"))
+    overall = frame.lazy().group_by(sensitive).agg((pl.len() / frame.height).alias("q"))
+    share = pl.col("n") / pl.col("n").sum()
+    # Values that a class lacks count with their share of the file: 1 less what its own values have there.
+    distance = ((share - pl.col("q")).abs().sum() + (1 - pl.col("q").sum())) / 2
+    classes = (
+        cells.join(overall, on=sensitive, nulls_equal=True)
+        .group_by(by if by else pl.lit(0))
+        .agg(
+            pl.len().alias("distinct"),
+            (-(share * share.log()).sum()).exp().alias("entropy"),
+            distance.alias("closeness"),
+            pl.col("n").sum(),
+        )
+        .select(
+            pl.col("distinct").min(),
+            pl.col("entropy").min(),
+            pl.col("closeness").max(),
+            pl.col("n").filter(pl.col("distinct") == 1).sum().alias("told"),
+        )
+        .collect()
+        .row(0)
+    )
+    distinct, entropy, closeness, told = classes
+    return Diversity(
+        sensitive=sensitive,
+        distinct=int(distinct),
+        entropy=round(float(entropy), 12),
+        closeness=round(float(closeness), 12),
+        told=int(told),
+    )
