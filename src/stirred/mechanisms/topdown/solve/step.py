@@ -153,9 +153,7 @@ def _without_implied(sets: Flags, low: Places, high: Places) -> tuple[Places, Pl
     # Of two sets that are the same here, the first stays. What implies is implied by nothing in a circle.
     around = (inside & ~same) | (same & earlier.T)
     within = (inside & ~same) | (same & earlier)
-    less = around & (high[:, None, :] <= high[:, :, None]).all(
-        axis=0
-    )  # [one, two]: the most of two implies that of one
+    less = around & (high[:, None, :] <= high[:, :, None]).all(axis=0)  # the most of two implies that of one
     more = within & (low[:, :, None] >= low[:, None, :]).all(axis=0)  # the least of one implies that of two
     whole = sets.all(axis=1)
     return np.where(more.any(axis=0) & ~whole, 0, low), np.where(less.any(axis=1), NO_LIMIT, high)
