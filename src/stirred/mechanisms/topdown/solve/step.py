@@ -147,15 +147,16 @@ def _demands(stage: Stage, board: _Board, limits: Limits, children: slice) -> tu
 
 def _without_implied(sets: Flags, low: Places, high: Places) -> tuple[Places, Places]:
     """Return limits without those that another one implies: the most of a larger set, the least of a smaller one."""
-    low, high = low.copy(), high.copy()
-    inside = (sets[:, None, :] <= sets[None, :, :]).all(axis=2) & ~np.eye(len(sets), dtype=np.bool_)
-    for one, two in np.argwhere(inside):
-        alike = inside[two, one] and one < two  # of two sets that are the same here, the first stays
-        if not alike and np.all(high[:, two] <= high[:, one]):
-            high[:, one] = NO_LIMIT
-        if not (inside[two, one] and two < one) and np.all(low[:, one] >= low[:, two]):
-            low[:, two] = np.where(sets[two].all(), low[:, two], 0)
-    return low, high
+    inside = (sets[:, None, :] <= sets[None, :, :]).all(axis=2)
+    earlier = np.arange(len(sets))[:, None] < np.arange(len(sets))[None, :]
+    same = inside & inside.T
+    # Of two sets that are the same here, the first stays. What implies is implied by nothing in a circle.
+    around = (inside & ~same) | (same & earlier.T)
+    within = (inside & ~same) | (same & earlier)
+    less = around & (high[:, None, :] <= high[:, :, None]).all(axis=0)  # the most of two implies that of one
+    more = within & (low[:, :, None] >= low[:, None, :]).all(axis=0)  # the least of one implies that of two
+    whole = sets.all(axis=1)
+    return np.where(more.any(axis=0) & ~whole, 0, low), np.where(less.any(axis=1), NO_LIMIT, high)
 
 
 def solve_children(stage: Stage, parent: str, cells: Places, counts: Places | None, children: slice) -> Solved:
