@@ -375,6 +375,9 @@ def test_a_later_release_agrees_with_the_first_in_every_area(first: Path) -> Non
     assert {*public(folder / "later", "agreement")["query_name"]} == {"agrees_con"}
     assert audit_bundle(folder / "later").passed
     publish(folder / "later", folder / "website")
+    site = audit_bundle(folder / "website")
+    assert site.passed, site.problems
+    assert any(check.startswith("persons: agrees") for check in site.checks)
     ledger = Ledger.open(folder / "a.ledger")
     assert [entry.state for entry in ledger.entries()] == ["committed", "committed"]
     together = ledger.total().specification
