@@ -375,7 +375,14 @@ def test_a_later_release_agrees_with_the_first_in_every_area(first: Path) -> Non
     assert {*public(folder / "later", "agreement")["query_name"]} == {"agrees_con"}
     assert audit_bundle(folder / "later").passed
     publish(folder / "later", folder / "website")
-    assert [entry.state for entry in Ledger.open(folder / "a.ledger").entries()] == ["committed", "committed"]
+    site = audit_bundle(folder / "website")
+    assert site.passed, site.problems
+    assert any(check.startswith("persons: agrees") for check in site.checks)
+    ledger = Ledger.open(folder / "a.ledger")
+    assert [entry.state for entry in ledger.entries()] == ["committed", "committed"]
+    together = ledger.total().specification
+    assert together is not None
+    assert together.budget.shown == "1", "half, and half again"
 
 
 def test_records_that_do_not_agree_are_found(first: Path) -> None:
@@ -447,3 +454,75 @@ def test_a_plan_that_cannot_be_carried_out_spends_nothing(
     assert told in " ".join(capsys.readouterr().err.split())
     assert not (folder / "out").exists()
     assert not [*Ledger.open(folder / "a.ledger").entries()]
+
+
+# ---- units beside persons ---------------------------------------------------------------------------------
+
+TWO_FILES = """[data]
+households = "homes.parquet"
+persons = "members.parquet"
+hid = "hid"
+[mechanism]
+name = "topdown"
+levels = ["region", "district", "ward"]
+areas = "wards.csv"
+attributes = ["sex"ATTRIBUTE]
+values = { sex = ["m", "f"], work = ["yes", "no"] }
+rho = "1/2"
+publish = "records"
+AGREES
+[mechanism.units]
+attributes = ["tenure"UNIT]
+values = { tenure = ["own", "rent"], size = ["1", "2"] }
+rho = "1/2"
+totals = ["district"]
+UNITS_AGREE
+[[tables]]
+variables = ["region", "tenure"]
+[[tables]]
+variables = ["region", "sex"]
+[release]
+out = "OUT"
+"""
+
+
+def two_files(folder: Path, out: str, **more: str) -> Path:
+    text = TWO_FILES.replace("OUT", out)
+    for name in ("UNITS_AGREE", "AGREES", "ATTRIBUTE", "UNIT"):
+        text = text.replace(name, more.get(name, ""))
+    (folder / f"{out}.toml").write_text(text, encoding="utf-8")
+    return run(prepare(read_plan(folder / f"{out}.toml")))
+
+
+def test_units_and_persons_of_a_later_release_agree_with_the_first(folder: Path) -> None:
+    members = people(600).with_row_index("place").with_columns(hid=pl.col("place") // 2)
+    homes = members.group_by("hid", maintain_order=True).agg(
+        pl.col("region", "district", "ward").first(),
+        tenure=pl.when(pl.col("sex").first() == "m").then(pl.lit("own")).otherwise(pl.lit("rent")),
+        size=pl.when(pl.col("age").first() == "65+").then(1).otherwise(2),
+    )
+    homes.write_parquet(folder / "homes.parquet")
+    members.select("hid", "sex", "work").write_parquet(folder / "members.parquet")
+    first = two_files(folder, "one")
+    agrees = 'agrees_with = "one/public/{}.parquet"'
+    later = two_files(
+        folder,
+        "two",
+        ATTRIBUTE=', "work"',
+        UNIT=', "size"',
+        AGREES=agrees.format("counts"),
+        UNITS_AGREE=agrees.format("unit_counts"),
+    )
+    for name, keys in {"persons": ["ward", "sex"], "units": ["ward", "tenure"]}.items():
+        keys = ["region", "district", *keys]
+        one, two = (public(each, name).group_by(keys).len().sort(keys) for each in (first, later))
+        assert one.equals(two)
+    assert public(later, "units")["size"].dtype == homes["size"].dtype
+    assert public(later, "units").height == homes.height
+    own = homes.group_by("region", "district").len().sort("region", "district")
+    assert public(later, "units").group_by("region", "district").len().sort("region", "district").equals(own)
+    for place in (first, later):
+        assert audit_bundle(place).passed, audit_bundle(place).problems
+    table = pl.read_csv(later / "public/tables/region-x-tenure.csv")
+    assert table["count"].sum() == homes.height
+    assert pl.read_csv(later / "public/tables/region-x-sex.csv")["count"].sum() == members.height

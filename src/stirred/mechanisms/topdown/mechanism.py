@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -45,7 +46,6 @@ from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted
 from stirred.spec.budget import Budget
 from stirred.spec.compose import UnitFactor, compose
-from stirred.spec.document import mechanism_in
 from stirred.spec.domain import Domain, after_imputation
 from stirred.spec.doubts import Doubt, refuse_doubts
 from stirred.spec.exact import exact
@@ -389,14 +389,14 @@ class TopDown(Mechanism):
 
     @classmethod
     def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
-        """Audit a published folder by the settings that its specification states."""
-        stated = mechanism_in((bundle.public / "specification.json").read_text(encoding="utf-8"))
+        """Do the same with a published folder: its specification states the settings that noise depends on."""
         try:
-            mechanism = cls.of_settings(TopDownSettings.model_validate(stated.settings if stated else {}))
-        except (StirredError, ValueError):
-            found.unchecked.append("budget and records: the specification does not state all settings")
-            return
-        mechanism.audit_bundle(bundle, found)
+            stated = json.loads((bundle.public / "specification.json").read_text(encoding="utf-8"))
+            own = cls.of(**stated["mechanism"]["settings"])
+        except (OSError, ValueError, KeyError, TypeError, StirredError):
+            found.unchecked.append("the budget and variances: specification.json does not state all settings")
+        else:
+            own.audit_bundle(bundle, found)
 
 
 def _declared(settings: CountedSettings, codebook: Codebook) -> dict[str, list[str]]:

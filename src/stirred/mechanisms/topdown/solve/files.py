@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -134,8 +135,11 @@ class Kept:
         path = self._path(name)
         if not path.exists():
             return None
-        with np.load(path) as found:
-            return {key: found[key] for key in found.files}
+        try:
+            with path.open("rb") as stream, np.load(stream) as found:
+                return {key: found[key] for key in found.files}
+        except (OSError, ValueError, EOFError, BadZipFile):
+            return None  # damaged: the level is solved again
 
     def save(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Keep arrays, completely or not at all."""
