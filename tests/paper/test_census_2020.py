@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from stirred.audit.exhaustive import Verdict, audit
 from stirred.cli.main import run
 from stirred.mechanisms.tables.census_2020 import FILES, LARGEST, budget_text, parts, totals
 from stirred.mechanisms.tables.phsafe import PHSafe
@@ -59,6 +60,19 @@ def test_dhc_has_the_noise_of_production() -> None:
     assert units.of_query("US", "tenvacgq") == Fraction("0.0259")
     assert units.of_query("State", "detailed") == Fraction("0.7147")  # 3216 and 3931 of two queries of production
     assert units.of_query("Block_Group", "ten2 * couple * hispanic") == Fraction("0.1162")
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "totals"), [("persons", "person", ["State"]), ("units", "household", ["Block"])]
+)
+def test_the_budget_of_the_dhc_is_what_one_replaced_record_costs(kind: str, unit: str, totals: list[str]) -> None:
+    """On all files of one and two records, by the exact law: not more than 4.9622 and 7.7005, and not less."""
+    name = f"us-2020-dhc-{kind}"
+    levels = [*Shares.read(read_budget(name)).levels][1:]
+    own = TopDown.of(levels=levels, attributes=[f"dhc-small-{kind}"], budget=name, totals=totals, unit=unit)
+    result = audit(own)
+    assert result.verdict is Verdict.PASSED
+    assert result.loss.low == result.budget == exact({"persons": "4.9622", "units": "7.7005"}[kind])
 
 
 def test_replacing_a_record_costs_what_each_structure_says() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,9 +16,10 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.tables.phsafe import PHSafe
 from stirred.mechanisms.tables.phsafe.estimates import ratio, truncated
+from stirred.mechanisms.tables.tabulator import Tabulator
 from stirred.spec.exact import exact
-from tests.mechanisms.tables.making import one_table, shipped, without_noise
-from tests.mechanisms.tables.toy import RESIDENTS, UNITS
+from tests.mechanisms.tables.making import one_table, shipped, toy_h, toy_p, without_noise
+from tests.mechanisms.tables.toy import HOUSEHOLDS, PERSONS, RESIDENTS, UNITS
 
 PHSAFE = PHSafe(states=["S"])
 TOY = Microdata(households=UNITS, persons=RESIDENTS, hid="hid")
@@ -44,6 +47,23 @@ def test_everybody_is_counted_as_by_hand(region: str) -> None:
         "PH7": {"2": 4, "3": 1, "4": 3},
         "PH8d": {"2": 2, "3": 1},
     }
+
+
+@pytest.mark.parametrize("name", ["safetab-p", "safetab-h", "phsafe"])
+def test_the_toy_takes_less_than_a_second(name: str) -> None:
+    """Of processor time, with the budget of 2020 and everything loaded: 0.1 to 0.3 seconds as measured."""
+    toys: dict[str, tuple[Tabulator, Any]] = {
+        "safetab-p": (toy_p(), PERSONS.drop("hid")),
+        "safetab-h": (toy_h(), HOUSEHOLDS.drop("hid")),
+        "phsafe": (PHSAFE, TOY),
+    }
+    mechanism, data = toys[name]
+    mechanism.warm()
+    mechanism.release(data, Entropy.from_os())
+    began = time.process_time()
+    release = mechanism.release(data, Entropy.from_os())
+    assert all(release.public.frame(own).height for own in release.public)
+    assert time.process_time() - began < 1
 
 
 def test_iterations_are_those_of_the_householder_or_of_the_person() -> None:

@@ -72,7 +72,7 @@ ASSUMPTIONS: Final = (
     "the operating system's generator and AES-256 in counter mode are taken as perfectly random",
     "a later release chosen after seeing this one keeps its own budget whatever this one shows",
 )
-GAUSSIAN: Final = "discrete Gaussian noise (Canonne, Kamath and Steinke 2020), as in the TopDown algorithm"
+GAUSSIAN: Final = "discrete Gaussian noise (Canonne, Kamath and Steinke 2020), as in the 2020 US Census"
 LAPLACE: Final = "discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 2009)"
 COMPOSED: Final = "composition (section 2.5 of the dissertation)"
 INSIDE: Final = "noise inside the universe (docs/theory/noise-inside.md)"
