@@ -31,6 +31,9 @@ from stirred.spec.problems import StirredError
 
 _ARGUMENT: Final[dict[str, Any]] = {"argument": "FOLDER"}
 _FREE: Final = "nothing: a function of released tables promises what the release promises (post-processing)"
+_NO_MORE: Final = (
+    "It promises no more either: what the release tells, it told before. Read specification.json for what that is."
+)
 _COMPLEMENTARY: Final = (
     "an empty cell may follow from totals, and then shows what was released, not what is confidential; complementary "
     "suppression is not done here, see tau-ARGUS"
@@ -107,8 +110,10 @@ def _derived(options: Any, change: Callable[[Any], int | None], words: str, note
     for path, table in tables:
         write_frame(table, out / "tables" / path.name)
     (out / SPECIFICATION).write_text(to_json(derived), encoding="utf-8")
-    page = f"# Derived tables\n\nReleased tables, {words}. Cost: {_FREE}.\n" + "".join(
-        f"\n{text}.\n" for _, text in note
+    if derived.budget.is_unbounded:
+        note = [("promise", "nothing is promised: the loss of the release is infinite"), *note]
+    page = f"# Derived tables\n\nReleased tables, {words}. Cost: {_FREE}. {_NO_MORE}\n" + "".join(
+        f"\n{text[:1].upper()}{text[1:]}.\n" for _, text in note
     )
     (out / "README.md").write_text(page, encoding="utf-8")
     files = sorted(path for path in out.rglob("*") if path.is_file())

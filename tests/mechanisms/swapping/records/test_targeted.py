@@ -206,6 +206,34 @@ def test_a_level_of_the_geography_may_be_among_what_must_be_similar() -> None:
     assert "conditioned_swap" in str([fact.values for fact in swap.plan(frame).facts])
 
 
+def test_who_is_at_risk_in_a_coarse_area_comes_before_who_is_in_a_fine_one() -> None:
+    # 0 is alone with its race in the county, 1 in the district only; 3 is the one partner outside the county.
+    frame = pl.DataFrame(
+        {
+            "county": [1, 1, 1, 2, 2],
+            "district": [11, 12, 11, 21, 21],
+            "hsize": [1, 1, 2, 1, 2],
+            "race": list("xyyww"),
+        }
+    )
+    swap = TargetedSwap(
+        hierarchy=["county", "district"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate=0
+    )
+    for seed in range(6):
+        pairs, failed = pairs_of(swap, frame, seed=seed)
+        assert pairs == {frozenset((0, 3)), frozenset((2, 4))}
+        assert failed == [1]
+
+
+def test_who_was_passed_over_in_its_own_area_is_a_partner_for_the_next() -> None:
+    frame = pl.DataFrame({"area": list("AABBAB"), "hsize": [1, 1, 1, 1, 2, 2], "race": list("xwywww")})
+    swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate=0)
+    # 0 and 2 are at risk; where 0 takes 3, only 1 is left for 2, drawn and passed over before with probability 1/3.
+    found = [pairs_of(swap, frame, seed=seed) for seed in range(60)]
+    assert all(failed == [] for _, failed in found)
+    assert {frozenset((0, 3)), frozenset((1, 2))} in [pairs for pairs, _ in found]
+
+
 def test_the_riskiest_of_an_area_comes_first_and_ties_are_broken_at_random() -> None:
     # One partner for three at risk: one is alone with its race, two share theirs.
     frame = pl.DataFrame({"area": list("AAABBBB"), "hsize": [1, 1, 1, 1, 2, 2, 2], "race": list("xyywwww")})

@@ -36,11 +36,6 @@ def prior_of(given: Mapping[str, Any]) -> dict[Fraction, Fraction]:
     return found
 
 
-def uniform_prior(low: Fraction, high: Fraction, *, points: int = 128) -> dict[Fraction, Fraction]:
-    """Return the uniform prior on an interval, at the middles of equal parts."""
-    return {low + (high - low) * Fraction(2 * n + 1, 2 * points): Fraction(1, points) for n in range(points)}
-
-
 def mixture_loss(prior: Prior, *, records: int) -> Exact:
     """Return the loss of the mixture on one stratum of so many records, all different: exact.
 
