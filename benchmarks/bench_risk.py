@@ -3,7 +3,7 @@
     python benchmarks/bench_risk.py [--records 1_000_000] [--households 41_000] [--write]
 
 The floor of the first is one polars ``group_by`` of all keys, measured in the same process. Of the second, blocks by
-size show how time grows: in one process, without reading or writing.
+size show how processor time grows: in one process, without reading or writing.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def by_size(households: int) -> list[str]:
     people = people.with_columns(cell=pl.Series(cells_of(people, where="persons")))
     tables, taken = table_list("sf"), []
     for part in people.partition_by("block"):
-        began = time.perf_counter()
+        began = time.process_time()
         found = reconstruct(tables.counts(part["cell"].to_numpy()), tables)
-        taken.append((part.height, time.perf_counter() - began, found.outcome == "one"))
+        taken.append((part.height, time.process_time() - began, found.outcome == "one"))
     seconds = sum(each[1] for each in taken)
     lines = [
-        f"{people.height:,} persons in {len(taken):,} blocks, summary-file tables: {seconds:.0f} s, one process.",
+        f"{people.height:,} persons in {len(taken):,} blocks, summary-file tables: {seconds:.0f} s of one core.",
         "",
         "| persons in block | blocks | ms, mean | ms, most | one solution |",
         "|---|---|---|---|---|",

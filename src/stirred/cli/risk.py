@@ -329,7 +329,8 @@ def _diversity_row(each: Diversity, found: Uniqueness) -> tuple[str, str]:
     return (
         "sensitive",
         f"{each.sensitive} is told for {share_in_words(each.told, found.records)} of the {found.of}, whose keys "
-        f"leave one value; l-diversity {each.distinct} (by entropy {each.entropy:.3g}), t-closeness {each.closeness:.3g}",
+        f"leave one value; l-diversity {each.distinct} (by entropy {each.entropy:.3g}), "
+        f"t-closeness {each.closeness:.3g}",
     )
 
 
