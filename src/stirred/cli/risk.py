@@ -61,7 +61,7 @@ def risk(
     ] = 3,
     json: Json = False,
 ) -> None:
-    """Show how exposed people are: who is unique, on what, and what that tells.
+    """Show how exposed people are: who is unique, and on what.
 
     Of a release only its public files are read. Nothing random happens and nothing is written.
     """
