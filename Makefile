@@ -138,7 +138,7 @@ bench-safetab: $(STAMP) ## measure SafeTab-P on a domain of the nation's size
 	@$(BIN)/python benchmarks/bench_safetab.py --write
 
 .PHONY: bench-risk
-bench-risk: $(STAMP) ## measure uniqueness beside one group_by
+bench-risk: $(STAMP) ## measure uniqueness beside one group_by, and a county reconstructed
 	@$(BIN)/python benchmarks/bench_risk.py --write
 
 .PHONY: bench-noise

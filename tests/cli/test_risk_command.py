@@ -124,7 +124,7 @@ def test_reconstruction_agrees_with_the_file_whose_tables_were_published(
 ) -> None:
     def attack(*arguments: object) -> dict[str, Any]:
         capsys.readouterr()
-        assert run(["reconstruct", *map(str, arguments), "--quiet", "--json"]) == 0
+        assert run(["attack", *map(str, arguments), "--quiet", "--json"]) == 0
         found: dict[str, Any] = json.loads(capsys.readouterr().out)
         return found
 
@@ -156,6 +156,6 @@ def test_attacks_that_cannot_be_made_are_refused_and_nothing_is_written(
     census: Path, options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "attack"
-    assert run(["reconstruct", str(census / "households.parquet"), "--out", str(out), *options, "--json"]) == 2
+    assert run(["attack", str(census / "households.parquet"), "--out", str(out), *options, "--json"]) == 2
     assert said in capsys.readouterr().out.replace("\\", "")
     assert not out.exists()

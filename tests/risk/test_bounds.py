@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from stirred.risk.bounds import (
     bounds,
-    estimated_tables,
     joint_system,
     log_tables,
-    number_of_tables,
     revealed,
     solutions,
 )
@@ -41,21 +39,20 @@ def margin(cells: pl.DataFrame, by: list[str]) -> pl.DataFrame:
     ],
 )
 def test_small_tables_are_counted_exactly(rows: list[int], columns: list[int], tables: int) -> None:
-    assert number_of_tables(rows, columns) == tables == number_of_tables(columns, rows)
     pair = [
         pl.DataFrame({"a": range(len(rows)), "count": rows}),
         pl.DataFrame({"b": range(len(columns)), "count": columns}),
     ]
     assert solutions(joint_system(pair)[0]) == tables
+    low, high = log_tables(rows, columns)
+    assert low - 1e-9 <= np.log10(tables) <= high + 1e-9
+    assert solutions(joint_system(pair)[0], most=tables - 1) is None
 
 
-def test_the_literatures_large_table_lies_within_the_bounds_and_near_the_estimate() -> None:
+def test_the_literatures_large_table_lies_within_the_bounds() -> None:
     rows, columns, truth = [220, 215, 93, 64], [108, 286, 71, 127], 1_225_914_276_768_514
     low, high = log_tables(rows, columns)
     assert low <= np.log10(truth) <= high
-    assert number_of_tables(rows, columns) is None
-    ratios = sorted(10 ** estimated_tables(*each) / truth for each in ((rows, columns), (columns, rows)))
-    assert ratios == pytest.approx([0.46, 0.88], abs=0.005)
 
 
 def test_two_tables_that_share_a_column_have_the_closed_bounds() -> None:

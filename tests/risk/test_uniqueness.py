@@ -1,6 +1,7 @@
 """Uniqueness against cases with known answers and against slow, obvious counting."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 from math import prod
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stirred.data.microdata import Microdata
+from stirred.mechanisms.swapping import PermutationSwap
 from stirred.risk.combinations import minimal_uniques
 from stirred.risk.exposed import exact_tables, exposure, with_persons
 from stirred.risk.uniqueness import diversity, individual_risk, share_in_words, unique_match, uniqueness
@@ -173,3 +175,14 @@ def test_totals_of_areas_and_promises_without_exact_tables_expose_nobody() -> No
 @pytest.mark.parametrize(("part", "text"), [(0, "0%"), (10**6, "100%"), (999_999, "99.9999%"), (994_000, "99.4%")])
 def test_a_share_never_rounds_to_all_or_none(part: int, text: str) -> None:
     assert share_in_words(part, 10**6) == text
+
+
+def test_the_exposure_is_the_same_for_every_file_that_the_release_may_come_from() -> None:
+    """It is in the public report: a file with the same exact tables and other links must not change it."""
+    plan = PermutationSwap(match=["size"], swap=["county"], rate="1/2").plan(homes(), doubts=False)
+    other = replace(homes(), households=homes().households.with_columns(county=pl.Series(["B", "A", "A", "B"])))
+    one, two = (exposure(plan.specification, data) for data in (homes(), other))
+    assert one == two
+    assert one is not None
+    moved = replace(homes(), households=homes().households.with_columns(size=pl.Series([1, 2, 2, 1])))
+    assert exposure(plan.specification, moved) != one

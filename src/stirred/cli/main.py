@@ -14,6 +14,7 @@ from typing import Annotated, Final
 import typer
 
 from stirred.cli import (
+    attack,
     audit,
     budget,
     codebook,
@@ -24,7 +25,6 @@ from stirred.cli import (
     mechanism,
     prepare,
     publish,
-    reconstruct,
     risk,
     schema,
     spec,
@@ -59,7 +59,7 @@ app.command("release")(swap.release)
 app.command("resume")(swap.resume)
 app.command("prepare")(prepare.prepare)
 app.command("compare")(compare.compare)
-app.command("reconstruct")(reconstruct.reconstruct)
+app.command("attack")(attack.attack)
 app.command("risk")(risk.risk)
 app.command("publish")(publish.publish)
 app.command("schema")(schema.schema)

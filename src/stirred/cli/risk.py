@@ -61,13 +61,12 @@ def risk(
     ] = 3,
     json: Json = False,
 ) -> None:
-    """Show how exposed people are: who is unique, on what, and what that tells.
+    """Show how exposed people are: who is unique, and on what.
 
     Of a release only its public files are read. Nothing random happens and nothing is written.
     """
     from stirred.data.frames import read_given
     from stirred.risk.subject import checked_keys, default_keys, revealed_by_tables, unique_records
-    from stirred.risk.told import told_out
 
     subject = subject_of(file, persons=persons, hid=hid)
     given = names(keys)
@@ -92,7 +91,7 @@ def risk(
                 "diversity": [asdict(each) for each in spread],
                 "revealed": None if known is None else asdict(known),
                 "bounds": None if cells is None else _bounds_out(cells),
-                "told": [told_out(each) for each in guessed],
+                "told": [{**asdict(each), "kappa": each.kappa, "tells": each.tells} for each in guessed],
                 "minimal_unique_combinations": None if minimal is None else _minimal_out(minimal),
             }
         )
@@ -101,7 +100,7 @@ def risk(
         [
             ("file", subject.in_words),
             *uniqueness_rows(found, default=not given, sample=weight is not None or whole is not None),
-            *(row for each in spread for row in _diversity_rows(each, found)),
+            *(_diversity_row(each, found) for each in spread),
             *_minimal_rows(minimal, found, table, largest),
             *_told_rows(guessed),
             *_revealed_rows(known, found),
@@ -324,17 +323,15 @@ def uniqueness_out(found: Uniqueness) -> dict[str, Any]:
     }
 
 
-def _diversity_rows(each: Diversity, found: Uniqueness) -> list[tuple[str, str]]:
+def _diversity_row(each: Diversity, found: Uniqueness) -> tuple[str, str]:
     from stirred.risk.uniqueness import share_in_words
 
-    return [
-        (
-            "sensitive",
-            f"{each.sensitive} is told for {share_in_words(each.told, found.records)} of the {found.of}, whose keys "
-            f"leave one value; l-diversity {each.distinct} (by entropy {each.entropy:.3g}), t-closeness "
-            f"{each.closeness:.3g}",
-        )
-    ]
+    return (
+        "sensitive",
+        f"{each.sensitive} is told for {share_in_words(each.told, found.records)} of the {found.of}, whose keys "
+        f"leave one value; l-diversity {each.distinct} (by entropy {each.entropy:.3g}), "
+        f"t-closeness {each.closeness:.3g}",
+    )
 
 
 def _minimal_rows(

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import product
-from math import comb, inf, lgamma, log, pi, prod, sqrt
+from math import lgamma, log
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +23,6 @@ from stirred.risk.systems import System, propagated, solved
 _Array = npt.NDArray[Any]
 MOST_CELLS: Final = 200_000
 MOST_PROGRAMS: Final = 2_000
-_WORK: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -203,9 +200,6 @@ def _margins(strata: Codes, values: Codes) -> Mapping[int, list[int]]:
     return found
 
 
-# ---- the number of two-way tables -------------------------------------------------------------------------
-
-
 def log_tables(rows: Sequence[int], columns: Sequence[int]) -> tuple[float, float]:
     """Return bounds of log10 of the number of tables with these margins.
 
@@ -225,63 +219,3 @@ def log_tables(rows: Sequence[int], columns: Sequence[int]) -> tuple[float, floa
     whole, r, c = lgamma(sum(rows) + 1), factorials(rows), factorials(columns)
     high = min(whole - c, whole - r, choices(rows, len(columns)), choices(columns, len(rows)))
     return max(0.0, whole - r - c) / log(10), max(0.0, high) / log(10)
-
-
-def number_of_tables(rows: Sequence[int], columns: Sequence[int]) -> int | None:
-    """Return how many tables have these margins, exactly; None where counting them takes too long.
-
-    >>> number_of_tables([3, 4], [2, 5]), number_of_tables([5, 7], [3, 4, 5]), number_of_tables([2, 2, 2], [2, 2, 2])
-    (3, 17, 21)
-    """
-    if len(rows) > len(columns):
-        rows, columns = columns, rows
-    if len(rows) == 1 or len(columns) == 1:
-        return 1
-    if len(rows) == 2:
-        return _two_rows(int(rows[0]), columns)
-    if prod(each + 1 for each in rows[:-1]) > _WORK // 10:
-        return None
-    work = 0
-
-    @cache
-    def count(left: tuple[int, ...], column: int) -> int:
-        nonlocal work
-        if column == len(columns):
-            return 1 if not any(left) else 0
-        total = 0
-        for taken in product(*(range(each + 1) for each in left[:-1])):
-            last = columns[column] - sum(taken)
-            work += 1
-            if 0 <= last <= left[-1] and work < _WORK:
-                rest = [each - own for each, own in zip(left, (*taken, last), strict=True)]
-                total += count(tuple(sorted(rest)), column + 1)
-        return total
-
-    found = count(tuple(sorted(rows)), 0)
-    return found if work < _WORK else None
-
-
-def _two_rows(row: int, columns: Sequence[int]) -> int:
-    """Return the number of ways to take ``row`` from bounded columns: one table each."""
-    ways = [1] + [0] * row
-    for most in columns:
-        running, total = 0, []
-        for place in range(row + 1):
-            running += ways[place] - (ways[place - most - 1] if place > most else 0)
-            total.append(running)
-        ways = total
-    return ways[row]
-
-
-def estimated_tables(rows: Sequence[int], columns: Sequence[int]) -> float:
-    """Return the normal approximation of Gail and Mantel (1977) to log10 of the number of tables."""
-    J, n = len(columns), sum(rows)
-    if J < 2:
-        return 0.0
-    variance = sum(r * (r + J) for r in rows) * (J - 1) / (J * J * (J + 1))
-    if variance <= 0:
-        return -inf
-    spread = sum((c - n / J) ** 2 for c in columns)
-    ways = sum(log(comb(r + J - 1, J - 1)) for r in rows)
-    normal = (J - 1) / 2 * log((J - 1) / (2 * pi * variance * J)) - (J - 1) * spread / (2 * variance * J)
-    return (ways + log(sqrt(J)) + normal) / log(10)

@@ -11,7 +11,7 @@ otherwise tell each other's county.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final
@@ -182,11 +182,3 @@ def _told(names: tuple[str, ...], target: str, codes: Codes, values: Codes, stra
         columns=names, target=target, units=values.size, right=right, blind=blind, covered=covered, tau=tau,
         by_chance=chance,
     )  # fmt: skip
-
-
-def told_out(each: Told) -> Mapping[str, Any]:
-    """Return for JSON what columns tell."""
-    return {
-        "columns": list(each.columns), "target": each.target, "units": each.units, "right": each.right,
-        "blind": each.blind, "covered": each.covered, "kappa": each.kappa, "tau": each.tau, "tells": each.tells,
-    }  # fmt: skip

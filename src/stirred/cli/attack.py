@@ -1,4 +1,4 @@
-"""`stirred reconstruct`: how much of the persons of every block its published tables give away."""
+"""`stirred attack`: how much of the persons of every block its published tables give away."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stirred.risk.subject import Subject
 
 
-def reconstruct(
+def attack(
     file: Annotated[Path, arg("FILE|BUNDLE|PLAN.toml", "Whose tables are attacked: a file, a release, or a plan.")],
     out: Annotated[Path, opt("--out FOLDER", "Where results are kept; the same attack goes on where it stopped.")],
     area: Annotated[Names, opt("--area COLUMN", "The area of the tables, such as block; repeat.")] = None,
