@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.topdown.schema import TOTAL, Query, Schema
-from stirred.mechanisms.topdown.spread import Merged, Spread, added, cleared, inverse_off, merged, null_space
+from stirred.mechanisms.topdown.spread import Merged, Spread, added, inverse_root, merged, null_space, rooted
 from stirred.mechanisms.topdown.subspaces import LARGEST_CORE, Parts, Subspace, Subspaces, core_of
 from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Numbers, Places, Tree
 
@@ -177,18 +177,17 @@ def _own(model: Model, level: Level, zeros: Zeros) -> Floor:
 def _informed(measured: Sequence[tuple[Subspaces, Query, Numbers]], zeros: Zeros) -> tuple[Numbers, Spread]:
     """Return the covariance that measurements of these precisions (kinds,) give, and what they leave unknown."""
     cells = zeros.shape[1]
-    precision, seen = (np.zeros((len(zeros), cells, cells)) for _ in range(2))
+    seen, stacked = np.zeros((len(zeros), cells, cells)), [np.zeros((len(zeros), 1, cells))]
     for spaces, query, weight in measured:
         rows = spaces.rows(query)
-        square = rows.T @ rows
-        precision += (weight * spaces.scale(query) ** 2)[:, None, None] * square
-        seen += (weight > 0)[:, None, None] * square
+        seen += (weight > 0)[:, None, None] * (rows.T @ rows)
+        stacked.append((np.sqrt(weight) * spaces.scale(query))[:, None, None] * rows)
     empty = np.zeros(seen.shape)
     np.einsum("nii->ni", empty)[:] = zeros
     open_ = ~zeros[:, :, None] & ~zeros[:, None, :]
     unknown = null_space(seen * open_ + empty)
-    inverse = inverse_off(precision * open_, unknown + empty)
-    return inverse, Spread(covariance=inverse, unknown=unknown, exact=empty)
+    root = inverse_root(np.concatenate(stacked, axis=1), unknown + empty)
+    return root @ root.transpose(0, 2, 1), Spread(root=root, unknown=unknown, exact=empty)
 
 
 def _held(model: Model, floor: Floor, fixed: Sequence[Known], zeros: Zeros, first: Places) -> Floor:
@@ -210,7 +209,7 @@ def _held(model: Model, floor: Floor, fixed: Sequence[Known], zeros: Zeros, firs
             solved = np.asarray(np.linalg.pinv(stacked, rcond=_AGREE), dtype=np.float64)
             exact = solved @ stacked + floor.spread[look].exact
             blank = np.zeros(exact.shape)
-            rule = Spread(covariance=blank, unknown=np.eye(model.spaces.cells) - exact, exact=exact)
+            rule = Spread(root=blank, unknown=np.eye(model.spaces.cells) - exact, exact=exact)
             done[look] = merged(floor.spread[look], _tidy(rule)), solved, stacked
             spread[look] = done[look][0].spread
         both, solved, stacked = done[look]
@@ -232,8 +231,7 @@ def _tidy(spread: Spread) -> Spread:
 
 
 def _residuals(both: Merged, kinds: Places, moved: Numbers) -> Residuals:
-    weighed = both.weight[kinds] @ moved
-    squares = float(np.einsum("nid,nid->", weighed, both.total[kinds] @ weighed))
+    squares = float(np.sum((both.whiten[kinds] @ moved) ** 2))
     return Residuals(squares=squares, freedom=int(both.freedom[kinds].sum()) * moved.shape[2])
 
 
@@ -347,7 +345,7 @@ def _stacked(level: Level, beneath: Mapping[str, Floor]) -> Floor:
     tops = [beneath[code] for code in level.geocodes]
     spread = {
         look: Spread(
-            covariance=np.concatenate([top.spread[look].covariance for top in tops]),
+            root=np.concatenate([top.spread[look].root for top in tops]),
             unknown=np.concatenate([top.spread[look].unknown for top in tops]),
             exact=np.concatenate([top.spread[look].exact for top in tops]),
         )
@@ -401,8 +399,8 @@ def _down(model: Model, final: Floor, above: Floor, below: Floor) -> Floor:
         unknown = one - null_space(given.unknown + gain @ around.unknown @ back)
         # Exact is what is exact given the parent, and refers to what is exact of the parent.
         exact = null_space(one - given.exact + given.exact @ gain @ (one - around.exact) @ back @ given.exact)
-        covariance = cleared(given.covariance + gain @ around.covariance @ back, unknown + exact)
-        spread[look] = Spread(covariance=covariance, unknown=unknown, exact=exact)
+        rows = np.concatenate([given.root.transpose(0, 2, 1), around.root.transpose(0, 2, 1) @ back], axis=1)
+        spread[look] = Spread(root=rooted(rows, unknown + exact), unknown=unknown, exact=exact)
     mean = {}
     for each, values in below.mean.items():
         missing = final.mean[each] - above.below[each]
