@@ -76,8 +76,12 @@ def estimated(model: Model, query: Query, mean: Parts, spread: Spreads, kinds: P
         known = spread[model.like[each]]
         own = np.linalg.norm(rows @ known.root, axis=2)
         terms = np.linalg.norm(rows @ np.abs(known.root), axis=2)
-        variance[each] = np.where(own > ROUNDING * terms, own, 0.0) ** 2
-        unseen = np.einsum("ci,nij,cj->nc", rows, known.unknown, rows, optimize=True)
+        unsure, unseen = (
+            np.einsum("ci,nij,cj->nc", rows, part, rows, optimize=True)
+            for part in (np.eye(rows.shape[1]) - known.exact, known.unknown)
+        )
+        noisy = (own > ROUNDING * terms) & (unsure > _LOST * rows.sum(axis=1))
+        variance[each] = np.where(noisy, own, 0.0) ** 2
         lost[each] = (unseen > _LOST * rows.sum(axis=1)).astype(np.float64)
     std_dev = np.sqrt(spaces.over_cells(query, variance))[kinds]
     estimable = (spaces.over_cells(query, lost) == 0)[kinds]

@@ -27,6 +27,9 @@ Members = tuple[Places, Numbers]  # kinds of children, and how many there are of
 Zeros = npt.NDArray[np.bool_]
 _AGREE: Final = 1e-6
 _ROUNDING: Final = 1e-9
+_NAMED: Final = 5
+# Among a million areas, one is as far apart as this by chance once in a thousand files.
+_APART: Final = 6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +88,20 @@ class Residuals:
 
     squares: float = 0.0
     freedom: int = 0
+    # Areas whose measurements and those of their parts disagree: level, geocode, and how far in standard deviations.
+    apart: tuple[tuple[str, str, float], ...] = ()
 
     def __add__(self, other: Residuals) -> Residuals:
-        return Residuals(squares=self.squares + other.squares, freedom=self.freedom + other.freedom)
+        return Residuals(
+            squares=self.squares + other.squares,
+            freedom=self.freedom + other.freedom,
+            apart=tuple(sorted({*self.apart, *other.apart}, key=lambda each: -each[2])[:_NAMED]),
+        )
+
+    @property
+    def deviation(self) -> float:
+        """Return how far the squares are above what they should be, in standard deviations (Wilson, Hilferty 1931)."""
+        return float(_deviation(np.array([self.squares]), np.array([self.freedom]))[0]) if self.freedom else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -219,7 +233,8 @@ def _held(model: Model, floor: Floor, fixed: Sequence[Known], zeros: Zeros, firs
         _check_agree(model, floor.level, held, stacked[kinds] @ values - told, told)
         moved = values - floor.mean[each][held]
         floor.mean[each][held] += both.gain[kinds] @ moved
-        residuals += _residuals(both, kinds, moved)
+        squares, freedom = _residuals(both, kinds, moved)
+        residuals += Residuals(squares=float(squares.sum()), freedom=int(freedom.sum()))
     return replace(floor, spread=spread, residuals=residuals)
 
 
@@ -230,9 +245,24 @@ def _tidy(spread: Spread) -> Spread:
     return replace(spread, exact=exact, unknown=unknown)
 
 
-def _residuals(both: Merged, kinds: Places, moved: Numbers) -> Residuals:
-    squares = float(np.sum((both.whiten[kinds] @ moved) ** 2))
-    return Residuals(squares=squares, freedom=int(both.freedom[kinds].sum()) * moved.shape[2])
+def _residuals(both: Merged, kinds: Places, moved: Numbers) -> tuple[Numbers, Numbers]:
+    """Return for each area the squares and their degrees of freedom."""
+    return np.sum((both.whiten[kinds] @ moved) ** 2, axis=(1, 2)), both.freedom[kinds] * moved.shape[2]
+
+
+def _deviation(squares: Numbers, freedom: Numbers) -> Numbers:
+    spread = 2 / (9 * freedom)
+    found: Numbers = ((squares / freedom) ** (1 / 3) - 1 + spread) / np.sqrt(spread)
+    return found
+
+
+def _together(level: Level, squares: Numbers, freedom: Numbers) -> Residuals:
+    """Return the residuals of the areas of a level between their own measurements and those of their parts."""
+    far, some = np.zeros(level.areas), freedom > 0
+    far[some] = _deviation(squares[some], freedom[some])
+    worst = [place for place in np.argsort(-far, kind="stable")[:_NAMED].tolist() if far[place] > _APART]
+    apart = tuple((level.name, level.geocodes[place], float(far[place])) for place in worst)
+    return Residuals(squares=float(squares.sum()), freedom=int(freedom.sum()), apart=apart)
 
 
 def _check_agree(model: Model, level: Level, places: Places, off: Numbers, scale: Numbers) -> None:
@@ -287,8 +317,8 @@ def _above(model: Model, own: Floor, below: Floor) -> Floor:
     sets, which = _members(below.kinds, below.level.parent, areas)
     first, kinds = _kinds(np.stack([own.kinds, which], axis=1))
     members = [sets[place] for place in which[first]]
-    spread, mean, sums, residuals = {}, {}, {}, own.residuals
-    doubles = {}
+    spread, mean, sums, doubles = {}, {}, {}, {}
+    squares, freedom = np.zeros(areas), np.zeros(areas)
     for look in model.kinds:
         both = merged(added(below.spread[look], members), own.spread[look].take(own.kinds[first]))
         spread[look], doubles[look] = both.spread, both
@@ -299,7 +329,9 @@ def _above(model: Model, own: Floor, below: Floor) -> Floor:
         if both.doubled.any():
             _check_agree(model, own.level, np.arange(areas), both.doubled[kinds] @ moved, values)
         mean[each] = sums[each] + both.gain[kinds] @ moved
-        residuals += _residuals(both, kinds, moved)
+        more, free = _residuals(both, kinds, moved)
+        squares, freedom = squares + more, freedom + free
+    residuals = own.residuals + _together(own.level, squares, freedom)
     return Floor(
         level=own.level, kinds=kinds, spread=spread, mean=mean, residuals=residuals, members=members, below=sums
     )

@@ -112,7 +112,7 @@ def rooted(rows: Numbers, off: Numbers) -> Numbers:
     """Return the roots of ``rows' rows`` for matrices (kinds, rows, cells), zero on a subspace."""
     if rows.shape[-1] == 1:
         return np.sqrt(np.sum(rows**2, axis=1, keepdims=True)) * (1 - off)
-    triangle: Numbers = np.linalg.qr(rows, mode="r")
+    triangle = np.asarray(np.linalg.qr(rows, mode="r"))
     found: Numbers = (np.eye(rows.shape[-1]) - off) @ triangle.transpose(0, 2, 1)
     return found
 
