@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -59,6 +60,7 @@ from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin, plural
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import ZCDP
+from stirred.spec.problems import StirredError
 from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.specification import Flavor, Specification
 
@@ -437,6 +439,17 @@ class TopDown(Mechanism):
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Compute the promise again from the settings, and compare the noise of all rows with the budget."""
         audit_measurements(self.design, self.specification(name="any"), bundle, found)
+
+    @classmethod
+    def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
+        """Do the same with a published folder: its specification states the settings that noise depends on."""
+        try:
+            stated = json.loads((bundle.public / "specification.json").read_text(encoding="utf-8"))
+            own = cls.of(**stated["mechanism"]["settings"])
+        except (OSError, ValueError, KeyError, TypeError, StirredError):
+            found.unchecked.append("the budget and variances: specification.json does not state all settings")
+        else:
+            own.audit_bundle(bundle, found)
 
 
 def _declared(settings: CountedSettings, codebook: Codebook) -> dict[str, list[str]]:
