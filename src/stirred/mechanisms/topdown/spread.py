@@ -36,12 +36,6 @@ class Spread:
     unknown: Numbers
     exact: Numbers
 
-    @classmethod
-    def none(cls, kinds: int, cells: int) -> Spread:
-        """Return what is known of vectors of which nothing is known."""
-        root, exact = np.zeros((2, kinds, cells, cells))
-        return cls(root=root, unknown=exact + np.eye(cells), exact=exact)
-
     @property
     def covariance(self) -> Numbers:
         """Return the covariances; of sums that are known far better than their parts, take the root instead."""
