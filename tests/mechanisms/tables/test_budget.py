@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stirred.mechanisms.tables.noise.budget import changes, keeping, kept_in, smallest_loss
+from stirred.data.problems import PlanError
+from stirred.mechanisms.tables.noise.budget import Measure, budgeted, changes, keeping, kept_in, smallest_loss
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
-from stirred.mechanisms.tables.noise.settings import Sum
+from stirred.mechanisms.tables.noise.settings import Precision, Sum
 from stirred.spec.problems import StirredError
 from tests.depth import examples
 
@@ -80,6 +81,40 @@ def test_a_stated_precision_is_reached_and_not_with_a_tenth_less(noise: str, wit
     assert measure.cell.within(within) >= 1 - miss
     for less in (Fraction(9, 10), Fraction(998, 1000)):
         assert replace(measure, loss=measure.loss * less).cell.within(within) < 1 - miss
+
+
+INCOME = Sum(column="income", by=["county"], low=0, high=100_000)
+LARGE: dict[str, dict[str, Any]] = {
+    "sums": {"one": 200_000, "square": 2 * 100_000**2, "added_up": INCOME},
+    "persons": {"one": 16, "square": 128, "of_persons": True},
+    "keep": {"kept": (frozenset({"county"}),)},
+    "keep both": {"kept": (frozenset({"county"}), frozenset({"size"})), "square": 1, "sizes": (2, 5)},
+}
+
+
+@pytest.mark.parametrize("gaussian", [True, False], ids=["gaussian", "laplace"])
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_precision_is_solved_for_sums_persons_and_kept_margins(kind: str, gaussian: bool) -> None:
+    base = Measure(
+        title="county x size", variables=("county", "size"), sizes=(4, 5), one=2, square=2, gaussian=gaussian
+    )
+    asked, within = replace(base, **LARGE[kind]), 50_000 if kind == "sums" else 20
+    wanted = Precision(table="county x size", within=within, confidence="9/10")
+    (found,) = budgeted([asked], letter="rho", total=None, shares={}, precision=[wanted])
+    assert found.cell.within(within) >= Fraction(9, 10)
+    assert replace(found, loss=found.loss * Fraction(998, 1000)).cell.within(within) < Fraction(9, 10)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"sizes": (4, 5), "kept": LARGE["keep both"]["kept"], "gaussian": False}, LARGE["sums"]],
+    ids=["kept", "sum"],
+)
+def test_noise_beyond_its_exact_law_is_refused_and_never_replaced_by_a_larger_loss(more: dict[str, Any]) -> None:
+    base = Measure(title="county x size", variables=("county", "size"), sizes=(4, 5), one=2, square=2, gaussian=True)
+    wanted = Precision(table="county x size", within=10**9 if "added_up" in more else 50)
+    with pytest.raises(PlanError, match=r"beyond its exact law here; the widest stays within ±[\d,]+"):
+        budgeted([replace(base, **more)], letter="rho", total=None, shares={}, precision=[wanted])
 
 
 def test_every_county_within_50_with_95_percent_has_a_budget_of_a_known_size() -> None:

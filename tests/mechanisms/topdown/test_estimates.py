@@ -223,6 +223,60 @@ def test_two_passes_equal_dense_least_squares_in_fractions(seed: int) -> None:
     assert worst < 1e-9
 
 
+def steep(seed: int) -> tuple[Tree, list[GroupTotal]]:
+    """Return a random tree whose variances go from 1e-6 to 1e6, with noise of their size, side by side."""
+    tree, groups, truth = random_tree(seed)
+    rng = np.random.default_rng(seed)
+    levels = []
+    for level, counts in zip(tree.levels, truth, strict=True):
+        answers = []
+        for each in level.answers:
+            variance = np.where(np.isinf(each.variance), np.inf, 2.0 ** rng.integers(-20, 21, size=level.areas))
+            noise = rng.normal(size=each.values.shape) * np.sqrt(np.where(np.isinf(variance), 1, variance))[:, None]
+            values = each.query.answer(counts) + np.rint(noise).astype(np.int64)
+            answers.append(replace(each, variance=variance, values=values))
+        levels.append(replace(level, answers=tuple(answers)))
+    return replace(tree, levels=tuple(levels)), groups
+
+
+@pytest.mark.parametrize("seed", range(60 if DEEP else 12))
+def test_variances_a_million_million_times_apart_leave_seven_digits_of_every_standard_error(seed: int) -> None:
+    """Relative to the standard error itself, however small; in unions too."""
+    tree, groups = steep(seed)
+    dense, found = Dense(tree, groups), estimate(tree, groups=groups)
+    leaves = tree.levels[-1]
+    chosen = [place for place in range(leaves.areas) if place % 2] or [0]
+    unions = Unions(found.model, {"some": [leaves.geocodes[place] for place in chosen]})
+    unions.add(found)
+    unions.finish()
+    assert found.residuals.freedom == dense.freedom
+    for query in all_queries(tree.schema)[::2]:
+        asked = [([(h, a)], found.of(h, query), a) for h, each in enumerate(tree.levels) for a in range(each.areas)]
+        asked.append(([(len(tree.levels) - 1, place) for place in chosen], unions.of("some", query), 0))
+        for areas, answers, row in asked:
+            for cell in range(query.size):
+                exact = dense.estimate(dense.functional(areas, query, cell))
+                assert answers.estimable[row, cell] == (exact is not None)
+                if exact is not None:
+                    value, sd = float(exact[0]), sqrt(exact[1])
+                    assert abs(answers.std_dev[row, cell] - sd) <= 1e-8 * sd
+                    assert abs(answers.estimate[row, cell] - value) <= 1e-8 * max(1.0, abs(value))
+
+
+def test_a_union_of_areas_whose_total_is_known_exactly_has_no_standard_error() -> None:
+    tree = totals(([0], [0], [1e-6]), ([0, 0, 0], [4, 7, 2], [1e6, 1e-6, 3.0]), ([0, 0, 1, 2], [2, 2, 7, 2], [1e6] * 4))
+    group = GroupTotal(level="b", members=("b0", "b1"), value=11)
+    found = estimate(tree, groups=[group])
+    unions = Unions(found.model, {"both": ["c0", "c1", "c2"], "one": ["c0", "c1"]})
+    unions.add(found)
+    unions.finish()
+    assert unions.of("both", TOTAL).std_dev.tolist() == [[0.0]]
+    assert unions.of("both", TOTAL).estimate[0, 0] == pytest.approx(11)
+    exact = Dense(tree, [group]).estimate(Dense(tree, [group]).functional([(1, 0)], TOTAL, 0))
+    assert exact is not None
+    assert unions.of("one", TOTAL).std_dev[0, 0] == pytest.approx(sqrt(exact[1]), rel=1e-9)
+
+
 def test_the_random_trees_have_all_that_can_go_wrong() -> None:
     """Power: gaps, zeros, fixed values, groups and lost subspaces are all among the first trees."""
     trees = [random_tree(seed) for seed in range(32)]

@@ -290,6 +290,42 @@ def test_an_area_that_is_asked_for_exists_although_no_row_speaks_of_it(tmp_path:
     assert (found["std_dev"] ** 2).to_list() == pytest.approx([4, 2])
 
 
+def test_parts_that_only_rows_name_are_said_to_be_all_there_are_and_a_missing_one_is_pointed_at(tmp_path: Path) -> None:
+    """Of three counties with rows one is left out: without a list of areas nothing but the sums can tell."""
+    counties: list[dict[str, Any]] = [
+        {"geolevel": "County", "geocode": f"00100{n}", "value": [40 + n]} for n in range(3)
+    ]
+    states: list[dict[str, Any]] = [
+        {"geolevel": "State", "geocode": "001", "value": [123]},
+        {"geolevel": "State", "geocode": "002"},
+    ]
+    (tmp_path / "small.toml").write_text(SMALL_TOML)
+    (tmp_path / "spine.csv").write_text(
+        "geocode,geolevel,parent\n001,State,\n002,State,\n"
+        + "".join(f"{each['geocode']},County,001\n" for each in counties)
+    )
+    told = {}
+    for name, kept in (("all", counties), ("some", counties[:2]), ("listed", counties[:2])):
+        path = one_file(tmp_path / f"{name}.parquet", [*states, *kept])
+        options: dict[str, Any] = {"schema_": str(tmp_path / "small.toml"), "out": tmp_path / f"{name}.csv"}
+        if name == "listed":
+            options["spine"] = tmp_path / "spine.csv"
+        told[name] = run_estimate(EstimateOptions(measurements=path, **options))
+    assert [outcome.values["areas_named_by"] for outcome in told.values()] == ["rows", "rows", "spine"]
+    assert "name them all with --spine" in dict(told["all"].rows)["parts"]
+    assert "parts" not in dict(told["listed"].rows)
+    assert told["some"].values["areas_apart"] == [{"geolevel": "State", "area": "001"}]
+    assert 'State "001" was measured far from what its parts say' in dict(told["some"].rows)["check"]
+    for name in ("all", "listed"):
+        assert told[name].values["areas_apart"] == []
+        assert pl.read_csv(tmp_path / f"{name}.csv").filter(geolevel="State")["estimate"][0] == pytest.approx(123)
+
+
+def test_constraints_of_every_area_name_them_all(nation: tuple[Path, Tree, list[GroupTotal]]) -> None:
+    folder, _, _ = nation
+    assert open_published(folder / "US_Person_PL_PROD", schema=SMALL).named_by == "constraints"
+
+
 def test_a_tabulation_block_is_the_block_of_the_spine_that_ends_with_it(tmp_path: Path) -> None:
     rows = [{}, *({"geolevel": "Block", "geocode": code, "value": [4]} for code in BLOCKS)]
     found = open_published(one_file(tmp_path / "m.parquet", rows), schema=SMALL)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from fractions import Fraction
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stirred.data.problems import DataError
+from stirred.mechanisms.topdown.budget import Shares
 from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.spine import BYPASSED, Counted, Spine
 from stirred.mechanisms.topdown.tree import summed_up
@@ -22,6 +24,11 @@ NAMES = ["all", *LEVELS]
 
 def spine(areas: pl.DataFrame | None = None, **more: Any) -> Spine:
     return Spine.of_columns(wards() if areas is None else areas, LEVELS, names=NAMES, **more)
+
+
+def carried(found: Spine, *, idle: frozenset[int] = frozenset()) -> list[list[int]]:
+    """Return for each area since which level it has the budget."""
+    return [found.carried(depth, range(found.areas(depth)), idle=idle).tolist() for depth in range(found.depth)]
 
 
 def test_geocodes_of_children_begin_with_that_of_their_parent_and_are_in_order() -> None:
@@ -66,15 +73,60 @@ def test_an_only_child_carries_the_budget_of_the_bypassed_areas_above_it() -> No
     found = spine(one)
     # North has one district, which carries its region's budget; district 2 of the south has one ward.
     assert [each.tolist() for each in found.bypassed] == [[False], [True, False], [False, False, True], [False] * 5]
-    assert [each.tolist() for each in found.since] == [[0], [1, 1], [1, 2, 2], [3, 3, 3, 3, 2]]
-    assert found.carried(2, range(3)).tolist() == [1, 2, BYPASSED]
+    assert carried(found) == [[0], [BYPASSED, 1], [1, 2, BYPASSED], [3, 3, 3, 3, 2]]
     assert not any(each.any() for each in spine(one, bypass=False).bypassed)
 
 
 def test_a_chain_of_only_children_hands_the_whole_budget_to_the_leaf() -> None:
     found = spine(pl.DataFrame({"region": ["N"], "district": [1], "ward": [1]}))
     assert [each.tolist() for each in found.bypassed] == [[True], [True], [True], [False]]
-    assert found.since[3].tolist() == [0]
+    assert carried(found)[3] == [0]
+    # Nothing is measured in wards: the district keeps what it has.
+    assert carried(found, idle=frozenset({3})) == [[BYPASSED], [BYPASSED], [0], [3]]
+
+
+def test_a_level_without_queries_passes_the_budget_of_bypassed_areas_on() -> None:
+    wards = pl.DataFrame({"region": ["N", "N", "S", "S"], "district": [1, 1, 1, 2], "ward": [1, 2, 1, 1]})
+    # North leaves its budget to its district, and that to both wards: without queries it would be lost.
+    assert carried(spine(wards), idle=frozenset({2}))[3] == [1, 1, 2, 2]
+
+
+@given(
+    st.lists(st.tuples(*[st.integers(0, 2)] * 3), min_size=1, max_size=12),
+    st.sets(st.integers(0, 3), max_size=3),
+)
+def test_every_path_spends_the_whole_budget_whatever_is_bypassed_or_not_measured(
+    rows: list[tuple[int, ...]], idle: set[int]
+) -> None:
+    found = spine(pl.DataFrame(rows, schema=["region", "district", "ward"], orient="row"))
+    table = {"detailed": {name: "1" for depth, name in enumerate(found.names) if depth not in idle}}
+    own = [n for n in range(4) if n not in idle]
+    levels = {name: f"{n in own:d}/{len(own)}" for n, name in enumerate(found.names)}
+    shares = Shares.read({"rho": 1, "levels": levels, "queries": table})
+    assert shares.idle == idle
+    since, paths = carried(found, idle=shares.idle), []
+    for leaf in range(found.areas(3)):
+        spent, places = list[Fraction](), [leaf]
+        for depth in range(3, -1, -1):
+            first = since[depth][places[0]]
+            rho = (
+                Fraction(0)
+                if first == BYPASSED
+                else shares.of_query(found.names[depth], "detailed", since=NAMES[first])
+            )
+            spent.insert(0, rho)
+            places.insert(0, int(found.parents[depth][places[0]]))
+        paths.append((places[1:], spent))
+        assert sum(spent) == 1
+    left = [name for name, some in zip(NAMES, found.bypassed, strict=True) if some.any()]
+    schema = Schema(name="s", attributes=(Attribute(name="a", codes=("0", "1")),))
+    costs = {each.what: each.rho for each in shares.certificate(schema, bypassed=left)}
+    for (one, spent), (two, other) in product(paths, paths):
+        # A move changes one count in every area of both paths that is not in both.
+        moved = sum(spent[d] + other[d] for d in range(4) if one[d] != two[d]) / 2
+        for depth in range(3):
+            if one[depth] == two[depth]:
+                assert moved <= costs[f"ward within {NAMES[depth]}"]
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=25))
@@ -123,7 +175,8 @@ def test_a_published_list_of_areas_gives_the_same_spine_and_a_broken_one_none() 
     table = pl.concat([*found.frames()])
     again = Spine.of_published(table, NAMES)
     assert again is not None
-    assert all(np.array_equal(a, b) for a, b in zip(found.since, again.since, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(found.parents, again.parents, strict=True))
+    assert carried(found) == carried(again)
     assert Spine.of_published(table.filter(pl.col("geocode") != "N"), NAMES) is None
     assert Spine.of_published(table.filter(pl.col("geolevel") != "ward"), NAMES) is None
     assert Spine.of_published(pl.concat([table, table.head(1)]), NAMES) is None

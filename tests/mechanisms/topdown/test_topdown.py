@@ -20,6 +20,7 @@ from stirred.spec import catalogue
 from stirred.spec.doubts import DoubtError
 from stirred.spec.exact import exact
 from stirred.spec.multiverse import Multiverse
+from stirred.spec.shift_law import DiscreteGaussian
 from tests.mechanisms.topdown.people import CODES, LEVELS, people, topdown
 from tests.mechanisms.topdown.test_known import FACILITIES, UNITS, data, mechanism
 
@@ -67,6 +68,22 @@ def test_the_loss_over_all_small_files_keeps_the_promise(number: int) -> None:
     assert result.loss.is_exact
 
 
+@pytest.mark.parametrize("bypass", [True, False])
+def test_the_exact_audit_has_bypassed_areas_and_levels_without_queries(bypass: bool) -> None:
+    """All of rho is spent, also below an only child whose level asks nothing."""
+    shares = {"all": "1/4", "region": "1/2", "district": "0", "ward": "1/4"}
+    table = {"detailed": {level: "1" for level, share in shares.items() if share != "0"}}
+    own = topdown(
+        levels=LEVELS, rho=None, queries=[], bypass=bypass, budget={"rho": "1", "levels": shares, "queries": table}
+    )
+    result = audit(own)
+    assert result.passed
+    assert result.loss.high == exact(1)
+    variances = {noise.variance for noise in own.law([("aaa", 0)]).noises}  # type: ignore[union-attr]
+    # The region with one district leaves its half to the ward inside.
+    assert (Fraction(4, 3) in variances) == bypass
+
+
 def test_the_promise_is_attained_where_no_total_is_measured() -> None:
     """A total of everything never changes, so that its share is not spent; without it the loss is all of rho."""
     result = audit(topdown(levels=["region", "ward"], queries=["detailed"], rho="3/7"))
@@ -100,11 +117,13 @@ def test_dropping_an_invariant_from_the_multiverse_makes_the_loss_infinite(level
 def test_the_law_has_the_noise_and_the_counts_that_are_drawn() -> None:
     own = topdown(levels=["region", "ward"], queries=["detailed"], totals=["region"])
     law = own.law([("aa", 0), ("aa", 11), ("ba", 0)])
-    # Two cells at the top, in two regions, and in three wards; beside the exact totals of both regions.
-    assert len(law.centre) == 2 + 4 + 6 + 2
+    # Two cells at the top, in the region with two wards, and in three wards; beside the exact totals of both regions.
+    assert len(law.centre) == 2 + 2 + 6 + 2
     assert law.centre[:2] == (2, 1)
     assert [law.centre[place] for (place,) in law.fixed] == [2, 1]
-    assert {noise.variance for place, noise in enumerate(law.noises) if (place,) not in law.fixed} == {Fraction(3, 2)}  # type: ignore[union-attr]
+    drawn = [noise for place, noise in enumerate(law.noises) if (place,) not in law.fixed]
+    # The ward that is an only child has the budget of its region too.
+    assert {*drawn} == {DiscreteGaussian("3/2"), DiscreteGaussian("3/4")}
 
 
 def test_a_release_has_the_measurements_of_every_area_and_a_second_one_is_refused() -> None:

@@ -98,6 +98,20 @@ def test_a_plan_of_fifteen_lines_reaches_published_measurements(folder: Path, bu
     assert not (folder / "website/internal").exists()
 
 
+def test_a_published_folder_shows_whether_its_variances_are_those_of_the_budget(folder: Path, bundle: Path) -> None:
+    publish(bundle, folder / "website")
+    said = "measurements.parquet: every area has every query, with the variance of the budget"
+    assert said in audit_bundle(folder / "website").checks
+    rows = pl.read_parquet(folder / "website/measurements.parquet")
+    other = rows.with_columns(sigma2=pl.col("sigma2").replace(rows["sigma2"][0], "7/3"))
+    path, listed = folder / "website/measurements.parquet", folder / "website/CHECKSUMS.sha256"
+    before = sha256(path)
+    other.write_parquet(path)
+    listed.write_text(listed.read_text().replace(before, sha256(path)))
+    told = [problem.what for problem in audit_bundle(folder / "website").problems]
+    assert "its areas, queries and variances are not those of the budget" in told
+
+
 def test_the_store_of_the_draw_stays_inside_and_has_what_was_published(bundle: Path) -> None:
     store = Store.open(bundle / "internal/store/persons")
     assert store.check() > 0

@@ -12,7 +12,7 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.mechanisms.topdown.measure import class_counts
 from stirred.mechanisms.topdown.prepare import PERSONS, Design
-from stirred.mechanisms.topdown.spine import Spine
+from stirred.mechanisms.topdown.spine import BYPASSED, Spine
 from stirred.spec.shift_law import DiscreteGaussian, Noise, ShiftLaw
 from stirred.spec.specification import Specification
 
@@ -31,23 +31,37 @@ def _kinds(design: Design) -> tuple[tuple[str, ...], tuple[int, ...]]:
     return (f"a{below}", f"a{below[:-1]}b" if below else "b", f"b{below}"), (0, design.schema.size - 1)
 
 
+def _small_spine(design: Design) -> Spine:
+    """Return the areas of the small files: the second at the top has one area inside it, down to its leaf."""
+    leaves, _ = _kinds(design)
+    listed = pl.DataFrame({"leaf": leaves}).unique()
+    widths = range(1, len(design.names))
+    return Spine.of_geocodes(listed, "leaf", widths=widths, names=design.names, bypass=design.settings.bypass)
+
+
 def small_law(design: Design, dataset: Small) -> ShiftLaw:
     """Return the exact law of the person measurements of a small file.
 
     Areas are prefixes of leaves. Cells and areas that no record of the universe can be in are the same for all its
     files and left out. A total that is published exactly is a number whose noise is conditioned on 0.
     """
-    leaves, cells = _kinds(design)
+    _, cells = _kinds(design)
     centre: list[int] = []
     noises: list[Noise] = []
     fixed: list[tuple[int]] = []
+    spine = _small_spine(design)
     for depth, level in enumerate(design.names):
-        inside = [[c for leaf, c in dataset if leaf[:depth] == area] for area in sorted({x[:depth] for x in leaves})]
+        areas = spine.geocodes[depth].to_list()
+        inside = [[c for leaf, c in dataset if leaf[:depth] == area] for area in areas]
+        since = spine.carried(depth, range(len(areas)), idle=design.shares.idle)
         for query in map(design.schema.query, design.shares.measured(level)):
-            sigma2 = design.shares.sigma2(level, query.name)
-            for cell in sorted({int(query.cell_of[c]) for c in cells}) if sigma2 is not None else ():
-                centre += [sum(int(query.cell_of[c]) == cell for c in own) for own in inside]
-                noises += [DiscreteGaussian(sigma2)] * len(inside)  # type: ignore[arg-type]
+            for own, first in zip(inside, since.tolist(), strict=True):
+                if first == BYPASSED:
+                    continue
+                sigma2 = design.shares.sigma2(level, query.name, since=design.names[first])
+                for cell in sorted({int(query.cell_of[c]) for c in cells}) if sigma2 is not None else ():
+                    centre.append(sum(int(query.cell_of[c]) == cell for c in own))
+                    noises.append(DiscreteGaussian(sigma2))  # type: ignore[arg-type]
         if depth in design.depths(design.settings):
             fixed += [(len(centre) + k,) for k in range(len(inside))]
             centre += map(len, inside)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from pathlib import Path
 from statistics import NormalDist
 from tempfile import TemporaryDirectory
@@ -32,6 +31,7 @@ from stirred.mechanisms.topdown.asked import (
 )
 from stirred.mechanisms.topdown.estimated import Estimated, Estimates, estimate, estimate_in_pieces
 from stirred.mechanisms.topdown.estimates import Model, Residuals
+from stirred.mechanisms.topdown.lattice_interval import Terms, gives, half_width, measured_terms, solved_terms
 from stirred.mechanisms.topdown.published import Published
 from stirred.mechanisms.topdown.published_files import read_table
 from stirred.mechanisms.topdown.unions import Unions
@@ -249,7 +249,9 @@ def _outcome(options: EstimateOptions, published: Published, residuals: Residual
         "rows": written.rows,
         "not_estimable": written.lost,
         "areas": areas,
+        "areas_named_by": published.named_by,
         "areas_without_rows": published.taken_to_exist,
+        "areas_apart": [{"geolevel": level, "area": code} for level, code, _ in residuals.apart],
         "queries": [*published.queries],
         "chi_squared": residuals.squares,
         "degrees_of_freedom": residuals.freedom,
@@ -273,7 +275,21 @@ def _outcome(options: EstimateOptions, published: Published, residuals: Residual
             f"{number(published.taken_to_exist, 'area')} of --targets and --areas that no row speaks of: taken to exist"
         )
         rows.insert(2, ("without rows", f"{told}, without measurements; if one is misspelt, correct it"))
+    rows[2:2] = _incomplete(published, residuals)
     return Outcome(rows=rows, values=values)
+
+
+def _incomplete(published: Published, residuals: Residuals) -> list[tuple[str, str]]:
+    """Return what to know where a part of an area may be missing without a trace."""
+    found = []
+    if published.named_by == "rows":
+        told = "an area is the sum of its parts that have rows; if others exist, name them all with --spine"
+        found.append(("parts", told))
+    if residuals.apart:
+        names = ", ".join(f'{level} "{code}"' for level, code, _ in residuals.apart)
+        told = "was measured far from what its parts say: a part may be missing, or a variance wrong"
+        found.append(("check", f"{names} {told}"))
+    return found
 
 
 def chance_of(residuals: Residuals) -> float | None:
@@ -282,10 +298,7 @@ def chance_of(residuals: Residuals) -> float | None:
     >>> round(chance_of(Residuals(squares=18.307, freedom=10)), 3)
     0.05
     """
-    if not residuals.freedom:
-        return None
-    spread = 2 / (9 * residuals.freedom)
-    return 1 - NormalDist().cdf(((residuals.squares / residuals.freedom) ** (1 / 3) - 1 + spread) / sqrt(spread))
+    return 1 - NormalDist().cdf(residuals.deviation) if residuals.freedom else None
 
 
 def _judged(chance: float | None) -> str:
@@ -304,25 +317,51 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     areas = [published.block(code) for code in options.area] or [published.geocodes[0][0]]
     model = published.model()
     unions = Unions(model, {"asked": areas})
+    residuals, candidates = Residuals(), list[Terms]()
     for _, found in estimates_of(published, model, progress):
+        residuals += found.residuals
         unions.add(found)
+        levels = [floor.level for floor in found.floors]
+        candidates += measured_terms(levels, areas, query, cell)
     unions.finish()
+    if not published.cut:
+        solved = solved_terms(published.tree().levels, areas, query, cell, groups=published.totals)
+        candidates += [] if solved is None else [solved]
     answers = unions.of("asked", query)
     told = " and ".join(options.where) or "everybody"
-    values = {"area": areas, "where": options.where, "level": options.level, "sha256": published.sha256}
+    values = {
+        "area": areas,
+        "where": options.where,
+        "level": options.level,
+        "areas_named_by": published.named_by,
+        "sha256": published.sha256,
+    }
     rows = [("count", f"{told} in {', '.join(code or 'the whole' for code in areas)}")]
     if not answers.estimable[0, cell]:
         rows.append(("estimate", "not estimable: no measurement tells these counts from others"))
         return Outcome(rows=rows, values={**values, "estimable": False})
     value, sd = float(answers.estimate[0, cell]), float(answers.std_dev[0, cell])
-    half = NormalDist().inv_cdf(0.5 + options.level / 2) * sd
+    half, law = _half_width(sd, options.level, candidates)
+    if not sd:
+        value = float(round(value))  # what is known exactly is a count
     rows += [
         ("estimate", f"{value:,.1f}, standard error {sd:,.2f}"),
-        ("interval", f"{value - half:,.1f} to {value + half:,.1f} ({options.level:.0%}, normal)"),
+        ("interval", f"{value - half:,.1f} to {value + half:,.1f} ({options.level:.0%}, {law})"),
+        *_incomplete(published, residuals),
         ("spends", _SPENDS),
     ]
-    more = {"estimable": True, "estimate": value, "std_dev": sd, "interval": [value - half, value + half]}
+    more = {"estimable": True, "estimate": value, "std_dev": sd, "interval": [value - half, value + half], "law": law}
     return Outcome(rows=rows, values={**values, **more})
+
+
+def _half_width(sd: float, level: float, candidates: Iterable[Terms]) -> tuple[float, str]:
+    """Return how far the interval reaches, and from which law: that of the noise, where few measurements matter."""
+    if not sd:
+        return 0.0, "known exactly"
+    for terms in candidates:
+        if gives(terms, sd) and (half := half_width(terms, level)) is not None:
+            return half, f"exact law of the noise of {number(len(terms), 'measured value')}"
+    return NormalDist().inv_cdf(0.5 + level / 2) * sd, "normal"
 
 
 COMMANDS = (

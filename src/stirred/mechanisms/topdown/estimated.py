@@ -27,8 +27,8 @@ from stirred.mechanisms.topdown.subspaces import Parts
 from stirred.mechanisms.topdown.tree import GroupTotal, Known, Level, Numbers, Places, Tree
 
 _LOST: Final = 1e-9
-# A quadratic form of a covariance is not told from zero below this share of the sum of its terms.
-ROUNDING: Final = 256 * float(np.finfo(np.float64).eps)
+# A standard error is not told from zero below this share of the sum of its terms.
+ROUNDING: Final = 1e-11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,10 +74,14 @@ def estimated(model: Model, query: Query, mean: Parts, spread: Spreads, kinds: P
     variance, lost = {}, {}
     for each in spaces.within(spaces.kept(query)):
         known = spread[model.like[each]]
-        own = np.einsum("ci,nij,cj->nc", rows, known.covariance, rows, optimize=True)
-        terms = np.einsum("ci,nij,cj->nc", rows, np.abs(known.covariance), rows, optimize=True)
-        variance[each] = np.where(own > ROUNDING * terms, own, 0.0)
-        unseen = np.einsum("ci,nij,cj->nc", rows, known.unknown, rows, optimize=True)
+        own = np.linalg.norm(rows @ known.root, axis=2)
+        terms = np.linalg.norm(rows @ np.abs(known.root), axis=2)
+        unsure, unseen = (
+            np.einsum("ci,nij,cj->nc", rows, part, rows, optimize=True)
+            for part in (np.eye(rows.shape[1]) - known.exact, known.unknown)
+        )
+        noisy = (own > ROUNDING * terms) & (unsure > _LOST * rows.sum(axis=1))
+        variance[each] = np.where(noisy, own, 0.0) ** 2
         lost[each] = (unseen > _LOST * rows.sum(axis=1)).astype(np.float64)
     std_dev = np.sqrt(spaces.over_cells(query, variance))[kinds]
     estimable = (spaces.over_cells(query, lost) == 0)[kinds]

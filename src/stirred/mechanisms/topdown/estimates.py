@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.topdown.schema import TOTAL, Query, Schema
-from stirred.mechanisms.topdown.spread import Merged, Spread, added, cleared, inverse_off, merged, null_space
+from stirred.mechanisms.topdown.spread import Merged, Spread, added, inverse_root, merged, null_space, rooted
 from stirred.mechanisms.topdown.subspaces import LARGEST_CORE, Parts, Subspace, Subspaces, core_of
 from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Numbers, Places, Tree
 
@@ -27,6 +27,9 @@ Members = tuple[Places, Numbers]  # kinds of children, and how many there are of
 Zeros = npt.NDArray[np.bool_]
 _AGREE: Final = 1e-6
 _ROUNDING: Final = 1e-9
+_NAMED: Final = 5
+# Among a million areas, one is as far apart as this by chance once in a thousand files.
+_APART: Final = 6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +88,20 @@ class Residuals:
 
     squares: float = 0.0
     freedom: int = 0
+    # Areas whose measurements and those of their parts disagree: level, geocode, and how far in standard deviations.
+    apart: tuple[tuple[str, str, float], ...] = ()
 
     def __add__(self, other: Residuals) -> Residuals:
-        return Residuals(squares=self.squares + other.squares, freedom=self.freedom + other.freedom)
+        return Residuals(
+            squares=self.squares + other.squares,
+            freedom=self.freedom + other.freedom,
+            apart=tuple(sorted({*self.apart, *other.apart}, key=lambda each: -each[2])[:_NAMED]),
+        )
+
+    @property
+    def deviation(self) -> float:
+        """Return how far the squares are above what they should be, in standard deviations (Wilson, Hilferty 1931)."""
+        return float(_deviation(np.array([self.squares]), np.array([self.freedom]))[0]) if self.freedom else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -177,18 +191,17 @@ def _own(model: Model, level: Level, zeros: Zeros) -> Floor:
 def _informed(measured: Sequence[tuple[Subspaces, Query, Numbers]], zeros: Zeros) -> tuple[Numbers, Spread]:
     """Return the covariance that measurements of these precisions (kinds,) give, and what they leave unknown."""
     cells = zeros.shape[1]
-    precision, seen = (np.zeros((len(zeros), cells, cells)) for _ in range(2))
+    seen, stacked = np.zeros((len(zeros), cells, cells)), [np.zeros((len(zeros), 1, cells))]
     for spaces, query, weight in measured:
         rows = spaces.rows(query)
-        square = rows.T @ rows
-        precision += (weight * spaces.scale(query) ** 2)[:, None, None] * square
-        seen += (weight > 0)[:, None, None] * square
+        seen += (weight > 0)[:, None, None] * (rows.T @ rows)
+        stacked.append((np.sqrt(weight) * spaces.scale(query))[:, None, None] * rows)
     empty = np.zeros(seen.shape)
     np.einsum("nii->ni", empty)[:] = zeros
     open_ = ~zeros[:, :, None] & ~zeros[:, None, :]
     unknown = null_space(seen * open_ + empty)
-    inverse = inverse_off(precision * open_, unknown + empty)
-    return inverse, Spread(covariance=inverse, unknown=unknown, exact=empty)
+    root = inverse_root(np.concatenate(stacked, axis=1), unknown + empty)
+    return root @ root.transpose(0, 2, 1), Spread(root=root, unknown=unknown, exact=empty)
 
 
 def _held(model: Model, floor: Floor, fixed: Sequence[Known], zeros: Zeros, first: Places) -> Floor:
@@ -210,7 +223,7 @@ def _held(model: Model, floor: Floor, fixed: Sequence[Known], zeros: Zeros, firs
             solved = np.asarray(np.linalg.pinv(stacked, rcond=_AGREE), dtype=np.float64)
             exact = solved @ stacked + floor.spread[look].exact
             blank = np.zeros(exact.shape)
-            rule = Spread(covariance=blank, unknown=np.eye(model.spaces.cells) - exact, exact=exact)
+            rule = Spread(root=blank, unknown=np.eye(model.spaces.cells) - exact, exact=exact)
             done[look] = merged(floor.spread[look], _tidy(rule)), solved, stacked
             spread[look] = done[look][0].spread
         both, solved, stacked = done[look]
@@ -220,7 +233,8 @@ def _held(model: Model, floor: Floor, fixed: Sequence[Known], zeros: Zeros, firs
         _check_agree(model, floor.level, held, stacked[kinds] @ values - told, told)
         moved = values - floor.mean[each][held]
         floor.mean[each][held] += both.gain[kinds] @ moved
-        residuals += _residuals(both, kinds, moved)
+        squares, freedom = _residuals(both, kinds, moved)
+        residuals += Residuals(squares=float(squares.sum()), freedom=int(freedom.sum()))
     return replace(floor, spread=spread, residuals=residuals)
 
 
@@ -231,10 +245,24 @@ def _tidy(spread: Spread) -> Spread:
     return replace(spread, exact=exact, unknown=unknown)
 
 
-def _residuals(both: Merged, kinds: Places, moved: Numbers) -> Residuals:
-    weighed = both.weight[kinds] @ moved
-    squares = float(np.einsum("nid,nid->", weighed, both.total[kinds] @ weighed))
-    return Residuals(squares=squares, freedom=int(both.freedom[kinds].sum()) * moved.shape[2])
+def _residuals(both: Merged, kinds: Places, moved: Numbers) -> tuple[Numbers, Numbers]:
+    """Return for each area the squares and their degrees of freedom."""
+    return np.sum((both.whiten[kinds] @ moved) ** 2, axis=(1, 2)), both.freedom[kinds] * moved.shape[2]
+
+
+def _deviation(squares: Numbers, freedom: Numbers) -> Numbers:
+    spread = 2 / (9 * freedom)
+    found: Numbers = ((squares / freedom) ** (1 / 3) - 1 + spread) / np.sqrt(spread)
+    return found
+
+
+def _together(level: Level, squares: Numbers, freedom: Numbers) -> Residuals:
+    """Return the residuals of the areas of a level between their own measurements and those of their parts."""
+    far, some = np.zeros(level.areas), freedom > 0
+    far[some] = _deviation(squares[some], freedom[some])
+    worst = [place for place in np.argsort(-far, kind="stable")[:_NAMED].tolist() if far[place] > _APART]
+    apart = tuple((level.name, level.geocodes[place], float(far[place])) for place in worst)
+    return Residuals(squares=float(squares.sum()), freedom=int(freedom.sum()), apart=apart)
 
 
 def _check_agree(model: Model, level: Level, places: Places, off: Numbers, scale: Numbers) -> None:
@@ -289,8 +317,8 @@ def _above(model: Model, own: Floor, below: Floor) -> Floor:
     sets, which = _members(below.kinds, below.level.parent, areas)
     first, kinds = _kinds(np.stack([own.kinds, which], axis=1))
     members = [sets[place] for place in which[first]]
-    spread, mean, sums, residuals = {}, {}, {}, own.residuals
-    doubles = {}
+    spread, mean, sums, doubles = {}, {}, {}, {}
+    squares, freedom = np.zeros(areas), np.zeros(areas)
     for look in model.kinds:
         both = merged(added(below.spread[look], members), own.spread[look].take(own.kinds[first]))
         spread[look], doubles[look] = both.spread, both
@@ -301,7 +329,9 @@ def _above(model: Model, own: Floor, below: Floor) -> Floor:
         if both.doubled.any():
             _check_agree(model, own.level, np.arange(areas), both.doubled[kinds] @ moved, values)
         mean[each] = sums[each] + both.gain[kinds] @ moved
-        residuals += _residuals(both, kinds, moved)
+        more, free = _residuals(both, kinds, moved)
+        squares, freedom = squares + more, freedom + free
+    residuals = own.residuals + _together(own.level, squares, freedom)
     return Floor(
         level=own.level, kinds=kinds, spread=spread, mean=mean, residuals=residuals, members=members, below=sums
     )
@@ -347,7 +377,7 @@ def _stacked(level: Level, beneath: Mapping[str, Floor]) -> Floor:
     tops = [beneath[code] for code in level.geocodes]
     spread = {
         look: Spread(
-            covariance=np.concatenate([top.spread[look].covariance for top in tops]),
+            root=np.concatenate([top.spread[look].root for top in tops]),
             unknown=np.concatenate([top.spread[look].unknown for top in tops]),
             exact=np.concatenate([top.spread[look].exact for top in tops]),
         )
@@ -401,8 +431,8 @@ def _down(model: Model, final: Floor, above: Floor, below: Floor) -> Floor:
         unknown = one - null_space(given.unknown + gain @ around.unknown @ back)
         # Exact is what is exact given the parent, and refers to what is exact of the parent.
         exact = null_space(one - given.exact + given.exact @ gain @ (one - around.exact) @ back @ given.exact)
-        covariance = cleared(given.covariance + gain @ around.covariance @ back, unknown + exact)
-        spread[look] = Spread(covariance=covariance, unknown=unknown, exact=exact)
+        rows = np.concatenate([given.root.transpose(0, 2, 1), around.root.transpose(0, 2, 1) @ back], axis=1)
+        spread[look] = Spread(root=rooted(rows, unknown + exact), unknown=unknown, exact=exact)
     mean = {}
     for each, values in below.mean.items():
         missing = final.mean[each] - above.below[each]

@@ -45,6 +45,11 @@ class Part:
         """Return the areas."""
         return self.counted.spine
 
+    @property
+    def idle(self) -> frozenset[int]:
+        """Return the levels at which nothing is measured."""
+        return frozenset() if self.shares is None else self.shares.idle
+
     def queries(self, depth: int) -> list[Query]:
         """Return what is measured at a level."""
         names = [] if self.shares is None else self.shares.measured(self.spine.names[depth])
@@ -96,7 +101,7 @@ def _write(
         level = spine.level(
             depth, areas, above=above if depth > depths.start else int(spine.parents[depth][areas.start])
         )
-        piece.level(level, spine.carried(depth, areas))
+        piece.level(level, spine.carried(depth, areas, idle=part.idle))
         above = areas.start
         if depth == leaves:
             continue
@@ -135,7 +140,7 @@ def noisy(part: Part, query: Query, depth: int, areas: range, streams: Streams) 
     """
     laws = {since: DiscreteGaussian(sigma2) for since, sigma2 in part.sigma2(depth, query).items()}
     for block in _blocks(areas, query.size):
-        truth, since = part.counted.answers(query, depth, block), part.spine.carried(depth, block)
+        truth, since = part.counted.answers(query, depth, block), part.spine.carried(depth, block, idle=part.idle)
         found = np.zeros_like(truth)
         for level, law in laws.items():
             rows = np.flatnonzero(since == level)
@@ -157,7 +162,8 @@ def class_counts(spine: Spine, schema: Schema, shares: Shares) -> dict[tuple[str
     found: dict[tuple[str, str, str], int] = {}
     for depth, level in enumerate(spine.names):
         for since, many in zip(
-            *np.unique(spine.carried(depth, range(spine.areas(depth))), return_counts=True), strict=True
+            *np.unique(spine.carried(depth, range(spine.areas(depth)), idle=shares.idle), return_counts=True),
+            strict=True,
         ):
             for name in shares.measured(level) if since != BYPASSED else ():
                 sigma2 = shares.sigma2(level, schema.query(name).name, since=spine.names[since])

@@ -126,7 +126,11 @@ def bypassed_levels(spine: Spine) -> list[str]:
 def measured_sections(plan: TopDownPlan) -> list[Section]:
     """Return the sections of the report: noise and costs of each kind of record."""
     noise = "Standard deviation of each number. An area that is an only child has less noise: see sigma2 in its rows."
-    costs, bypassed = "What a change of one record costs:", bypassed_levels(plan.spine)
+    costs = (
+        "What a change of one record costs. Epsilon is converted from rho by Canonne, Kamath and Steinke (2020); "
+        "the summary quotes the larger one of Bun and Steinke (2016). Both hold for the same promise."
+    )
+    bypassed = bypassed_levels(plan.spine)
     return [
         Section(
             title=f"Measurements of {part.name}",

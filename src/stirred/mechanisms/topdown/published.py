@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
@@ -68,6 +68,21 @@ class Published:
     def queries(self) -> dict[str, Query]:
         """Return what was measured, by the names in the file."""
         return {name: query for name, query, sign, _ in self._asked.values() if sign is None}
+
+    @cached_property
+    def named_by(self) -> Literal["spine", "constraints", "rows"]:
+        """Return what names the areas: a spine; constraints, which name all of them; or any rows at all.
+
+        Constraints are published of every area of the spine, also where nothing was measured. An area that is in no
+        row, of measurements that come alone, cannot be told from one that does not exist.
+        """
+        if not self.by_prefix:
+            return "spine"
+        for name, own in zip(self.names[1:], self.geocodes[1:], strict=True):
+            rows = self.rows[name].filter(pl.col("sign").is_not_null()) if name in self.rows else None
+            if rows is None or len(own) > rows.select(pl.col("geocode").n_unique()).collect().item():
+                return "rows"
+        return "constraints"
 
     @cached_property
     def _asked(self) -> dict[tuple[Any, ...], tuple[str, Query, Sign | None, tuple[int, ...] | None]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -158,19 +158,30 @@ class Spine:
         ]
         return (*found, np.zeros(self.areas(self.depth - 1), dtype=np.bool_))
 
-    @cached_property
-    def since(self) -> tuple[Places, ...]:
-        """Return for each area the first level whose budget it has: its own, or that of bypassed ancestors."""
-        found = [np.zeros(1, dtype=np.int64)]
-        for depth in range(1, self.depth):
-            parent = self.parents[depth]
-            found.append(np.where(self.bypassed[depth - 1][parent], found[depth - 1][parent], depth))
+    @lru_cache(maxsize=8)  # noqa: B019 -- a few kinds of records, and a spine lives as long as its release
+    def _passed_on(self, idle: frozenset[int]) -> tuple[tuple[npt.NDArray[np.bool_], Places], ...]:
+        """Return for each level which areas leave their budget to areas inside, and since which level each has one."""
+        found = [(np.zeros(1, dtype=np.bool_), np.zeros(1, dtype=np.int64))]
+        for depth in range(self.depth):
+            if depth:
+                above, since = found[-1]
+                parent = self.parents[depth]
+                found.append((above, np.where(above[parent], since[parent], depth)))
+            # An area that nothing inside is measured of keeps its budget.
+            below = {*range(depth + 1, self.depth)} - idle
+            passed = (self.bypassed[depth] | (depth in idle)) & bool(below)
+            found[-1] = (passed, found[-1][1])
         return tuple(found)
 
-    def carried(self, depth: int, areas: range) -> Places:
-        """Return the same for some areas of a level, and ``BYPASSED`` where an area is not measured."""
+    def carried(self, depth: int, areas: range, *, idle: frozenset[int] = frozenset()) -> Places:
+        """Return for some areas of a level the first level whose budget each has; ``BYPASSED`` if it is not measured.
+
+        It is its own level, or that of areas around it that left theirs: those with a single child, and those of
+        ``idle`` levels, at which nothing is measured. The sum from the root to a leaf stays the same.
+        """
         own = slice(areas.start, areas.stop)
-        return np.where(self.bypassed[depth][own], BYPASSED, self.since[depth][own])
+        passed, since = self._passed_on(idle)[depth]
+        return np.where(passed[own], BYPASSED, since[own])
 
     def within(self, depth: int, area: int, level: int) -> range:
         """Return the areas of a level that lie in an area of another level, at or above it."""

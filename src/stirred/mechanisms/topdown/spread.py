@@ -4,6 +4,10 @@ A vector is known up to normal noise of a finite covariance, except in the direc
 is infinite (a limit, never a large number), and along ``exact``, where it is zero. Both are kept as subspaces of their
 own. They come from the queries asked and from what is fixed, never from the size of a variance: very small or large
 noise is not taken for a certainty or for ignorance.
+
+A covariance is kept as a *root*, a matrix L with L L' the covariance, and roots are computed from roots by orthogonal
+transformations alone. A sum of cells may be known a million million times better than the cells: as a sum of their
+covariances nothing would be left of it.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from stirred.mechanisms.topdown.tree import Numbers, Places
 
 # Subspaces are spanned by sums of cells. Their angles, if not zero, are far larger than this.
 _SAME: Final = 1e-8
+_AT_ONCE: Final = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,19 +32,19 @@ class Spread:
     ``unknown`` and ``exact`` are orthogonal projections; the covariance is zero on both.
     """
 
-    covariance: Numbers
+    root: Numbers
     unknown: Numbers
     exact: Numbers
 
-    @classmethod
-    def none(cls, kinds: int, cells: int) -> Spread:
-        """Return what is known of vectors of which nothing is known."""
-        covariance, exact = np.zeros((2, kinds, cells, cells))
-        return cls(covariance=covariance, unknown=exact + np.eye(cells), exact=exact)
+    @property
+    def covariance(self) -> Numbers:
+        """Return the covariances; of sums that are known far better than their parts, take the root instead."""
+        found: Numbers = self.root @ self.root.transpose(0, 2, 1)
+        return found
 
     def take(self, places: Places) -> Spread:
         """Return the kinds at these places."""
-        return Spread(covariance=self.covariance[places], unknown=self.unknown[places], exact=self.exact[places])
+        return Spread(root=self.root[places], unknown=self.unknown[places], exact=self.exact[places])
 
     @property
     def ignorant(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -97,19 +102,42 @@ def inverse_off(matrices: Numbers, subspace: Numbers) -> Numbers:
     return cleared(inverse, subspace)
 
 
+def rooted(rows: Numbers, off: Numbers) -> Numbers:
+    """Return the roots of ``rows' rows`` for matrices (kinds, rows, cells), zero on a subspace."""
+    if rows.shape[-1] == 1:
+        return np.sqrt(np.sum(rows**2, axis=1, keepdims=True)) * (1 - off)
+    triangle = np.asarray(np.linalg.qr(rows, mode="r"))
+    found: Numbers = (np.eye(rows.shape[-1]) - off) @ triangle.transpose(0, 2, 1)
+    return found
+
+
+def inverse_root(rows: Numbers, off: Numbers) -> Numbers:
+    """Return the roots of the inverses of ``rows' rows`` off a subspace on which they are zero, and zero there."""
+    cells = rows.shape[-1]
+    keep = np.eye(cells) - off
+    left = np.einsum("nii->n", keep)
+    size = np.sqrt(np.sum(rows**2, axis=(1, 2)) / np.maximum(left, 1))
+    # The subspace is filled up with the mean size of the rest: the condition stays that of the rest.
+    size = np.where((left > 0.5) & (size > 0), size, 1.0)[:, None, None]
+    if cells == 1:
+        return keep / np.sqrt(np.sum(rows**2, axis=1, keepdims=True) + size**2 * off)
+    triangle = np.linalg.qr(np.concatenate([rows @ keep, size * off], axis=1), mode="r")
+    found: Numbers = keep @ np.linalg.inv(triangle)
+    return found
+
+
 def added(spread: Spread, members: Sequence[tuple[Places, Numbers]], *, empty_is_zero: bool = False) -> Spread:
     """Return what is known of sums: for each the kinds of its members and how many there are of each.
 
     A sum of none is exactly zero, or else of members that are not in the file: nothing is known of it.
     """
-    cells, kinds = spread.covariance.shape[-1], len(spread.covariance)
+    cells, kinds = spread.root.shape[-1], len(spread.root)
     counts = np.zeros((len(members), kinds))
     for row, (own, many) in enumerate(members):
         counts[row, own] = many
-    covariance = np.tensordot(counts, spread.covariance, axes=1)
     some = (counts > 0).astype(np.float64)
     one = np.eye(cells)
-    unknown = exact = np.zeros(covariance.shape)
+    unknown = exact = np.zeros((len(members), cells, cells))
     # What is unknown in one member is unknown in the sum, and only what is exact in all is exact.
     if spread.unknown.any():
         unknown = one - null_space(np.tensordot(some, spread.unknown, axes=1))
@@ -118,46 +146,67 @@ def added(spread: Spread, members: Sequence[tuple[Places, Numbers]], *, empty_is
     if np.any(empty := ~counts.any(axis=1)):
         unknown, exact = unknown.copy(), exact.copy()
         unknown[empty], exact[empty] = (0, one) if empty_is_zero else (one, 0)
-    return Spread(covariance=cleared(covariance, unknown + exact), unknown=unknown, exact=exact)
+    return Spread(root=_summed(spread.root, members, unknown + exact), unknown=unknown, exact=exact)
+
+
+def _summed(roots: Numbers, members: Sequence[tuple[Places, Numbers]], off: Numbers) -> Numbers:
+    """Return the roots of the sums of covariances; sums of about as many kinds are computed together."""
+    cells = roots.shape[-1]
+    found = np.zeros(off.shape)
+    many = np.array([len(own) for own, _ in members], dtype=np.int64)
+    for most in 2 ** np.arange(int(many.max(initial=0)).bit_length() + 1):
+        rows = np.flatnonzero((many <= most) & (2 * many > most))
+        step = max(1, _AT_ONCE // int(most * cells * cells))
+        for part in (rows[start : start + step] for start in range(0, rows.size, step)):
+            kinds, weights = np.zeros((part.size, most), dtype=np.int64), np.zeros((part.size, most))
+            for row, place in enumerate(part.tolist()):
+                own, count = members[place]
+                kinds[row, : len(own)], weights[row, : len(own)] = own, np.sqrt(count)
+            stacked = (weights[:, :, None, None] * roots[kinds].transpose(0, 1, 3, 2)).reshape(part.size, -1, cells)
+            found[part] = rooted(stacked, off[part])
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Merged:
     """Two independent sources on the same vectors as one: ``m1 + gain @ (m2 - m1)`` is the best estimate.
 
-    With ``z = weight @ (m2 - m1)``, ``z' @ total @ z`` is chi-squared with ``freedom`` degrees (what is unknown may be
-    any number in ``m2 - m1``, and is gone from z). What ``doubled`` projects ``m2 - m1`` onto must be zero, because
-    both sources know it exactly.
+    The squares of ``whiten @ (m2 - m1)`` add up to chi-squared with ``freedom`` degrees (what is unknown may be any
+    number in ``m2 - m1``, and is gone from it). What ``doubled`` projects ``m2 - m1`` onto must be zero, because both
+    sources know it exactly.
     """
 
     spread: Spread
     gain: Numbers
-    weight: Numbers
-    total: Numbers
+    whiten: Numbers
     freedom: Numbers
     doubled: Numbers
 
 
 def merged(one: Spread, two: Spread) -> Merged:
     """Return two independent sources on the same vectors as one."""
-    cells = one.covariance.shape[-1]
+    cells = one.root.shape[-1]
     doubled = _meet(one.exact, two.exact)
-    total = one.covariance + two.covariance
-    gain, weight = (np.zeros(one.covariance.shape) for _ in range(2))
+    gain, whiten = (np.zeros(one.root.shape) for _ in range(2))
     unknown = np.zeros(one.unknown.shape)
-    freedom = np.zeros(len(one.covariance))
+    freedom = np.zeros(len(one.root))
     diffuse = one.ignorant | two.ignorant
+    first, second = _turned(one.root), _turned(two.root)
     if np.any(sure := ~diffuse):
-        weight[sure] = inverse_off(total[sure], doubled[sure])
-        gain[sure] = one.covariance[sure] @ weight[sure]
+        inverse = inverse_root(np.concatenate([first[sure], second[sure]], axis=1), doubled[sure])
+        whiten[sure] = _turned(inverse)
+        gain[sure] = one.root[sure] @ (first[sure] @ inverse) @ whiten[sure]
         freedom[sure] = cells - np.einsum("nii->n", doubled[sure])
     for place in np.flatnonzero(diffuse).tolist():
-        gain[place], weight[place], unknown[place], freedom[place] = _merged_diffuse(one, two, doubled, place)
-    rest = np.eye(cells) - gain
-    covariance = rest @ one.covariance @ rest.transpose(0, 2, 1) + gain @ two.covariance @ gain.transpose(0, 2, 1)
+        gain[place], whiten[place], unknown[place], freedom[place] = _merged_diffuse(one, two, doubled, place)
     exact = _span(one.exact, two.exact)
-    spread = Spread(covariance=cleared(covariance, exact), unknown=unknown, exact=exact)
-    return Merged(spread=spread, gain=gain, weight=weight, total=total, freedom=np.round(freedom), doubled=doubled)
+    rows = np.concatenate([first - first @ _turned(gain), second @ _turned(gain)], axis=1)
+    spread = Spread(root=rooted(rows, exact), unknown=unknown, exact=exact)
+    return Merged(spread=spread, gain=gain, whiten=whiten, freedom=np.round(freedom), doubled=doubled)
+
+
+def _turned(matrices: Numbers) -> Numbers:
+    return matrices.transpose(0, 2, 1)
 
 
 def _basis(projection: Numbers) -> tuple[Numbers, Numbers]:
@@ -172,7 +221,7 @@ def _merged_diffuse(one: Spread, two: Spread, doubled: Numbers, place: int) -> t
     The second source observes ``seen' x``. Combinations of these that see unknown directions of the first settle
     them one for one (exact diffuse filtering, Koopman 1997); all others are weighed as usual.
     """
-    first, second = one.covariance[place], two.covariance[place]
+    first, second = one.root[place], two.root[place]
     cells = len(first)
     blank, _ = _basis(one.unknown[place])
     _, seen = _basis(two.unknown[place])
@@ -180,11 +229,11 @@ def _merged_diffuse(one: Spread, two: Spread, doubled: Numbers, place: int) -> t
     rank = int(np.sum(sizes > np.sqrt(_SAME)))
     settling, weighing = seen @ left[:, :rank], seen @ left[:, rank:]
     settled, still = blank @ (right[:rank].T / sizes[:rank]), blank @ right[rank:].T
-    off = np.eye(cells) - settled @ settling.T
-    known = (off @ first - settled @ settling.T @ second) @ weighing
-    total = weighing.T @ (first + second) @ weighing
-    common = weighing.T @ doubled[place] @ weighing
-    inverse = inverse_off(total[None], common[None])[0] if total.size else total
-    gain = settled @ settling.T + known @ inverse @ weighing.T
-    freedom = weighing.shape[1] - float(np.trace(common))
-    return gain, weighing @ inverse @ weighing.T, still @ still.T, freedom
+    gain, whiten, common = settled @ settling.T, np.zeros((cells, cells)), weighing.T @ doubled[place] @ weighing
+    if many := weighing.shape[1]:
+        rows = np.concatenate([first.T, second.T]) @ weighing
+        inverse = inverse_root(rows[None], common[None])[0]
+        whiten[:many] = inverse.T @ weighing.T
+        mixed = rows @ inverse
+        gain = gain + ((first - gain @ first) @ mixed[:cells] - gain @ second @ mixed[cells:]) @ whiten[:many]
+    return gain, whiten, still @ still.T, many - float(np.trace(common))

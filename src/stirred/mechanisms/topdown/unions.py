@@ -17,7 +17,7 @@ from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.topdown.estimated import ROUNDING, Estimated, Estimates, estimated
 from stirred.mechanisms.topdown.estimates import Floor, Model, Upward
 from stirred.mechanisms.topdown.schema import Query
-from stirred.mechanisms.topdown.spread import Spread, added, merged, null_space
+from stirred.mechanisms.topdown.spread import Spread, added, merged, null_space, rooted
 from stirred.mechanisms.topdown.subspaces import Parts, Subspace
 from stirred.mechanisms.topdown.tree import Level, Numbers, Places
 
@@ -29,11 +29,18 @@ class _Union:
     """A union on its way up."""
 
     mean: Parts
-    left: dict[Subspace, Numbers]  # covariance of the remainders
+    left: dict[Subspace, Numbers]  # root of the covariance of the remainders
     blank: dict[Subspace, Numbers]  # where they are unknown
-    size: dict[Subspace, float]  # of what was added to the covariance before it cancelled out
+    size: dict[Subspace, float]  # of what was added before it cancelled out
     tops: dict[str, Load] = field(default_factory=dict)  # loadings of the tops of pieces
     found: set[str] = field(default_factory=set)
+
+    def add(self, look: Subspace, loading: Numbers, known: Spread, *, size: Spread) -> None:
+        """Add an independent part: a loading times what is known so; ``size`` is what cancelled out in it."""
+        rows = np.concatenate([self.left[look].T, (loading @ known.root[0]).T])
+        self.left[look] = rooted(rows[None], np.zeros(self.left[look].shape))[0]
+        self.size[look] += float(np.linalg.norm(loading) * np.linalg.norm(size.root[0]))
+        self.blank[look] += loading @ known.unknown[0] @ loading.T
 
 
 class Unions:
@@ -83,9 +90,7 @@ class Unions:
                 )
             for look, matrix in self._whole(loads[name]).items():
                 known = root.spread[look].take(root.kinds[:1])
-                union.left[look] += matrix @ known.covariance[0] @ matrix.T
-                union.size[look] += _size(matrix, known)
-                union.blank[look] += matrix @ known.unknown[0] @ matrix.T
+                union.add(look, matrix, known, size=known)
             for each, values in root.mean.items():
                 union.mean[each] += self._whole(loads[name])[self._model.like[each]] @ values[:1]
 
@@ -95,9 +100,9 @@ class Unions:
         spread = {}
         for look, left in union.left.items():
             unknown = np.eye(len(left)) - null_space(union.blank[look][None])
-            values, vectors = np.linalg.eigh(left)
-            sure = (vectors * np.where(values > ROUNDING * union.size[look], values, 0.0)) @ vectors.T
-            spread[look] = Spread(covariance=sure[None], unknown=unknown, exact=np.zeros(unknown.shape))
+            vectors, values, _ = np.linalg.svd(left)
+            root = vectors * np.where(values > ROUNDING * union.size[look], values, 0.0)
+            spread[look] = Spread(root=root[None], unknown=unknown, exact=np.zeros(unknown.shape))
         return estimated(self._model, query, union.mean, spread, np.zeros(1, dtype=np.int64))
 
     def _swept(self, up: Upward, levels: Sequence[Level]) -> dict[str, Load]:
@@ -161,9 +166,7 @@ class Unions:
                 if self._model.like[each] == look:
                     own, before = values[more].sum(axis=0), values[places].sum(axis=0)
                     union.mean[each] += ahead @ (own - both.gain[0] @ (own + before))
-            union.left[look] += ahead @ both.spread.covariance[0] @ ahead.T
-            union.size[look] += _size(ahead, joining)
-            union.blank[look] += ahead @ both.spread.unknown[0] @ ahead.T
+            union.add(look, ahead, both.spread, size=joining)
             loading = loading + ahead @ both.gain[0]
             places = [*places, *more]
             so_far = added(known, [_counted(floor, places)])
@@ -184,10 +187,6 @@ class Unions:
 
     def _whole(self, load: Load) -> dict[Subspace, Numbers]:
         return {look: np.eye(self._model.spaces.cells) for look in self._model.kinds} if load is None else load
-
-
-def _size(loading: Numbers, known: Spread) -> float:
-    return float(np.sum(loading**2) * np.trace(known.covariance[0]))
 
 
 def _counted(floor: Floor, places: Sequence[int]) -> tuple[Places, Numbers]:

@@ -20,11 +20,12 @@ from stirred.mechanisms.tables.noise.law import CellLaw
 from stirred.mechanisms.tables.noise.settings import Precision, Sum
 from stirred.spec.exact import exact
 from stirred.spec.given_numbers import Number, fraction
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, StirredError
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace
 
 _DIGITS: Final = 4  # of a loss that is solved for: it is at most a thousandth larger than it must be
 _FAR: Final = 12  # decades in which it is looked for
+_WIDE: Final = 10**4  # noise inside margins: its law is listed
 Margins = tuple[frozenset[str], ...]
 Given = TypeVar("Given")
 
@@ -194,18 +195,50 @@ def _precise(asked: Measure, wanted: Precision) -> Fraction:
     confidence = confidence_of(wanted.confidence, where=where)
     if wanted.jointly:  # none of its cells misses, as a union over them
         confidence = 1 - (1 - confidence) / asked.cells
-    return smallest_loss(lambda loss: replace(asked, loss=loss).cell.within(wanted.within) >= confidence, where=where)
+    # Where a normal or Laplace law is about as precise: far below it, laws of noise inside margins are beyond reach.
+    near = (
+        Fraction(2 * asked.square, (wanted.within + 1) ** 2)
+        if asked.gaussian
+        else Fraction(3 * asked.one, wanted.within + 1)
+    )
+    found = smallest_loss(
+        lambda loss: (probability := _within(asked, wanted.within, loss)) is not None and probability >= confidence,
+        near=near,
+        where=where,
+    )
+    if _within(asked, wanted.within, found * Fraction(999, 1000)) is None:  # never spend more than is needed instead
+        widest = replace(asked, loss=found).cell.half_width(confidence)
+        what = f"noise as wide as ±{wanted.within:,} is beyond its exact law here; the widest stays within ±{widest:,}"
+        raise bad_plan(what, where=where, remedy="ask for that, or give the table a share of a budget")
+    return found
 
 
-def smallest_loss(reached: Callable[[Fraction], bool], *, where: str) -> Fraction:
+def _within(asked: Measure, most: int, loss: Fraction) -> Fraction | None:
+    """Return how sure a table with this loss is to stay within a number; None for noise beyond its exact law."""
+    narrow = asked.square / (2 * loss) < _WIDE**2 if asked.gaussian else asked.one / loss < _WIDE
+    if asked.kept and not narrow:
+        return None
+    try:
+        return replace(asked, loss=loss).cell.within(most)
+    except StirredError:
+        return None
+
+
+def smallest_loss(reached: Callable[[Fraction], bool], *, near: Fraction = Fraction(1), where: str) -> Fraction:
     """Return the smallest loss of four digits with which something is reached that larger losses reach too.
+
+    It is looked for in the decades around ``near``.
 
     >>> smallest_loss(lambda loss: loss * loss >= 2, where="here")
     Fraction(283, 200)
     """
-    decade = next((k for k in range(-_FAR, _FAR + 1) if reached(Fraction(10) ** k)), None)
-    if decade is None or decade == -_FAR:
-        what = "no budget is large enough for it" if decade is None else "hardly any budget is needed for it"
+    decade = min(max(math.floor(math.log10(near)), -_FAR), _FAR)
+    while decade > -_FAR and reached(Fraction(10) ** (decade - 1)):
+        decade -= 1
+    while decade <= _FAR and not reached(Fraction(10) ** decade):
+        decade += 1
+    if not -_FAR < decade <= _FAR:
+        what = "no budget is large enough for it" if decade > 0 else "hardly any budget is needed for it"
         raise bad_plan(what, where=where, remedy="ask for another precision")
     low, high, step = 10 ** (_DIGITS - 1), 10**_DIGITS, Fraction(10) ** (decade - _DIGITS)
     while high - low > 1:
