@@ -180,12 +180,16 @@ def share_bar(parts: Sequence[tuple[str, int]], *, title: str) -> str:
     encoding = {
         "x": {"field": "from", "type": "quantitative", "axis": {"format": "~%", "title": None, "grid": False}},
         "x2": {"field": "to"},
-        "opacity": {
+        "fillOpacity": {
             "field": "part",
             "type": "nominal",
             "sort": None,
             "title": None,
-            "scale": {"domain": [row["part"] for row in rows], "range": [row["shade"] for row in rows]},
+            "scale": {
+                "type": "ordinal",
+                "domain": [row["part"] for row in rows],
+                "range": [row["shade"] for row in rows],
+            },
             "legend": {"orient": "bottom", "columns": 3, "columnPadding": 40},
         },
     }
