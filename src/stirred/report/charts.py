@@ -204,9 +204,18 @@ def share_bar(parts: Sequence[tuple[str, int]], *, title: str) -> str:
             "type": "nominal",
             "sort": None,
             "title": None,
-            "scale": {"domain": [row["part"] for row in rows], "range": [row["shade"] for row in rows]},
+            "scale": {
+                "type": "ordinal",
+                "domain": [row["part"] for row in rows],
+                "range": [row["shade"] for row in rows],
+            },
             "legend": {"orient": "bottom", "columns": 3, "columnPadding": 40},
         },
     }
-    mark = {"type": "bar", "color": SECOND, "stroke": _INK, "strokeWidth": 1, "height": 38}
-    return chart({"data": {"values": rows}, "mark": mark, "encoding": encoding}, title=escape(title), height=44)
+    # Borders in a layer of their own do not fade with the parts.
+    border = {"type": "bar", "filled": False, "stroke": _INK, "strokeWidth": 1, "height": 38}
+    layers = [
+        {"mark": {"type": "bar", "color": SECOND, "height": 38}, "encoding": encoding},
+        {"mark": border, "encoding": {"x": encoding["x"], "x2": encoding["x2"]}},
+    ]
+    return chart({"data": {"values": rows}, "layer": layers}, title=escape(title), height=44)

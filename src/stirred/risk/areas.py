@@ -87,7 +87,8 @@ def reconstruct_areas(
     pieces = [range(begin, min(begin + _PIECE, keys.height)) for begin in range(0, keys.height, _PIECE)]
     missing = [n for n in range(len(pieces)) if not (folder / PARTS / f"{n}.parquet").exists()]
     jobs = [(n, tables, [groups[i] for i in pieces[n]], [true[i] for i in pieces[n]], seconds) for n in missing]
-    count = processes or (os.cpu_count() or 1 if sum(len(job[2]) for job in jobs) > _SERIAL else 1)
+    many = sum(len(job[2]) for job in jobs) > _SERIAL
+    count = processes or ((os.cpu_count() or 1) if many else 1)
     done = len(pieces) - len(missing)
     for number, found in _run(jobs, count):
         path = folder / PARTS / f"{number}.parquet"
