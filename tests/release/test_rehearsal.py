@@ -125,18 +125,19 @@ def test_a_chart_that_cannot_be_drawn_leaves_a_report_that_says_so(
 
 
 def test_charts_are_drawn_once_and_before_the_draw(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[int] = []
+    drawn: list[tuple[int, str]] = []
     real = apart.ask
 
     def counted(function: str, arguments: list[Any], *, seconds: float) -> Any:
         if function == "stirred.report.charts:draw":
-            drawn.append(len(list(Ledger.open(folder / "a.ledger").entries())))
+            drawn.append((len(list(Ledger.open(folder / "a.ledger").entries())), str(arguments)))
         return real(function, arguments, seconds=seconds)
 
     monkeypatch.setattr(apart, "ask", counted)
     out = run(prepare(planned(plan(), source="plan.toml", folder=folder)))
     assert "<svg" in (out / "public" / "report.html").read_text(encoding="utf-8")
-    assert drawn == [0]
+    assert [entries for entries, _ in drawn] == [0, 0]  # the exposed records, and the curve of losses
+    assert len({*drawn}) == len(drawn)
 
 
 def test_under_a_limit_of_memory_the_process_of_a_report_survives() -> None:

@@ -103,7 +103,7 @@ def posterior(
     facts(
         [
             ("posterior", f"from {low} to {high}, by the odds (the sharper form)"),
-            ("stated", f"from {_percent(stated)[0]} to {_percent(stated)[1]}, as Theorem 5.6.3 states it"),
+            ("stated", f"from {_percent(stated)[0]} to {_percent(stated)[1]} (the form in which the source states it)"),
             ("meaning", "from before to after seeing the release; the prior is that of someone who knows the exact "
              "figures"),
         ]

@@ -120,7 +120,7 @@ def _exposed(report: ReleaseReport) -> str:
     return section(
         "How exposed people are",
         paragraph(text),
-        share_bar(found.bands, title=text),
+        share_bar(found.bands, title="How many records have the same values"),
         table(["with what is published unchanged", found.of, "share"], rows, numbers=["share"]),
     )
 
