@@ -68,6 +68,31 @@ def test_large_files_are_read_in_pieces_to_the_same_end(
     )
 
 
+def test_nothing_of_an_interrupted_run_on_other_measurements_is_taken_over(
+    written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run dies with parts of many shards written; the second has one shard, and none of those people."""
+    root, _, truth = written
+    other, _ = people(22, noise=2.0)
+    write_folders(other, tmp_path / "other" / "files")
+    (tmp_path / "other" / "schema.toml").write_text((root / "schema.toml").read_text())
+
+    def dies(stage: str, done: int, whole: int) -> None:
+        if stage == "top-down" and done == whole - 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as small:
+        small.setattr(published, "_VALUES_AT_ONCE", 5 * SCHEMA.size)
+        with pytest.raises(KeyboardInterrupt):
+            run_microdata(options(tmp_path / "other", tmp_path / "out", threads=1), dies)
+    assert len([*(tmp_path / "out").rglob("*.parquet")]) > 2
+    run_microdata(options(root, tmp_path / "out"))
+    run_microdata(options(root, tmp_path / "alone"))
+    for name in ("counts.parquet", "persons.parquet"):
+        assert pl.read_parquet(tmp_path / "out" / name).equals(pl.read_parquet(tmp_path / "alone" / name))
+    assert pl.read_parquet(tmp_path / "out" / "persons.parquet").height == truth[0].sum()
+
+
 def test_parents_can_be_fixed_and_children_be_had_before_rounding(
     written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path
 ) -> None:

@@ -117,6 +117,8 @@ def make(
         targets[records] = Parts(path=folder / f"{records}.parquet")
     if unrounded is not None:
         targets["unrounded"] = Parts(path=unrounded)
+    for target in targets.values():
+        target.begin()
     checked, pieces = _Checked(settings), []
     for number, piece in enumerate(solve(source, settings)):
         pieces.append(piece)
