@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from stirred.mechanisms.topdown import records
 from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.solve.arms import ARMS
 from stirred.mechanisms.topdown.solve.limits import Rules
@@ -85,6 +86,17 @@ def test_every_area_agrees_with_what_was_published_before(arm: str) -> None:
     _, made = in_memory(Whole(tree=tree), Settings(arm=ARMS[arm]))
     assert made.certificate.passed, made.certificate.failures
     assert not made.events
+
+
+def test_estimates_leave_out_the_earlier_counts_and_nothing_else() -> None:
+    """Facilities may bound the very query that was counted then."""
+    earlier, margins = published(3)
+    tree, _ = later(earlier, margins, seed=4, noise=2.0)
+    leaves = tree.levels[-1]
+    bound = Known(query=MARGIN, sign="<=", values=margins[-1], given=np.ones(leaves.areas, dtype=bool))
+    tree = replace(tree, levels=(*tree.levels[:-1], replace(leaves, known=(*leaves.known, bound))))
+    kept = [(each.query.name, each.sign) for each in records._without(tree, MARGIN).levels[-1].known]
+    assert kept == [("relation * age", "<="), (MARGIN.name, "<=")]
 
 
 def test_without_noise_the_later_release_is_the_truth() -> None:

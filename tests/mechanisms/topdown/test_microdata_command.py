@@ -16,7 +16,7 @@ from stirred.mechanisms.topdown.commands_microdata import COMMANDS, MicrodataOpt
 from stirred.mechanisms.topdown.solve.arms import ARMS
 from stirred.mechanisms.topdown.solve.files import leaf_frame
 from stirred.mechanisms.topdown.solve.microdata import Settings, Whole, solve
-from stirred.mechanisms.topdown.tree import Tree
+from stirred.mechanisms.topdown.tree import Answers, Known, Tree
 from tests.mechanisms.topdown.layout import write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people
 
@@ -66,6 +66,76 @@ def test_large_files_are_read_in_pieces_to_the_same_end(
     assert all(
         pl.read_parquet(tmp_path / "whole" / name).equals(pl.read_parquet(tmp_path / "pieces" / name)) for name in names
     )
+
+
+@pytest.mark.parametrize("level", [2, 3])
+@pytest.mark.parametrize("arm", ARMS)
+def test_totals_of_groups_hold_whether_the_file_is_read_whole_or_in_pieces(
+    written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm: str, level: int
+) -> None:
+    """Groups of the tops of pieces, and of leaves inside the last piece."""
+    root, tree, truth = written
+    own = tree.levels[level]
+    members = np.flatnonzero(own.parent == own.parent[-1])[:2]
+    codes, value = [own.geocodes[place] for place in members], int(truth[level][members].sum())
+    groups = pl.DataFrame({"geocode": ["group"], "value": [value], "members": [codes]})
+    groups.write_parquet(tmp_path / "totals.parquet")
+    found = []
+    for name, many in (("whole", 1 << 24), ("pieces", 5 * SCHEMA.size)):
+        monkeypatch.setattr(published, "_VALUES_AT_ONCE", many)
+        more = options(root, tmp_path / name, arm=arm, totals=tmp_path / "totals.parquet")
+        outcome = run_microdata(more)
+        assert outcome.passed, outcome.values["certificate"]["failures"]
+        found.append(pl.read_parquet(tmp_path / name / "counts.parquet"))
+    assert found[0].equals(found[1])
+    inside = pl.any_horizontal(pl.col("geocode").str.starts_with(code) for code in codes)
+    assert found[0].filter(inside)["count"].sum() == value
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_what_only_a_later_piece_asks_and_bounds_is_kept(
+    written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm: str
+) -> None:
+    root, tree, truth = written
+    race, leaves = SCHEMA.query("race"), tree.levels[-1]
+    last = np.arange(leaves.areas) >= leaves.areas - 5  # the last piece
+    counts = race.answer(truth[-1])
+    most = Known(query=race, sign="<=", values=counts, given=last)
+    more = Answers(query=race, values=counts, variance=np.where(last, 2.0, np.inf))
+    leaves = replace(leaves, known=(*leaves.known, most), answers=(*leaves.answers, more))
+    write_folders(replace(tree, levels=(*tree.levels[:-1], leaves)), tmp_path / "files")
+    (tmp_path / "schema.toml").write_text((root / "schema.toml").read_text())
+    found = []
+    for name, many in (("whole", 1 << 24), ("pieces", 5 * SCHEMA.size)):
+        monkeypatch.setattr(published, "_VALUES_AT_ONCE", many)
+        assert run_microdata(options(tmp_path, tmp_path / name, arm=arm)).passed
+        found.append(pl.read_parquet(tmp_path / name / "counts.parquet"))
+    assert found[0].equals(found[1])
+
+
+def test_nothing_of_an_interrupted_run_on_other_measurements_is_taken_over(
+    written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run dies with parts of many shards written; the second has one shard, and none of those people."""
+    root, _, truth = written
+    other, _ = people(22, noise=2.0)
+    write_folders(other, tmp_path / "other" / "files")
+    (tmp_path / "other" / "schema.toml").write_text((root / "schema.toml").read_text())
+
+    def dies(stage: str, done: int, whole: int) -> None:
+        if stage == "top-down" and done == whole - 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as small:
+        small.setattr(published, "_VALUES_AT_ONCE", 5 * SCHEMA.size)
+        with pytest.raises(KeyboardInterrupt):
+            run_microdata(options(tmp_path / "other", tmp_path / "out", threads=1), dies)
+    assert len([*(tmp_path / "out").rglob("*.parquet")]) > 2
+    run_microdata(options(root, tmp_path / "out"))
+    run_microdata(options(root, tmp_path / "alone"))
+    for name in ("counts.parquet", "persons.parquet"):
+        assert pl.read_parquet(tmp_path / "out" / name).equals(pl.read_parquet(tmp_path / "alone" / name))
+    assert pl.read_parquet(tmp_path / "out" / "persons.parquet").height == truth[0].sum()
 
 
 def test_parents_can_be_fixed_and_children_be_had_before_rounding(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
+import highspy
 import numpy as np
 import pytest
 
@@ -221,3 +223,22 @@ def test_the_chain_of_pl94_is_the_bureaus() -> None:
     plain = Tree(schema=schema, levels=(Level(name="top", geocodes=("",), parent=np.zeros(1, dtype=np.int64)),))
     names = [query.name for query in Chain.of(schema, Rules.of([plain])).queries]
     assert names == ["total", "hhgq", "hhgq * votingage", "hhgq * votingage * hispanic"]
+
+
+def test_no_clock_decides_what_highs_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are limited, and seconds are not: the same program has the same end on any machine."""
+    asked: dict[str, object] = {}
+
+    class Recorded(highspy.Highs):
+        def setOptionValue(self, name: str, value: Any) -> Any:
+            asked[name] = value
+            return super().setOptionValue(name, value)
+
+    monkeypatch.setattr(highspy, "Highs", Recorded)
+    program = Program()
+    program.row([program.column(1.0, 0.0, 5.0, whole=True), program.column(2.0, 0.0, 5.0, whole=True)], 3.0, 3.0)
+    solved = program.solve()
+    assert solved is not None
+    assert solved[0].tolist() == [3.0, 0.0]
+    assert "time_limit" not in asked
+    assert {"qp_iteration_limit", "simplex_iteration_limit", "mip_max_nodes"} <= {*asked}

@@ -37,6 +37,7 @@ from stirred.mechanisms.topdown.published_files import read_table
 from stirred.mechanisms.topdown.unions import Unions
 
 _ROWS_AT_ONCE: Final = 1 << 22
+_ROUNDED: Final = 1e-6
 _SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
 
 
@@ -344,14 +345,28 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     half, law = _half_width(sd, options.level, candidates)
     if not sd:
         value = float(round(value))  # what is known exactly is a count
+    low, high = _whole_if_near(value - half), _whole_if_near(value + half)
     rows += [
         ("estimate", f"{value:,.1f}, standard error {sd:,.2f}"),
-        ("interval", f"{value - half:,.1f} to {value + half:,.1f} ({options.level:.0%}, {law})"),
+        ("interval", f"{low:,.1f} to {high:,.1f} ({options.level:.0%}, {law})"),
         *_incomplete(published, residuals),
         ("spends", _SPENDS),
     ]
-    more = {"estimable": True, "estimate": value, "std_dev": sd, "interval": [value - half, value + half], "law": law}
+    more = {"estimable": True, "estimate": value, "std_dev": sd, "interval": [low, high], "law": law}
     return Outcome(rows=rows, values={**values, **more})
+
+
+def _whole_if_near(bound: float) -> float:
+    """Return a bound as the whole number that it is but for rounding.
+
+    A true count is whole, and lies on a bound with a probability that the exact law counts on: a bound of
+    7.000000000000001 would lose the 7.
+
+    >>> _whole_if_near(7.000000000000001), _whole_if_near(-2.9999999), _whole_if_near(2.4)
+    (7.0, -3.0, 2.4)
+    """
+    nearest = round(bound)
+    return float(nearest) if abs(bound - nearest) <= _ROUNDED * max(1.0, 1e-4 * abs(bound)) else bound
 
 
 def _half_width(sd: float, level: float, candidates: Iterable[Terms]) -> tuple[float, str]:

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
+from stirred import __version__
 from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown.asked import SCHEMA_HELP, open_given
@@ -145,7 +146,7 @@ def _check_out(options: MicrodataOptions) -> None:
 
 def _mark(options: MicrodataOptions, published: Published) -> str:
     parents = b"" if options.parents is None else options.parents.read_bytes()
-    return f"{published.sha256} {options.arm} {options.schema_} {hashlib.sha256(parents).hexdigest()}"
+    return f"{__version__} {published.sha256} {options.arm} {options.schema_} {hashlib.sha256(parents).hexdigest()}"
 
 
 def _outcome(options: MicrodataOptions, published: Published, made: Made) -> Outcome:

@@ -128,7 +128,7 @@ def estimate_in_pieces(
     beneath = {}
     for tree in pieces():
         code = tree.levels[0].geocodes[0]
-        passed = upward(model, regrouped(tree, _inside(tree, groups)), empty=empty[code])
+        passed = upward(model, regrouped(tree, groups_inside(tree, groups)), empty=empty[code])
         beneath[code] = summary(passed)
     up = upward(model, whole, beneath=beneath)
     del beneath
@@ -137,11 +137,11 @@ def estimate_in_pieces(
     place = {code: place for place, code in enumerate(top.levels[-1].geocodes)}
     for tree in pieces():
         code = tree.levels[0].geocodes[0]
-        passed = upward(model, regrouped(tree, _inside(tree, groups)), empty=empty[code])
+        passed = upward(model, regrouped(tree, groups_inside(tree, groups)), empty=empty[code])
         yield Estimates(up=passed, floors=_shown(downward(passed, top=at(finals[-1], place[code]))))
 
 
-def _inside(tree: Tree, groups: Sequence[GroupTotal]) -> list[GroupTotal]:
+def groups_inside(tree: Tree, groups: Sequence[GroupTotal]) -> list[GroupTotal]:
     """Return the groups of areas below the top of a piece."""
     codes = {level.name: {*level.geocodes} for level in tree.levels[1:]}
     return [each for each in groups if each.members[0] in codes.get(each.level, ())]

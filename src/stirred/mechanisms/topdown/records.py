@@ -295,9 +295,12 @@ def _estimates(
 
 
 def _without(tree: Tree, earlier: Query | None) -> Tree:
+    """Return the tree without earlier counts; bounds on the same query are facts of now, and stay."""
     if earlier is None:
         return tree
-    levels = [replace(each, known=tuple(k for k in each.known if k.query != earlier)) for each in tree.levels]
+    levels = [
+        replace(each, known=tuple(k for k in each.known if k.sign != "=" or k.query != earlier)) for each in tree.levels
+    ]
     return replace(tree, levels=tuple(levels))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,10 @@ class Parts:
     @property
     def _folder(self) -> Path:
         return self.path.with_name(self.path.name + _PARTS)
+
+    def begin(self) -> None:
+        """Remove the parts of a run that was interrupted: they may be of other measurements, or more than now."""
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, number: int, frame: pl.DataFrame) -> Path:
         """Write a part, completely or not at all."""

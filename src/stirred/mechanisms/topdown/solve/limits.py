@@ -23,7 +23,8 @@ _MOST_UNIONS: Final = 10
 _PUBLISHED_NO_LIMIT: Final = (1 << 31) - 1
 
 
-def _is_bound(values: Places) -> Flags:
+def is_bound(values: Places) -> Flags:
+    """Say which values of a constraint bound anything, other than cells that stay empty."""
     return (values > 0) & (values < _PUBLISHED_NO_LIMIT)
 
 
@@ -89,7 +90,7 @@ class Rules:
         limited = tuple(
             dict.fromkeys(each.query for each in known if each.query != total and not implied(each, margin))
         )
-        bounded = {each.query for each in known if each.sign == ">=" or np.any(_is_bound(np.asarray(each.values)))}
+        bounded = {each.query for each in known if each.sign == ">=" or np.any(is_bound(np.asarray(each.values)))}
         asked = [*measured, *([] if margin is None else [margin])]
         grid = Grid.of(schema, [*dict.fromkeys(asked)], limited)
         groups, of_query = [np.ones((1, grid.height), dtype=np.bool_)], [np.array([-1])]

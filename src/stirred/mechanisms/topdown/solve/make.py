@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from stirred.mechanisms.topdown.estimated import groups_inside
 from stirred.mechanisms.topdown.solve.check import Cells, Certificate, check_tree, read_cells
 from stirred.mechanisms.topdown.solve.files import Parts, cells_of, leaf_frame, records_frame, unrounded_frame
 from stirred.mechanisms.topdown.solve.microdata import Piece, Settings, Source, solve
 from stirred.mechanisms.topdown.solve.step import Event
-from stirred.mechanisms.topdown.tree import Tree
+from stirred.mechanisms.topdown.tree import GroupTotal, Tree
 
 COUNTS, CERTIFICATE = "counts.parquet", "certificate.json"
 
@@ -77,7 +78,9 @@ class _Checked:
         return self.certificate
 
     def _check(self, tree: Tree, leaves: Cells, decided: list[Cells], *, leaves_too: bool = False) -> Cells:
-        groups = self._settings.groups
+        groups: Sequence[GroupTotal] = self._settings.groups
+        if self._upper is not None:  # a group of areas that are tops of shards is one of the areas above
+            groups = [g for g in groups if g.level in tree.names] if leaves_too else groups_inside(tree, groups)
         return check_tree(tree, leaves, self.certificate, decided=decided, groups=groups, leaves_too=leaves_too)
 
 
@@ -117,6 +120,8 @@ def make(
         targets[records] = Parts(path=folder / f"{records}.parquet")
     if unrounded is not None:
         targets["unrounded"] = Parts(path=unrounded)
+    for target in targets.values():
+        target.begin()
     checked, pieces = _Checked(settings), []
     for number, piece in enumerate(solve(source, settings)):
         pieces.append(piece)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stirred.data.problems import PlanError, bad_plan, listed
-from stirred.mechanisms.topdown.estimated import regrouped
+from stirred.mechanisms.topdown.estimated import groups_inside, regrouped
 from stirred.mechanisms.topdown.estimates import Floor, Model, Upward, summary, upward
 from stirred.mechanisms.topdown.schema import Schema
 from stirred.mechanisms.topdown.solve.arms import Arm
@@ -28,6 +28,7 @@ from stirred.mechanisms.topdown.solve.limits import (
     Rules,
     contradictions,
     implied,
+    is_bound,
     joined,
     limits_up,
     margins_off,
@@ -48,7 +49,7 @@ from stirred.mechanisms.topdown.solve.objective import (
 )
 from stirred.mechanisms.topdown.solve.rounding import Chain
 from stirred.mechanisms.topdown.solve.step import Event, Solved, Stage, solve_children, without_parents
-from stirred.mechanisms.topdown.tree import GroupTotal, Level, Tree
+from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Level, Tree
 from stirred.spec.problems import Problem
 
 Progress = Callable[[str, int, int], None]
@@ -269,12 +270,13 @@ def _in_order(work: Callable[[A], B], items: Iterable[A], threads: int) -> Itera
 
 
 def _planned(source: Source, top: Tree | None, settings: Settings) -> _Plan:
-    shard = _usable(next(iter(source.shards())))
-    trees = [shard] if top is None else [top, shard]
-    queries = [each.query for tree in trees for level in tree.levels for each in level.answers]
+    # All shards: a later one may have queries and limits that the first has not.
+    trees = [*([] if top is None else [top]), *(_sketch(_usable(shard)) for shard in source.shards())]
+    queries = [*dict.fromkeys(each.query for tree in trees for level in tree.levels for each in level.answers)]
     rules = Rules.of(trees)
     upper = () if top is None else top.levels[:-1]
-    pattern = {level.name: level for level in (*upper, *shard.levels)}
+    below = zip(*(tree.levels for tree in trees[top is not None :]), strict=True)
+    pattern = {level.name: level for level in (*upper, *map(_side_by_side, below))}
     names = tuple(pattern)
     if not queries:
         raise bad_plan("there are no measurements", where="measurements", remedy="name a folder or file that has some")
@@ -291,6 +293,35 @@ def _planned(source: Source, top: Tree | None, settings: Settings) -> _Plan:
         pattern=pattern,
         names=names,
     )
+
+
+def _sketch(tree: Tree) -> Tree:
+    """Return what decides how to proceed, without areas: queries, variances above the leaves, and kinds of limits."""
+    levels = []
+    for place, level in enumerate(tree.levels):
+        spread = slice(None) if place < len(tree.levels) - 1 else slice(0, 0)
+        answers = (Answers(query=a.query, values=a.values[:0], variance=a.variance[spread]) for a in level.answers)
+        known = (
+            replace(each, values=each.values[bound : bound + 1], given=np.array([each.given.all()]))
+            for each in level.known
+            for bound in (int(is_bound(each.values).any(axis=1).argmax()),)
+        )
+        none = np.zeros(0, dtype=np.int64)
+        levels.append(Level(name=level.name, geocodes=(), parent=none, answers=tuple(answers), known=tuple(known)))
+    return replace(tree, levels=tuple(levels))
+
+
+def _side_by_side(levels: Sequence[Level]) -> Level:
+    """Return one level of all shards; where one does not ask what another asks, it has an infinite variance."""
+    queries = dict.fromkeys(each.query for level in levels for each in level.answers)
+    most = [max((each.variance.size for each in level.answers), default=0) for level in levels]
+    answers = []
+    for query in queries:
+        own = ({each.query: each.variance for each in level.answers}.get(query) for level in levels)
+        spread = [np.full(many, np.inf) if each is None else each for many, each in zip(most, own, strict=True)]
+        none = np.zeros((0, query.size), dtype=np.int64)
+        answers.append(Answers(query=query, values=none, variance=np.concatenate(spread)))
+    return replace(levels[0], answers=tuple(answers))
 
 
 def _usable(tree: Tree) -> Tree:
@@ -338,7 +369,10 @@ def _objectives(plan: _Plan, tree: Tree, beneath: dict[str, Floor] | None = None
         upper = inherited(tree.levels)[:-1]
         _require_measured(plan, upper[0] if upper else tree.levels[0])
         return [*(own_objective(grid, level, dense=True) for level in upper), leaves]
-    up = upward(plan.model, regrouped(collapsed(_without_margin(plan, tree), plan.model), _groups_in(plan, tree)))
+    groups, linear = _groups_in(plan, tree), _without_margin(plan, tree)
+    if not any(each.level == tree.names[-1] for each in groups):  # a group of leaves needs each of them
+        linear = collapsed(linear, plan.model)
+    up = upward(plan.model, regrouped(linear, groups))
     if beneath is not None:
         beneath[tree.levels[0].geocodes[0]] = summary(up)
     floors = _floors(up, tree) if len(tree.levels) == 1 else _floors(up, tree)[:-1]
@@ -372,7 +406,10 @@ def _without_margin(plan: _Plan, tree: Tree) -> Tree:
 
 
 def _groups_in(plan: _Plan, tree: Tree) -> list[GroupTotal]:
-    return [each for each in plan.settings.groups if each.level in tree.names]
+    """Return the groups of a tree; of a shard those below its top, which is one of the areas above the shards."""
+    if tree.levels[0].name == plan.names[0]:
+        return [each for each in plan.settings.groups if each.level in tree.names]
+    return groups_inside(tree, plan.settings.groups)
 
 
 def _floors(up: Upward, tree: Tree) -> list[Floor]:

@@ -12,7 +12,8 @@ import numpy.typing as npt
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 _INF = float("inf")
-_SECONDS = 60.0
+# What is tried at most, counted in steps and never in seconds: how busy a machine is must not decide a count.
+_MOST_STEPS = {"qp_iteration_limit": 200_000, "simplex_iteration_limit": 1_000_000, "mip_max_nodes": 20_000}
 
 
 @dataclass(kw_only=True)
@@ -62,7 +63,8 @@ class Program:
         solver = highspy.Highs()
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
-        solver.setOptionValue("time_limit", _SECONDS)
+        for name, most in _MOST_STEPS.items():
+            solver.setOptionValue(name, most)
         solver.passModel(model)
         solver.run()
         if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
