@@ -33,7 +33,7 @@ from stirred.mechanisms.topdown.estimated import Estimated, Estimates, estimate,
 from stirred.mechanisms.topdown.estimates import Model, Residuals
 from stirred.mechanisms.topdown.lattice_interval import Terms, gives, half_width, measured_terms, solved_terms
 from stirred.mechanisms.topdown.published import Published
-from stirred.mechanisms.topdown.published_files import read_table
+from stirred.mechanisms.topdown.published_files import damage_said, read_table
 from stirred.mechanisms.topdown.unions import Unions
 
 _ROWS_AT_ONCE: Final = 1 << 22
@@ -177,6 +177,7 @@ class _Written:
             self.lost += frame.height - int(frame["estimable"].sum())
 
 
+@damage_said
 def run_estimate(options: EstimateOptions, progress: Progress | None = None) -> Outcome:
     """Estimate from published measurements, and write the estimates with their standard errors."""
     refuse_taken(options.out, endings=(".parquet", ".csv"))
@@ -217,6 +218,9 @@ def run_estimate(options: EstimateOptions, progress: Progress | None = None) -> 
             written.add(_frame(UNION, [name], label, unions.of(name, query)) for name, label, query in every)
         else:
             written.add(_in_unions(targets, unions))
+        if not written.parts:
+            what = "no row is measured: all are constraints, or have no finite variance"
+            raise bad_file(what, where=str(options.measurements), remedy="name a folder or file with measurements")
         _put_together(written, asked, options.out)
     return _outcome(options, published, residuals, written)
 
@@ -310,6 +314,7 @@ def _judged(chance: float | None) -> str:
 # ---- one interval -----------------------------------------------------------------------------------------
 
 
+@damage_said
 def run_interval(options: IntervalOptions, progress: Progress | None = None) -> Outcome:
     """Return the estimate of one count from a bundle, with its interval."""
     published = open_given(options.bundle, schema=options.schema_, totals=options.totals)
