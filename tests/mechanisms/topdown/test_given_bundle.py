@@ -156,3 +156,18 @@ def test_an_attribute_costs_what_an_only_child_spends_on_it() -> None:
     shares = Shares.read(content)
     assert {cost.what: cost.rho for cost in shares.certificate(schema)}["sex"] == Fraction(3, 4)
     assert {cost.what: cost.rho for cost in shares.certificate(schema, bypassed=["region"])}["sex"] == 1
+
+
+@pytest.mark.parametrize(
+    ("area", "told"),
+    [
+        ("W1", 'there is no area "W1". Fix: did you mean "R0W1", "R1W1"? Geocodes of all areas are in spine.parquet'),
+        ("R0W9", 'there is no area "R0W9". Fix: did you mean "R0W'),
+        ("nowhere", 'there is no area "nowhere". Fix: Geocodes of all areas are in spine.parquet'),
+    ],
+)
+def test_an_area_that_is_not_there_is_told_with_those_that_were_meant(
+    folder: Path, capsys: pytest.CaptureFixture[str], area: str, told: str
+) -> None:
+    assert run(["topdown", "interval", str(folder / "measured"), "--area", area, "--area", "R0W0", "--quiet"]) == 2
+    assert told in capsys.readouterr().err

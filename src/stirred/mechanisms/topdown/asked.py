@@ -6,6 +6,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -121,6 +122,19 @@ def schema_named(name: str, measurements: Path) -> Schema:
             groups = dict.fromkeys(coarse.values())
             groupings[tree.variable][tree.name] = [[c for c in coarse if coarse[c] == group] for group in groups]
     return declared_schema(path.stem, attributes, values=values, groupings=groupings)
+
+
+def refuse_unknown_areas(codes: Sequence[str], published: Published) -> None:
+    """Refuse codes that no area has; a geocode has the codes of the areas around it in front, and may be filled up."""
+    every = [code for own in published.geocodes for code in own]
+    problems = []
+    for code in sorted({*codes} - {*every}):
+        near = [each for each in every if each.rstrip("_").endswith(code)] or get_close_matches(code, every, n=3)
+        remedy = f"did you mean {listed(near[:3])}? " if near else ""
+        remedy += "Geocodes of all areas are in spine.parquet" if not published.by_prefix else "Write it in full"
+        problems.append(Problem(what=f'there is no area "{code}"', where="--area", remedy=remedy))
+    if problems:
+        raise PlanError(problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

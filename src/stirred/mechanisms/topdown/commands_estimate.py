@@ -26,6 +26,7 @@ from stirred.mechanisms.topdown.asked import (
     Target,
     open_given,
     refuse_taken,
+    refuse_unknown_areas,
     targets_of,
     where_query,
 )
@@ -320,6 +321,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     published = open_given(options.bundle, schema=options.schema_, totals=options.totals)
     query, cell = where_query(published.schema, options.where)
     areas = [published.block(code) for code in options.area] or [published.geocodes[0][0]]
+    refuse_unknown_areas(areas, published)
     model = published.model()
     unions = Unions(model, {"asked": areas})
     residuals, candidates = Residuals(), list[Terms]()
