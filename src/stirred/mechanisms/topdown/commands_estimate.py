@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from statistics import NormalDist
 from tempfile import TemporaryDirectory
@@ -38,6 +39,7 @@ from stirred.mechanisms.topdown.published_files import damage_said, read_table
 from stirred.mechanisms.topdown.unions import Unions
 
 _ROWS_AT_ONCE: Final = 1 << 22
+_ASKED: Final = "--area"  # a union, as messages call it
 _SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
 
 
@@ -320,10 +322,10 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     """Return the estimate of one count from a bundle, with its interval."""
     published = open_given(options.bundle, schema=options.schema_, totals=options.totals)
     query, cell = where_query(published.schema, options.where)
-    areas = [published.block(code) for code in options.area] or [published.geocodes[0][0]]
+    areas = [*dict.fromkeys(published.block(code) for code in options.area)] or [published.geocodes[0][0]]
     refuse_unknown_areas(areas, published)
     model = published.model()
-    unions = Unions(model, {"asked": areas})
+    unions = Unions(model, {_ASKED: areas})
     residuals, candidates = Residuals(), list[Terms]()
     for _, found in estimates_of(published, model, progress):
         residuals += found.residuals
@@ -334,7 +336,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     if not published.cut:
         solved = solved_terms(published.tree().levels, areas, query, cell, groups=published.totals)
         candidates += [] if solved is None else [solved]
-    answers = unions.of("asked", query)
+    answers = unions.of(_ASKED, query)
     told = " and ".join(options.where) or "everybody"
     values = {
         "area": areas,
@@ -353,12 +355,21 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
         value = float(round(value))  # what is known exactly is a count
     rows += [
         ("estimate", f"{value:,.1f}, standard error {sd:,.2f}"),
-        ("interval", f"{value - half:,.1f} to {value + half:,.1f} ({options.level:.0%}, {law})"),
+        ("interval", f"{value - half:,.1f} to {value + half:,.1f} ({percent(options.level)}, {law})"),
         *_incomplete(published, residuals),
         ("spends", _SPENDS),
     ]
     more = {"estimable": True, "estimate": value, "std_dev": sd, "interval": [value - half, value + half], "law": law}
     return Outcome(rows=rows, values={**values, **more})
+
+
+def percent(level: float) -> str:
+    """Return how often an interval holds, without rounding it to always.
+
+    >>> percent(0.95), percent(0.999999)
+    ('95%', '99.9999%')
+    """
+    return f"{(Decimal(repr(level)) * 100).normalize():f}%"
 
 
 def _half_width(sd: float, level: float, candidates: Iterable[Terms]) -> tuple[float, str]:
