@@ -76,9 +76,7 @@ def _schema(name: str, shares: Shares) -> Schema:
     if name in SCHEMAS:
         return shipped_schema(name)
     if not name:
-        remedy = (
-            f"write schema = '...' into it, or --schema: a codebook, a file of attributes, or {listed(SCHEMAS)}"
-        )
+        remedy = f"write schema = '...' into it, or --schema: a codebook, a file of attributes, or {listed(SCHEMAS)}"
         raise bad_plan("the budget file does not say what its queries ask", where="schema", remedy=remedy)
     if Path(name).suffix == ".toml" and Path(name).is_file() and (own := listed_attributes(Path(name))) is not None:
         return own
