@@ -253,7 +253,9 @@ def _problems(error: ValidationError, name: str, model: type[Settings], words: W
 
 
 def _unknown_setting(key: str, name: str, model: type[Settings], hint: str, words: Words) -> Problem:
-    base = model.__mro__[1]
+    # What a family shares is known to its users; what only this mechanism has is told, wherever it was declared.
+    others = [each.settings_model for each in usable().values() if not issubclass(each.settings_model, model)]
+    base = next(each for each in model.__mro__[1:] if any(issubclass(other, each) for other in others))
     takes = words.taken([each for each in model.model_fields if each not in getattr(base, "model_fields", {})])
     if is_setting(key):
         what = f"the {name.replace('-', ' ')} has no {words.called(key)}"

@@ -165,6 +165,8 @@ def test_margins_that_others_imply_are_left_out() -> None:
             "every table has a precision",
         ),
         ({"rho": 1, "confidence": 1}, "1 is not a confidence"),
+        ({"rho": 1, "confidence": 95}, "or 0.99; did you mean 95%?"),
+        ({"rho": 1, "confidence": "195%"}, "such as '95%' or 0.99."),
         ({"rho": 1, "sums": [{"column": "v", "low": 3, "high": 3}]}, "leave nothing to add up"),
         ({"rho": 1, "sums": [{"column": "v"}]}, "high: Field required"),
         ({"rho": 1, "tables": [["county"]], "consistent": True}, "nothing that it must agree with"),

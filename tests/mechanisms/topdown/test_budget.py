@@ -176,14 +176,24 @@ def test_a_budget_file_says_all_that_is_wrong_with_it_at_once() -> None:
         (changed(levels={"all": "1/2", "ward": "1/3"}), "the shares of the levels add up to 5/6"),
         (changed(queries={"total": "1/2"}), "the shares of the queries at all add up to 1/2"),
         (changed(rho="ln(2)"), "'ln(2)' is not a fraction above 0"),
-        (changed(rho=0), "rho is missing"),
+        (changed(rho=None), "rho is missing"),
+        (changed(rho=0), "'0' is not a fraction above 0"),
+        (changed(rho=-1), "-1 is negative. Fix: write a fraction above 0"),
+        (changed(rho="abc"), "'abc' is not a loss. Fix: write a fraction above 0"),
         (changed(rho="0/5"), "'0/5' is not a fraction above 0"),
         (changed(levels=[]), "levels is missing"),
         (changed(queries=["total"]), "this is not a table of shares"),
     ],
 )
 def test_a_wrong_budget_file_is_refused_with_its_reason(content: dict[str, Any], piece: str) -> None:
-    assert any(piece in each for each in problems(content)), problems(content)
+    told = [*problems(content)]
+    assert any(piece in each for each in told), told
+    assert "rho is missing" in piece or not any("rho is missing" in each for each in told)
+
+
+def test_a_query_that_is_named_twice_is_called_so() -> None:
+    with pytest.raises(PlanError, match='queries: "total" is named more than once'):
+        Shares.even("1/2", levels=["all", "ward"], queries=["total", "detailed", "total"])
 
 
 def test_levels_and_queries_that_are_not_there_are_told_with_those_that_are() -> None:

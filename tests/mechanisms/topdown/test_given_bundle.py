@@ -156,3 +156,49 @@ def test_an_attribute_costs_what_an_only_child_spends_on_it() -> None:
     shares = Shares.read(content)
     assert {cost.what: cost.rho for cost in shares.certificate(schema)}["sex"] == Fraction(3, 4)
     assert {cost.what: cost.rho for cost in shares.certificate(schema, bypassed=["region"])}["sex"] == 1
+
+
+@pytest.mark.parametrize(
+    ("area", "told"),
+    [
+        ("W1", 'there is no area "W1". Fix: did you mean "R0W1", "R1W1"? Geocodes of all areas are in spine.parquet'),
+        ("R0W9", 'there is no area "R0W9". Fix: did you mean "R0W'),
+        ("nowhere", 'there is no area "nowhere". Fix: Geocodes of all areas are in spine.parquet'),
+    ],
+)
+def test_an_area_that_is_not_there_is_told_with_those_that_were_meant(
+    folder: Path, capsys: pytest.CaptureFixture[str], area: str, told: str
+) -> None:
+    assert run(["topdown", "interval", str(folder / "measured"), "--area", area, "--area", "R0W0", "--quiet"]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_an_interval_says_its_level_unrounded_and_each_area_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["topdown", "interval", str(folder / "measured"), "--level", "0.999999", "--quiet"]
+    assert run([*asked, "--area", "R0W1", "--area", "R0W1"]) == 0
+    told = capsys.readouterr().out
+    assert "everybody in R0W1\n" in told
+    assert "(99.9999%, " in told
+    assert run([*asked, "--area", "R0", "--area", "R0W1"]) == 2
+    assert "'--area' has \"R0\" and also areas inside it" in capsys.readouterr().err
+
+
+def test_a_release_without_measurements_is_not_called_a_wrong_path(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    public = tmp_path / "public"
+    public.mkdir()
+    (public / "specification.json").write_bytes((folder / "measured/public/specification.json").read_bytes())
+    assert run(["topdown", "interval", str(tmp_path), "--quiet"]) == 2
+    assert "this release has no measurements" in capsys.readouterr().err
+
+
+def test_a_file_of_attributes_is_a_schema_of_budgets_as_of_estimates(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    budget = tmp_path / "budget.toml"
+    budget.write_text('rho = "1"\n[levels]\nall = 1\n[queries]\ndetailed = 1\n', encoding="utf-8")
+    assert run(["topdown", "budget", str(budget), "--schema", str(folder / "reversed.toml"), "--quiet"]) == 0
+    assert "by sex x age" in capsys.readouterr().out

@@ -182,7 +182,8 @@ def test_areas_read_off_the_file_refuse_a_release_until_somebody_accepts_it() ->
         ({"levels": ["ward", "Ward"]}, "levels: there are no levels, or two of one name"),
         ({"widths": [3, 4]}, "widths: widths do not fit the levels"),
         ({"geocode": "code", "widths": [4, 3, 5]}, "widths: widths do not fit the levels"),
-        ({"values": {"sex": ["m"]}}, 'attributes "sex": its codes are not declared'),
+        ({"values": {"sex": ["m"]}}, 'attributes "sex": it has one code, "m", and nothing to count by'),
+        ({"values": {"sex": ["m", "f"]}}, 'attributes "age": its codes are not declared'),
         (
             {"attributes": ["sex", "value"], "values": {**CODES, "value": ["1", "2"]}},
             "use this name for something else",

@@ -6,6 +6,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,6 +65,9 @@ def open_given(
         found = schema_named(schema or "pl94-persons", path)
     else:
         public, path = places[0], places[0] / MEASUREMENTS
+        if not path.exists():
+            what, remedy = "this release has no measurements", "publish them too: publish = ['measurements', ...]"
+            raise bad_file(what, where=str(public), remedy=remedy)
         found = _measured_schema(public / SPECIFICATION)
         if schema and [(a.name, a.codes) for a in schema_named(schema, path).attributes] != [
             (a.name, a.codes) for a in found.attributes
@@ -99,21 +103,14 @@ def schema_named(name: str, measurements: Path) -> Schema:
     if not path.is_file():
         remedy = f"name a codebook, or {listed(SCHEMAS)}"
         raise bad_plan(f"there is no schema '{name}'", where="--schema", remedy=remedy)
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise bad_file(f"this is not TOML ({error})", where=name, remedy="check quotes and brackets") from None
-    if "attributes" in content:
-        parts = [part for part in content["attributes"] if isinstance(part, dict) and {"name", "codes"} <= {*part}]
-        values = {part["name"]: [str(code) for code in part["codes"]] for part in parts}
-        groupings = {part["name"]: part.get("groupings", {}) for part in parts}
-        return declared_schema(path.stem, [*values], values=values, groupings=groupings)
+    if (own := listed_attributes(path)) is not None:
+        return own
     codebook = Codebook.read(path)
     first = parquet_in(measurements, option="--measurements")[0]
     attributes = [each for each in columns_of(first) if codebook.codes(each)]
     attributes = attributes or [each.name for each in codebook.variables if codebook.codes(each.name)]
     values = {each: [*codebook.codes(each)] for each in attributes}
-    groupings = {each: {} for each in attributes}
+    groupings: dict[str, dict[str, list[list[str]]]] = {each: {} for each in attributes}
     for tree in codebook.trees:
         if tree.variable in groupings:
             parents = tree.tree.parents
@@ -121,6 +118,33 @@ def schema_named(name: str, measurements: Path) -> Schema:
             groups = dict.fromkeys(coarse.values())
             groupings[tree.variable][tree.name] = [[c for c in coarse if coarse[c] == group] for group in groups]
     return declared_schema(path.stem, attributes, values=values, groupings=groupings)
+
+
+def listed_attributes(path: Path) -> Schema | None:
+    """Return the schema of a file with ``[[attributes]]``; None of another file, such as a codebook."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise bad_file(f"this is not TOML ({error})", where=str(path), remedy="check quotes and brackets") from None
+    if "attributes" not in content:
+        return None
+    parts = [part for part in content["attributes"] if isinstance(part, dict) and {"name", "codes"} <= {*part}]
+    values = {part["name"]: [str(code) for code in part["codes"]] for part in parts}
+    groupings = {part["name"]: part.get("groupings", {}) for part in parts}
+    return declared_schema(path.stem, [*values], values=values, groupings=groupings)
+
+
+def refuse_unknown_areas(codes: Sequence[str], published: Published) -> None:
+    """Refuse codes that no area has; a geocode has the codes of the areas around it in front, and may be filled up."""
+    every = [code for own in published.geocodes for code in own]
+    problems = []
+    for code in sorted({*codes} - {*every}):
+        near = [each for each in every if each.rstrip("_").endswith(code)] or get_close_matches(code, every, n=3)
+        remedy = f"did you mean {listed(near[:3])}? " if near else ""
+        remedy += "Geocodes of all areas are in spine.parquet" if not published.by_prefix else "Write it in full"
+        problems.append(Problem(what=f'there is no area "{code}"', where="--area", remedy=remedy))
+    if problems:
+        raise PlanError(problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -16,7 +16,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
-from stirred.data.problems import PlanError, bad_file, listed
+from stirred.data.problems import PlanError, bad_file, bad_plan, listed
 from stirred.mechanisms.topdown.schema import SUMMED, TOTAL, Query, Schema
 from stirred.mechanisms.topdown.schemas import BUDGETS, shipped
 from stirred.randomness.noise_steps import noise_variance
@@ -64,6 +64,8 @@ class Shares:
 
         The total of everything is fixed where neighbours are bounded, and measuring it would spend for nothing.
         """
+        if twice := sorted({query for query in queries if queries.count(query) > 1}):
+            raise bad_plan(f"{listed(twice)} is named more than once", where="queries", remedy="name each query once")
         table: dict[str, dict[str, str]] = {query: {} for query in queries}
         for level in levels:
             own = [query for query in queries if query != TOTAL or level != levels[0]] or queries
@@ -271,7 +273,7 @@ def _wrong_keys(content: Mapping[str, Any], where: str) -> Iterator[Problem]:
         if key not in KEYS:
             yield Problem(what=f"there is no key '{key}'", where=where, remedy=f"its keys are {listed(KEYS)}")
     for key in ("rho", "levels", "queries"):
-        if not content.get(key):
+        if content.get(key) is None or (key != "rho" and not content[key]):
             yield Problem(
                 what=f"{key} is missing",
                 where=where,
@@ -286,14 +288,16 @@ def _wrong_keys(content: Mapping[str, Any], where: str) -> Iterator[Problem]:
 def _rho(value: Any, where: str, problems: list[Problem]) -> Fraction:
     if value is None:
         return Fraction(1)
+    remedy = "write a fraction above 0, such as '1/2', '0.5' or '(542/339)^2'"
     try:
         found = loss(value, where=where)
     except SpecificationError as error:
-        problems.extend(error.problems)
+        # A loss may be 0 or infinite elsewhere: its remedies would be refused here.
+        problems.extend(replace(each, remedy=remedy) for each in error.problems)
         return Fraction(1)
     if not found.is_rational or not found.rational:
         what = f"'{value}' is not a fraction above 0, and noise is drawn for fractions"
-        problems.append(Problem(what=what, where=where, remedy="write such as '1/2', '0.5' or '(542/339)^2'"))
+        problems.append(Problem(what=what, where=where, remedy=remedy))
         return Fraction(1)
     return found.rational
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from statistics import NormalDist
 from tempfile import TemporaryDirectory
@@ -26,6 +27,7 @@ from stirred.mechanisms.topdown.asked import (
     Target,
     open_given,
     refuse_taken,
+    refuse_unknown_areas,
     targets_of,
     where_query,
 )
@@ -33,11 +35,12 @@ from stirred.mechanisms.topdown.estimated import Estimated, Estimates, estimate,
 from stirred.mechanisms.topdown.estimates import Model, Residuals
 from stirred.mechanisms.topdown.lattice_interval import Terms, gives, half_width, measured_terms, solved_terms
 from stirred.mechanisms.topdown.published import Published
-from stirred.mechanisms.topdown.published_files import read_table
+from stirred.mechanisms.topdown.published_files import damage_said, read_table
 from stirred.mechanisms.topdown.unions import Unions
 
 _ROWS_AT_ONCE: Final = 1 << 22
 _ROUNDED: Final = 1e-6
+_ASKED: Final = "--area"  # a union, as messages call it
 _SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
 
 
@@ -178,6 +181,7 @@ class _Written:
             self.lost += frame.height - int(frame["estimable"].sum())
 
 
+@damage_said
 def run_estimate(options: EstimateOptions, progress: Progress | None = None) -> Outcome:
     """Estimate from published measurements, and write the estimates with their standard errors."""
     refuse_taken(options.out, endings=(".parquet", ".csv"))
@@ -218,6 +222,9 @@ def run_estimate(options: EstimateOptions, progress: Progress | None = None) -> 
             written.add(_frame(UNION, [name], label, unions.of(name, query)) for name, label, query in every)
         else:
             written.add(_in_unions(targets, unions))
+        if not written.parts:
+            what = "no row is measured: all are constraints, or have no finite variance"
+            raise bad_file(what, where=str(options.measurements), remedy="name a folder or file with measurements")
         _put_together(written, asked, options.out)
     return _outcome(options, published, residuals, written)
 
@@ -311,13 +318,15 @@ def _judged(chance: float | None) -> str:
 # ---- one interval -----------------------------------------------------------------------------------------
 
 
+@damage_said
 def run_interval(options: IntervalOptions, progress: Progress | None = None) -> Outcome:
     """Return the estimate of one count from a bundle, with its interval."""
     published = open_given(options.bundle, schema=options.schema_, totals=options.totals)
     query, cell = where_query(published.schema, options.where)
-    areas = [published.block(code) for code in options.area] or [published.geocodes[0][0]]
+    areas = [*dict.fromkeys(published.block(code) for code in options.area)] or [published.geocodes[0][0]]
+    refuse_unknown_areas(areas, published)
     model = published.model()
-    unions = Unions(model, {"asked": areas})
+    unions = Unions(model, {_ASKED: areas})
     residuals, candidates = Residuals(), list[Terms]()
     for _, found in estimates_of(published, model, progress):
         residuals += found.residuals
@@ -328,7 +337,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     if not published.cut:
         solved = solved_terms(published.tree().levels, areas, query, cell, groups=published.totals)
         candidates += [] if solved is None else [solved]
-    answers = unions.of("asked", query)
+    answers = unions.of(_ASKED, query)
     told = " and ".join(options.where) or "everybody"
     values = {
         "area": areas,
@@ -348,7 +357,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     low, high = _whole_if_near(value - half), _whole_if_near(value + half)
     rows += [
         ("estimate", f"{value:,.1f}, standard error {sd:,.2f}"),
-        ("interval", f"{low:,.1f} to {high:,.1f} ({options.level:.0%}, {law})"),
+        ("interval", f"{low:,.1f} to {high:,.1f} ({percent(options.level)}, {law})"),
         *_incomplete(published, residuals),
         ("spends", _SPENDS),
     ]
@@ -367,6 +376,15 @@ def _whole_if_near(bound: float) -> float:
     """
     nearest = round(bound)
     return float(nearest) if abs(bound - nearest) <= _ROUNDED * max(1.0, 1e-4 * abs(bound)) else bound
+
+
+def percent(level: float) -> str:
+    """Return how often an interval holds, without rounding it to always.
+
+    >>> percent(0.95), percent(0.999999)
+    ('95%', '99.9999%')
+    """
+    return f"{(Decimal(repr(level)) * 100).normalize():f}%"
 
 
 def _half_width(sd: float, level: float, candidates: Iterable[Terms]) -> tuple[float, str]:

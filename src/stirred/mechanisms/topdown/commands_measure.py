@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 from stirred.data.codebook import Codebook
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Command, Grid, Outcome, Progress
+from stirred.mechanisms.topdown.asked import listed_attributes
 from stirred.mechanisms.topdown.budget import DELTA, Shares, read_budget
 from stirred.mechanisms.topdown.optimise import AREAS_2020, Criterion, Hierarchy, Optimised, optimised
 from stirred.mechanisms.topdown.plan import cost_grid, noise_grid
@@ -75,8 +76,10 @@ def _schema(name: str, shares: Shares) -> Schema:
     if name in SCHEMAS:
         return shipped_schema(name)
     if not name:
-        remedy = f"write schema = '...' into it, or give --schema: a codebook, or {listed(SCHEMAS)}"
+        remedy = f"write schema = '...' into it, or --schema: a codebook, a file of attributes, or {listed(SCHEMAS)}"
         raise bad_plan("the budget file does not say what its queries ask", where="schema", remedy=remedy)
+    if Path(name).suffix == ".toml" and Path(name).is_file() and (own := listed_attributes(Path(name))) is not None:
+        return own
     codebook = Codebook.read(name)
     coded = [each.name for each in codebook.variables if codebook.codes(each.name)]
     factors = dict.fromkeys(factor for query in shares.names for factor in factors_of(query))

@@ -21,7 +21,7 @@ from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown.asked import SCHEMA_HELP, open_given
 from stirred.mechanisms.topdown.published import Published
-from stirred.mechanisms.topdown.published_files import read_table
+from stirred.mechanisms.topdown.published_files import damage_said, read_table
 from stirred.mechanisms.topdown.schema import Schema
 from stirred.mechanisms.topdown.solve.arms import arm_named
 from stirred.mechanisms.topdown.solve.files import Kept, given_parents
@@ -83,6 +83,7 @@ class FromPublished:
             yield self.published.tree()
 
 
+@damage_said
 def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -> Outcome:
     """Make microdata from published measurements, check it as it was written, and say what happened.
 

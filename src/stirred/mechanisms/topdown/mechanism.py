@@ -34,8 +34,8 @@ from stirred.mechanisms.protocol import (
 from stirred.mechanisms.topdown import handed
 from stirred.mechanisms.topdown.accuracy import Accuracy
 from stirred.mechanisms.topdown.audit import SPINE, file_names, small_law, small_universes
-from stirred.mechanisms.topdown.measure import measure
-from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections
+from stirred.mechanisms.topdown.measure import Part, measure
+from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections, several_parents, unmeasured
 from stirred.mechanisms.topdown.prepare import PERSONS, Design, check_columns, parts_of, spine_of
 from stirred.mechanisms.topdown.records import Layout, follow
 from stirred.mechanisms.topdown.records_check import AGREEMENTS, table_part
@@ -247,7 +247,7 @@ class TopDown(Mechanism):
             specification=self.specification(
                 name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation
             ),
-            doubts=tuple(self._doubts(microdata, spine, read_off=read_off)) if doubts else (),
+            doubts=tuple(self._doubts(microdata, spine, parts, read_off=read_off)) if doubts else (),
             dropped=tuple(microdata.identifiers),
             design=self.design,
             spine=spine,
@@ -256,8 +256,11 @@ class TopDown(Mechanism):
             layouts=layouts,
         )
 
-    def _doubts(self, data: Microdata, spine: Spine, *, read_off: bool) -> Iterator[Doubt]:
+    def _doubts(self, data: Microdata, spine: Spine, parts: Iterable[Part], *, read_off: bool) -> Iterator[Doubt]:
         yield from settings_doubts(self.settings_from)
+        yield from several_parents(spine, self.settings.levels)
+        if "records" in self.settings.publish:
+            yield from unmeasured(parts)
         for above, name in spine.upside_down(self.settings.levels):
             yield Doubt(
                 kind="levels",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stirred.data.problems import listed
 from stirred.mechanisms.protocol import Fact, Grid, Plan, Section
 from stirred.mechanisms.topdown.budget import DELTA, Promised, Shares, variance_of
 from stirred.mechanisms.topdown.measure import Part, class_counts
 from stirred.mechanisms.topdown.prepare import PERSONS, UNITS, Design
 from stirred.mechanisms.topdown.records import Layout
+from stirred.mechanisms.topdown.schema import SUMMED
 from stirred.mechanisms.topdown.settings import CountedSettings
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.spec.doubts import Doubt
@@ -96,6 +98,46 @@ class TopDownPlan(Plan):
                 ),
             ]
         return tuple(found)
+
+
+def unmeasured(parts: Iterable[Part]) -> Iterator[Doubt]:
+    """Yield the attributes that no query counts: records have them all the same, and look as if they knew."""
+    for part in parts:
+        shares = part.shares
+        if shares is None:
+            continue
+        asked = {name: part.schema.query(name) for level in shares.levels for name in shares.measured(level)}
+        for place, name in enumerate(part.schema.names):
+            if all(query.kept[place] == SUMMED for query in asked.values()):
+                yield Doubt(
+                    kind="unmeasured",
+                    about=name,
+                    what=f"no query counts {name}: records get its codes without any measurement, and they say "
+                    "nothing about the file",
+                    remedy='name it in queries, or "detailed"; or leave it out of attributes',
+                    refuses=False,
+                )
+
+
+def several_parents(spine: Spine, levels: Sequence[str]) -> Iterator[Doubt]:
+    """Yield the first level of which a few codes are in several areas, and most in one: perhaps a slip in the list."""
+    if not {*levels} <= {*spine.leaves.columns}:  # one column of geocodes names all levels
+        return
+    for depth, name in enumerate(levels[1:], start=1):
+        placed = spine.leaves.select(levels[: depth + 1]).unique().group_by(name).len().sort(name)
+        shared = placed.filter(placed["len"] > 1)
+        if 0 < 4 * shared.height <= placed.height:
+            above = levels[depth - 1]
+            yield Doubt(
+                kind="several-parents",
+                about=name,
+                what=f"{listed(shared[name].cast(str).to_list())} is in more than one {above}, unlike most: "
+                "each counts as an area of its own",
+                remedy="check the list of areas for slips",
+                refuses=False,
+                public=f"some codes of {name} are in more than one {above}",
+            )
+            return
 
 
 def deviation(shares: Shares, level: str, query: str) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import polars as pl
+from pydantic import BaseModel
 
 from stirred.data.frames import read_frame
 from stirred.data.problems import DataError, PlanError, bad_file, listed
+from stirred.mechanisms.protocol import Outcome
 from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.published_areas import WIDTHS
 from stirred.mechanisms.topdown.schema import Schema
@@ -18,6 +21,8 @@ from stirred.mechanisms.topdown.schema import Schema
 # Where a row stands, for what is said of it.
 FILE: Final = "__file"
 ROW: Final = "__row"
+M = TypeVar("M", bound=BaseModel)
+P = ParamSpec("P")
 
 
 def parquet_in(root: Path, *, option: str) -> list[Path]:
@@ -56,6 +61,7 @@ def _scan(path: Path, number: int, schema: Schema, *, level: str | None, constra
     def text(name: str) -> pl.Expr:
         return (pl.col(name).cast(pl.String) if name in columns else pl.lit(None, dtype=pl.String)).alias(name)
 
+    _refuse_other_kinds(path, columns)
     whole = isinstance(columns["value"], pl.List | pl.Array) and columns["value"].inner.is_integer()
     variance = pl.col("variance").cast(pl.Float64) if "variance" in columns else pl.lit(None, dtype=pl.Float64)
     geolevel = text("geolevel") if level is None else pl.lit(level)
@@ -75,6 +81,16 @@ def _scan(path: Path, number: int, schema: Schema, *, level: str | None, constra
         pl.lit(number).alias(FILE),
         ROW,
     )
+
+
+def _refuse_other_kinds(path: Path, columns: Mapping[str, Any]) -> None:
+    """Refuse columns that hold no numbers where numbers are needed: polars would say so in its own words, later."""
+    for name in ("value", "query_shape", "variance"):
+        kind = columns.get(name, pl.Null())
+        inner = kind if name == "variance" else getattr(kind, "inner", None)
+        if name in columns and kind != pl.Null and not (inner is not None and (inner.is_numeric() or inner == pl.Null)):
+            wanted = "numbers" if name == "variance" else "lists of numbers"
+            raise bad_file(f'"{name}" holds {kind}', where=str(path), remedy=f"write {wanted} there")
 
 
 def levels_of(
@@ -100,6 +116,34 @@ def columns_of(path: Path) -> Mapping[str, Any]:
         return pl.scan_parquet(path, hive_partitioning=False).collect_schema()
     except (pl.exceptions.PolarsError, OSError) as error:
         raise bad_file(f"it cannot be read ({str(error)[:100]})", where=str(path), remedy="write it again") from None
+
+
+def damage_said(run: Callable[Concatenate[M, P], Outcome]) -> Callable[Concatenate[M, P], Outcome]:
+    """Return a command that names the file that is damaged: rows are read when needed, long after the columns."""
+
+    @wraps(run)
+    def said(options: M, *more: P.args, **named: P.kwargs) -> Outcome:
+        try:
+            return run(options, *more, **named)
+        except pl.exceptions.PolarsError:
+            for name in ("measurements", "bundle", "constraints"):
+                root: Path | None = getattr(options, name, None)
+                if root is not None:
+                    for path in [root] if root.is_file() else sorted(root.rglob("*.parquet")):
+                        _read_through(path)
+            raise
+
+    return said
+
+
+def _read_through(path: Path) -> None:
+    if not path.is_file():
+        return
+    try:
+        pl.read_parquet(path, hive_partitioning=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        what = f"it is damaged and cannot be read ({str(error)[:100]})"
+        raise bad_file(what, where=str(path), remedy="fetch or write it again") from None
 
 
 def with_variance(rows: pl.LazyFrame, files: Sequence[Path]) -> pl.LazyFrame:

@@ -84,11 +84,15 @@ def _undeclared(attributes: Sequence[str], values: Values) -> Iterator[Problem]:
         if name in TAKEN:
             remedy = "rename the column in the file"
             yield Problem(what="published measurements use this name for something else", where=where, remedy=remedy)
-        if len(values.get(name, ())) < 2:
+        if len(own := values.get(name, ())) < 2:
+            undeclared = "its codes are not declared, and which of them occur is confidential"
             yield Problem(
-                what="its codes are not declared, and which of them occur is confidential",
+                what=f"it has one code, {listed(own)}, and nothing to count by" if own else undeclared,
                 where=where,
-                remedy="declare all codes, two or more, in a codebook ([data] codebook), or as values in Python",
+                remedy="leave it out of attributes, or declare its other codes"
+                if own
+                else f'declare all codes under values, such as {{ {name} = ["1", "2"] }}, or in a codebook '
+                "([data] codebook)",
             )
 
 

@@ -251,7 +251,7 @@ def confidence_of(given: Number, *, where: str) -> Fraction:
     """Return a confidence as a fraction between 0 and 1."""
     found = fraction(given, where=where)
     if not 0 < found < 1:
-        hint = f"; did you mean {given}%?" if 1 < found < 100 else ""
+        hint = f"; did you mean {given}%?" if 1 < found < 100 and "%" not in str(given) else ""
         raise bad_plan(f"{given} is not a confidence", where=where, remedy=f"write one such as '95%' or 0.99{hint}")
     return found
 
