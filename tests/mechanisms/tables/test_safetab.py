@@ -15,6 +15,7 @@ from stirred.mechanisms.tables.intervals import half_width
 from stirred.mechanisms.tables.safetab import SafeTabP, persons
 from stirred.mechanisms.tables.safetab.groups import Iterations
 from stirred.mechanisms.tables.safetab.persons import Variances
+from stirred.mechanisms.tables.tabulator import drawing
 from stirred.spec.exact import exact
 from tests.mechanisms.tables.making import cells, every_total, shipped, toy_budget, toy_h, toy_p, without_noise
 from tests.mechanisms.tables.toy import BLOCKS, HOUSEHOLDS, ITERATIONS, PERSONS
@@ -211,6 +212,25 @@ def test_every_rho_says_its_neighbours() -> None:
 
 # ---- what is refused
 
+_PART = {"region": "USA", "level": 1, "rho": "1", "thresholds": [1, 2, 3]}
+_REGION = {"type": "USA", "column": "state", "iterations": "detailed"}
+
+
+def test_the_same_noise_is_never_drawn_twice() -> None:
+    """Two counts of the same people with one noise at two scales would show the count itself."""
+    draw = drawing(Entropy.from_os())
+    draw(Fraction(4), 3, "USA level 1 first", 0)
+    draw(Fraction(4), 3, "USA level 1 first", 1)
+    with pytest.raises(AssertionError, match="was drawn already"):
+        draw(Fraction(16), 3, "USA level 1 first", 0)
+
+
+def test_files_that_would_give_noise_alone_are_refused() -> None:
+    with pytest.raises(DataError, match="no record has a code of the iterations"):
+        toy_p().plan(PEOPLE.with_columns(race1=pl.lit("999"), race2=pl.lit("x"), ethnicity=pl.lit("")))
+    with pytest.raises(DataError, match="no iteration has level 7"):
+        toy_p(budget={**toy_budget("us-2020-p"), "parts": [{**_PART, "level": 7}]}).plan(PEOPLE)
+
 
 @pytest.mark.parametrize(
     ("change", "what"),
@@ -264,6 +284,10 @@ def test_missing_columns_and_bad_tables_are_refused() -> None:
         ),
         ("parts", [{"region": "MOON", "level": 1, "rho": "1", "thresholds": [1, 2, 3]}], 'no region type "MOON"'),
         ("parts", [{"region": "USA", "level": 1, "rho": "0", "thresholds": [1, 2, 3]}], "every rho is 0"),
+        ("parts", [_PART, {**_PART, "rho": "4"}], "part t2, USA level 1 stands twice"),
+        ("regions", [_REGION, _REGION], "region type USA stands twice"),
+        ("regions", [_REGION, {**_REGION, "type": "WORLD"}], "region column state stands twice"),
+        ("sexes", ["1", "1"], "sex 1 stands twice"),
         ("ages", [[0, 5], [1], [2]], "age edges lie above 0"),
         ("colour", "red", "Extra inputs are not permitted"),
     ],
@@ -300,4 +324,9 @@ def test_published_totals_that_do_not_fit_are_refused() -> None:
         toy_h(totals=every_total().with_columns(count=pl.lit("few"))).plan(HOMES)
     other = every_total().with_columns(region_id=pl.lit("elsewhere"))
     with pytest.raises(DataError, match="are not those of blocks and iterations"):
-        toy_h(totals=other).release(HOMES, Entropy.from_os())
+        toy_h(totals=other).plan(HOMES)  # before anything is drawn or spent
+    with pytest.raises(DataError, match="are not those of blocks and iterations"):
+        toy_h(totals=pl.concat([every_total(), every_total()])).plan(HOMES)
+    for name in ("region_type", "iteration_code"):
+        with pytest.raises(DataError, match=f"\"{name}\": 'other' is not known"):
+            toy_h(totals=every_total().with_columns(pl.lit("other").alias(name))).plan(HOMES)

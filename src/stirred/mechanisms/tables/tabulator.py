@@ -366,8 +366,12 @@ class Tabulator(Mechanism):
 def drawing(entropy: Entropy) -> Draw:
     """Return a function that draws discrete Gaussian noise, addressed by purpose and chunk."""
     streams: dict[str, Streams] = {}
+    drawn: set[tuple[str, int]] = set()
 
     def draw(variance: Fraction, count: int, purpose: str, chunk: int) -> Ints:
+        # The same address twice would be the same noise twice, and two counts with it would show what it hides.
+        assert (purpose, chunk) not in drawn, f"noise of {purpose} {chunk} was drawn already"
+        drawn.add((purpose, chunk))
         if purpose not in streams:
             streams[purpose] = Streams.of(entropy, purpose)
         out = np.empty(count, dtype=np.int64)
