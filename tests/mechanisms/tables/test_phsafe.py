@@ -189,6 +189,11 @@ def test_fieller_covers_nine_of_ten(stretch: float, right: bool) -> None:
     assert bool(abs(inside - 0.9) < 0.02) is right
 
 
+def test_readers_are_told_whom_the_counts_leave_out() -> None:
+    assert any("at most 6 or 10 persons are counted" in line for line in PHSAFE.reading())
+    assert not any("are counted, by table" in line for line in one_table(0, name="PH8d").reading())
+
+
 def test_a_ratio_has_no_interval_where_there_may_be_no_household() -> None:
     assert ratio(5, 0, variances=(1.0, 1.0)) == (None, None, None)
     assert ratio(5, 1, variances=(1.0, 1.0)).low is None

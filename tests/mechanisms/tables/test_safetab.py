@@ -210,6 +210,36 @@ def test_every_rho_says_its_neighbours() -> None:
     assert (added.input_premetric.symbol, added.budget.realised) == ("d_SymDiff^person", exact("4.944"))
 
 
+def test_intervals_of_totals_that_are_published_for_their_size_do_not_cover_small_groups() -> None:
+    """A tract's total is shown above 21, its interval is 11 wide: ten persons are never inside, and readers are told."""
+    noise = Variances.of(toy_p().parts[-1], stability=9, stage_1=Fraction(1, 10))
+    shown = half_width(noise.table, 1, 2 * Fraction("0.9999") - 1) + 1
+    assert (shown, half_width(noise.table)) == (22, 11)
+    assert any("fewer than 95% of their intervals hold" in line for line in toy_p().reading())
+
+
+def test_the_combined_total_is_biased_by_at_most_what_the_documentation_says() -> None:
+    """Exact sums: 0.22 standard deviations in all, 0.55 where a group as large as the threshold gets its table."""
+    for part in SafeTabP(blocks=BLOCKS).parts:
+        noise = Variances.of(part, stability=9, stage_1=Fraction(1, 10))
+        first, table = float(noise.first), float(noise.table)
+        z = np.arange(-int(12 * first**0.5), int(12 * first**0.5) + 1)
+        chance = np.exp(-(z**2) / (2 * first))
+        chance /= chance.sum()
+        weight = {cells: cells * table / (first + cells * table) for cells in (1, 8)}
+        deviation = (weight[8] * first) ** 0.5
+        overall, chosen = [], []
+        for beyond in np.linspace(-3, 3, 121) * first**0.5:
+            reached = z >= -int(beyond)
+            shift = np.where(reached, weight[8], weight[1]) * z * chance
+            overall.append(shift.sum() / deviation)
+            if beyond >= 0:
+                chosen.append(shift[reached].sum() / chance[reached].sum() / deviation)
+        assert 0.2 < max(overall) <= 0.22
+        assert min(overall) > -0.01
+        assert 0.5 < max(chosen) <= 0.55
+
+
 # ---- what is refused
 
 _PART = {"region": "USA", "level": 1, "rho": "1", "thresholds": [1, 2, 3]}
