@@ -211,7 +211,7 @@ def test_every_rho_says_its_neighbours() -> None:
 
 
 def test_intervals_of_totals_that_are_published_for_their_size_do_not_cover_small_groups() -> None:
-    """A tract's total is shown above 21, its interval is 11 wide: ten persons are never inside, and readers are told."""
+    """A tract's total is shown above 21, its interval is 11 wide: ten persons are never in it, and readers are told."""
     noise = Variances.of(toy_p().parts[-1], stability=9, stage_1=Fraction(1, 10))
     shown = half_width(noise.table, 1, 2 * Fraction("0.9999") - 1) + 1
     assert (shown, half_width(noise.table)) == (22, 11)

@@ -240,8 +240,7 @@ def _changes(
     """Return totals, noise and intervals that differ from those of 2020."""
     before = parts()
     pairs = [
-        (total.name, *(f"{_shown(each.rho2)}, epsilon {each.epsilon.shown(3)}" for each in (old, total)))
-        for old, total in zip(totals(before, largest=largest), sums, strict=True)
+        (total.name, _cost(old), _cost(total)) for old, total in zip(totals(before, largest=largest), sums, strict=True)
     ]
     for old_part, part in zip(before, found, strict=True):
         if part.name not in files:
@@ -251,6 +250,10 @@ def _changes(
         for what in dict.fromkeys([*theirs, *ours]):
             pairs.append((f"{part.name}: {what}", _told(theirs.get(what)), _told(ours.get(what))))
     return tuple(pair for pair in pairs if pair[1] != pair[2])
+
+
+def _cost(total: Total) -> str:
+    return f"{_shown(total.rho2)}, epsilon {total.epsilon.shown(3)}"
 
 
 def _told(line: Measured | None) -> str:
