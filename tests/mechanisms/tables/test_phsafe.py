@@ -197,6 +197,7 @@ def test_readers_are_told_whom_the_counts_leave_out() -> None:
 def test_a_ratio_has_no_interval_where_there_may_be_no_household() -> None:
     assert ratio(5, 0, variances=(1.0, 1.0)) == (None, None, None)
     assert ratio(5, 1, variances=(1.0, 1.0)).low is None
+    assert ratio(5, -100, variances=(1.0, 1.0)) == (None, None, None)  # no count of households is below 0
 
 
 def test_ratios_are_sums_of_cells_over_sums_of_cells() -> None:
