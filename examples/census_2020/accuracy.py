@@ -118,7 +118,7 @@ def compared(folder: Path) -> list[Compared]:
     for asked, area, own in _estimated(folder):
         counts = [_counted(each[asked.of], asked, area) for each in (truth, swapped)]
         found.append(_compared(asked.title, area, asked.bundle, own.select("area", "cell"), counts[0], own, counts[1]))
-    return [*found, *_detailed(folder, truth["persons"], swapped["persons"]), _ratio(folder, truth)]
+    return [*found, *_detailed(folder, truth["persons"], swapped["persons"]), _ratio(folder, truth, swapped)]
 
 
 def _files(folder: Path, *, units: str = "units.parquet") -> dict[str, pl.DataFrame]:
@@ -201,15 +201,15 @@ def _detailed(folder: Path, truth: pl.DataFrame, swapped: pl.DataFrame) -> Itera
         yield _compared("detailed race", area, "safetab-p", cells, counts(truth, area), own, counts(swapped, area))
 
 
-def _ratio(folder: Path, truth: dict[str, pl.DataFrame]) -> Compared:
+def _ratio(folder: Path, truth: dict[str, pl.DataFrame], swapped: dict[str, pl.DataFrame]) -> Compared:
     """Return persons per household in the state, which a swap inside counties leaves exact."""
     ratios = pl.read_parquet(folder / "phsafe" / "public" / "ratios.parquet")
     own = ratios.filter(
         (pl.col("ratio") == "PH1_1") & (pl.col("region_type") == "STATE") & (pl.col("iteration_code") == "*")
     )
-    homes = truth["units"].filter(pl.col("hht").is_not_null())
-    per = float(homes["size"].mean())  # type: ignore[arg-type]
+    occupied = pl.col("tenvacgq").cast(pl.Int64) <= 3
+    per, after = (float(f["units"].filter(occupied)["size"].cast(pl.Int64).mean()) for f in (truth, swapped))  # type: ignore[arg-type]
     return Compared(
         title="persons per household", area="state", product="phsafe", cells=1, mean=per,
-        noisy=abs(float(own["value"][0]) - per), swapped=0.0,
+        noisy=abs(float(own["value"][0]) - per), swapped=abs(after - per),
     )  # fmt: skip

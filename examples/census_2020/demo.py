@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
+
 from stirred.release.ledger import Ledger, Request
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
@@ -33,6 +35,16 @@ def main(out: Path, *, households: int = HOUSEHOLDS, progress: Say | None = None
     say("make the state", 0)
     made = files(households=households)
     out.mkdir(parents=True)
+    try:
+        return _made_in(out, made, plans, say)
+    except BaseException:  # everybody in it is invented, so nothing is lost; a folder half-way would only be in the way
+        shutil.rmtree(out)
+        raise
+
+
+def _made_in(out: Path, made: dict[str, pl.DataFrame], plans: list[Path], say: Callable[[str, int], None]) -> Path:
+    """Write the files, run the plans and write the page, in a folder that is there."""
+    steps = len(plans) + 3
     for name, frame in made.items():
         if name.endswith(".csv"):
             frame.write_csv(out / name)

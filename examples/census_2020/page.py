@@ -108,21 +108,41 @@ def _side_by_side(accounts: Accounts) -> str:
     """Return the five blocks of both promises, with how the swap's stands to the other."""
     noise, swap = accounts.both
     answers = [explain(each).answers for each in (noise, swap)]
-    # A swap of some columns of a file is a release from the file: who is eligible is the same.
+    # The swap's promise holds for the whole file as well (_READING says why): who is eligible is the same.
     seen = compare(swap.with_flavor(domain=noise.domain), noise)
     rows = [
-        [a.question, a.answer, b.answer, f"{block.verdict}: {block.reason}"]
+        [a.question, a.answer, b.answer, f"{block.verdict}: {_named(block.reason)}"]
         for a, b, block in zip(*answers, seen.blocks, strict=True)
     ]
+    rows[-1][1] = (
+        f"{accounts.total.bound}{rows[-1][1].removesuffix(_CERTIFIED)} (the seven plans; more is not specified)"
+    )
     fixed = [table(["exact in the 2020 system"], [[item] for item in explain(noise).not_protected]),
              table(["exact after swapping"], [[item] for item in explain(swap).not_protected])]  # fmt: skip
     text = f"The printed specification of section 5 is: {catalogue.load('das-2020').specification.notation}."
     return section(
         "Two promises, block by block",
         table(["block", NOISE, SWAP, "swapping beside it"], rows),
+        bullets(_READING),
         paragraph(text, note=True),
         f'<div class="five">{"".join(f"<div>{each}</div>" for each in fixed)}</div>',
     )
+
+
+_CERTIFIED = " (a certified upper bound)"
+_READING = [
+    "Who: both promises are held against the whole edited file, as in Table 4. A swap of some of its columns keeps its "
+    "promise there: changing one record of the file changes at most one record of the released columns, and files that "
+    "agree on what the swap fixes agree on it in these columns.",
+    "How much: everything counted from the swapped file is covered by its one number (section 5.3). The 2020 system "
+    "pays for every product.",
+    "Households here are units: housing units, occupied or vacant, and group quarters.",
+]
+
+
+def _named(reason: str) -> str:
+    """Return a reason of the comparison with the names of both: the swap is the first there, and beside it here."""
+    return reason.replace("the first", SWAP).replace("the second", f"the {NOISE}")
 
 
 def _added_up(accounts: Accounts) -> str:
@@ -176,8 +196,9 @@ def _other_totals() -> str:
     text = (
         "The noise is the same in every row; what differs is how the parts are added up, and for which change of the "
         "file. By the structure of SafeTab-P, replacing one person costs twice what removing one does, not four times. "
-        "This holds for one post-imputation person record replaced by another, the household fixed, and equal numbers "
-        "of records. See docs/theory/census-2020.md."
+        "The first four rows are about one post-imputation person record replaced by another, the household fixed, and "
+        "equal numbers of records; in the fifth the person may move to another household; in the last three all of a "
+        "household of up to 99,999 persons is replaced. See docs/theory/census-2020.md."
     )
     header = ["total", "ρ²", "ε at δ = 10⁻¹⁰"]
     return section("The same noise, other accounts", paragraph(text), table(header, rows, numbers=header[1:]))
@@ -192,9 +213,10 @@ def _accuracy(compared: Sequence[Compared]) -> str:
     header = ["table", "by", "product", "cells", "mean true count", f"error, {NOISE}", f"error, {SWAP}"]
     text = (
         "Mean absolute error of one cell in one run of each. For the 2020 system it is that of the published counts of "
-        "SafeTab-P and PHSafe and of the best linear unbiased estimates from TopDown's measurements, not of its "
-        "records. Swapping exchanges tracts and what is in them between households of one county and size at 5%: what "
-        "it leaves exact has the error 0, and that is what it does not protect."
+        "SafeTab-P and PHSafe (a total that is not published counts as 0) and of the best linear unbiased estimates "
+        "from TopDown's measurements of that product alone, not of its records. Swapping exchanges tracts and what is "
+        "in them between households of one county and size at 5%: what it leaves exact has the error 0, and that is "
+        "what it does not protect."
     )
     return section(
         "Accuracy, on the same tables",

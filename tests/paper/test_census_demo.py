@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from stirred.cli.demo import _example
 from stirred.cli.main import run
 from stirred.mechanisms.tables.census_2020 import DELTA, Part, parts, totals
 from stirred.release.ledger import Ledger
@@ -137,3 +138,28 @@ def test_a_folder_that_exists_is_left_alone(tmp_path: Path, capsys: pytest.Captu
     assert run(["demo", "census-2020", "--households", "10", "--out", str(tmp_path / "new")]) == 2
     assert "10 is too few" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_a_demonstration_that_stops_half_way_leaves_no_folder(
+    stop: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next run must not be refused for what an interrupted one left."""
+
+    def stopped(_: Path) -> None:
+        raise stop
+
+    monkeypatch.setattr(_example("census_2020", "demo"), "read_plan", stopped)
+    assert run(["demo", "census-2020", "--households", "1000", "--out", str(tmp_path / "new"), "--quiet"]) != 0
+    assert [*tmp_path.iterdir()] == []
+    capsys.readouterr()
+
+
+def test_the_page_names_both_sides_and_says_why_they_share_a_domain(demo: Path) -> None:
+    page = (demo / "report.html").read_text(encoding="utf-8")
+    assert "only swapping fixes the number of households by county x size x tract" in page
+    assert "only the 2020 system fixes the number of facilities" in page
+    assert not re.search(r"the (first|second)\b(?! four)", page)
+    assert "changing one record of the file changes at most one record of the released columns" in page
+    assert "at least ρ²=55.38" in page
+    assert "certified upper bound" not in page

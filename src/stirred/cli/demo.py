@@ -36,7 +36,7 @@ def census_2020(
     Beside it, the same synthetic state swapped. About a minute.
     """
     if out.exists() or out.is_symlink():
-        raise bad_plan("this exists already", where=str(out), remedy="choose another folder")
+        raise bad_plan("this exists already", where=str(out), remedy="choose another folder, or remove this one")
     demo = _example("census_2020", "demo")
     more = {} if households is None else {"households": households}
     with shown_progress(quiet=quiet) as progress:

@@ -189,9 +189,15 @@ def test_fieller_covers_nine_of_ten(stretch: float, right: bool) -> None:
     assert bool(abs(inside - 0.9) < 0.02) is right
 
 
+def test_readers_are_told_whom_the_counts_leave_out() -> None:
+    assert any("at most 6 or 10 persons are counted" in line for line in PHSAFE.reading())
+    assert not any("are counted, by table" in line for line in one_table(0, name="PH8d").reading())
+
+
 def test_a_ratio_has_no_interval_where_there_may_be_no_household() -> None:
     assert ratio(5, 0, variances=(1.0, 1.0)) == (None, None, None)
     assert ratio(5, 1, variances=(1.0, 1.0)).low is None
+    assert ratio(5, -100, variances=(1.0, 1.0)) == (None, None, None)  # no count of households is below 0
 
 
 def test_ratios_are_sums_of_cells_over_sums_of_cells() -> None:
@@ -212,6 +218,8 @@ def test_a_release_has_every_cell_of_every_declared_state() -> None:
 
 # ---- what is promised and refused
 
+_UNITS = {"title": "", "counts": "units", "rho": "units", "cells": {"1": {}}}
+
 
 def test_the_promises_of_a_person_and_of_a_household() -> None:
     replaced = PHSAFE.plan(TOY).specification
@@ -225,6 +233,18 @@ def test_the_promises_of_a_person_and_of_a_household() -> None:
     ("data", "what"),
     [
         (UNITS, "persons and their units are needed"),
+        (
+            Microdata(households=UNITS.drop("hhrace"), persons=RESIDENTS.with_columns(hhrace=pl.lit("1")), hid="hid"),
+            'households: there is no column "hhrace"',
+        ),
+        (
+            Microdata(households=UNITS.with_columns(qage=pl.lit("40")), persons=RESIDENTS, hid="hid"),
+            '"qage" is in both files',
+        ),
+        (
+            Microdata(households=UNITS, persons=RESIDENTS.with_columns(qage=pl.lit("200")), hid="hid"),
+            'persons "qage": no value is one that the budget names',
+        ),
         (Microdata(households=UNITS.drop("hht2"), persons=RESIDENTS, hid="hid"), 'no column "hht2"'),
         (Microdata(households=UNITS.drop("state"), persons=RESIDENTS, hid="hid"), 'no column "state"'),
         (
@@ -246,6 +266,19 @@ def test_a_file_that_does_not_fit_is_refused(data: object, what: str) -> None:
         ({"tables": {"A": {"title": "", "counts": "persons", "rho": "persons", "cells": {"1": {}}}}}, "at_most"),
         ({"tables": {"A": {"title": "", "counts": "units", "rho": "none", "cells": {"1": {}}}}}, "that is not there"),
         ({"rho": {"persons": {}, "children": {}, "units": {}}}, "every rho is 0"),
+        ({"tables": {"A": {**_UNITS, "at_most": -1}}}, "tables.A.at_most"),  # stability 2 tau + 2 would be 0: no noise
+        ({"tables": {"A": {**_UNITS, "groups": ["ALL", "ALL"]}}}, "query A nation ALL stands twice"),
+        (
+            {
+                "groups": {"x": {"*": {}}, "state x": {"*": {}}},
+                "rho": {"one": {"nation": {"state x": "1"}}, "other": {"state": {"x": "2"}}},
+                "tables": {
+                    "A": {**_UNITS, "rho": "one", "groups": ["state x"]},
+                    "A nation": {**_UNITS, "rho": "other", "groups": ["x"]},
+                },
+            },
+            "query A nation state x stands twice",
+        ),
     ],
 )
 def test_a_budget_that_makes_no_sense_is_refused(change: dict[str, object], what: str) -> None:

@@ -15,6 +15,7 @@ from stirred.mechanisms.tables.intervals import half_width
 from stirred.mechanisms.tables.safetab import SafeTabP, persons
 from stirred.mechanisms.tables.safetab.groups import Iterations
 from stirred.mechanisms.tables.safetab.persons import Variances
+from stirred.mechanisms.tables.tabulator import drawing
 from stirred.spec.exact import exact
 from tests.mechanisms.tables.making import cells, every_total, shipped, toy_budget, toy_h, toy_p, without_noise
 from tests.mechanisms.tables.toy import BLOCKS, HOUSEHOLDS, ITERATIONS, PERSONS
@@ -209,7 +210,56 @@ def test_every_rho_says_its_neighbours() -> None:
     assert (added.input_premetric.symbol, added.budget.realised) == ("d_SymDiff^person", exact("4.944"))
 
 
+def test_intervals_of_totals_that_are_published_for_their_size_do_not_cover_small_groups() -> None:
+    """A tract's total is shown above 21, its interval is 11 wide: ten persons are never in it, and readers are told."""
+    noise = Variances.of(toy_p().parts[-1], stability=9, stage_1=Fraction(1, 10))
+    shown = half_width(noise.table, 1, 2 * Fraction("0.9999") - 1) + 1
+    assert (shown, half_width(noise.table)) == (22, 11)
+    assert any("fewer than 95% of their intervals hold" in line for line in toy_p().reading())
+
+
+def test_the_combined_total_is_biased_by_at_most_what_the_documentation_says() -> None:
+    """Exact sums: 0.22 standard deviations in all, 0.55 where a group as large as the threshold gets its table."""
+    for part in SafeTabP(blocks=BLOCKS).parts:
+        noise = Variances.of(part, stability=9, stage_1=Fraction(1, 10))
+        first, table = float(noise.first), float(noise.table)
+        z = np.arange(-int(12 * first**0.5), int(12 * first**0.5) + 1)
+        chance = np.exp(-(z**2) / (2 * first))
+        chance /= chance.sum()
+        weight = {cells: cells * table / (first + cells * table) for cells in (1, 8)}
+        deviation = (weight[8] * first) ** 0.5
+        overall, chosen = [], []
+        for beyond in np.linspace(-3, 3, 121) * first**0.5:
+            reached = z >= -int(beyond)
+            shift = np.where(reached, weight[8], weight[1]) * z * chance
+            overall.append(shift.sum() / deviation)
+            if beyond >= 0:
+                chosen.append(shift[reached].sum() / chance[reached].sum() / deviation)
+        assert 0.2 < max(overall) <= 0.22
+        assert min(overall) > -0.01
+        assert 0.5 < max(chosen) <= 0.55
+
+
 # ---- what is refused
+
+_PART = {"region": "USA", "level": 1, "rho": "1", "thresholds": [1, 2, 3]}
+_REGION = {"type": "USA", "column": "state", "iterations": "detailed"}
+
+
+def test_the_same_noise_is_never_drawn_twice() -> None:
+    """Two counts of the same people with one noise at two scales would show the count itself."""
+    draw = drawing(Entropy.from_os())
+    draw(Fraction(4), 3, "USA level 1 first", 0)
+    draw(Fraction(4), 3, "USA level 1 first", 1)
+    with pytest.raises(AssertionError, match="was drawn already"):
+        draw(Fraction(16), 3, "USA level 1 first", 0)
+
+
+def test_files_that_would_give_noise_alone_are_refused() -> None:
+    with pytest.raises(DataError, match="no record has a code of the iterations"):
+        toy_p().plan(PEOPLE.with_columns(race1=pl.lit("999"), race2=pl.lit("x"), ethnicity=pl.lit("")))
+    with pytest.raises(DataError, match="no iteration has level 7"):
+        toy_p(budget={**toy_budget("us-2020-p"), "parts": [{**_PART, "level": 7}]}).plan(PEOPLE)
 
 
 @pytest.mark.parametrize(
@@ -264,6 +314,10 @@ def test_missing_columns_and_bad_tables_are_refused() -> None:
         ),
         ("parts", [{"region": "MOON", "level": 1, "rho": "1", "thresholds": [1, 2, 3]}], 'no region type "MOON"'),
         ("parts", [{"region": "USA", "level": 1, "rho": "0", "thresholds": [1, 2, 3]}], "every rho is 0"),
+        ("parts", [_PART, {**_PART, "rho": "4"}], "part t2, USA level 1 stands twice"),
+        ("regions", [_REGION, _REGION], "region type USA stands twice"),
+        ("regions", [_REGION, {**_REGION, "type": "WORLD"}], "region column state stands twice"),
+        ("sexes", ["1", "1"], "sex 1 stands twice"),
         ("ages", [[0, 5], [1], [2]], "age edges lie above 0"),
         ("colour", "red", "Extra inputs are not permitted"),
     ],
@@ -300,4 +354,9 @@ def test_published_totals_that_do_not_fit_are_refused() -> None:
         toy_h(totals=every_total().with_columns(count=pl.lit("few"))).plan(HOMES)
     other = every_total().with_columns(region_id=pl.lit("elsewhere"))
     with pytest.raises(DataError, match="are not those of blocks and iterations"):
-        toy_h(totals=other).release(HOMES, Entropy.from_os())
+        toy_h(totals=other).plan(HOMES)  # before anything is drawn or spent
+    with pytest.raises(DataError, match="are not those of blocks and iterations"):
+        toy_h(totals=pl.concat([every_total(), every_total()])).plan(HOMES)
+    for name in ("region_type", "iteration_code"):
+        with pytest.raises(DataError, match=f"\"{name}\": 'other' is not known"):
+            toy_h(totals=every_total().with_columns(pl.lit("other").alias(name))).plan(HOMES)

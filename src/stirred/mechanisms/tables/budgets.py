@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from importlib import resources
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from stirred.data.problems import PlanError, bad_plan
 from stirred.spec.given_numbers import fraction
@@ -77,6 +77,31 @@ class Part(BudgetFile):
         return f"{self.region} level {self.level}"
 
 
+class GroupsBudget(BudgetFile):
+    """What the budget files of SafeTab have in common."""
+
+    regions: list[Region]
+    parts: list[Part]
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        once([region.type for region in self.regions], "region type")
+        once([region.column for region in self.regions], "region column")
+        once([f"{part.table}, {part.name}" for part in self.parts], "part")
+        return self
+
+
+def once(names: Sequence[Hashable], what: str) -> None:
+    """Refuse what stands twice: two measurements of one name would draw the same noise."""
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ValueError(f"{what} {twice[0]} stands twice")
+
+
+def _instead(given: Any) -> str:
+    """Quote what was given, unless it is a whole table."""
+    return "" if isinstance(given, Mapping) else f", not {repr(given)[:60]}"
+
+
 Model = TypeVar("Model", bound=BudgetFile)
 
 
@@ -94,8 +119,8 @@ def budget_of(model: type[Model], given: str | Mapping[str, Any], *, package: st
     except ValidationError as error:
         raise PlanError(
             Problem(
-                what=f"{str(detail['msg']).removeprefix('Value error, ')}, not {repr(detail.get('input'))[:60]}",
-                where=f"budget {'.'.join(map(str, detail['loc']))}",
+                what=str(detail["msg"]).removeprefix("Value error, ") + _instead(detail.get("input")),
+                where=" ".join(["budget", *filter(None, [".".join(map(str, detail["loc"]))])]),
                 remedy="see the budget that is brought along, us-2020, in docs/census-2020.md",
             )
             for detail in error.errors(include_url=False)

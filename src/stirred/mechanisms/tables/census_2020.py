@@ -207,7 +207,7 @@ def show_totals(options: TotalsOptions, progress: Progress | None) -> Outcome:
     sums = totals(found, largest=options.largest)
     lines = [(part.name, line) for part in found for line in part.measured]
     by_part = [(p.name, p.unit, *map(_shown, (p.rho, p.printed, p.in_place, p.may_move))) for p in found]
-    by_total = [(t.name, _shown(t.rho2), t.epsilon.shown(2)) for t in sums]
+    by_total = [(t.name, _shown(t.rho2), t.epsilon.shown(6)) for t in sums]
     by_line = [(name, *_noise(line)) for name, line in lines]
     changed = _changes(found, sums, files, options.largest) if files else ()
     grids = [
@@ -219,8 +219,10 @@ def show_totals(options: TotalsOptions, progress: Progress | None) -> Outcome:
         grids = [Grid(header=("changed", "2020", "yours"), rows=changed), *grids[:2]]
     return Outcome(
         rows=[
-            ("unit", "one post-imputation person record replaced by another"),
+            ("unit", "one post-imputation person record replaced by another, household and number of records fixed"),
+            ("", "except where the person may move, and where a whole household is replaced"),
             ("rho", "per part: TopDown one record replaced, the others one record added or removed"),
+            ("digits", "rounded up in the last place"),
         ],
         grids=grids,
         values={
@@ -238,10 +240,8 @@ def _changes(
     """Return totals, noise and intervals that differ from those of 2020."""
     before = parts()
     pairs = [
-        (total.name, f"{_shown(old.rho2)}, epsilon {old.epsilon.shown(2)}", f"{_shown(total.rho2)}, "
-         f"epsilon {total.epsilon.shown(2)}")
-        for old, total in zip(totals(before, largest=largest), sums, strict=True)
-    ]  # fmt: skip
+        (total.name, _cost(old), _cost(total)) for old, total in zip(totals(before, largest=largest), sums, strict=True)
+    ]
     for old_part, part in zip(before, found, strict=True):
         if part.name not in files:
             continue
@@ -250,6 +250,10 @@ def _changes(
         for what in dict.fromkeys([*theirs, *ours]):
             pairs.append((f"{part.name}: {what}", _told(theirs.get(what)), _told(ours.get(what))))
     return tuple(pair for pair in pairs if pair[1] != pair[2])
+
+
+def _cost(total: Total) -> str:
+    return f"{_shown(total.rho2)}, epsilon {total.epsilon.shown(3)}"
 
 
 def _told(line: Measured | None) -> str:

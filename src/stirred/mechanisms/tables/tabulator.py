@@ -116,10 +116,8 @@ class TabulatorPlan(Plan):
     def facts(self) -> tuple[Fact, ...]:
         """Return rho and noise of each line of the budget, with the neighbours they are about."""
         words = "; ".join(f"{each.what} rho {float(each.rho):g}, 95% within {each.width}" for each in self.measured)
-        lines = [
-            {"what": each.what, "rho": str(each.rho), "variance": str(each.variance), "within_95": each.width}
-            for each in self.measured
-        ]
+        names = ("what", "rho", "variance", "within_95")
+        lines = [dict(zip(names, (e.what, str(e.rho), str(e.variance), e.width), strict=True)) for e in self.measured]
         values = {"rho": str(self.rho), "neighbours": self.neighbours, "measured": lines}
         sentence = f"rho {float(self.rho):.6g} per {self.neighbours}: {words}"
         return (Fact(label="budget", sentence=sentence, values=values, for_plans=True),)
@@ -328,9 +326,9 @@ class Tabulator(Mechanism):
                 continue
             if (*table.columns,) != columns or table.schema.get("count", pl.Int64) != pl.Int64:
                 found.bad("its columns are not those of this mechanism", where=f"public/{name}.parquet")
-            else:
-                tables[name] = table
-                found.checks.append(f"{name}: {table.height:,} rows, columns as declared")
+                continue
+            tables[name] = table
+            found.checks.append(f"{name}: {table.height:,} rows, columns as declared")
         found.unchecked.append("whether counts are those of the file and noise has its law: both are confidential")
         return tables
 
@@ -355,19 +353,19 @@ class Tabulator(Mechanism):
         header = ("counted", "rho", "standard deviation", "95% of errors within")
         rows = tuple((e.what, f"{float(e.rho):g}", f"{float(e.variance) ** 0.5:.2f}", e.width) for e in plan.measured)
         lead = f"Each rho is per {self.neighbours}; together {float(plan.rho):.6g}. {self.in_words}"
-        return [
-            Section(
-                title="Budget and noise",
-                blocks=(lead, Grid(header=header, rows=rows, numbers=header[1:]), *self.reading()),
-            )
-        ]
+        grid = Grid(header=header, rows=rows, numbers=header[1:])
+        return [Section(title="Budget and noise", blocks=(lead, grid, *self.reading()))]
 
 
 def drawing(entropy: Entropy) -> Draw:
     """Return a function that draws discrete Gaussian noise, addressed by purpose and chunk."""
     streams: dict[str, Streams] = {}
+    drawn: set[tuple[str, int]] = set()
 
     def draw(variance: Fraction, count: int, purpose: str, chunk: int) -> Ints:
+        # The same address twice would be the same noise twice, and two counts with it would show what it hides.
+        assert (purpose, chunk) not in drawn, f"noise of {purpose} {chunk} was drawn already"
+        drawn.add((purpose, chunk))
         if purpose not in streams:
             streams[purpose] = Streams.of(entropy, purpose)
         out = np.empty(count, dtype=np.int64)

@@ -28,7 +28,7 @@ ESTIMATES: Final = ["geolevel", "area", "query_name", "cell", "estimate", "std_d
 SPECIFICATION: Final = "specification.json"
 MEASUREMENTS: Final = "measurements.parquet"
 SCHEMA_HELP: Final = (
-    "pl94-persons, pl94-units, a codebook, or a file of attributes; default what the bundle says, or pl94-persons."
+    f"{', '.join(SCHEMAS)}, a codebook, or a file of attributes; default what the bundle says, or pl94-persons."
 )
 
 

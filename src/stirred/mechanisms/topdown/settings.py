@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from stirred.mechanisms.protocol import Names, Rate, Settings, TableFile
+from stirred.mechanisms.topdown.schemas import BUDGETS, SCHEMAS
 
 Arm = Literal["default", "blue", "bureau"]
 
@@ -23,12 +24,12 @@ class CountedSettings(Settings):
     """What is measured of one kind of record."""
 
     attributes: Names = Field(
-        description="Columns whose combinations are counted, in this order; or pl94-persons, pl94-units.",
+        description=f"Columns whose combinations are counted, in this order; or {', '.join(SCHEMAS)}.",
         json_schema_extra={"example": "sex"},
     )
     budget: str | dict[str, Any] | None = Field(
         default=None,
-        description="A budget file (TOML), or us-2020-pl-persons, us-2020-pl-units: rho, and its shares.",
+        description=f"A budget file (TOML), or {', '.join(BUDGETS)}: rho, and its shares.",
         json_schema_extra={"document": True, "example": "budget.toml"},
     )
     rho: Rate | None = Field(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 import polars as pl
 from pydantic import AfterValidator, Field, model_validator
 
-from stirred.mechanisms.tables.budgets import Amount, BudgetFile
+from stirred.mechanisms.tables.budgets import Amount, BudgetFile, once
 
 NATION, STATE = "nation", "state"
 REGION_TYPES: Final = {NATION: "USA", STATE: "STATE"}
@@ -45,7 +45,7 @@ class Table(BudgetFile):
 
     counts: Literal["persons", "units"]
     where: Condition = Field(default_factory=dict)
-    at_most: int = 0
+    at_most: int = Field(default=0, ge=0)
     rho: str
     groups: list[str] = Field(default_factory=lambda: ["A-G", "HI", "ALL"])
     race_of: str = ""
@@ -126,6 +126,7 @@ class PHSafeBudget(BudgetFile):
             known = {self.rho.get(table.rho) is not None, {*table.groups} <= {*self.groups}}
             if known != {True} or (table.race_of and table.race_of not in self.race_of):
                 raise ValueError(f"{name} names a rho, a group or a race_of that is not there")
+        once([query.title for query in self.queries()], "query")
         for name, ratio in self.ratios.items():
             for side in (ratio.above, ratio.below):
                 if side.table not in self.tables or not {*side.cells} <= {*self.tables[side.table].cells}:
@@ -140,11 +141,17 @@ class PHSafeBudget(BudgetFile):
                     if rho := by_group.get(group):
                         yield Query(name=name, table=table, region=region, group=group, rho=rho)
 
-    def columns(self) -> dict[str, list[str]]:
-        """Return the columns that conditions name: all of them, and those of units alone."""
-        tables = [*self.tables.values()]
-        groups: list[Any] = [c for group in self.groups.values() for c in group.values()]
-        conditions = [self.occupied, *(t.where for t in tables), *(c for t in tables for c in t.cells.values())]
-        named = {column for condition in conditions for column in condition}
-        raced = {column for of in self.race_of.values() for column in of.values()} if any(groups) else set()
-        return {"all": sorted(named | raced), "units": sorted(self.occupied)}
+    def columns(self, counts: str = "") -> dict[str, list[Any]]:
+        """Return each column with the values that conditions name: of all tables, or of those that count this."""
+        found: dict[str, list[Any]] = {name: [value] for name, value in self.occupied.items()}
+        for table in self.tables.values():
+            if counts in ("", table.counts):
+                names = self.race_of.get(table.race_of, {})
+                groups = [condition for name in table.groups for condition in self.groups[name].values()]
+                for condition in (table.where, *table.cells.values()):
+                    for name, value in condition.items():
+                        found.setdefault(name, []).append(value)
+                for condition in groups:
+                    for name, value in condition.items():
+                        found.setdefault(names.get(name, name), []).append(value)
+        return found

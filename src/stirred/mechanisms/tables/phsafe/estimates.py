@@ -39,7 +39,7 @@ def truncated(count: float, variance: float, *, level: float = 0.9) -> Estimate:
 def ratio(above: float, below: float, *, variances: tuple[float, float], level: float = 0.9) -> Estimate:
     """Return the ratio of two noisy counts with Fieller's interval: all r for which above - r below may be noise.
 
-    Where the count below may be 0 the interval has no ends, and none are given.
+    Where the count below may be 0 the interval has no ends, and none are given; below 0 there is no ratio at all.
 
     >>> [round(number, 3) for number in ratio(250, 100, variances=(100.0, 25.0))]
     [2.5, 2.252, 2.782]
@@ -48,8 +48,8 @@ def ratio(above: float, below: float, *, variances: tuple[float, float], level: 
     """
     z2 = _NORMAL.inv_cdf((1 + level) / 2) ** 2
     lead = below**2 - z2 * variances[1]
-    value = above / below if below else None
-    if lead <= 0:
+    value = above / below if below > 0 else None
+    if value is None or lead <= 0:
         return Estimate(value, None, None)
     root = math.sqrt(max(0.0, (above * below) ** 2 - lead * (above**2 - z2 * variances[0])))
     return Estimate(value, (above * below - root) / lead, (above * below + root) / lead)

@@ -14,7 +14,7 @@ import polars as pl
 from pydantic import Field
 
 from stirred.data.microdata import Microdata
-from stirred.data.problems import bad_plan, counted
+from stirred.data.problems import bad_plan, counted, listed
 from stirred.mechanisms.protocol import Names, Progress, Settings
 from stirred.mechanisms.tables.budgets import budget_of
 from stirred.mechanisms.tables.phsafe.budget import NATION, REGION_TYPES, PHSafeBudget, Query, Table, met
@@ -113,6 +113,15 @@ class PHSafe(Tabulator):
         """Return twice rho."""
         return 2 * self.rho, "2 x rho, as documented: one person replaced"
 
+    def reading(self) -> list[str]:
+        """Return what a reader must know besides: whom the counts leave out."""
+        most = sorted({table.at_most for table in self.spent.tables.values() if table.at_most})
+        left_out = (
+            f"Of a household at most {' or '.join(map(str, most))} persons are counted, by table. A true count is the "
+            "count of these: intervals and ratios leave out what larger households have beyond, which noise does not."
+        )
+        return [*Tabulator.reading(self), *([left_out] if most else [])]
+
     @property
     def assumed(self) -> tuple[str, ...]:
         """Return where a person who changes stays."""
@@ -128,12 +137,14 @@ class PHSafe(Tabulator):
             remedy = "give units as households, and persons with the column that links them (hid)"
             yield Problem(what="persons and their units are needed", where="persons", remedy=remedy)
             return
-        wanted = self.spent.columns()
-        have = [*data.households.columns, *persons.collect_schema().names()]
-        both = pl.DataFrame(schema=dict.fromkeys(have, pl.String))
-        yield from missing_columns(both, wanted["all"], where=f"{data.household_source} and {data.person_source}")
-        found = missing_columns(data.households, [self.state, *wanted["units"]], where=data.household_source)
+        wanted, named = self.spent.columns(), persons.collect_schema().names()
+        both = pl.DataFrame(schema=dict.fromkeys([*data.households.columns, *named], pl.String))
+        yield from missing_columns(both, [*wanted], where=f"{data.household_source} and {data.person_source}")
+        of_units = [self.state, *self.spent.columns("units")]
+        found = missing_columns(data.households, of_units, where=data.household_source)
         yield from found
+        for name, values in wanted.items():
+            yield from self._problems_of(name, values, data, persons)
         if not found:
             column = data.households[self.state].cast(pl.String)
             if rows := (~column.is_in([*self.states]).fill_null(value=False)).arg_true().to_list():
@@ -143,6 +154,21 @@ class PHSafe(Tabulator):
                     where=f'{data.household_source} "{self.state}"',
                     remedy="list every state in states",
                 )
+
+    def _problems_of(
+        self, name: str, values: Sequence[Any], data: Microdata, persons: pl.LazyFrame
+    ) -> Iterator[Problem]:
+        """Yield where a column is in both files, or has none of the values that conditions name."""
+        files = {data.household_source: data.households.lazy(), data.person_source: persons}
+        having = {source: file for source, file in files.items() if name in file.collect_schema().names()}
+        if len(having) > 1:
+            what = f'"{name}" is in both files, and conditions cannot tell which they mean'
+            yield Problem(what=what, where=listed([*having]), remedy="rename or drop it in one of them")
+        for source, file in having.items():
+            met_one = pl.any_horizontal(met({name: value}) for value in values)
+            if file.select((~met_one & pl.col(name).is_not_null()).any() & ~met_one.any()).collect().item():
+                what = "no value is one that the budget names, so that tables would be noise alone"
+                yield Problem(what=what, where=f'{source} "{name}"', remedy="write the codes as the budget has them")
 
     def counted(self, data: Microdata, draw: Draw, progress: Progress) -> dict[str, pl.DataFrame]:
         """Return the counts of all queries, and the ratios that follow from them."""

@@ -12,9 +12,9 @@ import polars as pl
 from pydantic import Field, model_validator
 
 from stirred.data.microdata import Microdata
-from stirred.data.problems import DataError, bad_plan
+from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import Progress, PublicTable, Settings, TableFile
-from stirred.mechanisms.tables.budgets import BudgetFile, Part, Region, budget_of
+from stirred.mechanisms.tables.budgets import BudgetFile, GroupsBudget, Part, budget_of
 from stirred.mechanisms.tables.safetab.cells import CellLevel, from_cells
 from stirred.mechanisms.tables.safetab.counting import Counter, Ints
 from stirred.mechanisms.tables.safetab.mechanism import GROUP, PACKAGE, SafeTab, SafeTabSettings, table_rows
@@ -49,11 +49,9 @@ class CellTable(BudgetFile):
         return self
 
 
-class HouseholdsBudget(BudgetFile):
+class HouseholdsBudget(GroupsBudget):
     """The budget file of SafeTab-H."""
 
-    regions: list[Region]
-    parts: list[Part]
     tables: dict[str, CellTable]
 
     @model_validator(mode="after")
@@ -164,10 +162,29 @@ class SafeTabH(SafeTab):
         elif self.totals.frame["count"].cast(pl.Int64, strict=False).null_count():
             remedy = "use t1 as SafeTab-P wrote it"
             yield Problem(what="a count is not a whole number", where=f'{where} "count"', remedy=remedy)
-        yield from SafeTab.problems(self, data)
+        elif not (problems := [*SafeTab.problems(self, data)]):
+            yield from self._problems_of_totals(where)
+        yield from problems
 
-    def selected(self, counter: Counter, part: Part) -> tuple[Ints, Ints]:
-        """Return the groups of a part that have a published total, and the level that it gives them."""
+    def _problems_of_totals(self, where: str) -> Iterator[Problem]:
+        """Yield published groups that are not there, which only another table of blocks or iterations explains."""
+        remedy = "use the t1 that SafeTab-P wrote with the same blocks and iterations"
+        known = {"region_type": [*self.regions], "iteration_code": [*self.groups.table["iteration_code"]]}
+        for name, values in known.items():
+            assert self.totals.frame is not None
+            if odd := self.totals.frame.filter(~pl.col(name).is_in(values).fill_null(value=False))[name].to_list():
+                yield Problem(what=f"{odd[0]!r} is not known", where=f'{where} "{name}"', remedy=remedy)
+        nobody = self.records(self._frame([]))
+        wrong = [part.name for part in self.parts if self.selected(self.counter(nobody, part), part) is None]
+        for name in dict.fromkeys(wrong):
+            what = f"groups of {name} are not those of blocks and iterations, or stand twice"
+            yield Problem(what=what, where=where, remedy=remedy)
+
+    def selected(self, counter: Counter, part: Part) -> tuple[Ints, Ints] | None:
+        """Return the groups of a part that have a published total, and the level that it gives them.
+
+        Nothing is returned where a group is not there or stands twice.
+        """
         domain, table = counter.domain, self.totals.frame
         assert table is not None
         regions = pl.DataFrame({"region_id": domain.regions}, schema={"region_id": pl.String}).with_row_index("region")
@@ -177,9 +194,7 @@ class SafeTabH(SafeTab):
         found = own.join(regions, on="region_id").join(codes.with_row_index("iteration"), on="iteration_code")
         group = found["region"].cast(pl.Int64).to_numpy() * domain.width + found["iteration"].cast(pl.Int64).to_numpy()
         if found.height != own.height or np.unique(group).size != group.size:
-            what = f"groups of {part.name} are not those of blocks and iterations, or stand twice"
-            remedy = "use the t1 that SafeTab-P wrote with the same blocks and iterations"
-            raise DataError([Problem(what=what, where=f"totals {self.totals.file}", remedy=remedy)])
+            return None
         reached = np.searchsorted(part.thresholds, found["count"].cast(pl.Int64).to_numpy(), side="right")
         order = np.argsort(group)
         return group[order], reached[order]
@@ -191,8 +206,9 @@ class SafeTabH(SafeTab):
             progress("count", number, len(self.parts))
             counter, levels = self.counter(records, part), self._levels(part.table)
             variance = Fraction(records.stability) / (2 * part.rho)
-            groups, reached = self.selected(counter, part)
-            for level, own, true in counter.cells(groups, reached, levels, fine=part.table):
+            chosen = self.selected(counter, part)
+            assert chosen is not None  # `problems` has looked
+            for level, own, true in counter.cells(*chosen, levels, fine=part.table):
                 noisy = true + draw(variance, true.size, f"{part.table} {part.name}", level).reshape(true.shape)
                 found[part.table].append(
                     table_rows(counter.domain.named(own, part.region), levels[level], noisy, true, variance)
@@ -221,8 +237,9 @@ class SafeTabH(SafeTab):
         records, parts = self.records(self._frame(dataset)), dict[Hashable, Staged]()
         for part in self.parts:
             counter, variance = self.counter(records, part), Fraction(records.stability) / (2 * part.rho)
-            groups, reached = self.selected(counter, part)
-            for _, own, cells in counter.cells(groups, reached, self._levels(part.table), fine=part.table):
+            chosen = self.selected(counter, part)
+            assert chosen is not None
+            for _, own, cells in counter.cells(*chosen, self._levels(part.table), fine=part.table):
                 named = counter.domain.named(own, part.region).rows()
                 for name, row in zip(named, cells.tolist(), strict=True):
                     parts[part.table, part.level, name] = Staged(tables=(ShiftLaw(row, DiscreteGaussian(variance)),))

@@ -145,7 +145,10 @@ class SafeTab(Tabulator):
     def problems(self, data: Microdata) -> Iterator[Problem]:
         """Yield missing columns, blocks that are not in the table, and values that were not declared."""
         frame, where = data.households, data.household_source
-        known_blocks, _ = self.block_table(), self.groups
+        known_blocks, groups = self.block_table(), self.groups.table
+        if without := sorted({part.level for part in self.parts} - {*groups["level"]}):
+            where_it_is, remedy = f"iterations {self.iterations.file}", "add iterations, or give the level no rho"
+            yield Problem(what=f"no iteration has level {without[0]}", where=where_it_is, remedy=remedy)
         names = [self.block, *self.races, self.ethnicity, *self._values]
         if problems := missing_columns(frame, names, where=where):
             yield from problems
@@ -160,6 +163,12 @@ class SafeTab(Tabulator):
                     where=f'{where} "{name}"',
                     remedy="correct the file, or declare the value in the table of blocks or in the budget",
                 )
+        codes = groups["codes"].explode()
+        coded = [pl.col(name).cast(pl.String).is_in(codes.implode()).any() for name in (*self.races, self.ethnicity)]
+        if not frame.select(pl.any_horizontal(coded)).item():
+            remedy = "write the codes as the table of iterations has them"
+            what = "no record has a code of the iterations, so that every table would be noise alone"
+            yield Problem(what=what, where=f"{where} {listed([*self.races, self.ethnicity])}", remedy=remedy)
 
     @property
     def _values(self) -> Mapping[str, pl.Series]:

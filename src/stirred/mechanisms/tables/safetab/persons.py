@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Progress, Settings
-from stirred.mechanisms.tables.budgets import Amount, BudgetFile, Edges, Part, Region, budget_of
+from stirred.mechanisms.tables.budgets import Amount, Edges, GroupsBudget, Part, budget_of, once
 from stirred.mechanisms.tables.intervals import half_width
 from stirred.mechanisms.tables.safetab.cells import CellLevel, age_by_sex
 from stirred.mechanisms.tables.safetab.counting import Counter, Ints
@@ -27,7 +27,7 @@ _CHUNK: Final = 1 << 20  # groups that are looked at together
 _THREADS: Final = 2
 
 
-class PersonsBudget(BudgetFile):
+class PersonsBudget(GroupsBudget):
     """The budget file of SafeTab-P."""
 
     stage_1: Amount
@@ -35,8 +35,6 @@ class PersonsBudget(BudgetFile):
     sexes: list[str]
     top_age: int
     ages: list[Edges]
-    regions: list[Region]
-    parts: list[Part]
 
     @model_validator(mode="after")
     def _fits(self) -> PersonsBudget:
@@ -46,6 +44,7 @@ class PersonsBudget(BudgetFile):
             raise ValueError("every part needs one threshold for each list of ages")
         if any(edges and not 0 < edges[0] <= edges[-1] <= self.top_age for edges in self.ages):
             raise ValueError("age edges lie above 0 and up to top_age")
+        once(self.sexes, "sex")
         return self
 
 
@@ -123,6 +122,15 @@ class SafeTabP(SafeTab):
             f"({budget.stage_1} of each rho), and, where that noisy total reaches thresholds, by sex and finer age "
             "groups with new noise."
         )
+
+    def reading(self) -> list[str]:
+        """Return what a reader must know besides: that some totals were published because they are large."""
+        hidden = [region.type for region in self.regions.values() if region.suppress]
+        chosen = (
+            f"Of {', '.join(hidden)} a single total (`cells` 1) is published only where it is large, so those of small "
+            "groups are too large, and fewer than 95% of their intervals hold. Totals of tables are not chosen so."
+        )
+        return [*SafeTab.reading(self), *([chosen] if hidden else [])]
 
     @property
     def measured(self) -> tuple[Measured, ...]:
