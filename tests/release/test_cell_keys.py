@@ -166,8 +166,21 @@ def test_plans_of_cell_keys_are_compared_with_swaps(folder: Path) -> None:
     assert "delta" in compared
 
 
-def test_the_mechanism_is_audited_by_its_name(folder: Path) -> None:
-    four = {"keys": 4, "step": 1, "rows": {"1": {"-1": 1, "0": 2, "1": 1}, "2": {"-1": 1, "0": 2, "1": 1}}}
-    shown = stirred("mechanism", "show", "cell-key", cwd=folder)
-    assert "record_key" in shown.stdout
-    assert four["keys"] == 4
+def test_sums_go_through_bundle_audit_and_publication(folder: Path) -> None:
+    written(folder, settings='magnitude = { column = "size" }', accept='"nothing-promised"')
+    done(folder, "release", "plan.toml")
+    done(folder, "audit", "bundle", "out")
+    done(folder, "publish", "out", "website", "--accept", "nothing-promised")
+    sums = pl.read_parquet(folder / "website" / "sums-county-x-tenure.parquet")
+    assert sums.columns == ["county", "tenure", "sum"]
+    assert sums.height == pl.read_csv(folder / "website" / "tables" / "county-x-tenure.csv").height
+
+
+def test_what_cannot_be_looked_up_is_refused_before_anything_is_spent(folder: Path) -> None:
+    done(folder, "ledger", "init", "ledger.db", "--dataset", "homes")
+    written(folder, settings='keys = "additive"\nrecord_key = "nokey"', ledger='ledger = "ledger.db"')
+    refused = stirred("release", "plan.toml", cwd=folder)
+    assert refused.returncode == 2
+    assert "there is no column 'nokey'" in refused.stderr
+    assert not (folder / "out").exists()
+    assert json.loads(done(folder, "ledger", "show", "ledger.db", "--json").stdout)["entries"] == []

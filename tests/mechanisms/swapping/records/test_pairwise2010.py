@@ -227,6 +227,10 @@ def test_group_quarters_get_values_of_a_declared_law() -> None:
     assert 10 <= seen[5] <= 30  # half of 40; outside with probability below 2e-3
     release = swap.release(data, Entropy.from_os(), accept=["nothing-promised"])
     assert release.public["data"].height == 43
+    # What is drawn is not published exactly, and the promise does not say so.
+    assert not any("key" in str(each) for each in release.specification.multiverse.invariants)
+    assert "county, tract, block, key" in swap.in_three[0]
+    assert "key" in swap.allowed({"households": ["key"], "persons": (), "link": ()}, ())["data"]
 
 
 def test_nothing_is_promised_and_a_cycle_proves_it() -> None:
@@ -269,6 +273,11 @@ def test_what_is_drawn_follows_the_exact_law() -> None:
         ({"imputed": None, "block_imputation_limit": "1/2"}, "needs the flag"),
         ({"synthetic": [{"column": "key"}]}, "fitted to the file has no budget"),
         ({"cap": 3}, "probability"),
+        ({"by_block_size": {"abc": "1/2"}}, "not all whole numbers"),
+        ({"by_block_size": {"-1": "1/2"}}, "not all whole numbers"),
+        ({"synthetic": [{"column": "key", "share": 1, "law": {"6": "1/4"}}]}, "do not add up to 1"),
+        ({"synthetic": [{"column": "key", "share": 1, "law": ["6"]}]}, "needs column, share and law"),
+        ({"synthetic": [{"column": "block", "share": 1, "law": {"6": 1}}]}, "matched or exchanged"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(rules: dict[str, Any], what: str) -> None:
@@ -276,6 +285,45 @@ def test_settings_that_do_not_fit_are_refused(rules: dict[str, Any], what: str) 
         PairwiseSwap(**{**RULES, **rules})
 
 
-def test_a_flag_that_is_neither_true_nor_false_is_refused() -> None:
-    with pytest.raises(StirredError, match="is not true or false"):
-        paired([{**UNIQUE, "occupied": "maybe"}, *({**row, "occupied": "maybe"} for row in TWO)])
+@pytest.mark.parametrize(
+    ("column", "value", "what"),
+    [
+        ("occupied", "maybe", '"occupied" is not true or false'),
+        ("occupied", None, '"occupied" is not true or false'),
+        ("imputed", "yes", '"imputed" is not true or false'),
+        ("imputed", None, '"imputed" is not true or false'),
+        ("imputed", 7.0, '"imputed" is not a share'),
+    ],
+)
+def test_flags_and_shares_that_cannot_be_read_are_refused_in_the_plan(column: str, value: Any, what: str) -> None:
+    rows = pl.DataFrame([{**UNIQUE, column: value}, *({**row, column: value} for row in TWO)])
+    with pytest.raises(StirredError, match=what):
+        PairwiseSwap(**RULES).plan(rows)
+
+
+def test_imputation_may_be_a_flag_or_a_share_as_csv_has_them() -> None:
+    for value in ("true", "1", "1.0"):
+        assert always([{**row, "imputed": value if row is UNIQUE else "0"} for row in (UNIQUE, *TWO)]) == [set()]
+
+
+def test_a_law_that_the_column_cannot_hold_is_refused_in_the_plan() -> None:
+    law = {"column": "key", "share": 1, "law": {"x": 1}}
+    with pytest.raises(StirredError, match="values that are no Int64"):
+        PairwiseSwap(**{**RULES, "synthetic": [law]}).plan(pl.DataFrame([UNIQUE, *TWO]))
+    people = pl.DataFrame({"hid": [0, 1, 2], "age": [1, 2, 3]})
+    homes = pl.DataFrame([UNIQUE, *TWO]).with_columns(hid=pl.int_range(3))
+    of_persons = PairwiseSwap(**{**RULES, "synthetic": [{**law, "column": "age"}]})
+    with pytest.raises(StirredError, match="no column of households"):
+        of_persons.plan(Microdata(households=homes, persons=people, hid="hid"))
+
+
+def test_vacant_units_count_neither_for_the_size_of_a_block_nor_for_its_races() -> None:
+    vacant = [home(key=7, race="v", occupied=False)] * 3
+    assert always([home(key=1), home(key=1), *vacant, *TWO, *TWO], by_block_size={"2": 1}) != [set()]
+    lone = [home(race="b", key=1), *vacant, *TWO]
+    assert always(lone, unique_race=1) == [set()]  # nobody else lives in the block
+    both = [home(race="b", key=1), home(key=1), home(key=1, race="b", occupied=False), *TWO]
+    selected = PairwiseSwap(**{**RULES, "unique_race": 1, "unique_on": []}).selection(
+        Microdata(households=pl.DataFrame(both))
+    )
+    assert selected == [1, 1, 0, 0, 0]

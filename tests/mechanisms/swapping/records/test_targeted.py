@@ -67,13 +67,18 @@ def test_the_forced_example_of_two_levels_profiles_and_columns_carried_along() -
     assert release.internal["unswapped"] == [2]
 
 
-def test_risk_is_that_of_the_member_who_shares_least() -> None:
+@pytest.mark.parametrize("races", ["wxwwww", "xwwwww"])
+def test_risk_is_that_of_the_member_who_shares_least(races: str) -> None:
     homes = pl.DataFrame({"hid": [1, 2, 3, 4], "area": list("AABB"), "hsize": [2, 1, 2, 1]})
-    people = pl.DataFrame({"hid": [1, 1, 2, 3, 3, 4], "race": list("wxwwww")})
+    people = pl.DataFrame(
+        {"hid": [1, 1, 2, 3, 3, 4], "race": list(races), "r": [0.3 * (race == "x") for race in races]}
+    )
     data = Microdata(households=homes, persons=people, hid="hid")
     swap = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate=0)
     assert pairs_of(swap, data) == ({frozenset((0, 2))}, [])
     assert pairs_of(swap, data.households.with_columns(race=pl.lit("w"))) == (set(), [])
+    given = TargetedSwap(hierarchy=["area"], similar=["hsize"], risk=["r"], risk_threshold="0.2", swaprate=0)
+    assert pairs_of(given, data) == ({frozenset((0, 2))}, [])
 
 
 def test_given_risks_count_above_their_threshold_and_are_not_released() -> None:
@@ -223,6 +228,65 @@ def test_who_is_at_risk_in_a_coarse_area_comes_before_who_is_in_a_fine_one() -> 
         pairs, failed = pairs_of(swap, frame, seed=seed)
         assert pairs == {frozenset((0, 3)), frozenset((2, 4))}
         assert failed == [1]
+
+
+def test_who_found_nobody_and_is_taken_later_is_not_among_those_left() -> None:
+    # 0 is at risk in the county and finds nobody outside it; 1, at risk in its district, takes it. 2 finds nobody.
+    frame = pl.DataFrame(
+        {"county": [1, 1, 1, 2, 2], "district": [11, 12, 13, 21, 21], "hsize": [1, 1, 2, 3, 3], "race": list("xyyww")}
+    )
+    swap = TargetedSwap(
+        hierarchy=["county", "district"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate=0
+    )
+    assert all(pairs_of(swap, frame, seed=seed) == ({frozenset((0, 1))}, [2]) for seed in range(6))
+
+
+GIVEN: dict[str, Any] = {"hierarchy": ["county", "district"], "similar": ["hsize"], "risk": ["coarse", "fine"]}
+
+
+def test_partners_are_drawn_by_their_risk_at_the_level_of_the_swap() -> None:
+    frame = pl.DataFrame(
+        {
+            "county": [1, 2, 2],
+            "district": [11, 21, 21],
+            "hsize": [1] * 3,
+            "coarse": [1.0, 0.1, 0.0],
+            "fine": [0.0, 0.0, 0.1],
+        }
+    )
+    swap = TargetedSwap(**GIVEN, risk_threshold="1/2", swaprate=0)
+    assert all(pairs_of(swap, frame, seed=seed)[0] == {frozenset((0, 1))} for seed in range(6))
+
+
+def test_who_is_at_risk_and_found_nobody_does_not_fill_up_the_rate() -> None:
+    # 0 finds nobody outside its county, and 1, with which it shares the district, finds nobody at all.
+    frame = pl.DataFrame(
+        {
+            "county": [1, 1, 1, 2],
+            "district": [11, 11, 12, 21],
+            "hsize": [1, 9, 1, 7],
+            "coarse": [1.0, 0.0, 0.0, 0.0],
+            "fine": [0.0] * 4,
+        }
+    )
+    swap = TargetedSwap(**GIVEN, risk_threshold="1/2", swaprate=1)
+    found = [pairs_of(swap, frame, seed=seed)[0] for seed in range(24)]
+    # Only where district 12 gets the swap that is left over, a chance of 1/3, does somebody take 0.
+    assert set() in found
+    assert {frozenset((0, 2))} in found
+
+
+def test_areas_are_told_apart_by_all_codes_above_them() -> None:
+    frame = pl.DataFrame({"county": [1, 1, 2, 2], "district": [1, 2, 1, 2], "hsize": [1] * 4, "race": ["x"] * 4})
+    swap = TargetedSwap(
+        hierarchy=["county", "district"], similar=["hsize"], risk_variables=["race"], k_anonymity=2, swaprate=0
+    )
+    assert len(pairs_of(swap, frame)[0]) == 2  # two share the race in each county, and one is alone in each district
+
+
+def test_exact_is_what_all_profiles_have_in_common() -> None:
+    swap = TargetedSwap(hierarchy=["area"], similar=[["hsize", "tenure"], ["hsize"]])
+    assert swap.matched == ("hsize",)
 
 
 def test_who_was_passed_over_in_its_own_area_is_a_partner_for_the_next() -> None:

@@ -68,8 +68,7 @@ def test_a_row_with_one_filled_cell_shows_the_noise_of_its_total() -> None:
     total = dict(found["county"].rows())
     cells = {county: count for county, sex, count in found["county x sex"].rows() if sex == "f"}
     assert total == cells
-    by_cell = [perturbed(frame, ["county"], ["county", "sex"], key=bytes([n] * 32), keyed_by="definition")
-               for n in range(20)]  # fmt: skip
+    by_cell = [perturbed(frame, ["county"], ["county", "sex"], keyed_by="definition") for _ in range(20)]
     different = [
         [*dict(each["county"].rows()).values()] != each["county x sex"].filter(pl.col("sex") == "f")["count"].to_list()
         for each in by_cell
@@ -157,7 +156,7 @@ def test_sums_have_noise_in_units_of_their_largest_contributions() -> None:
     assert unit == pytest.approx(244.264463)  # T13
     assert flex.unit(500, 3) == 100  # small contributions: no weight
     found = perturbed(people(), ["county"], key=KEY, magnitude=flex, magnitude_ptable=magnitudes)
-    sums = found["magnitudes/county"]
+    sums = found["sums-county"]
     assert sums.columns == ["county", "sum"]
     true = dict(people().group_by("county").agg(pl.col("income").sum()).rows())
     for county, total in sums.rows():
@@ -165,6 +164,49 @@ def test_sums_have_noise_in_units_of_their_largest_contributions() -> None:
     assert dict(sums.rows())["C"] == 0
     assert flex.perturbed(0.0, [0.0], magnitudes, [7]) == 0
     assert flex.perturbed(5.0, [900.0], magnitudes, [0]) >= 0
+
+
+@pytest.mark.parametrize(
+    ("how", "what"),
+    [
+        ({"keys": "additive", "record_key": "nokey"}, "record_key: there is no column 'nokey'"),
+        ({"keys": "additive", "record_key": "sex"}, "neither whole numbers nor decimals"),
+        ({"keys": "additive", "record_key": "debt"}, "neither whole numbers nor decimals"),
+        ({"keys": "additive", "record_key": "short"}, "the keys go up to 239, and the table has 100,000,000"),
+        ({"magnitude": {"column": "nope"}}, "magnitude: there is no column 'nope'"),
+        ({"magnitude": {"column": "sex"}}, "values that are not numbers"),
+        ({"key": KEY, "id": ()}, "none is named"),
+        ({"key": KEY, "id": ("town",)}, "share their identifier"),
+        ({"after": {"swap": ["county"], "hold": ["income"], "rate": "1/2"}}, '"sex" of the table sex is not among'),
+    ],
+)
+def test_what_would_fail_after_the_draw_fails_in_the_plan(how: dict[str, Any], what: str) -> None:
+    frame = people().with_columns(debt=pl.lit(-3), short=pl.int_range(pl.len()))
+    data = Microdata(households=frame, record="person", id=how.pop("id", ("id",)))
+    mechanism = CellKey(**{"ptable": TABLE, "tables": [["sex"]], "values": VALUES, "unit": "person", **how})
+    with pytest.raises(StirredError, match=what):
+        mechanism.plan(data)
+
+
+def test_keys_and_contributions_are_read_as_csv_has_them() -> None:
+    frame = people().with_columns(record_key=pl.int_range(pl.len()) * TABLE.keys // 240)
+    own: dict[str, Any] = {"keys": "additive", "record_key": "record_key", "magnitude": {"column": "income"}}
+    found, texts = (perturbed(each, ["county"], **own) for each in (frame, frame.cast(pl.String)))
+    assert texts["county"].equals(found["county"])
+    assert texts["sums-county"].equals(found["sums-county"])
+
+
+def test_a_sum_is_left_empty_where_its_count_is() -> None:
+    found = perturbed(people(), ["county"], key=KEY, magnitude={"column": "income"}, threshold=1000)
+    assert found["county"]["count"].null_count() == found["county"].height > 0
+    assert found["sums-county"]["sum"].null_count() == found["county"].height
+
+
+def test_a_missing_contribution_adds_nothing() -> None:
+    frame = people().with_columns(income=pl.when(pl.col("sex") == "f").then("income"))
+    sums = perturbed(frame, ["county", "sex"], key=KEY, magnitude={"column": "income"})["sums-county-x-sex"]
+    assert {*sums.filter(pl.col("sex") == "f")["sum"]} > {0.0}  # county C is empty
+    assert set(sums.filter(pl.col("sex") == "m")["sum"]) == {0.0}
 
 
 def test_a_table_is_named_as_the_ons_does() -> None:
@@ -195,6 +237,12 @@ def test_a_record_key_that_is_short_of_a_key_is_refused() -> None:
             "is needed|missing|release",
         ),
         ({"after": {"swap": ["county"], "rate": "1/2"}, "key": KEY}, "whose keys are drawn for this release"),
+        (
+            {"after": {"swap": ["county"], "rate": "1/2"}, "keys": "additive", "record_key": "id"},
+            "whose keys are drawn for this release",
+        ),
+        ({"keyed_by": "definition", "key": KEY}, "the difference of the two would be exact"),
+        ({"keys": "additive", "record_key": "id", "key": KEY}, "in a column and in a file"),
         ({"ptable": design_ptable(D=2, V=Fraction(1), step=2, compat=True).table}, "counts are whole"),
         ({"ptable": {"rows": 3}}, "this is not a perturbation table"),
         ({"magnitude": {"column": "income", "p_small": 3}}, "magnitude p_small: input should be less than or equal"),
@@ -236,10 +284,11 @@ def test_a_table_of_persons_needs_a_swap_before_it() -> None:
 
 
 def test_several_additive_tables_and_sums_promise_nothing_and_say_why() -> None:
-    several = CellKey(ptable=TABLE, tables=[["county"], ["sex"]], values=VALUES, keys="additive", record_key="id")
+    several = CellKey(ptable=TABLE, tables=[["county"], ["sex"]], values=VALUES, keys="additive", record_key="k")
     sums = CellKey(ptable=TABLE, tables=[["county"]], values=VALUES, magnitude={"column": "income"})
     for mechanism, why in ((several, "not independent"), (sums, "of any size")):
-        plan = mechanism.plan(Microdata(households=people(), record="person"))
+        keyed = people().with_columns(k=pl.int_range(pl.len()) * TABLE.keys // 240)
+        plan = mechanism.plan(Microdata(households=keyed, record="person"))
         assert plan.specification.budget.realised.is_infinite
         assert any(why in doubt.what for doubt in plan.doubts)
 

@@ -176,3 +176,16 @@ def test_a_variance_that_only_the_nearest_values_have_is_refused_and_not_approxi
     """V = 1 - pstay leaves nothing for values beyond 1, and every possible value gets at least one key."""
     with pytest.raises(PlanError, match="no whole numbers of 100,000,000 keys have this variance"):
         design_ptable(D=4, V=F(3, 5), pstay=[F(2, 5)])
+
+
+def test_a_long_row_is_made_whole_by_its_largest_numbers_and_stays_exact() -> None:
+    table = design_ptable(D=8, V=Fraction(3)).table
+    assert {(table.bias(i), table.variance(i)) for i in range(1, 9)} == {(Fraction(0), Fraction(3))}
+    assert len(table.rows[-1].values) == 17
+
+
+def test_a_table_that_would_take_hours_and_one_without_a_gap_are_refused_in_plain_words() -> None:
+    with pytest.raises(PlanError, match=r"\(2 D \+ js\) step up to 80"):
+        design_ptable(D=200, V=Fraction(3))
+    with pytest.raises(PlanError, match=r"on values up to 2 away\. Fix"):
+        design_ptable(D=2, V=Fraction(9))

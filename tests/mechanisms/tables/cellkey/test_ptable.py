@@ -15,6 +15,7 @@ from stirred.data.frames import read_frame
 from stirred.data.problems import DataError
 from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.ptable import PTable, Row, read_ptable
+from stirred.mechanisms.tables.cellkey.settings import plain_table, table_of
 from tests.release.bundles import stirred
 
 
@@ -29,6 +30,29 @@ def test_a_table_reads_as_it_was_written_in_both_formats(tmp_path: Path) -> None
     assert [again.added(2, key=k) for k in range(256)] == [small.added(2, key=k) for k in range(256)]
 
 
+def test_a_rearranged_table_keeps_its_order_and_has_the_same_law() -> None:
+    # As the package rearranges one: a wide interval is split, and the row is permuted.
+    plain = {"i": [1] * 3, "p": [0.25, 0.5, 0.25], "v": [-1, 0, 1], "p_int_ub": [0.25, 0.75, 1.0]}
+    other = {"i": [1] * 4, "p": [0.3, 0.25, 0.2, 0.25], "v": [0, 1, 0, -1], "p_int_ub": [0.3, 0.55, 0.75, 1.0]}
+    one, two = (read_ptable(pl.DataFrame(each), where="p.csv") for each in (plain, other))
+    assert one.law(3) == two.law(3)
+    assert one.pstay(1) == two.pstay(1) == Fraction(1, 2)
+    places = [k * one.keys // 100 for k in (10, 40, 60, 90)]
+    assert [one.added(1, key=k) for k in places] == [-1, 0, 0, 1]
+    assert [two.added(1, key=k) for k in places] == [0, 1, 0, -1]
+    assert [table_of(plain_table(each)) for each in (one, two)] == [one, two]
+    assert "runs" not in plain_table(one)
+
+
+def test_a_table_of_the_ons_that_repeats_does_so_without_its_keys(tmp_path: Path) -> None:
+    added = {"pcv": [i for i in range(1, 751) for _ in range(2)], "ckey": [0, 1] * 750, "pvalue": [1, -1] * 750}
+    table = read_ptable(pl.DataFrame(added), where="o.csv")
+    assert (table.pcv(751), table.added(7, key=0), table.added(7, key=1)) == (501, 1, -1)
+    public = {key: value for key, value in plain_table(table).items() if key != "runs"}
+    assert table_of(public).pcv(751) == 501  # what is published says it too: delta depends on it
+    assert table_of(plain_table(table)) == table
+
+
 def test_every_key_is_answered_and_each_value_as_often_as_its_weight_says() -> None:
     table = design_ptable(D=2, V=Fraction(9, 10), keys=256).table
     for row in table.rows:
@@ -40,7 +64,7 @@ def test_every_key_is_answered_and_each_value_as_often_as_its_weight_says() -> N
 @pytest.mark.parametrize(("count", "pcv"), [(750, 750), (751, 501), (1000, 750), (1001, 501), (100_001, 501)])
 def test_large_counts_are_looked_up_as_the_ons_does(count: int, pcv: int) -> None:
     rows = tuple(Row(count=i, values=(0,), weights=(1,)) for i in range(1, 751))
-    ons = PTable(rows=rows, keys=1, order=((0,),) * 750)
+    ons = PTable(rows=rows, keys=1, repeats=True)
     assert ons.pcv(count) == pcv  # T11
     assert PTable(rows=rows[:8], keys=1).pcv(count) == 8
 
@@ -53,6 +77,7 @@ def test_large_counts_are_looked_up_as_the_ons_does(count: int, pcv: int) -> Non
         ({"i": ["2"], "p": ["1"], "v": ["0"]}, "count 1 has no row"),
         ({"i": ["1"], "p": ["0.5"], "v": ["0"]}, "do not add up to 1"),
         ({"i": ["1"], "p": ["1"], "v": ["-2"]}, "count 1 could become negative"),
+        ({"i": ["1"] * 2, "p": ["0.5"] * 2, "v": ["0", "1"], "p_int_ub": ["1", "0.5"]}, "p_int_ub is not the sum"),
         ({"pcv": [1, 1], "ckey": [0, 2], "pvalue": [0, 0]}, "it does not have every key"),
         ({"i": [], "p": [], "v": []}, "it has no rows"),
     ],

@@ -12,26 +12,25 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from math import floor
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 from pydantic import Field
 
 from stirred.data.codes import encode
+from stirred.data.given import as_microdata
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
-from stirred.data.problems import bad_plan, listed
+from stirred.data.problems import bad_file, bad_plan, listed
 from stirred.mechanisms.protocol import Names, Rate, Settings
+from stirred.mechanisms.swapping.pairwise2010.matching import PRIORITIES, Matching, Priority
+from stirred.mechanisms.swapping.pairwise2010.synthetic import Synthetic
 from stirred.mechanisms.swapping.records.base import RecordSwap, apart
 from stirred.mechanisms.swapping.records.choices import Choices, Rows, law_of
 from stirred.mechanisms.swapping.records.obscurity import Prior, prior_of
 from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
-
-Priority = Literal["selected", "near", "risk"]
-PRIORITIES: Final = ("selected", "near", "risk")
 
 
 class PairwiseSettings(Settings):
@@ -88,50 +87,6 @@ class PairwiseSettings(Settings):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Matching:
-    """A file as codes: who may be selected, who is alike, and in which areas all are, the coarsest first."""
-
-    chances: Sequence[Fraction]
-    occupied: Rows
-    alike: Rows
-    state: Rows
-    areas: Sequence[Rows]
-    cap: Fraction
-    priority: Sequence[Priority]
-
-    def pairs(self, choices: Choices) -> tuple[Rows, list[int]]:
-        """Select at random, and pair each selected household with the best partner, ties at random, up to the cap."""
-        block, partner = self.areas[-1], np.arange(self.alike.size, dtype=np.int64)
-        selected, alone = np.zeros(self.alike.size, dtype=bool), list[int]()
-        for row in self.occupied:
-            chance = self.chances[row]
-            selected[row] = chance > 0 and (chance == 1 or choices.happens(chance))
-        allowed = [floor(self.cap * int(n)) for n in np.bincount(self.state[self.occupied])]
-        groups = {int(self.alike[own[0]]): own for own in _split(self.occupied, self.alike)}
-        sizes, rows = np.bincount(block)[block], np.flatnonzero(selected)
-        for row in rows[np.asarray(choices.order(rows.size), dtype=np.int64)]:
-            if partner[row] != row or allowed[self.state[row]] < 2:
-                continue
-            own = groups[int(self.alike[row])]
-            fits = own[(partner[own] == own) & (block[own] != block[row])]
-            if not fits.size:
-                alone.append(int(row))
-                continue
-            for name in self.priority:
-                score = self._score(name, fits, row, selected=selected, sizes=sizes)
-                fits = fits[score == score.max()]
-            other = fits[choices.order(fits.size)[0]]
-            partner[row], partner[other] = other, row
-            allowed[self.state[row]] -= 2
-        return partner, [row for row in alone if partner[row] == row]
-
-    def _score(self, name: Priority, fits: Rows, row: int, *, selected: Any, sizes: Rows) -> Any:
-        if name == "near":
-            return np.sum([codes[fits] == codes[row] for codes in self.areas], axis=0)
-        return selected[fits] if name == "selected" else -sizes[fits]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairwiseSwap(RecordSwap):
     """Select by risk, pair with a matching household elsewhere in the state, exchange the whole location."""
@@ -163,7 +118,7 @@ class PairwiseSwap(RecordSwap):
     block_imputation_limit: Any = None
     occupied: str | None = None
     priority: Sequence[Priority] = PRIORITIES
-    synthetic: Sequence[Mapping[str, Any]] = ()
+    synthetic: Sequence[Any] = ()
     rate_prior: Mapping[str, Any] | None = None
     unit: str = "household"
     settings_from: str | None = None
@@ -174,8 +129,11 @@ class PairwiseSwap(RecordSwap):
         for name in ("unique_race", "cap", "block_imputation_limit"):
             given = getattr(self, name)
             put(self, name, None if given is None else probability(given, where=name))
-        steps = {int(size): probability(p, where="by_block_size") for size, p in self.by_block_size.items()}
-        falling = [steps[size] for size in sorted(steps)]
+        whole = all(str(size).isdecimal() for size in self.by_block_size)
+        steps = {size: probability(p, where="by_block_size") for size, p in self.by_block_size.items()}
+        falling = [steps[size] for size in sorted(steps, key=int)] if whole else []
+        put(self, "synthetic", tuple(map(Synthetic.of, self.synthetic)))
+        drawn = [each.column for each in self.synthetic]
         for where, wrong, what, remedy in (
             ("unique_in", self.unique_in not in self.geography, f"'{self.unique_in}' is not a level of the geography",
              f"write one of {listed(self.geography)}"),
@@ -185,9 +143,9 @@ class PairwiseSwap(RecordSwap):
              "a priority stands twice or is not known", f"write each of {listed(PRIORITIES)} once at most"),
             ("imputed", self.block_imputation_limit is not None and self.imputed is None,
              "a limit of imputation needs the flag", "name the column with imputed"),
-            ("synthetic", any({*each} != {"column", "share", "law"} for each in self.synthetic),
-             "a synthetic column needs column, share and law; one that is fitted to the file has no budget",
-             "declare the law beforehand: {column = 'age', share = '1/2', law = {'20' = '1/2', '30' = '1/2'}}"),
+            ("by_block_size", not whole, "sizes of blocks are not all whole numbers", "write such as { 5 = '1/10' }"),
+            ("synthetic", len({*drawn}) < len(drawn) or bool({*drawn} & {*self.matched, *self.geography}),
+             "a synthetic column stands twice, or is one that is matched or exchanged", "name another column"),
         ):  # fmt: skip
             if wrong:
                 raise bad_plan(what, where=where, remedy=remedy)
@@ -225,7 +183,7 @@ class PairwiseSwap(RecordSwap):
 
     @property
     def _resampled(self) -> Collection[str]:
-        return [str(each["column"]) for each in self.synthetic]
+        return [each.column for each in self.synthetic]
 
     @property
     def in_words(self) -> str:
@@ -235,17 +193,26 @@ class PairwiseSwap(RecordSwap):
             f"of the same {', '.join(self.matched)} in another block, {self.how_many}."
         )
 
+    def check(self, data: Any) -> None:
+        """Raise all problems of the columns: what cannot be read, or not be drawn."""
+        RecordSwap.check(self, data)
+        microdata = as_microdata(data)
+        self._occupied(microdata)
+        self._imputed_share(microdata)
+        for each in self.synthetic:
+            each.check(microdata)
+
     # ---- step 1: selection
 
     def selection(self, data: Microdata) -> list[Fraction]:
         """Return the probability of selection of each household."""
-        block = self._area(data, len(self.geography))
-        sizes = np.bincount(block)[block]
+        block, occupied = self._area(data, len(self.geography)), self._occupied(data)
+        sizes = np.bincount(block[occupied], minlength=block.size)[block]  # of occupied households, as all that follows
         steps = sorted((int(size), Fraction(p)) for size, p in self.by_block_size.items())
         by_size = {int(n): next((p for size, p in steps if n <= size), Fraction(0)) for n in np.unique(sizes)}
-        race, unique = self._unique_race(data, block), self._unique(data)
-        share, occupied = self._imputed_share(data), self._occupied(data)
-        in_block = np.bincount(block, weights=share)[block] / sizes
+        race, unique = self._unique_race(data, block, occupied, sizes), self._unique(data)
+        share = self._imputed_share(data)
+        in_block = np.bincount(block, weights=share * occupied)[block] / np.maximum(sizes, 1)
         limit = None if self.block_imputation_limit is None else float(self.block_imputation_limit)
         closed = np.zeros(block.size, dtype=bool) if limit is None else in_block >= limit
 
@@ -268,31 +235,31 @@ class PairwiseSwap(RecordSwap):
     def _occupied(self, data: Microdata) -> Any:
         if self.occupied is None:
             return np.ones(data.households.height, dtype=bool)
-        return _flag(data.households[self.occupied]).copy()
+        return _flag(data.households[self.occupied])
 
     def _imputed_share(self, data: Microdata) -> Any:
         """Return the share of each household's records that are imputed."""
         if self.imputed is None:
             return np.zeros(data.households.height)
         if self.imputed in data.households.columns:
-            return data.households[self.imputed].cast(pl.Float64).to_numpy()
+            return _share(data.households[self.imputed])
         assert data.persons is not None
         rows, flags = household_rows(data), _flag(data.persons[self.imputed]).astype(float)
         return np.bincount(rows, weights=flags, minlength=data.households.height) / np.maximum(
             np.bincount(rows, minlength=data.households.height), 1
         )
 
-    def _unique_race(self, data: Microdata, block: Rows) -> Any:
-        """Say of each household whether one of its races occurs in no other household of its block."""
+    def _unique_race(self, data: Microdata, block: Rows, occupied: Any, sizes: Rows) -> Any:
+        """Say of each household whether one of its races occurs in no other occupied household of its block."""
         if self.race in data.households.columns:
             rows, race = np.arange(data.households.height), data.households[self.race]
         else:
             assert data.persons is not None
             rows, race = household_rows(data).astype(np.int64), data.persons[self.race]
-        seen = pl.DataFrame({"row": rows, "block": block[rows], "race": race}).unique()
+        seen = pl.DataFrame({"row": rows, "block": block[rows], "race": race}).filter(occupied[rows]).unique()
         lone = seen.filter(pl.len().over("block", "race") == 1)["row"].unique().to_numpy()
         found = np.zeros(data.households.height, dtype=bool)
-        found[lone] = np.bincount(block)[block[lone]] > 1  # nobody else is in the block: it is not the race
+        found[lone] = sizes[lone] > 1  # nobody else is in the block: it is not the race
         return found
 
     def _unique(self, data: Microdata) -> Any:
@@ -350,13 +317,11 @@ class PairwiseSwap(RecordSwap):
         homes = data.households
         others = np.flatnonzero(~self._occupied(data))
         for each in self.synthetic:
-            column = homes[str(each["column"])]
-            law = {value: probability(p, where="synthetic") for value, p in each["law"].items()}
-            share, values = probability(each["share"], where="synthetic"), column.cast(pl.String).to_list()
+            values = homes[each.column].cast(pl.String).to_list()
             for row in others:
-                if choices.happens(share):
-                    values[row] = _drawn(law, choices)
-            homes = homes.with_columns(pl.Series(column.name, values).cast(column.dtype))
+                if choices.happens(each.share):
+                    values[row] = each.drawn(choices)
+            homes = homes.with_columns(pl.Series(each.column, values).cast(homes[each.column].dtype))
         return replace(data, households=homes, checked=False)
 
     def law(self, dataset: Any) -> Law:
@@ -379,20 +344,17 @@ class PairwiseSwap(RecordSwap):
 
 def _flag(column: pl.Series) -> Any:
     known = column.cast(pl.String).str.to_lowercase()
-    if not bool(known.is_in(["true", "false", "1", "0"]).all()):
-        raise bad_plan(f'"{column.name}" is not true or false', where=column.name, remedy="write true or false, 1 or 0")
-    return known.is_in(["true", "1"]).to_numpy()
+    if column.null_count() or not bool(known.is_in(["true", "false", "1", "0"]).all()):
+        raise bad_file(f'"{column.name}" is not true or false', where=column.name, remedy="write true or false, 1 or 0")
+    return known.is_in(["true", "1"]).to_numpy().copy()
 
 
-def _split(rows: Rows, codes: Rows) -> list[Rows]:
-    order = rows[np.argsort(codes[rows], kind="stable")]
-    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if rows.size else []
-
-
-def _drawn(law: Mapping[str, Fraction], choices: Choices) -> str:
-    left = sum(law.values(), Fraction(0))
-    for value, mass in law.items():
-        if mass and choices.happens(mass / left):
-            return value
-        left -= mass
-    raise bad_plan("the law is empty", where="synthetic", remedy="give probabilities that add up to 1")
+def _share(column: pl.Series) -> Any:
+    """Return the share of a household's records that are imputed: a number from 0 to 1, or a flag."""
+    known = column.cast(pl.Float64, strict=False)
+    if known.null_count():
+        return _flag(column).astype(float)
+    if not bool(known.is_between(0, 1).all()):
+        remedy = "write a share from 0 to 1, or true or false"
+        raise bad_file(f'"{column.name}" is not a share', where=column.name, remedy=remedy)
+    return known.to_numpy()

@@ -165,7 +165,7 @@ class RecordSwap(Mechanism):
 
     def specification(self, *, name: str, stage: str, columns: Sequence[str], persons: bool = False) -> Specification:
         """Return what is fixed, and that nothing is promised relative to it."""
-        held = tuple(each for each in columns if each not in self.swapped)
+        held = tuple(each for each in columns if each not in (*self.swapped, *self._resampled))
         inside = ("all characteristics of its persons",) if persons else ()
         return Specification(
             flavor=Flavor(
@@ -304,7 +304,7 @@ class RecordSwap(Mechanism):
 
     def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
         """Return the columns that each file may have."""
-        homes = {*fixed} & {*released["households"]}
+        homes = {*fixed, *self._resampled} & {*released["households"]}
         link = {*released["link"]}
         return {RECORDS: homes | link, PERSONS: (homes & {*self.swapped}) | {*released["persons"]} | link}
 
@@ -356,7 +356,8 @@ class RecordSwap(Mechanism):
         """Return in three sentences what is promised and what is not."""
         kept = " x ".join(self._crossed)
         return (
-            f"Exact are the counts by {kept}, and everything that does not contain {', '.join(self.swapped)}.",
+            f"Exact are the counts by {kept}, and everything that does not contain "
+            f"{', '.join((*self.swapped, *self._resampled))}.",
             f"Nothing is promised beyond that, the loss is infinite: {self.breaks[:1].lower()}{self.breaks[1:]}",
             "What protects is that nobody knows who was swapped; that is not a bound, nor is secrecy of the rate: an "
             "interval without a prior gains nothing, and with many strata the rate shows.",

@@ -154,11 +154,12 @@ class _Partners:
         urn = self._urns.get(key) or self._opened(key)
         codes = problem.areas[self._level]
         last, begin = self._seen.get(key, (-1, 0))
-        if last != area:  # what an area has looked at and left was of this area, or is used
+        # What an area has looked at and left was of this area, or is used: to the next area all that is unused fits.
+        if last != area:
             begin, urn.drawn = 0, [other for other in urn.drawn if partner[other] == other]
         for place in range(begin, len(urn.drawn)):
             other = urn.drawn[place]
-            if partner[other] == other and codes.item(other) != area:
+            if partner[other] == other:
                 self._seen[key] = (area, place)
                 return other
         while (drawn := self._state.choices.next_of(urn)) is not None:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, Field
 
 from stirred.data.frames import read_frame
-from stirred.data.problems import bad_file
+from stirred.data.problems import bad_file, bad_plan
 from stirred.mechanisms.protocol import Command, Grid, Outcome, Progress
 from stirred.mechanisms.tables.cellkey.design import KEYS, design_ptable
 from stirred.mechanisms.tables.cellkey.keys import KEY_BYTES
@@ -22,6 +22,7 @@ from stirred.spec.given_numbers import fraction, probability
 
 _WIDTH: Final = 24
 _DRAWN: Final = 12  # rows
+_ONS_KEYS: Final = 1 << 16
 _EPSILONS: Final = ("0", "1/2", "1", "2")
 _FILE: Final[dict[str, Any]] = {"argument": "FILE"}
 
@@ -59,6 +60,12 @@ class KeyOptions(BaseModel):
 def design(options: Any, progress: Progress | None) -> Outcome:
     """Compute a table, say which constraints it meets, and write it."""
     del progress
+    ons = options.format == "ons"
+    if options.out is not None:
+        _check_free(options.out)
+    if ons and options.keys > _ONS_KEYS:
+        what = f"the format of the ONS has a row for each of {options.keys:,} keys"
+        raise bad_plan(what, where="--keys", remedy="write as many as record keys have values: --keys 256 or 4096")
     designed = design_ptable(
         D=options.D,
         V=fraction(options.V, where="--V"),
@@ -71,8 +78,6 @@ def design(options: Any, progress: Progress | None) -> Outcome:
     )
     rows = [("note", note) for note in designed.notes]
     if options.out is not None:
-        _check_free(options.out)
-        ons = options.format == "ons"
         designed.table.frame(ons=ons).write_csv(options.out, separator="," if ons else ";")
         rows.append(("wrote", str(options.out)))
     return _shown(designed.table, rows=rows, values={"notes": list(designed.notes), "tries": list(designed.tries)})
@@ -117,8 +122,8 @@ def _check_free(path: Path) -> None:
 def _shown(table: PTable, *, rows: list[tuple[str, str]], values: dict[str, Any]) -> Outcome:
     told, drawn, moments = [], [], []
     for row in table.rows:
-        v = [float(Fraction(each, table.step)) for each in row.values]
-        p = [float(Fraction(each, table.keys)) for each in row.weights]
+        v = [float(Fraction(each, table.step)) for each in row.law]
+        p = [float(Fraction(each, table.keys)) for each in row.law.values()]
         own = {name: float(getattr(table, name)(row.count)) for name in ("bias", "variance", "pstay")}
         told.append({"count": row.count, "values": v, "probabilities": p, **own})
         if row.count <= _DRAWN:

@@ -29,6 +29,8 @@ KEYS: Final = 10**8  # as many as eight decimals, which the files of the ptable 
 _LEAST: Final = 1e-8
 _LOWERED: Final = Fraction(1, 20)
 _TRIES: Final = 20
+_MOST: Final = 80
+_CHANGED: Final = 11  # numbers of a row that are changed to make all of them whole: the largest
 T = TypeVar("T")
 
 
@@ -89,16 +91,16 @@ def _of_row(given: Sequence[T], i: int) -> T:
 
 
 def _check(*, D: int, V: Fraction, js: int, step: int, keys: int) -> None:
-    if D < 1 or js < 0 or step < 1 or keys < 2:
+    if D < 1 or js < 0 or step < 1 or keys < 2 or (2 * D + js) * step > _MOST:
         raise bad_plan(
             f"D {D}, js {js}, step {step} and {keys} keys make no table",
             where="ptable",
-            remedy="write D and step from 1, js from 0, keys from 2",
+            remedy=f"write D and step from 1, js from 0, keys from 2, and (2 D + js) step up to {_MOST}",
         )
     least = Fraction((js + 1) ** 2 // 4)  # the two-point law on 0 and js + 1
     if not least < V <= D * D and not V == least > 0:
         raise bad_plan(
-            f"no noise of mean 0 has variance {V} on values up to {D} away without 1 to {js}",
+            f"no noise of mean 0 has variance {V} on values up to {D} away" + (f" without 1 to {js}" if js else ""),
             where="V",
             remedy=f"write a variance above {least} and up to {D * D}",
         )
@@ -286,13 +288,15 @@ def _whole(
         start[fixed] = int(pstay * keys)
     square = None if V is None or (V * keys).denominator != 1 else int(V * keys)
     top = zero if mono else -1  # numbers may not fall before this place
+    # Rounding is off by less than a key each: of a long row the largest numbers make up for it.
+    free = sorted(sorted((k for k in range(values.size) if k != fixed), key=lambda k: -law[k])[:_CHANGED])
     lower = start.copy()
     lower[: max(top, 0)] = np.maximum(start[: max(top, 0)] - 1, 1)
     for wants_square in dict.fromkeys((square, None)):
         for begin in (start, lower):
-            found = _balanced(values, begin, keys=keys, square=wants_square, fixed=fixed, top=top)
+            found = _balanced(values, begin, free, keys=keys, square=wants_square, top=top)
             if found is not None:
-                found = _nearest(values, found, wanted, square=wants_square is not None, fixed=fixed, top=top)
+                found = _nearest(values, found, wanted, free, square=wants_square is not None, top=top)
                 if square is None or int((values**2 * found).sum()) == square or law.min() * keys >= 1:
                     return tuple(int(c) for c in found)
                 # At the edge of what exists only the nearest values have a probability worth a key.
@@ -306,13 +310,19 @@ def _fits(whole: npt.NDArray[np.int64], top: int) -> bool:
 
 
 def _balanced(
-    values: npt.NDArray[np.int64], start: npt.NDArray[np.int64], *, keys: int, square: int | None, fixed: int, top: int
+    values: npt.NDArray[np.int64],
+    start: npt.NDArray[np.int64],
+    free: Sequence[int],
+    *,
+    keys: int,
+    square: int | None,
+    top: int,
 ) -> npt.NDArray[np.int64] | None:
     """Change as little as possible so that sum, mean and, if given, the sum of squares are right."""
     sums = [keys, 0] if square is None else [keys, 0, square]
     missing = [wanted - int((values**k * start).sum()) for k, wanted in enumerate(sums)]
     best: tuple[Fraction, npt.NDArray[np.int64]] | None = None
-    for columns in combinations([k for k in range(values.size) if k != fixed], len(sums)):
+    for columns in combinations(free, len(sums)):
         change = _solved([[Fraction(int(values[c]) ** k) for c in columns] for k in range(len(sums))], missing)
         if change is None or any(x.denominator != 1 for x in change):
             continue
@@ -342,13 +352,13 @@ def _nearest(
     values: npt.NDArray[np.int64],
     whole: npt.NDArray[np.int64],
     wanted: Floats,
+    free: Sequence[int],
     *,
     square: bool,
-    fixed: int,
     top: int,
 ) -> npt.NDArray[np.int64]:
     """Take the steps that keep all sums and bring the numbers closer to what is wanted, until there is none."""
-    steps = _steps(values, [k for k in range(values.size) if k != fixed], size=4 if square else 3)
+    steps = _steps(values, free, size=4 if square else 3)
     for _ in range(1_000):
         new = [whole + step for step in steps]
         closer = [each for each in new if _fits(each, top) and _apart(each, wanted) < _apart(whole, wanted) - 1e-9]
@@ -362,7 +372,7 @@ def _apart(whole: npt.NDArray[np.int64], wanted: Floats) -> float:
     return float(((whole - wanted) ** 2).sum())
 
 
-def _steps(values: npt.NDArray[np.int64], free: list[int], *, size: int) -> list[npt.NDArray[np.int64]]:
+def _steps(values: npt.NDArray[np.int64], free: Sequence[int], *, size: int) -> list[npt.NDArray[np.int64]]:
     """Return the shortest changes of ``size`` numbers that keep sum, mean and (of four) the sum of squares."""
     found = []
     for columns in combinations(free, size):

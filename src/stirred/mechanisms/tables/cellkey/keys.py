@@ -30,6 +30,7 @@ KEY_BYTES: Final = 32
 _LIMBS: Final = 4  # of 32 bits; sums of up to 2^32 records fit into 64 bits
 _NAMES: Final = tuple(f"__key_{limb}" for limb in range(_LIMBS))
 _BITS: Final = 32 * _LIMBS
+_MANY: Final = 40
 _RECORD: Final = b"stirred record 1"
 _CELL: Final = b"stirred cell 1"
 _PRINT: Final = b"stirred print 1"
@@ -129,8 +130,13 @@ def whole_keys(column: pl.Series, *, below: int) -> pl.Series:
     where = f'"{column.name}"'
     if column.null_count():
         raise bad_file("records have no key", where=where, remedy="give every record one")
-    if column.dtype.is_integer():
-        return column.cast(pl.Int64) % below
+    whole = column.cast(pl.Int64, strict=False) if column.dtype == pl.String else column  # as CSV has them
+    if whole.dtype.is_integer() and not whole.null_count() and int(whole.min() or 0) >= 0:  # type: ignore[arg-type]
+        most = int(whole.max() or 0)  # type: ignore[arg-type]
+        if 2 * most < below and len(whole) > _MANY:  # of uniform keys so many are below half with chance 2^-40
+            what = f"the keys go up to {most:,}, and the table has {below:,}: sums of few look up its first"
+            raise bad_file(what, where=where, remedy="give keys of the range of the table, or a table of their range")
+        return whole.cast(pl.Int64) % below
     digits = len(str(below)) - 1
     known = column.cast(pl.Float64, strict=False)
     if below != 10**digits or known.null_count() or not bool(known.is_between(0, 1).all()):

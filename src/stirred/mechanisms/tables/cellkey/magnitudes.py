@@ -7,9 +7,7 @@ smaller ones have x p_small. Contributions have no largest value, so sums have n
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -92,7 +90,4 @@ def _between(size: float, table: PTable, key: int) -> float:
 
 
 def _noise(count: int, table: PTable, key: int) -> float:
-    if count == 0:
-        return 0.0
-    row = table.rows[count - 1]
-    return row.values[bisect_right([*accumulate(row.weights)], key)] / table.step
+    return table.rows[count - 1].at(key) / table.step if count else 0.0

@@ -36,10 +36,10 @@ from stirred.mechanisms.protocol import (
     Written,
     failed,
 )
-from stirred.mechanisms.tables.cellkey.keys import KeyFile, Keys
+from stirred.mechanisms.tables.cellkey.keys import KeyFile, Keys, whole_keys
 from stirred.mechanisms.tables.cellkey.law import LETTERS, SmallTables, mixed_law
 from stirred.mechanisms.tables.cellkey.magnitudes import Magnitude
-from stirred.mechanisms.tables.cellkey.perturbed import Perturbation, perturbed_table
+from stirred.mechanisms.tables.cellkey.perturbed import Perturbation, identified, perturbed_table, summed
 from stirred.mechanisms.tables.cellkey.plan import CellKeyPlan, promised, sections_of
 from stirred.mechanisms.tables.cellkey.ptable import PTable
 from stirred.mechanisms.tables.cellkey.settings import CellKeySettings, table_of
@@ -141,17 +141,22 @@ class CellKey(Mechanism):
         self._check()
 
     def _check(self) -> None:
-        without = self.inner is None
         for where, wrong, what, remedy in (
             ("tables", not self.tables or any(len({*t}) < len(t) or not t for t in self.tables),
              "a table needs different variables", "name at least one table, and each variable once"),
             ("ptable", self.table.step != 1,
              "the table has fractions, and counts are whole", "use it for sums, as magnitude_ptable"),
-            ("record_key", without and (self.record_key is not None) != (self.keys == "additive"),
+            ("record_key", (self.record_key is not None) != (self.keys == "additive"),
              "a column of record keys goes with keys = 'additive', and with it alone", "give both or none"),
-            ("after", self.inner is not None and (not self.inner.counts_tables or self.key is not None),
+            ("key", self.record_key is not None and self.key is not None,
+             "records have their keys in a column and in a file", "leave one out"),
+            ("after", self.inner is not None
+             and (not self.inner.counts_tables or self.key is not None or self.record_key is not None),
              "before cell keys comes a mechanism that releases records, whose keys are drawn for this release",
-             "name such a mechanism, and leave key out"),
+             "name such a mechanism, and leave key, keys and record_key out"),
+            ("keyed_by", self.keyed_by == "definition" and self.key is not None,
+             "with a key that is kept, a cell would have the same noise next year, whoever is in it then, and the "
+             "difference of the two would be exact", "leave key out, or write keyed_by = 'records'"),
             ("keyed_by", self.keyed_by == "definition" and self.keys == "additive",
              "additive keys are sums of records' keys", "write keyed_by = 'records'"),
         ):  # fmt: skip
@@ -191,6 +196,12 @@ class CellKey(Mechanism):
     def inner_title(self) -> str:
         """Return what is done before, by its title."""
         return "" if self.inner is None else self.inner.title
+
+    @property
+    def sums(self) -> Magnitude | None:
+        """Return how sums are published; None where they are not."""
+        assert not isinstance(self.magnitude, Mapping)
+        return self.magnitude
 
     @property
     def in_words(self) -> str:
@@ -265,11 +276,14 @@ class CellKey(Mechanism):
     def plan(self, data: Any, *, doubts: bool = True) -> CellKeyPlan:
         """Return the plan; nothing random happens."""
         microdata = as_microdata(data)
+        self.check(microdata)
         persons = self._persons(microdata)
         columns = {name: self._column(microdata, name) for name in self.names}
         declared = declared_columns(self.names, self.values, columns)
         cells = {" x ".join(t): declared_cells(t, declared) for t in self.tables}
         inner = None if self.inner is None else self.inner.plan(microdata, doubts=doubts)
+        if inner is not None:
+            self._check_released(inner.releases, persons)
         if inner is None:
             specification = self.specification(
                 name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation
@@ -292,8 +306,14 @@ class CellKey(Mechanism):
         self._persons(microdata)
         for name in self.names:
             self._column(microdata, name)
+        if self.sums is not None:
+            summed(self._column(microdata, self.sums.column, where="magnitude"))
         if self.inner is not None:
             self.inner.check(microdata)
+        elif self.record_key is not None:
+            whole_keys(self._column(microdata, self.record_key, where="record_key"), below=self.table.keys)
+        elif self.key is not None:
+            identified(microdata.households, microdata)
 
     def _persons(self, data: Microdata) -> tuple[str, ...]:
         """Return the variables of persons; a unit may then have many records, and only a swap covers that."""
@@ -306,13 +326,23 @@ class CellKey(Mechanism):
             )
         return own
 
-    def _column(self, data: Microdata, name: str) -> pl.Series:
-        if name in data.variables:
+    def _check_released(self, releases: Mapping[str, Collection[str]], persons: Collection[str]) -> None:
+        """Refuse a table of what the mechanism before does not release: it could not be counted after the draw."""
+        homes, people = releases["households"], {*releases.get("persons", ())}
+        for table in self.tables:
+            there = {*homes, *people} if {*table} & {*persons} else {*homes}
+            wanted = [*table, *(() if self.sums is None else (self.sums.column,))]
+            if absent := [name for name in wanted if name not in there]:
+                what = f"{listed(absent)} of the table {' x '.join(table)} is not among the records that are released"
+                raise bad_plan(what, where="after", remedy="let the mechanism release it, or leave it out of the table")
+
+    def _column(self, data: Microdata, name: str, *, where: str = "tables") -> pl.Series:
+        if name in (data.households.columns if where == "record_key" else data.variables):
             return data.households[name]
         if data.persons is not None and name in data.person_variables:
             return data.persons[name]
         there = [*data.variables, *data.person_variables]
-        raise bad_plan(f"there is no column '{name}'", where="tables", remedy=f"there are {listed(there)}")
+        raise bad_plan(f"there is no column '{name}'", where=where, remedy=f"there are {listed(there)}")
 
     def _doubts(self, data: Microdata, specification: Specification, inner: Any) -> Iterator[Doubt]:
         if inner is not None:
@@ -377,12 +407,12 @@ class CellKey(Mechanism):
         parts: dict[str, Any] = {title: lambda f=each: [f.released] for title, each in found.items()}
         for title, each in found.items():
             if each.sums is not None:
-                parts[f"magnitudes/{_slug(title)}"] = lambda f=each: [f.sums]
+                parts[_sums_of(title)] = lambda f=each: [f.sums]
         promise = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
         return Release(
             public=Frames(parts, convert=like(data)),
             specification=replace(promise, seeded=entropy.seeded),
-            internal={"cells": {title: each.cells for title, each in found.items()}},
+            internal={"cells": {title: each.cells for title, each in found.items()}, "parts": parts},
         )
 
     def _perturbation(self, data: Microdata, entropy: Entropy) -> Perturbation:
@@ -390,14 +420,6 @@ class CellKey(Mechanism):
         if isinstance(secret, str):
             remedy = "in a plan it is read; in Python give 32 bytes"
             raise bad_plan("the key is a file that was not read", where="key", remedy=remedy)
-        if secret is not None and not any(name in data.households.columns for name in data.identifiers):
-            raise bad_plan(
-                "a key is a function of each record's identifier, and none is named",
-                where="key",
-                remedy="name it with id under [data]; it must stay the same from year to year",
-            )
-        magnitude = self.magnitude
-        assert magnitude is None or isinstance(magnitude, Magnitude)
         return Perturbation(
             table=self.table,
             keys=Keys.drawn(entropy) if secret is None else Keys(secret),
@@ -405,7 +427,7 @@ class CellKey(Mechanism):
             keyed_by=self.keyed_by,
             record_key=self.record_key,
             threshold=self.threshold,
-            magnitude=magnitude,
+            magnitude=self.sums,
             magnitude_table=self.table if self.magnitude_ptable is None else table_of(self.magnitude_ptable),
         )
 
@@ -417,19 +439,17 @@ class CellKey(Mechanism):
 
     def files(self, data: Microdata, plan: Any) -> list[PublicFile]:
         """Return the tables of sums; counts are the tables of the plan."""
-        if self.magnitude is None:
+        if self.sums is None:
             return []
-        assert isinstance(self.magnitude, Magnitude)
-        name = self.magnitude.column
-        words = f"sums of {name}, perturbed"
+        words = f"sums of {self.sums.column}, perturbed; empty where the count is left empty"
         return [
-            PublicFile(name=f"magnitudes/{_slug(t)}", kind="table", columns=(*c.columns, "sum"), words=words)
+            PublicFile(name=_sums_of(t), kind="side", columns=(*c.columns, "sum"), words=words)
             for t, c in plan.cells.items()
         ]
 
     def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
         """Return the columns that each file may have: none of records."""
-        sums = {f"magnitudes/{_slug(' x '.join(t))}": {*t, "sum"} for t in self.tables if self.magnitude is not None}
+        sums = {_sums_of(" x ".join(t)): {*t, "sum"} for t in self.tables if self.sums is not None}
         return {RECORDS: set(), PERSONS: set(), **sums}
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
@@ -460,6 +480,9 @@ class CellKey(Mechanism):
             checks.append(
                 Check(what=f"table {table.title}", cells=cells.height, result="the counts with what was looked up")
             )
+            if self.sums is not None:
+                name, wrong = _sums_of(table.title), f"the sums of {table.title}, as written, are not those drawn"
+                list(written.parts(name, release.internal["parts"][name](), kind="side", wrong=wrong))
         return checks
 
     def table_in_words(self, table: Table, data: Microdata, plan: Any) -> str:
@@ -603,5 +626,6 @@ def _names(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _slug(title: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in title.lower().replace(" x ", "-x-"))
+def _sums_of(title: str) -> str:
+    """Return the name of the file with the sums of a table."""
+    return "sums-" + "".join(letter if letter.isalnum() else "-" for letter in title.lower().replace(" x ", "-x-"))

@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from stirred.data.microdata import Microdata
-from stirred.data.problems import bad_plan, number
+from stirred.data.problems import bad_file, bad_plan, number
 from stirred.mechanisms.tables.cellkey.keys import (
     Keys,
     definition_key,
@@ -27,6 +27,35 @@ _TOP: Final = "__largest"
 _TOTAL: Final = "__sum"
 
 
+def identified(frame: pl.DataFrame, data: Microdata) -> pl.Series:
+    """Return what identifies each record, from which its key is made; refuse records that share it or have none."""
+    ids = [name for name in data.identifiers if name in frame.columns]
+    if not ids:
+        raise bad_plan(
+            "a key is a function of each record's identifier, and none is named",
+            where="key",
+            remedy="name it with id under [data]; it must stay the same from year to year",
+        )
+    text = frame.select(pl.struct(pl.col(ids).cast(pl.String)).struct.json_encode()).to_series()
+    if text.n_unique() < len(text) or frame.select(pl.any_horizontal(pl.col(ids).is_null()).any()).item():
+        twice = number(int(text.is_duplicated().sum()), "record")
+        raise bad_plan(
+            f"{twice} share their identifier, or have none, and would share their key",
+            where="key",
+            remedy="name columns with id that tell records apart",
+        )
+    return text
+
+
+def summed(column: pl.Series) -> pl.Series:
+    """Return the contributions of a column as numbers; a missing one adds nothing."""
+    known = column.cast(pl.Float64, strict=False)
+    if known.null_count() > column.null_count() or not known.drop_nulls().is_finite().all():
+        remedy = "sum a column of numbers; declare what means a missing value with missing under [data]"
+        raise bad_file("it has values that are not numbers", where=f'magnitude "{column.name}"', remedy=remedy)
+    return known
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Perturbation:
     """The perturbation table and the keys of one release; ``entropy`` draws record keys where no key is kept."""
@@ -43,22 +72,11 @@ class Perturbation:
     def keyed(self, frame: pl.DataFrame, kind: str, data: Microdata) -> pl.DataFrame:
         """Return the records with their keys."""
         if self.record_key is not None:
-            if self.record_key not in frame.columns:
-                raise bad_plan(f"there is no column '{self.record_key}'", where="record_key", remedy="name the column")
             own = whole_keys(frame[self.record_key], below=self.table.keys).alias(_RECORD_KEY)
             return frame.with_columns(own)
         if self.entropy is not None:
             return frame.hstack(drawn_records(frame.height, self.entropy.child(f"keys of {kind}")))
-        ids = [name for name in data.identifiers if name in frame.columns]
-        text = frame.select(pl.struct(pl.col(ids).cast(pl.String)).struct.json_encode()).to_series()
-        if text.n_unique() < len(text) or frame.select(pl.any_horizontal(pl.col(ids).is_null()).any()).item():
-            twice = number(int(text.is_duplicated().sum()), "record")
-            raise bad_plan(
-                f"{twice} share their identifier, or have none, and would share their key",
-                where="key",
-                remedy="name columns with id that tell records apart",
-            )
-        return frame.hstack(self.keys.of_records(text.to_list()))
+        return frame.hstack(self.keys.of_records(identified(frame, data).to_list()))
 
     def key_of(self, cell: dict[str, Any], sums: dict[str, Any]) -> bytes | int:
         """Return what identifies a cell: the sum of its records' keys, or its definition."""
@@ -92,8 +110,9 @@ def perturbed_table(cells: pl.DataFrame, keyed: pl.DataFrame, how: Perturbation)
     wanted = [pl.len().cast(pl.Int64).alias("pre_sd_count")]
     wanted += [pl.col(_RECORD_KEY).sum()] if how.record_key is not None else summed_keys()
     if magnitude is not None:
-        value = pl.col(magnitude.column).cast(pl.Float64)
-        largest = value.sort_by(value.abs(), descending=True).head(len(magnitude.epsilons))
+        keyed = keyed.with_columns(summed(keyed[magnitude.column]))
+        value = pl.col(magnitude.column)
+        largest = value.drop_nulls().sort_by(value.drop_nulls().abs(), descending=True).head(len(magnitude.epsilons))
         wanted += [value.sum().alias(_TOTAL), largest.alias(_TOP)]
     counted = keyed.group_by(names).agg(wanted)
     drawn = cells.join(counted, on=names, how="left", nulls_equal=True, maintain_order="left")
@@ -104,7 +123,8 @@ def perturbed_table(cells: pl.DataFrame, keyed: pl.DataFrame, how: Perturbation)
     kept = drawn.select(*names, "pre_sd_count").hstack(noise.select("ckey", "pcv", "pvalue"))
     count = pl.col("pre_sd_count") + pl.col("pvalue")
     released = kept.select(*names, count=pl.when(count >= how.threshold).then(count))
-    sums = None if magnitude is None else drawn.select(names).hstack(noise.select("sum"))
+    shown = pl.when(released["count"].is_not_null()).then(noise["sum"]).alias("sum")
+    sums = None if magnitude is None else released.select(*names, shown)
     return Perturbed(released=released, cells=kept, sums=sums)
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, groupby
+from math import lcm
 from typing import Any, Final
 
 import polars as pl
@@ -22,27 +23,44 @@ _ONS_LAST: Final = 750
 _ONS_PERIOD: Final = 250
 _DIGITS: Final = 8
 _PTABLE_COLUMNS: Final = ("i", "p", "v")
+_BOUND: Final = "p_int_ub"
+_APART: Final = 1e-6  # of sums of up to a few dozen numbers of eight digits
 _ONS_COLUMNS: Final = ("pcv", "ckey", "pvalue")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The noise of one count: ``weights`` of all keys add ``values`` (in units of 1 / step)."""
+    """The noise of one count, by runs of keys: the next ``weights`` of them add ``values`` (in units of 1 / step).
+
+    A rearranged table, and one of the ONS, may have a value in several runs.
+    """
 
     count: int
     values: tuple[int, ...]
     weights: tuple[int, ...]
+    _bounds: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_bounds", tuple(accumulate(self.weights)))
 
     def at(self, key: int) -> int:
         """Return what the key 0, ..., keys - 1 adds."""
-        return self.values[bisect_right([*accumulate(self.weights)], key)]
+        return self.values[bisect_right(self._bounds, key)]
+
+    @property
+    def law(self) -> dict[int, int]:
+        """Return how many keys add each value, the smallest first."""
+        found: dict[int, int] = dict.fromkeys(sorted({*self.values}), 0)
+        for value, weight in zip(self.values, self.weights, strict=True):
+            found[value] += weight
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PTable:
     """Rows for the counts 1, 2, ...; the last serves all larger counts. A count of 0 stays 0.
 
-    ``order`` has, for tables of the ONS, what each single key adds: there the keys of a value need not stand together.
+    A table of the ONS with 750 rows ``repeats`` its last 250 instead.
 
     >>> table = PTable(rows=(Row(count=1, values=(-1, 0, 1), weights=(1, 2, 1)),), keys=4)
     >>> table.added(7, key=0), table.added(0, key=0), table.bias(1), table.variance(1), table.pstay(1)
@@ -52,7 +70,7 @@ class PTable:
     rows: tuple[Row, ...]
     keys: int
     step: int = 1
-    order: tuple[tuple[int, ...], ...] | None = None
+    repeats: bool = False
 
     def __post_init__(self) -> None:
         for place, row in enumerate(self.rows, start=1):
@@ -76,9 +94,7 @@ class PTable:
         >>> PTable.of_ons_count(751), PTable.of_ons_count(100_001)
         (501, 501)
         """
-        if self.order is not None and len(self.rows) == _ONS_LAST:
-            return self.of_ons_count(count)
-        return min(count, len(self.rows))
+        return self.of_ons_count(count) if self.repeats else min(count, len(self.rows))
 
     @staticmethod
     def of_ons_count(count: int) -> int:
@@ -91,18 +107,13 @@ class PTable:
 
     def added(self, count: int, *, key: int) -> int:
         """Return what is added to a count with this key (in units of 1 / step); 0 to a count of 0."""
-        if count == 0:
-            return 0
-        return self.row(count).at(key) if self.order is None else self.order[self.pcv(count) - 1][key]
+        return self.row(count).at(key) if count else 0
 
     def law(self, count: int) -> dict[int, Fraction]:
         """Return the probability of each perturbed count, by the count."""
         if count == 0:
             return {0: Fraction(1)}
-        row, found = self.row(count), dict[int, Fraction]()
-        for value, weight in zip(row.values, row.weights, strict=True):
-            found[count + value] = found.get(count + value, Fraction(0)) + Fraction(weight, self.keys)
-        return {count: p for count, p in found.items() if p}
+        return {count + value: Fraction(weight, self.keys) for value, weight in self.row(count).law.items() if weight}
 
     def _moment(self, count: int, power: int) -> Fraction:
         row = self.row(count)
@@ -119,8 +130,7 @@ class PTable:
 
     def pstay(self, count: int) -> Fraction:
         """Return the probability that a count stays as it is."""
-        row = self.row(count)
-        return Fraction(sum(w for v, w in zip(row.values, row.weights, strict=True) if v == 0), self.keys)
+        return Fraction(self.row(count).law.get(0, 0), self.keys)
 
     def frame(self, *, ons: bool = False) -> pl.DataFrame:
         """Return the table as a file has it: of the ptable package, or with a row for each key of the ONS."""
@@ -148,7 +158,7 @@ def read_ptable(frame: pl.DataFrame, *, where: str) -> PTable:
     if {*_ONS_COLUMNS} <= {*frame.columns}:
         return _of_ons(frame.select(_ONS_COLUMNS), where=where)
     if {*_PTABLE_COLUMNS} <= {*frame.columns}:
-        return _of_package(frame.select(_PTABLE_COLUMNS), where=where)
+        return _of_package(frame, where=where)
     raise bad_file(
         f"the columns {listed(frame.columns)} are not those of a perturbation table",
         where=where,
@@ -157,24 +167,37 @@ def read_ptable(frame: pl.DataFrame, *, where: str) -> PTable:
 
 
 def _of_package(frame: pl.DataFrame, *, where: str) -> PTable:
-    """Read probabilities of eight digits as whole numbers of keys; what rounding left over goes to the largest."""
+    """Read probabilities of eight digits as whole numbers of keys; what rounding left over goes to the largest.
+
+    The order of the file is kept: a rearranged table looks other values up, and has the same law.
+    """
     try:
-        cells = [(int(i), Fraction(str(p)), Fraction(str(v))) for i, p, v in frame.cast(pl.String).rows()]
+        texts = frame.select(_PTABLE_COLUMNS).cast(pl.String)
+        cells = [(int(i), Fraction(str(p)), Fraction(str(v))) for i, p, v in texts.rows()]
     except (ValueError, pl.exceptions.PolarsError):
         raise bad_file("i, p and v are not all numbers", where=where, remedy="check the separator ;") from None
-    step = 1
-    for _, _, v in cells:
-        step = max(step, v.denominator)
+    step = lcm(*(v.denominator for _, _, v in cells))
     keys, rows = 10**_DIGITS, []
     for count in range(1, max((i for i, _, _ in cells), default=0) + 1):
-        own = sorted((v, p) for i, p, v in cells if i == count)
+        own = [(v, p) for i, p, v in cells if i == count]
         weights = [round(p * keys) for _, p in own]
         if not own or abs(sum(weights) - keys) > len(own):
             what = f"the probabilities of count {count} do not add up to 1" if own else f"count {count} has no row"
             raise bad_file(what, where=where, remedy="give every count from 1 on, with eight digits")
         weights[weights.index(max(weights))] += keys - sum(weights)
         rows.append(Row(count=count, values=tuple(int(v * step) for v, _ in own), weights=tuple(weights)))
+    if _BOUND in frame.columns:
+        _check_bounds(frame.filter(pl.col("i").cast(pl.Int64) > 0)[_BOUND], rows, keys=keys, where=where)
     return PTable(rows=tuple(rows), keys=keys, step=step)
+
+
+def _check_bounds(given: pl.Series, rows: Sequence[Row], *, keys: int, where: str) -> None:
+    """Refuse upper bounds that are not the sums of the probabilities so far: keys would look other values up."""
+    sums = [bound / keys for row in rows for bound in accumulate(row.weights)]
+    known = given.cast(pl.Float64, strict=False)
+    if known.null_count() or bool(((known - pl.Series(sums)).abs() > _APART).any()):
+        remedy = "sort the rows by i and p_int_ub, and let each p be what p_int_ub grows by"
+        raise bad_file("p_int_ub is not the sum of the probabilities so far", where=where, remedy=remedy)
 
 
 def _of_ons(frame: pl.DataFrame, *, where: str) -> PTable:
@@ -186,11 +209,10 @@ def _of_ons(frame: pl.DataFrame, *, where: str) -> PTable:
         what = "it does not have every key for every count from 1 on, once"
         raise bad_file(what, where=where, remedy="add the pairs that are missing: a missing one would get no noise")
     added = whole["pvalue"].to_list()
-    order = tuple(tuple(added[i * keys : (i + 1) * keys]) for i in range(last))
-    rows = [_counted(i, own) for i, own in enumerate(order, start=1)]
-    return PTable(rows=tuple(rows), keys=keys, order=order)
+    rows = [_in_runs(i, added[(i - 1) * keys : i * keys]) for i in range(1, last + 1)]
+    return PTable(rows=tuple(rows), keys=keys, repeats=last == _ONS_LAST)
 
 
-def _counted(count: int, added: Sequence[int]) -> Row:
-    values = sorted({*added})
-    return Row(count=count, values=tuple(values), weights=tuple(added.count(v) for v in values))
+def _in_runs(count: int, added: Sequence[int]) -> Row:
+    runs = [(value, len([*own])) for value, own in groupby(added)]
+    return Row(count=count, values=tuple(v for v, _ in runs), weights=tuple(w for _, w in runs))

@@ -76,15 +76,17 @@ class CellKeySettings(Settings):
         found = super().public()
         for name in ("ptable", "magnitude_ptable"):
             if isinstance(table := found.get(name), dict):
-                found[name] = {key: value for key, value in table.items() if key != "order"}
+                found[name] = {key: value for key, value in table.items() if key != "runs"}
         return found
 
 
 def plain_table(table: PTable) -> dict[str, Any]:
     """Return a table as plain data, as manifest and specification keep it."""
-    rows = {str(row.count): {str(v): w for v, w in zip(row.values, row.weights, strict=True)} for row in table.rows}
-    order = {} if table.order is None else {"order": [",".join(map(str, own)) for own in table.order]}
-    return {"keys": table.keys, "step": table.step, "rows": rows, **order}
+    rows = {str(row.count): {str(v): w for v, w in row.law.items()} for row in table.rows}
+    runs = [" ".join(f"{v}:{w}" for v, w in zip(row.values, row.weights, strict=True)) for row in table.rows]
+    arranged = any([*row.law] != [*row.values] for row in table.rows)
+    more = {**({"repeats": True} if table.repeats else {}), **({"runs": runs} if arranged else {})}
+    return {"keys": table.keys, "step": table.step, "rows": rows, **more}
 
 
 def table_of(plain: PTable | Mapping[str, Any]) -> PTable:
@@ -92,16 +94,17 @@ def table_of(plain: PTable | Mapping[str, Any]) -> PTable:
     if isinstance(plain, PTable):
         return plain
     try:
-        rows = [
-            Row(count=int(i), values=tuple(map(int, own)), weights=tuple(map(int, own.values())))
-            for i, own in plain["rows"].items()
-        ]
-        order = [tuple(map(int, own.split(","))) for own in plain["order"]] if "order" in plain else None
+        own = {int(i): [(int(v), int(w)) for v, w in law.items()] for i, law in plain["rows"].items()}
+        for i, runs in enumerate(plain.get("runs", ()), start=1):
+            own[i] = [(int(v), int(w)) for v, _, w in (run.partition(":") for run in runs.split())]
         return PTable(
-            rows=tuple(rows),
+            rows=tuple(
+                Row(count=i, values=tuple(v for v, _ in law), weights=tuple(w for _, w in law))
+                for i, law in own.items()
+            ),
             keys=int(plain["keys"]),
             step=int(plain.get("step", 1)),
-            order=None if order is None else tuple(order),
+            repeats=bool(plain.get("repeats", False)),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         remedy = "name a file, such as ptable.csv"
