@@ -107,8 +107,10 @@ def _hint(name: str, info: FieldInfo) -> Any:
     kinds = [each for each in get_args(info.annotation) or (info.annotation,) if each is not type(None)]
     kind = info.annotation if get_origin(info.annotation) is list else kinds[0]
     described = info.description or ""
-    if isinstance(info.default, (str, int, float)) and not isinstance(info.default, bool):
+    if isinstance(info.default, (str, int, float)) and not isinstance(info.default, bool) and info.default != "":
         described += f" Default: {info.default}."
+    if info.is_required() and not _mark(info, "argument"):
+        described += " Required."
     if form := _mark(info, "argument"):
         return Annotated[Path if kind is Path else str | None, arg(form, described)]
     typed = f"--{name.rstrip('_').replace('_', '-')}"

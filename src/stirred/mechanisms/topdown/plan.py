@@ -92,7 +92,7 @@ class TopDownPlan(Plan):
                 ),
                 Fact(
                     label=f"cost of {part.name}",
-                    sentence="epsilon at delta 1e-10 for a change of "
+                    sentence="epsilon at delta 1e-10, by the sharper formula, for a change of "
                     + ", ".join(f"{cost.what} {cost.epsilon.shown()}" for cost in costs),
                     values={f"{part.name}_certificate": values},
                 ),
