@@ -189,7 +189,6 @@ def test_areas_read_off_the_file_refuse_a_release_until_somebody_accepts_it() ->
             "use this name for something else",
         ),
         ({"groupings": {"age": {"adult": [["0-17"], ["18-64"]]}}}, "it does not put every code of age into one group"),
-        ({"values": {**CODES, "sexx": ["m", "f"]}}, "values sexx: there is no attribute 'sexx'"),
         ({"groupings": {"rage": {}}}, "groupings rage: there is no attribute 'rage'"),
         ({"queries": ["colour"]}, 'asks for "colour", which the schema declared does not have'),
         ({"values": {**CODES, "age": [str(n) for n in range(1_200_000)]}}, "has 4,800,000 cells"),

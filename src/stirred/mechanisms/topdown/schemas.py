@@ -95,11 +95,6 @@ def _undeclared(attributes: Sequence[str], values: Values) -> Iterator[Problem]:
                 "([data] codebook)",
             )
 
-    for name in values:
-        if name not in attributes:
-            remedy = f"there are {listed(attributes)}"
-            yield Problem(what=f"there is no attribute '{name}'", where=f"values {name}", remedy=remedy)
-
 
 def _wrong_groupings(attributes: Sequence[str], values: Values, groupings: Groupings) -> Iterator[Problem]:
     for name, own in groupings.items():
