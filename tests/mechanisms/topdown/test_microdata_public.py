@@ -96,7 +96,7 @@ def test_counts_that_do_not_fit_are_left_out_and_change_nothing() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(dense(without), dense(with_them), strict=True))
     (event,) = with_them.events
     assert event.what == "the public counts are left out"
-    assert "times the count; they take" in event.why
+    assert "times the count; they would take" in event.why
     assert event.amount > 5
     (nothing,) = solved(tree, dict.fromkeys(units, 0)).events
     assert nothing.why.startswith("no leaves in one parent have both")

@@ -54,7 +54,8 @@ class Fit:
         if not np.isfinite(self.phi):
             return what, "no leaves in one parent have both measurements and a count above 0"
         fit = f"the variance of totals around them is {self.phi:.3g} (standard error {self.error:.2g}) times the count"
-        return what, f"{fit}; they take {self.share:.0%} of the noise variance away, {LEAST_SHARE:.0%} is the least"
+        take = "take" if self.used else "would take"
+        return what, f"{fit}; they {take} {self.share:.0%} of the noise variance away, {LEAST_SHARE:.0%} is the least"
 
 
 def counts_of(level: Level, public: Mapping[str, int]) -> Numbers:
