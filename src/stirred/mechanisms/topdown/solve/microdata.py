@@ -47,6 +47,7 @@ from stirred.mechanisms.topdown.solve.objective import (
     own_objective,
     stacked,
 )
+from stirred.mechanisms.topdown.solve.public import Fit, fitted, moments, with_public
 from stirred.mechanisms.topdown.solve.rounding import Chain
 from stirred.mechanisms.topdown.solve.step import Event, Solved, Stage, solve_children, without_parents
 from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Level, Tree
@@ -182,11 +183,15 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Settings:
-    """How to solve: the arm, known totals of groups of areas, given parents, threads, and what to keep."""
+    """How to solve: the arm, known totals of groups of areas, given parents, threads, and what to keep.
+
+    ``public`` has a count of each leaf by geocode that is used if it fits (:mod:`public`).
+    """
 
     arm: Arm
     groups: tuple[GroupTotal, ...] = ()
     parents: Mapping[tuple[str, str], tuple[Places, Places]] = field(default_factory=dict)  # (level, geocode): counts
+    public: Mapping[str, int] | None = None
     keep_unrounded: bool = False
     threads: int = 1
     keeper: Keeper | None = None
@@ -203,9 +208,19 @@ class _Plan:
     model: Model
     pattern: Mapping[str, Level]  # for each level one with its answers, from which is decided how to proceed
     names: tuple[str, ...]  # of all levels, from the top
+    fit: Fit | None = None  # of public counts, where they are given
 
     def totals_first(self, name: str) -> bool:
         return self.settings.arm.totals_first(self.pattern[name], place=self.names.index(name), depth=len(self.names))
+
+    def telling(self, piece: Piece) -> Piece:
+        """Return the first piece with what was decided on public counts among its events."""
+        if self.fit is None:
+            return piece
+        what, why = self.fit.told
+        area, amount = piece.tree.levels[0].geocodes[0], self.fit.phi if np.isfinite(self.fit.phi) else 0.0
+        event = Event(level=self.names[-1], area=area, what=what, why=why, amount=amount)
+        return replace(piece, events=(event, *piece.events))
 
 
 def solve(source: Source, settings: Settings) -> Iterator[Piece]:
@@ -215,7 +230,8 @@ def solve(source: Source, settings: Settings) -> Iterator[Piece]:
     plan = _planned(source, top, settings)
     if top is None:
         for shard in map(_usable, source.shards()):
-            yield _solved(plan, shard, _limits(plan, shard.levels), _objectives(plan, shard), given=None)
+            found = _solved(plan, shard, _limits(plan, shard.levels), _objectives(plan, shard), given=None)
+            yield plan.telling(found)
         return
     limits, tops, size = [], [], 0
     beneath: dict[str, Floor] = {}
@@ -240,7 +256,7 @@ def solve(source: Source, settings: Settings) -> Iterator[Piece]:
         given=None,
         is_top=True,
     )
-    yield upper
+    yield plan.telling(upper)
 
     def top_down(numbered: tuple[int, Tree]) -> Piece:
         place, shard = numbered
@@ -271,7 +287,11 @@ def _in_order(work: Callable[[A], B], items: Iterable[A], threads: int) -> Itera
 
 def _planned(source: Source, top: Tree | None, settings: Settings) -> _Plan:
     # All shards: a later one may have queries and limits that the first has not.
-    trees = [*([] if top is None else [top]), *(_sketch(_usable(shard)) for shard in source.shards())]
+    trees, leaves = [] if top is None else [top], []
+    for shard in map(_usable, source.shards()):
+        trees.append(_sketch(shard))
+        if settings.public is not None:
+            leaves.append(moments(shard.levels[-1], settings.public))
     queries = [*dict.fromkeys(each.query for tree in trees for level in tree.levels for each in level.answers)]
     rules = Rules.of(trees)
     upper = () if top is None else top.levels[:-1]
@@ -292,6 +312,7 @@ def _planned(source: Source, top: Tree | None, settings: Settings) -> _Plan:
         model=model_on(rules.grid, queries),
         pattern=pattern,
         names=names,
+        fit=fitted(leaves) if leaves else None,
     )
 
 
@@ -459,7 +480,10 @@ def _solved(
             parents, iterations = parents + int(kept["done"][0]), iterations + int(kept["done"][1])
             gap = max(gap, float(kept["done"][2]))
             continue
-        stage = _stage(plan, level, limits[place], objectives[place])
+        objective = objectives[place]
+        if level.name == plan.names[-1] and place > 0 and not is_top:
+            objective = _leaf_objective(plan, objective, tree.levels[place - 1], level, levels[-1])
+        stage = _stage(plan, level, limits[place], objective)
         if place == 0:
             below = limits[1] if len(limits) > 1 else None
             found = [_root(stage, level, below)]
@@ -491,6 +515,15 @@ def _solved(
         iterations=iterations,
         largest_gap=gap,
     )
+
+
+def _leaf_objective(plan: _Plan, objective: Objective, above: Level, level: Level, counts: Counts) -> Objective:
+    """Return the objective of leaves, with public counts in it if these fit."""
+    if plan.fit is None or plan.settings.public is None or not plan.fit.used:
+        return objective
+    given = plan.settings.parents
+    own = [given.get((above.name, code), counts[place])[1].sum() for place, code in enumerate(above.geocodes)]
+    return with_public(objective, level, plan.settings.public, plan.fit, np.array(own, dtype=np.float64))
 
 
 def _stage(plan: _Plan, level: Level, limits: Limits, objective: Objective) -> Stage:
