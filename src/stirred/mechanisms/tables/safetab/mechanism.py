@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -94,9 +95,9 @@ class SafeTab(Tabulator):
         return {region.type: region for region in self.spent.regions}
 
     @property
+    @abstractmethod
     def spent(self) -> Any:
         """Return the budget as it was checked."""
-        raise NotImplementedError
 
     @property
     def groups(self) -> Iterations:
@@ -171,13 +172,13 @@ class SafeTab(Tabulator):
             yield Problem(what=what, where=f"{where} {listed([*self.races, self.ethnicity])}", remedy=remedy)
 
     @property
+    @abstractmethod
     def _values(self) -> Mapping[str, pl.Series]:
         """Return the declared values of the columns that tables are about."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _fine(self, frame: pl.DataFrame) -> Mapping[str, Ints]:
         """Return the fine value of each record, by table."""
-        raise NotImplementedError
 
     def records(self, frame: pl.DataFrame) -> Records:
         """Return the records as they are counted."""
@@ -229,9 +230,9 @@ class SafeTab(Tabulator):
         return [[*sizes[0], *sizes[1]], [*sizes[1], *sizes[2]]] if self.promise == "add-remove" else sizes[1:]
 
     @property
+    @abstractmethod
     def _audited(self) -> Sequence[tuple[str, ...]]:
         """Return two settings of the columns that tables are about, in different cells."""
-        raise NotImplementedError
 
     def _frame(self, dataset: Sequence[Any]) -> pl.DataFrame:
         """Return records (block, race codes, ethnicity, values of the tables) as a file."""
