@@ -22,6 +22,8 @@ help: ## list the targets
 .PHONY: setup
 setup: $(STAMP) ## create .venv from the locked, hashed requirements; instant when nothing changed
 
+# The lock names everything, so nothing is resolved (--no-deps): the pip of Python 3.11 otherwise takes
+# the newest release of a package that another one asks for with an extra, and then refuses its hash.
 $(STAMP): requirements/dev.lock pyproject.toml
 	@if ! "$(PYTHON)" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 		echo "stirred needs Python 3.11 or newer with its venv module, and found none (tried: $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python))." >&2; \
@@ -29,7 +31,8 @@ $(STAMP): requirements/dev.lock pyproject.toml
 	@if ! "$(BIN)/python" -c '' >/dev/null 2>&1; then \
 		echo "setup: creating $(VENV) with $$("$(PYTHON)" --version)"; "$(PYTHON)" -m venv --clear "$(VENV)"; fi
 	@echo "setup: installing the locked requirements"
-	@$(PIP) install --require-hashes -r requirements/dev.lock
+	@$(PIP) install --no-deps --require-hashes -r requirements/dev.lock
+	@broken=$$($(BIN)/python -m pip check 2>/dev/null) || { echo "setup: the lock is not complete: $$broken" >&2; exit 1; }
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@$(MAKE) kernels
 	@touch $@
