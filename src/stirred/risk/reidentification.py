@@ -28,7 +28,6 @@ from stirred.risk.attackers import AGE, PERSON, Asked, attackers_file
 from stirred.risk.table_lists import AGES
 
 _Array = npt.NDArray[Any]
-_GROUP: Final = "__age"
 VULNERABLE: Final = "nonmodal unique"
 ONE_SOLUTION: Final = "nonmodal unique, one solution"
 
@@ -106,11 +105,8 @@ def reidentify(
     ``pool`` the released records with the same columns, or those of a reconstruction (``records.parquet``, with
     ``age_from`` for the age and ``count="persons"``). ``attacker`` is made by `attackers_file` or `given_attacker`;
     without it, the attacker has everybody without error. ``origin`` names a column of the pool with the row of the
-    truth that each record comes from: then the attack with the person replaced is computed too. ``one_solution``
-    has the areas whose tables have one solution, ``targets`` the rows of the truth that count (all compete).
-
-    Persons are: all; modal (with the most frequent values of their true area); nonmodal; nonmodal unique (also alone
-    in the truth with area, sex and age group: the vulnerable); and these in areas with one solution.
+    truth whose values each record carries: then the attack with the person replaced is computed too.
+    ``one_solution`` has the areas whose tables have one solution, ``targets`` the rows of the truth that count.
 
     >>> people = pl.DataFrame({"block": [1] * 4, "sex": [1, 2, 1, 2], "age": [40, 30, 70, 30],
     ...     "race": [1, 1, 2, 1], "hispanic": [0] * 4})
@@ -123,63 +119,75 @@ def reidentify(
     coded = _coded(truth, file, pool, asked)
     person = file[PERSON].fill_null(-1).to_numpy()
     weight = np.ones(pool.height) if count is None else pool[count].to_numpy().astype(np.float64)
-    value = np.where(person >= 0, coded.true_values[person], -1)
-    own = None if origin is None else _places(pool[origin], truth.height)[person]
-    if own is not None:
-        own[person < 0] = -1
+    own = None if origin is None else np.where(person < 0, -1, _places(pool[origin], truth.height)[person])
     complete = file.select(~pl.any_horizontal(pl.col(asked.keys).is_null())).to_series().to_numpy()
-    odds = _odds_of_replacement(truth, asked, coded.true_values)[person]
+    value = np.where(person >= 0, coded.true_values[person], -1)
+    odds = _odds_of_replacement(truth, asked)[person]
     sums = _linked(coded.passes, value, coded.pool_values, complete.astype(np.float64), weight, own, odds)
-    sums["modal"], sums["proportional"] = (sums["putative"] * each for each in _guesses(coded, value, weight))
-    chosen = np.ones(file.height, np.bool_) if targets is None else np.isin(person, np.asarray(targets))
-    kinds = _kinds(coded, person, file, asked, one_solution)
-    return Reidentified(
-        strata=tuple(
-            Stratum(name=name, records=int((mask & chosen).sum()), **_summed(sums, mask & chosen))
-            for name, mask in kinds.items()
+    for name, right in zip(("modal", "proportional"), _guesses(coded, value, weight), strict=True):
+        sums[name] = sums["putative"] * right
+    kinds = {name: (person >= 0) & mask[person] for name, mask in kinds_of_persons(truth, asked).items()}
+    kinds = {"all": np.ones(file.height, np.bool_), **kinds}
+    if one_solution is not None:
+        areas = one_solution.select(pl.col(name).cast(file.schema[name]) for name in asked.area).unique()
+        solved = file.select(asked.area).join(
+            areas.with_columns(one=1), on=asked.area, how="left", maintain_order="left"
         )
-    )
+        kinds[ONE_SOLUTION] = kinds[VULNERABLE] & solved["one"].is_not_null().to_numpy()
+    chosen = np.ones(file.height, np.bool_) if targets is None else np.isin(person, np.asarray(targets))
+    return Reidentified(strata=tuple(_stratum(name, sums, mask & chosen) for name, mask in kinds.items()))
 
 
-def _summed(sums: dict[str, _Array], mask: _Array) -> dict[str, Any]:
-    return {name: float(each[mask].sum()) for name, each in sums.items()}
+def kinds_of_persons(truth: pl.DataFrame, asked: Asked) -> dict[str, _Array]:
+    """Return who is modal, nonmodal, and vulnerable: nonmodal, and alone in the truth with area, sex and age group."""
+    alike = truth.select(*asked.area, n=pl.len().over([*asked.area, *asked.learn]))
+    modal = alike.select(pl.col("n") == pl.col("n").max().over(asked.area)).to_series().to_numpy()
+    keys = _grouped(truth.select(asked.keys), asked)
+    alone = keys.select(pl.len().over(keys.columns) == 1).to_series().to_numpy()
+    return {"modal": modal, "nonmodal": ~modal, VULNERABLE: ~modal & alone}
+
+
+def _stratum(name: str, sums: dict[str, _Array], mask: _Array) -> Stratum:
+    return Stratum(name=name, records=int(mask.sum()), **{each: float(of[mask].sum()) for each, of in sums.items()})
+
+
+def _grouped(keys: pl.DataFrame, asked: Asked) -> pl.DataFrame:
+    """Return keys with the group of the age for the age, where it is one in years."""
+    if AGE not in asked.known or not keys[AGE].dtype.is_integer():
+        return keys
+    place = np.searchsorted(AGES, keys[AGE].cast(pl.Int64).fill_null(-1).to_numpy(), side="right")
+    return keys.with_columns(pl.Series(AGE, place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Coded:
-    """Keys and values as numbers: passes from the finest key on, of the attacker's file and the pool."""
+    """Keys and values as numbers: passes from the finest key on, each and the areas of attacker's file and pool."""
 
     passes: list[tuple[_Array, _Array]]
-    areas: tuple[_Array, _Array, _Array]  # of the truth, the file, the pool
-    true_keys: _Array
+    areas: tuple[_Array, _Array]
     true_values: _Array
     pool_values: _Array
 
 
 def _coded(truth: pl.DataFrame, file: pl.DataFrame, pool: pl.DataFrame, asked: Asked) -> _Coded:
-    years = AGE in asked.known and truth[AGE].dtype.is_integer()
-    exact = not years or AGE in pool.columns
-    shown = pool if exact else pool.rename({"age_from": AGE})
-    kinds = {name: truth.schema[name] for name in (*asked.keys, *asked.learn)}
-    frames = [each.select(pl.col(name).cast(kinds[name]) for name in asked.keys) for each in (truth, file, shown)]
-    keys = pl.concat(frames)
-    ends = np.cumsum([truth.height, file.height])
-    coarse = [*asked.keys]
-    if years:
-        groups = np.searchsorted(AGES, keys[AGE].fill_null(-1).to_numpy(), side="right")
-        keys = keys.with_columns(pl.Series(_GROUP, groups))
-        coarse = [_GROUP if name == AGE else name for name in coarse]
-    levels = ([[*asked.keys]] if exact and years else []) + [coarse]
-    coded = [np.split(encode(keys, level).codes.astype(np.int64), ends) for level in levels]
-    areas = np.split(encode(keys, [*asked.area]).codes.astype(np.int64), ends)
-    values = pl.concat([each.select(pl.col(name).cast(kinds[name]) for name in asked.learn) for each in (truth, shown)])
-    numbers = encode(values, [*asked.learn]).codes.astype(np.int64)
+    in_groups = AGE in asked.known and AGE not in pool.columns
+    shown = pool.rename({"age_from": AGE}) if in_groups else pool
+    kinds = truth.schema
+    keys = pl.concat(each.select(pl.col(name).cast(kinds[name]) for name in asked.keys) for each in (file, shown))
+    coarse = _grouped(keys, asked)
+    levels = [coarse] if in_groups or coarse is keys else [keys, coarse]
+
+    def split(frame: pl.DataFrame, names: Sequence[str], at: int) -> tuple[_Array, _Array]:
+        codes = encode(frame, [*names]).codes.astype(np.int64)
+        return codes[:at], codes[at:]
+
+    values = pl.concat(each.select(pl.col(name).cast(kinds[name]) for name in asked.learn) for each in (truth, shown))
+    true_values, pool_values = split(values, asked.learn, truth.height)
     return _Coded(
-        passes=[(mine, theirs) for _, mine, theirs in coded],
-        areas=(areas[0], areas[1], areas[2]),
-        true_keys=coded[-1][0],
-        true_values=numbers[: truth.height],
-        pool_values=numbers[truth.height :],
+        passes=[split(level, asked.keys, file.height) for level in levels],
+        areas=split(keys, asked.area, file.height),
+        true_values=true_values,
+        pool_values=pool_values,
     )
 
 
@@ -238,12 +246,11 @@ def _weight_of(wanted: _Array, codes: _Array, weight: _Array) -> _Array:
     return np.where(known[at] == wanted, total[at], 0.0)
 
 
-def _odds_of_replacement(truth: pl.DataFrame, asked: Asked, values: _Array) -> _Array:
+def _odds_of_replacement(truth: pl.DataFrame, asked: Asked) -> _Array:
     """Return the probability that another person of the larger area, drawn at random, has the same values."""
-    area = encode(truth, [*asked.within]).codes.astype(np.int64)
-    _, place, alike = np.unique(area * np.int64(values.max(initial=0) + 1) + values, return_inverse=True,
-                                return_counts=True)  # fmt: skip
-    return _ratio(alike[place] - 1.0, np.bincount(area)[area] - 1.0)
+    inside = pl.len().over(asked.within) if asked.within else pl.len()
+    counts = truth.select(n=pl.len().over([*asked.within, *asked.learn]), all=inside)
+    return _ratio(counts["n"].to_numpy() - 1.0, counts["all"].to_numpy() - 1.0)
 
 
 def _guesses(coded: _Coded, value: _Array, weight: _Array) -> tuple[_Array, _Array]:
@@ -251,54 +258,26 @@ def _guesses(coded: _Coded, value: _Array, weight: _Array) -> tuple[_Array, _Arr
 
     Records with the person's own key are left out; where no other is in the area, all records are taken.
     """
-    mine, theirs = coded.passes[-1]
-    pool = pl.DataFrame({"area": coded.areas[2], "key": theirs, "value": coded.pool_values, "n": weight})
-    file = pl.DataFrame({"area": coded.areas[1], "key": mine, "value": value})
-    inside = pool.group_by("key", "value").agg(pl.col("n").sum().alias("out"))
-    by_area = pool.group_by("area", "value").agg(pl.col("n").sum())
+    (mine, theirs), (area, areas) = coded.passes[-1], coded.areas
+    pool = pl.LazyFrame({"area": areas, "key": theirs, "value": coded.pool_values, "n": weight})
+    file = pl.DataFrame({"area": area, "key": mine, "value": value})
+    inside = pool.group_by("key", "value").agg(out=pl.col("n").sum())
     others = (
         file.lazy().select("area", "key").unique()
-        .join(by_area.lazy(), on="area").join(inside.lazy(), on=["key", "value"], how="left")
-        .select("key", "value", n=pl.col("n") - pl.col("out").fill_null(0.0)).filter(pl.col("n") > 0.5)
+        .join(pool.group_by("area", "value").agg(pl.col("n").sum()), on="area")
+        .join(inside, on=["key", "value"], how="left")
+        .select("key", "value", n=pl.col("n") - pl.col("out").fill_null(0.0)).filter(pl.col("n") > 0)
     )  # fmt: skip
-    whole = pool.lazy().group_by("value").agg(pl.col("n").sum())
-    shares = [_shares(others, ["key"]).collect(), _shares(whole.with_columns(key=pl.lit(0)), ["key"]).collect()]
-    found = file.join(shares[0], on=["key", "value"], how="left", maintain_order="left")
-    anywhere = file.select("value").join(shares[1].drop("key"), on="value", how="left", maintain_order="left")
-    alone = ~file["key"].is_in(shares[0]["key"].unique().implode())
-    modal, drawn = (
-        anywhere[name].zip_with(alone, found[name]).fill_null(0.0).to_numpy() for name in ("modal", "drawn")
-    )
+    by_key = _shares(others)
+    anywhere = _shares(pool.group_by("value").agg(pl.col("n").sum()).with_columns(key=pl.lit(0)))
+    found = file.join(by_key, on=["key", "value"], how="left", maintain_order="left")
+    beside = file.join(anywhere.drop("key"), on="value", how="left", maintain_order="left")
+    alone = ~file["key"].is_in(by_key["key"].unique().implode())
+    modal, drawn = (beside[name].zip_with(alone, found[name]).fill_null(0.0).to_numpy() for name in ("modal", "drawn"))
     return modal, drawn
 
 
-def _shares(counts: pl.LazyFrame, by: list[str]) -> pl.LazyFrame:
-    n = pl.col("n")
-    best = n == n.max().over(by)
-    return counts.select(*by, "value", modal=best.cast(pl.Float64) / best.sum().over(by), drawn=n / n.sum().over(by))
-
-
-def _kinds(
-    coded: _Coded, person: _Array, file: pl.DataFrame, asked: Asked, one_solution: pl.DataFrame | None
-) -> dict[str, _Array]:
-    """Return which of the attacker's records are of each kind of persons."""
-    area, values = coded.areas[0], coded.true_values
-    _, place, alike = np.unique(area * np.int64(values.max(initial=0) + 1) + values, return_inverse=True,
-                                return_counts=True)  # fmt: skip
-    most = np.zeros(int(area.max(initial=0)) + 1, dtype=np.int64)
-    np.maximum.at(most, area, alike[place])
-    modal = alike[place] == most[area]
-    alone = np.bincount(coded.true_keys)[coded.true_keys] == 1
-    real = person >= 0
-    kinds = {
-        "all": np.ones(person.size, np.bool_),
-        "modal": real & modal[person],
-        "nonmodal": real & ~modal[person],
-        VULNERABLE: real & (~modal & alone)[person],
-    }
-    if one_solution is not None:
-        kept = one_solution.select(pl.col(name).cast(file.schema[name]) for name in asked.area).unique()
-        solved = file.select(asked.area).join(kept.with_columns(one=True), on=asked.area, how="left",
-                                              maintain_order="left")["one"]  # fmt: skip
-        kinds[ONE_SOLUTION] = kinds[VULNERABLE] & solved.fill_null(value=False).to_numpy()
-    return kinds
+def _shares(counts: pl.LazyFrame) -> pl.DataFrame:
+    n, best = pl.col("n"), pl.col("n") == pl.col("n").max().over("key")
+    of_best = best.cast(pl.Float64) / best.sum().over("key")
+    return counts.select("key", "value", modal=of_best, drawn=n / n.sum().over("key")).collect()
