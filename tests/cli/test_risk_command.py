@@ -177,7 +177,10 @@ def test_persons_are_found_in_records_and_in_tables_and_results_stay_inside(
     assert own["persons"]["nonmodal unique"]["precision"] == 1
     kept = out / "internal" / "reidentification.json"
     assert (json.loads(kept.read_text(encoding="utf-8")), kept.stat().st_mode & 0o77) == (own, 0)
-    assert {path.name for path in out.rglob("*.*")} == {"about.json", kept.name}
+    assert {path.name for path in out.rglob("*.*")} == {kept.name}
+    (tmp_path / "other").mkdir()
+    errors = found_again(capsys, *files, "--out", tmp_path / "other", "--reidentify", "records", code=2)["errors"]
+    assert "something else is already there" in str(errors)
     tables = found_again(capsys, *files, "--out", tmp_path / "tables", "--reidentify", "tables", "--coverage", "0.9")
     persons = tables["reidentification"]["persons"]
     assert persons["nonmodal unique, one solution"]["precision"] == 1

@@ -61,15 +61,13 @@ def attack(
 
     if tables not in LISTS:
         raise bad_plan(f"'{tables}' is no list of tables", where="--tables", remedy=f"write {' or '.join(LISTS)}")
-    by, errors = (
-        names(area) or ["block"],
-        {"coverage": coverage, "age_error": age_error, "address_error": address_error},
-    )
+    by = names(area) or ["block"]
+    errors = {"coverage": coverage, "age_error": age_error, "address_error": address_error}
     subject = subject_of(file, persons=persons, hid=hid)
     true = subject if truth is None else subject_of(truth, persons=None, hid=None)
     match = prepared(
-        reidentify, subject, true, tables=tables, area=by, known=names(known), learn=names(learn), file=attacker,
-        id=names(id), errors=errors,
+        reidentify, subject, true, out=out, tables=tables, area=by, known=names(known), learn=names(learn),
+        file=attacker, id=names(id), errors=errors,
     )  # fmt: skip
     cells = None if reidentify == "records" else _cells(subject, by)
     compared = None if truth is None or cells is None else _cells(true, by)

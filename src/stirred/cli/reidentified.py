@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,8 +30,8 @@ class Match:
 
 
 def prepared(
-    matched_to: str | None, subject: Subject, true: Subject, *, tables: str, area: list[str], known: list[str],
-    learn: list[str], file: Path | None, id: list[str], errors: dict[str, float],
+    matched_to: str | None, subject: Subject, true: Subject, *, out: Path, tables: str, area: list[str],
+    known: list[str], learn: list[str], file: Path | None, id: list[str], errors: dict[str, float],
 ) -> Match | None:  # fmt: skip
     """Return what is to be matched; refuse options that do not fit together, and columns that are not there."""
     from stirred.data.columns import select
@@ -52,6 +52,8 @@ def prepared(
          "take --tables sf, or --reidentify records"),
         (of_tables and bool(known or learn), "tables are matched by sex and age, for race and hispanic",
          "--known or --learn", "leave it out, or take --reidentify records"),
+        (not of_tables and out.exists() and not (out / RESULT).exists(), "something else is already there", str(out),
+         "choose a new folder"),
         (true.public, "only the confidential records say who was found", "--truth",
          "name the plan that the release was made by: --truth PLAN.toml"),
         (file is not None and made, "a real file has its own coverage and errors", "--attacker",
@@ -65,27 +67,32 @@ def prepared(
     larger = tuple(name for name in ("tract",) if name in truth.columns and name not in area)
     asked = Asked(area=tuple(area), known=tuple(known) or Asked().known, learn=tuple(learn) or Asked().learn,
                   within=larger)  # fmt: skip
-    _check_columns({true.name: truth, subject.name: subject.persons}, (*asked.keys, *asked.learn))
+    _check_columns({true.name: truth}, (*asked.keys, *asked.learn))
+    _check_columns({subject.name: subject.persons}, (*asked.keys, *asked.learn), truth.schema)
     said = {"matched_to": matched_to, "attacker": "made from the confidential persons" if file is None else str(file)}
     if file is None:
         whole = attackers_file(truth, asked, **errors)  # type: ignore[arg-type]
         return Match(subject=subject, true=true, asked=asked, file=whole, facts={**said, **errors})
     people = true.data.households if true.data.persons is None else true.data.persons
-    _check_columns({"--id": people}, id)
+    _check_columns({"--id": people.head(0)}, id)
     whole = given_attacker(read_given(file), truth, select(people, id), asked, where=str(file))
     return Match(subject=subject, true=true, asked=asked, file=whole, facts=said)
 
 
-def _check_columns(frames: Any, columns: Any) -> None:
+def _check_columns(frames: Mapping[str, pl.DataFrame], columns: Sequence[str], like: pl.Schema | None = None) -> None:
+    """Refuse columns that are not there, or whose values are of another kind than those of the truth."""
     from stirred.data.microdata import missing_column
     from stirred.data.problems import DataError
+    from stirred.spec.problems import Problem
 
-    problems = [
-        missing_column(name, frame.columns, where=where, role="a column to match or to learn")
-        for where, frame in frames.items()
-        for name in columns
-        if name not in frame.columns
-    ]
+    problems = []
+    for where, frame in frames.items():
+        for name in columns:
+            if name not in frame.columns:
+                problems.append(missing_column(name, frame.columns, where=where, role="a column to match or to learn"))
+            elif like and frame[name].cast(like[name], strict=False).null_count() > frame[name].null_count():
+                what, remedy = f'"{name}" has other values than in the truth', "name the plan that made this release"
+                problems.append(Problem(what=what, where=where, remedy=remedy))
     if problems:
         raise DataError(problems)
 
@@ -94,17 +101,14 @@ def reidentified(match: Match, out: Path, progress: Callable[[str, int, int], No
     """Match, and keep what was found under internal/: all of it is computed from the confidential records."""
     import json
 
-    from stirred.risk.areas import claim
     from stirred.risk.replaced import reidentify_release
 
     folder = out if match.facts["matched_to"] == "tables" else None
-    if folder is None:
-        claim(out, "records", [], [])
     found = reidentify_release(
         match.subject, match.true, asked=match.asked, attacker=match.file, folder=folder, progress=progress
     )
     facts = {"confidential": True, **match.facts, "persons": found.facts}
-    (out / RESULT).parent.mkdir(mode=0o700, exist_ok=True)
+    (out / RESULT).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     (out / RESULT).write_text(json.dumps(facts, indent=2), encoding="utf-8")
     (out / RESULT).chmod(0o600)
     return facts

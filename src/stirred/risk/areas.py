@@ -83,7 +83,7 @@ def reconstruct_areas(
     keys = area.unique().sort(area.columns)
     groups = _by_area(listed.project[cells], area, keys)
     true = groups if truth is None else _by_area(listed.project[truth[0]], truth[1], keys)
-    claim(folder, tables, groups, true)
+    _claim(folder, tables, groups, true)
     pieces = [range(begin, min(begin + _PIECE, keys.height)) for begin in range(0, keys.height, _PIECE)]
     missing = [n for n in range(len(pieces)) if not (folder / PARTS / f"{n}.parquet").exists()]
     jobs = [(n, tables, [groups[i] for i in pieces[n]], [true[i] for i in pieces[n]], seconds) for n in missing]
@@ -152,7 +152,7 @@ def _piece(tables: str, groups: Sequence[_Array], true: Sequence[_Array], second
     return pl.DataFrame(rows, schema=kinds)
 
 
-def claim(folder: Path, tables: str, groups: Sequence[_Array], true: Sequence[_Array]) -> None:
+def _claim(folder: Path, tables: str, groups: Sequence[_Array], true: Sequence[_Array]) -> None:
     """Make the folder, or go on in one of the same tables, list and code; refuse any other."""
     digest = hashlib.sha256(tables.encode())
     for module in (reconstruction, systems, table_lists):

@@ -112,31 +112,31 @@ def replaced_in_tables(
     there = released.select(asked.area)[np.maximum(row, 0)]
     same = chosen.select(pl.col(name) == there[name] for name in asked.area).to_numpy().all(axis=1)
     inside = (row >= 0) & same
-    values = truth.select(asked.learn)[_somebody_else(truth, asked, lots[attacker.height :])[person[inside]]]
-    changed = _with_values(released, row[inside], values).join(chosen.filter(inside), on=asked.area, how="semi")
-    cells = cells_of(changed, where="the released persons")
-    reconstruct_areas(cells, changed.select(asked.area), tables="sf", folder=folder, progress=progress)
 
     def attacked(pool: pl.DataFrame, targets: _Array) -> Stratum:
         found = reidentify(truth, pool, asked=asked, attacker=attacker, count="persons", targets=targets.tolist())
         return found["all"]
 
-    whole = attacked(records, person)
+    whole = replace(attacked(records, person), name=ONE_EACH)
+    if not inside.any():
+        return replace(whole, replaced=whole.confirmed)
+    values = truth.select(asked.learn)[_somebody_else(truth, asked, lots[attacker.height :])[person[inside]]]
+    changed = _with_values(released, row[inside], values).join(chosen.filter(inside), on=asked.area, how="semi")
+    cells = cells_of(changed, where="the released persons")
+    reconstruct_areas(cells, changed.select(asked.area), tables="sf", folder=folder, progress=progress)
     again = attacked(pl.read_parquet(folder / RECORDS), person[inside]).confirmed
-    elsewhere = whole.confirmed - attacked(records, person[inside]).confirmed
-    return replace(whole, name=ONE_EACH, replaced=elsewhere + again)
+    return replace(whole, replaced=whole.confirmed - attacked(records, person[inside]).confirmed + again)
 
 
 def _somebody_else(truth: pl.DataFrame, asked: Asked, lots: _Array) -> _Array:
-    """Return for every person the row of another one of the larger area, all of them equally likely."""
-    area = encode(truth, [*asked.within]).codes
-    order = np.argsort(area, kind="stable")
-    size = np.bincount(area)
-    begin = (np.cumsum(size) - size)[area]
-    rank = np.empty(area.size, dtype=np.int64)
-    rank[order] = np.arange(area.size)
-    drawn = begin + (lots * (size[area] - 1)).astype(np.int64)
-    return order[np.where(size[area] > 1, drawn + (drawn >= rank), rank)]
+    """Return for every person the next one of the larger area, in an order by lot: all others are equally likely."""
+    area = encode(truth, [*asked.within]).codes.astype(np.int64)
+    order = np.lexsort((lots, area))
+    first = np.flatnonzero(np.diff(area[order], prepend=-1))
+    after, found = np.roll(order, -1), np.empty_like(order)
+    after[np.roll(first, -1) - 1] = order[first]
+    found[order] = after
+    return found
 
 
 def _with_values(frame: pl.DataFrame, rows: _Array, values: pl.DataFrame) -> pl.DataFrame:
