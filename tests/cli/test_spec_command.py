@@ -24,14 +24,46 @@ SHOWN = ["pure-dp", "zcdp", "randomised-response", "das-2020-pl-household", "das
 
 def test_the_list_has_every_entry_with_its_budget(command: Command) -> None:
     entries = [catalogue.load(name) for name in catalogue.names()]
-    assert told(command, "spec", "list") == [
-        {"name": e.name, "title": e.title, "notation": e.specification.notation, "source": e.source} for e in entries
+    listed = told(command, "spec", "list")
+    assert [{key: one[key] for key in one if key != "toy"} for one in listed] == [
+        {"name": e.name, "kind": e.kind, "title": e.title, "notation": e.specification.notation, "source": e.source}
+        for e in entries
     ]
     shown = words(command, "spec", "list")
     assert shown.startswith(
         " ".join(flat(f"{e.name} {e.title}: {e.specification.budget_text}") for e in entries)
         + " The budgets are in different currencies and must not be ranked"
     )
+
+
+def test_the_list_can_be_had_by_kind(command: Command) -> None:
+    definitions, releases = (told(command, "spec", "list", "--kind", kind) for kind in ("definition", "release"))
+    assert [one["name"] for one in definitions] == catalogue.names("definition")
+    assert {one["name"] for one in (*definitions, *releases)} == set(catalogue.names())
+    group = next(one for one in definitions if one["name"] == "group-dp")["toy"]
+    assert (group["budget_exact"], group["broken_exact"], group["datasets"]) == ("ln(9)", "ln(12)", 8)
+    assert "spec map --out FILE.svg" in words(command, "spec", "list", "--kind", "definition")
+    absent = told(command, "spec", "list", "--kind", "absent")
+    assert "pair by pair" in next(one for one in absent if one["name"] == "random-dp")["reason"]
+    assert "not decided pair by pair" in words(command, "spec", "list", "--kind", "absent")
+
+
+def test_a_definition_is_shown_with_its_toys(command: Command) -> None:
+    shown = words(command, "spec", "show", "edge-dp")
+    assert "toy on graphs on 3 nodes: ε=1.10 with randomised response with odds 3, 3, 3; not with" in shown
+    assert "the wording of the source itself was not checked" in shown
+
+
+def test_the_map_of_definitions_is_listed_and_drawn(command: Command) -> None:
+    arrows = told(command, "spec", "map")
+    node = next(one for one in arrows if one["stronger"] == "node-dp")
+    assert (node["weaker"], node["how"], node["factor"], node["factor_back"]) == ("edge-dp", "decided", 1, 2)
+    assert next(one for one in arrows if one["weaker"] == "label-dp")["factor_back"] == "inf"
+    assert "node-dp -> edge-dp decided on graphs on 3 nodes" in words(command, "spec", "map")
+    code, out, err = command("spec", "map", "--out", "map.svg", "--json")
+    assert (code, err, json.loads(out)) == (0, "wrote map.svg\n", arrows)
+    assert command("spec", "map", "--out", "map.svg")[0] == 2  # it exists now
+    assert Path("map.svg").read_text(encoding="utf-8").startswith("<svg ")
 
 
 @pytest.mark.parametrize("name", SHOWN)

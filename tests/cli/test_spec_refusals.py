@@ -89,7 +89,7 @@ WRONG_BLOCKS: list[tuple[dict[str, Any], list[tuple[str, str, str]]]] = [
        'write such as {"kind": "margin", ...}'), (" input_premetric.unit", "the key 'unit' is missing", "add it")]),
     ({"output_premetric": {"name": "D_Foo"}},
      [(" output_premetric.name",
-       "'D_Foo': input should be 'D_Mult', 'D_Mult^delta', 'D_NoR', 'D_Renyi', 'D_GDP' or 'D_TV'", SCHEMA)]),
+       "'D_Foo': input should be 'D_Mult', 'D_Max', 'D_Mult^delta', 'D_NoR', 'D_Renyi', 'D_GDP' or 'D_TV'", SCHEMA)]),
     ({"output_premetric": {"name": "D_Mult", "delta": "1/2"}},
      [(" output_premetric delta", "delta 1/2 does not fit D_Mult",
        "D_Mult^delta needs a delta above 0 and below 1; the others take none")]),

@@ -187,7 +187,7 @@ SPOILED: dict[str, tuple[str, Any]] = {
     "a margin of nothing": ("multiverse.invariants", [{"kind": "margin", "of": ""}]),
     "a hierarchy of one level": ("multiverse.hierarchies", [{"name": "g", "levels": ["block"]}]),
     "nearest zero": ("multiverse.nearest", 0),
-    "unknown input premetric": ("input_premetric.name", "d_Euclid"),
+    "unknown input premetric": ("input_premetric.name", "d_Manhattan"),
     "bounded flag wrong": ("input_premetric.bounded", False),
     "within zero": ("input_premetric.within", 0),
     "relation missing": ("input_premetric", {"name": "d_r", "unit": "person"}),

@@ -10,6 +10,7 @@ import typer
 from stirred.cli.option_words import told_by_options, wrong
 from stirred.cli.options import Json, Names, Place, Text, arg, opt
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, picked, say, step_facts, wrapped
+from stirred.cli.spec_atlas import draw_map, entry_facts, list_absent, toy_rows
 from stirred.cli.spec_given import factors, invariant, output_premetric, read, write_new
 
 if TYPE_CHECKING:
@@ -33,23 +34,34 @@ Because = Annotated[str, opt("--because TEXT", "Why the factor holds; kept as an
 
 
 @app.command("list")
-def list_(json: Json = False) -> None:
+def list_(
+    kind: Annotated[
+        Text, opt("--kind NAME", "Only these: release, definition, or absent (definitions that do not fit, and why).")
+    ] = None,
+    json: Json = False,
+) -> None:
     """List the catalogue of published specifications."""
     from stirred.spec import catalogue
 
-    entries = [catalogue.load(name) for name in catalogue.names()]
+    if kind not in (None, "release", "definition", "absent"):
+        raise wrong(f"{kind!r} is not a kind", where="--kind", remedy="one of release, definition, absent")
+    if kind == "absent":
+        list_absent(json=json)
+        return
+    entries = [catalogue.load(name) for name in catalogue.names(kind)]
     if json:
-        emit_json(
-            [
-                {"name": e.name, "title": e.title, "notation": e.specification.notation, "source": e.source}
-                for e in entries
-            ]
-        )
+        emit_json([entry_facts(entry) for entry in entries])
         return
     for entry in entries:
         heading(entry.name)
         emit(wrapped(f"{entry.title}: {entry.specification.budget_text}", first="    ", rest="    "))
     emit()
+    if kind == "definition":
+        paragraph(
+            "`stirred spec show NAME` gives the five blocks and two toys, `stirred spec map --out FILE.svg` draws "
+            "which implies which, `stirred spec list --kind absent` says which definitions do not fit, and why."
+        )
+        return
     paragraph(
         "The budgets are in different currencies and must not be ranked: `stirred spec explain NAME` says what each "
         "is relative to, `stirred spec compare A B` what differs."
@@ -90,7 +102,7 @@ def _show(entry: Entry) -> None:
         bullets([str(step) for step in entry.steps])
     if entry.source:
         emit()
-        facts([("source", entry.source), *(("note", note) for note in entry.notes)])
+        facts([*toy_rows(entry), ("source", entry.source), *(("note", note) for note in entry.notes)])
 
 
 @app.command()
@@ -378,6 +390,9 @@ def export(
         emit_json({"name": name, "format": format_, "text": text})
     elif out is None:
         emit(text.rstrip("\n"))
+
+
+app.command("map")(draw_map)
 
 
 def _no_idle_options(**options: Any) -> None:

@@ -163,8 +163,8 @@ def _subjects(specification: Specification, household: int, copies: int, area: i
     """Yield whom something could be learned about, and how far apart the versions are that tell it."""
     premetric = specification.input_premetric
     unit = premetric.unit
-    if premetric.name == "d_r":
-        yield f"two versions related by {premetric.relation}", 1
+    if not premetric.counts:
+        yield f"two versions {f'related by {premetric.relation}' if premetric.related_only else 'at distance 1'}", 1
         return
     # A changed record is one that goes and one that comes, where these are what is counted. Where figures are held
     # fixed, it takes others with it.
@@ -186,8 +186,8 @@ def _row(
     specification: Specification, epsilon: Exact, about: str, distance: int, alpha: Fraction, prior: Fraction
 ) -> Row:
     premetric = specification.input_premetric
-    related = premetric.within is not None or premetric.name == "d_r"  # all versions that count are then 1 apart
-    if premetric.within is not None and distance > premetric.within:
+    related = premetric.within is not None or not premetric.counts  # all versions that count are then 1 apart
+    if not premetric.closure and premetric.within is not None and distance > premetric.within:
         words = f"no assurance: nothing is stated for versions more than {premetric.counted(premetric.within)} apart"
         return Row(about=about, distance=distance, far=None, power=None, posterior=None, words=words)
     far = exponent(epsilon, 1 if related else distance)
@@ -204,7 +204,7 @@ def _notes(specification: Specification) -> Iterator[str]:
         "way. For someone who knows that several records move together, the distance is their number. They bound how "
         "far the release moves a belief from before to after, not what was known before."
     )
-    if specification.input_premetric.name != "d_r":
+    if specification.input_premetric.counts:
         yield "The analyst's distance is that of the best coupling of the two models, not of their furthest files."
     nearest = specification.multiverse.nearest
     if not specification.multiverse.is_vacuous and specification.input_premetric.is_metric:

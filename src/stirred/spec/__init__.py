@@ -6,12 +6,13 @@ Pure Python and exact arithmetic; this room imports nothing else of the house an
 from stirred.spec.budget import Budget
 from stirred.spec.compare import Comparison, compare
 from stirred.spec.compose import UnitFactor, compose
-from stirred.spec.convert import change_distance, change_unit, post_process, refine, to_neighbours
+from stirred.spec.convert import change_distance, change_unit, post_process, refine, to_distance, to_neighbours
 from stirred.spec.derivation import Derivation, Step
 from stirred.spec.domain import Domain
 from stirred.spec.exact import INFINITE, Exact, exact, ln, sqrt
 from stirred.spec.group_privacy import to_metric
 from stirred.spec.hierarchy import Hierarchy
+from stirred.spec.implication import Implication, completion, components, factor, implies, may_tell_budget
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, Named
 from stirred.spec.law import Law
@@ -58,6 +59,7 @@ __all__ = [
     "Exact",
     "Flavor",
     "Hierarchy",
+    "Implication",
     "Inequality",
     "InputPremetric",
     "Invariant",
@@ -84,13 +86,19 @@ __all__ = [
     "change_output",
     "change_unit",
     "compare",
+    "completion",
+    "components",
     "compose",
     "exact",
+    "factor",
+    "implies",
     "ln",
+    "may_tell_budget",
     "post_process",
     "protection_loss",
     "refine",
     "sqrt",
+    "to_distance",
     "to_metric",
     "to_neighbours",
     "trade_off",

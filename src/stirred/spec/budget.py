@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from stirred.spec.exact import Exact, largest
+from stirred.spec.exact import INFINITE, Exact, largest
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.problems import wrong
 from stirred.spec.swap_budget import Bound, bounded_psa_epsilon, checked_stratum
@@ -113,7 +113,65 @@ class Derived:
 
 _MOST_LISTED = 12
 
-Policy = Constant | Free | PermutationSwapping | Derived
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByUniverse:
+    """A budget listed by universe, each named by the values of its invariants or the labels of its datasets.
+
+    ``otherwise`` is the budget of every universe that is not listed: none, unless it is stated. ``at`` is the universe
+    of this file; left out, the largest budget that is stated stands for it.
+    """
+
+    budgets: tuple[tuple[str, Exact], ...]
+    otherwise: Exact = INFINITE
+    at: str | None = None
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.budgets]
+        if not names or len(set(names)) != len(names):
+            what = "a universe stands twice" if names else "no universe is listed"
+            raise wrong(what, where="budget policy budgets", remedy="list each universe once, with its budget")
+
+    def of(self, universe: str) -> Exact:
+        """Return the budget of a universe."""
+        return dict(self.budgets).get(universe, self.otherwise)
+
+    @property
+    def realised(self) -> Exact:
+        """Return the budget of the file's universe, or the largest that is stated."""
+        stated = [value for _, value in self.budgets] + ([] if self.otherwise.is_infinite else [self.otherwise])
+        return largest(stated) if self.at is None else self.of(self.at)
+
+    def scaled(self, factor: Exact) -> ByUniverse:
+        """Return every budget multiplied."""
+        budgets = tuple((name, value * factor) for name, value in self.budgets)
+        return replace(self, budgets=budgets, otherwise=self.otherwise * factor)
+
+    def __str__(self) -> str:
+        listed = "; ".join(f"{name}: {value.shown()}" for name, value in self.budgets[:_MOST_LISTED])
+        more = f"; {len(self.budgets) - _MOST_LISTED:,} more" if len(self.budgets) > _MOST_LISTED else ""
+        return f"listed by universe ({listed}{more}; any other: {self.otherwise.shown()})"
+
+
+Policy = Constant | Free | PermutationSwapping | Derived | ByUniverse
+
+
+def not_above_by_universe(a: Policy, b: Policy, *, same_universes: bool) -> bool | None:
+    """Say whether one budget is at most another in every universe, where one is listed by universe; None if unknown."""
+    if any(isinstance(one, (Free, PermutationSwapping)) or getattr(one, "varies", False) for one in (a, b)):
+        return None
+    (mine, my_rest), (yours, your_rest) = _everywhere(a), _everywhere(b)
+    if mine and yours and not same_universes:
+        return None
+    listed = [(mine.get(name, my_rest), yours.get(name, your_rest)) for name in (*mine, *yours)]
+    return all(first <= second for first, second in (*listed, (my_rest, your_rest)))
+
+
+def _everywhere(policy: Policy) -> tuple[dict[str, Exact], Exact]:
+    if isinstance(policy, ByUniverse):
+        return dict(policy.budgets), policy.otherwise
+    assert policy.realised is not None
+    return {}, policy.realised
 
 
 def derived(formula: str, value: Exact, *sources: Budget) -> Derived:
@@ -184,7 +242,9 @@ class Budget:
     @property
     def varies(self) -> bool:
         """Say whether the budget depends on the universe."""
-        return isinstance(self.policy, PermutationSwapping) or (isinstance(self.policy, Derived) and self.policy.varies)
+        if isinstance(self.policy, Derived):
+            return self.policy.varies
+        return isinstance(self.policy, (PermutationSwapping, ByUniverse))
 
     @property
     def shown(self) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from stirred.spec.budget import Budget, PermutationSwapping
+from stirred.spec.budget import Budget, ByUniverse, PermutationSwapping, not_above_by_universe
 from stirred.spec.compose import UnitFactor
 from stirred.spec.convert import change_distance, refine, to_neighbours
-from stirred.spec.derivation import Derivation
+from stirred.spec.derivation import Derivation, stepped
 from stirred.spec.domain import AS_GIVEN
 from stirred.spec.exact import UndecidedError, compare_exact
 from stirred.spec.group_privacy import can_be_metric, to_metric
+from stirred.spec.implication import implies
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin, records_of
 from stirred.spec.multiverse import Multiverse, Refines, Verdict
@@ -132,6 +133,8 @@ def _units(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) ->
     if mine.post_imputation != yours.post_imputation:
         reason = "records after imputation are not people: one person's answers may stand in several"
         return (WEAKER if mine.post_imputation else STRONGER), reason
+    if any(one.table or one.directed or one.closure for one in (mine, yours)):
+        return INCOMPARABLE, f"{mine.words}, against {yours.words}; where datasets are listed, that is decided overall"
     if mine.name == yours.name and mine.relation == yours.relation:
         if {mine.within, yours.within} == {None, 1} and can_be_metric(a) and can_be_metric(b):
             return EQUAL, "single changes lead from any version to any other, and losses add up on the way"
@@ -140,7 +143,7 @@ def _units(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) ->
         if mine.within is None or yours.within is None:
             return (STRONGER if mine.within is None else WEAKER), reason
         return (STRONGER if mine.within > yours.within else WEAKER), reason
-    if mine.within == yours.within and mine.bounded == yours.bounded and "d_r" not in (mine.name, yours.name):
+    if mine.within == yours.within and {mine.name, yours.name} in ({"d_HamS", "d_Ham"}, {"d_SymDiff", "d_InsDel"}):
         reason = "where order does not count, datasets are closer together and more is protected"
         return (WEAKER if mine.ordered else STRONGER), reason
     return INCOMPARABLE, (
@@ -249,6 +252,13 @@ def _implies(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) 
         return _Implication(None, "a budget is left open")
     if a.domain != b.domain:
         return _Implication(None, "the domains differ")
+    if datasets := _datasets(a, b):
+        answer = implies(a, b, datasets)
+        if answer:
+            step = {"action": f"all {len(datasets)} datasets", "theorem": "shortest paths through the pairs promised"}
+            return _Implication(stepped(a, b, **step))
+        if answer.verdict is Verdict.NO:
+            return _Implication(None, answer.reason)
     obstacle = ""
     for aligned_first in (False, True):
         try:
@@ -268,6 +278,12 @@ def _implies(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) 
     return _Implication(None, obstacle)
 
 
+def _datasets(a: Specification, b: Specification) -> tuple[Hashable, ...]:
+    """Return all datasets of the domain, where both list the same: in the domain, or in their tables of distances."""
+    mine, yours = (one.domain.datasets or one.input_premetric.labels for one in (a, b))
+    return tuple(mine) if set(mine) == set(yours) else ()
+
+
 def _not_above(a: Budget, b: Budget, *, same_universes: bool) -> bool | None:
     """Say whether one budget is at most another in *every* universe (Definition 2.4.9), or None.
 
@@ -278,6 +294,8 @@ def _not_above(a: Budget, b: Budget, *, same_universes: bool) -> bool | None:
     """
     if not a.varies and not b.varies:
         return a.realised <= b.realised
+    if ByUniverse in (type(a.policy), type(b.policy)):
+        return not_above_by_universe(a.policy, b.policy, same_universes=same_universes)
     rates = [_single_rate(budget) for budget in (a, b)]
     if same_universes and a.policy == b.policy:
         return True

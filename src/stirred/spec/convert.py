@@ -13,6 +13,7 @@ from stirred.spec.derivation import Derivation, stepped
 from stirred.spec.exact import exact
 from stirred.spec.given_numbers import fraction
 from stirred.spec.group_privacy import can_be_metric, path_factor, scale_budget, to_metric
+from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Invariant, Margin
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.output_premetric import approximate
@@ -132,6 +133,12 @@ def change_unit(
             where="unit",
             remedy="specify the release for records after imputation from the start",
         )
+    if not old.counts and old.name != "d_r":
+        raise refused(
+            f"{old.symbol} counts no {old.unit} records, so a factor between units says nothing about it",
+            where="unit",
+            remedy="state the distance between datasets for the new unit",
+        )
     if specification.output_premetric.delta and not old.is_metric:
         start, after = Derivation(specification=specification), _group_of(specification, int(scale.rational))
     else:
@@ -238,6 +245,32 @@ def change_distance(specification: Specification, *, to: str) -> Derivation:
         theorem="Proposition 2.4.15 (input premetrics that bound each other)",
     )
     return start.then(step)
+
+
+def to_distance(
+    specification: Specification, *, to: InputPremetric, at_least: int | Fraction | str, because: str
+) -> Derivation:
+    """Return the specification for another distance that is never below ``at_least`` times the old one.
+
+    The budget is divided by it (Proposition 2.4.15; rho squared by its square), in every universe: a factor above 1
+    lowers the number, because a step of the new distance is a smaller change. It is never assumed: say ``because``.
+    """
+    least = exact(fraction(at_least, where="at_least"))
+    if least <= 0 or not because.strip():
+        raise wrong(
+            f"{at_least} is not a bound with a reason",
+            where="at_least",
+            remedy="write a number above 0, and say why no two datasets are closer by the new distance",
+        )
+    old = specification.input_premetric
+    after = scale_budget(specification, 1 / least, formula=f"the budget per {old.symbol} / {least}")
+    return stepped(
+        specification,
+        after.with_flavor(input_premetric=to, multiverse=after.multiverse.nearest_in(1 / least)),
+        action=f"distance {old.symbol} -> {to.symbol}, which is at least {least} times as large",
+        theorem="Proposition 2.4.15 (input premetrics that bound each other)",
+        assuming=because,
+    )
 
 
 def to_neighbours(specification: Specification, *, within: int = 1) -> Derivation:

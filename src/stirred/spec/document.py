@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from stirred.spec.budget import Budget, Constant, Derived, Free, PermutationSwapping, Policy, SwappedStrata
+from stirred.spec.budget import Budget, ByUniverse, Constant, Derived, Free, PermutationSwapping, Policy, SwappedStrata
 from stirred.spec.document_schema import (
     SCHEMA_VERSION,
     AccountDocument,
@@ -49,11 +49,12 @@ def to_document(specification: Specification) -> dict[str, Any]:
     """Return the specification as plain data for JSON."""
     domain, multiverse = specification.domain, specification.multiverse
     premetric, output = specification.input_premetric, specification.output_premetric
-    if multiverse.universes is not None:
+    universes = multiverse.universes
+    if universes is not None and not all(isinstance(each, str) for universe in universes for each in universe):
         raise wrong(
-            "universes listed one by one cannot be written to a file",
+            "universes listed one by one are written to a file only by labels of their datasets",
             where="multiverse",
-            remedy="describe them by invariants",
+            remedy="describe them by invariants, or name each dataset by a text",
         )
     return {
         "schema_version": SCHEMA_VERSION,
@@ -66,6 +67,7 @@ def to_document(specification: Specification) -> dict[str, Any]:
             "nearest": multiverse.nearest,
             "nearest_because": multiverse.nearest_because,
             **({"consequences": list(multiverse.consequences)} if multiverse.consequences else {}),
+            **({} if universes is None else {"universes": [sorted(map(str, universe)) for universe in universes]}),
         },
         "input_premetric": _without_none(
             name=premetric.name,
@@ -74,6 +76,9 @@ def to_document(specification: Specification) -> dict[str, Any]:
             bounded=premetric.bounded,
             within=premetric.within,
             relation=premetric.relation,
+            table=[[x, y, str(far)] for x, y, far in premetric.table] or None,
+            directed=premetric.directed or None,
+            closure=premetric.closure or None,
         ),
         "output_premetric": _without_none(
             name=output.name,
@@ -272,6 +277,10 @@ def _policy_out(policy: Policy) -> dict[str, Any]:
     if isinstance(policy, PermutationSwapping):
         strata = [{"rate": str(s.rate), "largest_stratum": s.largest_stratum} for s in policy.strata]
         return {"name": "permutation-swapping", "strata": strata, "bound": policy.bound}
+    if isinstance(policy, ByUniverse):
+        budgets = [{"universe": universe, "value": str(value)} for universe, value in policy.budgets]
+        otherwise = {"otherwise": str(policy.otherwise), **_without_none(at=policy.at)}
+        return {"name": "by-universe", "budgets": budgets, **otherwise}
     return {"name": "derived", "formula": policy.formula, "value": str(policy.value), "varies": policy.varies}
 
 
@@ -311,6 +320,16 @@ def _reliance_in(document: OneRunDocument | UnpublishedDocument) -> Reliance:
     return Unpublished(figure=_invariant_in(document.figure))
 
 
+def input_of(data: Any) -> InputPremetric:
+    """Return the input premetric that plain data describe."""
+    return _input_in(InputPremetricDocument.model_validate(data))
+
+
+def output_of(data: Any) -> OutputPremetric:
+    """Return the output premetric that plain data describe."""
+    return _output_in(OutputPremetricDocument.model_validate(data))
+
+
 def _input_in(document: InputPremetricDocument) -> InputPremetric:
     premetric = InputPremetric(**{key: value for key, value in document if key != "bounded"})
     if document.bounded is not None and document.bounded != premetric.bounded:
@@ -338,7 +357,10 @@ def multiverse_of(document: MultiverseDocument) -> Multiverse:
     """Return the multiverse a checked document describes."""
     invariants = tuple(_invariant_in(invariant) for invariant in document.invariants)
     hierarchies = tuple(Hierarchy(**dict(hierarchy)) for hierarchy in document.hierarchies)
-    return Multiverse(**{**dict(document), "invariants": invariants, "hierarchies": hierarchies})
+    listed = None if document.universes is None else tuple(map(frozenset, document.universes))
+    return Multiverse(
+        **{**dict(document), "invariants": invariants, "hierarchies": hierarchies, "universes": listed},
+    )
 
 
 _INVARIANTS: Final[dict[str, Callable[..., Any]]] = {"margin": Margin, "named": Named, "inequality": Inequality}
@@ -407,6 +429,7 @@ _POLICIES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "free": ((), ("symbol",)),
     "permutation-swapping": (("strata",), ("bound",)),
     "derived": (("value", "formula"), ("varies",)),
+    "by-universe": (("budgets",), ("otherwise", "at")),
 }
 
 
@@ -426,6 +449,12 @@ def _policy_in(document: PolicyDocument) -> Policy:
             for s in document.strata
         )
         return PermutationSwapping(strata=strata, bound=document.bound or "paper")
+    if document.name == "by-universe":
+        listed = [(one.universe, loss(one.value, where="budget policy budgets")) for one in document.budgets or ()]
+        otherwise = "inf" if document.otherwise is None else document.otherwise
+        return ByUniverse(
+            budgets=tuple(listed), otherwise=loss(otherwise, where="budget policy otherwise"), at=document.at
+        )
     assert document.value is not None
     with placed("budget policy value"):
         value = exact(document.value)

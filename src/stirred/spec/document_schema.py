@@ -84,12 +84,15 @@ class MultiverseDocument(Strict):
     consequences: Texts = Field(
         default=(), description="what follows from the invariants of this file, in words, and defines no universe"
     )
+    universes: list[list[str]] | None = Field(
+        default=None, description="universes listed one by one, by labels of their datasets; they may overlap"
+    )
 
 
 class InputPremetricDocument(Strict):
     """What the unit of protection is."""
 
-    name: Literal["d_HamS", "d_Ham", "d_SymDiff", "d_InsDel", "d_r"]
+    name: Literal["d_HamS", "d_Ham", "d_SymDiff", "d_InsDel", "d_Edge", "d_Node", "d_Euclid", "d_Given", "d_r"]
     unit: str
     post_imputation: bool | None = Field(
         default=None, description="whether a unit is a record after imputation; left out where nothing says so"
@@ -97,13 +100,18 @@ class InputPremetricDocument(Strict):
     bounded: bool | None = None
     within: int | None = None
     relation: str | None = None
+    table: Annotated[tuple[Annotated[tuple[str, str, Number], Field(strict=False)], ...], Field(strict=False)] = Field(
+        default=(), description="for d_Given: pairs of datasets by label and their distance; others are not compared"
+    )
+    directed: bool = Field(default=False, description="whether a listed distance holds in its own direction only")
+    closure: bool = Field(default=False, description="whether shortest paths through neighbours count instead")
 
 
 class OutputPremetricDocument(Strict):
     """How change in the output is measured."""
 
     name: Literal[
-        "D_Mult", "D_Mult^delta", "D_NoR", "D_Renyi", "D_GDP", "D_TV", "D_Tr", "D_KL", "D_H", "D_chi2", "D_W1"
+        "D_Mult", "D_Max", "D_Mult^delta", "D_NoR", "D_Renyi", "D_GDP", "D_TV", "D_Tr", "D_KL", "D_H", "D_chi2", "D_W1"
     ]
     delta: Number | None = None
     order: Number | None = None
@@ -119,16 +127,26 @@ class StrataDocument(Strict):
     largest_stratum: int
 
 
+class UniverseBudgetDocument(Strict):
+    """The budget of one universe."""
+
+    universe: str = Field(description="the values of the invariants there, or the labels of its datasets")
+    value: Number
+
+
 class PolicyDocument(Strict):
     """The budget as a function of the universe."""
 
-    name: Literal["constant", "free", "permutation-swapping", "derived"]
+    name: Literal["constant", "free", "permutation-swapping", "by-universe", "derived"]
     value: Number | None = None
     symbol: str | None = None
     strata: list[StrataDocument] | None = None
     bound: Literal["paper", "sharp"] | None = None
     formula: str | None = None
     varies: bool | None = None
+    budgets: list[UniverseBudgetDocument] | None = None
+    otherwise: Number | None = Field(default=None, description="the budget of all universes not listed; else inf")
+    at: str | None = Field(default=None, description="the universe of this file; left out, the largest budget is shown")
 
 
 class BudgetDocument(Strict):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from stirred.spec.budget import PermutationSwapping
+from stirred.spec.budget import ByUniverse, PermutationSwapping
 from stirred.spec.convert_output import at_most_one, hellinger_to_tv, zcdp_to_epsilon
 from stirred.spec.exact import Exact, exact, exp, sqrt
 from stirred.spec.invariant import plural, records_of, the
@@ -111,6 +111,8 @@ def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer,
             )
     else:
         where = "only between versions of the file that agree on every figure published exactly"
+        if specification.multiverse.universes is not None:
+            where = f"only between versions in one of {len(specification.multiverse.universes)} listed universes"
         if premetric.bounded:
             where += ", and so have the same number of records"
     return (
@@ -139,7 +141,9 @@ def _how_much(specification: Specification, *, with_paper: bool) -> str:
         return f"{budget.shown}, a letter: choose its value"
     text = f"{specification.budget_text} {_how_far(specification)}{_exactly(budget.realised)}"
     text += _between_nearest(specification)
-    if budget.varies:
+    if isinstance(budget.policy, ByUniverse) and budget.policy.at is None:
+        text += f". This is the largest of the budgets {budget.policy}"
+    elif budget.varies:
         text += ". It depends on the figures held fixed; this is its value for those of this file"
     paper = budget.paper_epsilon
     if with_paper and paper is not None and paper > budget.realised and paper.shown() != budget.realised.shown():
@@ -154,9 +158,9 @@ def _how_far(specification: Specification) -> str:
     relation nothing follows for versions further apart, because those between them may break an invariant.
     """
     premetric, output = specification.input_premetric, specification.output_premetric
-    if premetric.name == "d_r":
+    if premetric.related_only:
         return f"between versions related by {premetric.relation}; nothing is stated for any others"
-    if premetric.within is not None:
+    if premetric.within is not None and not premetric.closure:
         near = premetric.counted(premetric.within)
         stated = f"between versions that differ in {'up to ' if premetric.within > 1 else ''}{near}"
         if premetric.within < specification.multiverse.nearest:
@@ -205,7 +209,7 @@ def _how_to_read(specification: Specification) -> str:
     if isinstance(policy, PermutationSwapping) and not any(part.largest_stratum for part in policy.strata):
         return "How to read it: nothing can be swapped, so the file is published as it is. 0 is not protection here."
     premetric = specification.input_premetric
-    if premetric.within is not None and premetric.within < specification.multiverse.nearest:
+    if not premetric.closure and premetric.within is not None and premetric.within < specification.multiverse.nearest:
         return (
             f"How to read it: only versions that differ in {'up to ' if premetric.within > 1 else ''}"
             f"{premetric.counted(premetric.within)} are compared. No two versions that agree on the fixed figures are "
@@ -220,8 +224,10 @@ def _apart(specification: Specification) -> str:
     """Say how the two versions differ for which the number is read."""
     premetric = specification.input_premetric
     unit = premetric.unit
-    if premetric.name == "d_r":
+    if premetric.related_only:
         return f"are related by {premetric.relation}"
+    if not premetric.counts:
+        return f"are at distance {specification.multiverse.nearest}"
     if premetric.within is not None and premetric.within > 1:
         return f"differ in up to {premetric.within} {plural(unit)}"
     nearest = specification.multiverse.nearest if premetric.is_metric else 1
@@ -244,6 +250,12 @@ def _read(specification: Specification, apart: str) -> str:
             f"if the true file and another version of it {apart}, seeing the output changes "
             f"the odds between them by a factor of at most {_large(factor)}{_hardly(factor)}."
         )
+    if output.name == "D_Max":
+        return (
+            f"if the true file and another version of it {apart}, no output is more than "
+            f"{_large(exp(budget.realised * nearest))} times as probable under the first as under the second. Nothing "
+            "is stated the other way round, unless that distance is finite too."
+        )
     if output.name == "D_NoR":
         mu = sqrt(2 * budget.realised) * nearest
         rho2, delta = budget.realised * nearest * nearest, Fraction(1, 10**10)
@@ -264,7 +276,7 @@ def _read(specification: Specification, apart: str) -> str:
         most = at_most_one(budget.realised * nearest).shown()
         far = apart.removeprefix("differ in ")
         when = f"when {far} change{'s' if far == f'1 {premetric.unit}' else ''}"
-        when = f"between two versions that {apart}" if premetric.name == "d_r" else when
+        when = when if premetric.counts else f"between two versions that {apart}"
         return f"the probability of any output event changes by at most {most} {when}; one may still give a file away."
     return _read_other(output, budget.realised * nearest, f"two versions that {apart}")
 

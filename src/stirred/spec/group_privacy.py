@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stirred.spec.budget import Budget, derived
+from stirred.spec.budget import Budget, ByUniverse, derived
 from stirred.spec.derivation import Derivation, stepped
 from stirred.spec.exact import ZERO, Exact, exact, largest
 from stirred.spec.invariant import Margin
@@ -48,7 +48,7 @@ def can_be_metric(specification: Specification) -> bool:
 
 def _why_not_added_up(specification: Specification) -> str:
     premetric, output = specification.input_premetric, specification.output_premetric
-    if premetric.name == "d_r":
+    if not premetric.counts:
         return f"{premetric.symbol} compares neighbours only, and the shortest paths between others are not known"
     if not output.is_metric:
         return f"{premetric.symbol} compares neighbours only, and {output.classic} does not add up along a path"
@@ -87,4 +87,6 @@ def scale_budget(specification: Specification, scale: Exact, *, formula: str) ->
         return specification
     power = scale * scale if specification.output_premetric.name == "D_NoR" else scale
     value = budget.realised * power
+    if isinstance(budget.policy, ByUniverse):
+        return specification.with_budget(Budget(policy=budget.policy.scaled(power)))
     return specification.with_budget(Budget(policy=derived(formula, value, budget)))

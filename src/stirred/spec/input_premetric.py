@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from stirred.spec.distances import DISTANCES, Row, records, same_columns
 from stirred.spec.exact import INFINITE, Exact, exact
 from stirred.spec.problems import wrong
-
-Row = Hashable
+from stirred.spec.tables import Table, checked, label, lengths_of, shortest
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    symbol: str
     words: str
     bounded: bool
     ordered: bool
+    counts: bool = True
 
 
 _KINDS: Final = {
-    "d_HamS": _Kind("d_HamS", "number of records that must be changed, order ignored", True, False),
-    "d_Ham": _Kind("d_Ham", "number of positions at which the records differ", True, True),
-    "d_SymDiff": _Kind("d_SymDiff", "number of records that must be added or removed", False, False),
-    "d_InsDel": _Kind("d_InsDel", "number of records inserted or deleted, order kept", False, True),
+    "d_HamS": _Kind("number of records that must be changed, order ignored", True, False),
+    "d_Ham": _Kind("number of positions at which the records differ", True, True),
+    "d_SymDiff": _Kind("number of records that must be added or removed", False, False),
+    "d_InsDel": _Kind("number of records inserted or deleted, order kept", False, True),
+    "d_Edge": _Kind("number of edges of a graph that must be added or removed", False, False),
+    "d_Node": _Kind("number of nodes of a graph whose edges must be rewired", True, False),
+    "d_Euclid": _Kind("sum of the straight-line distances between points at the same position", True, True, False),
 }
+_OWN: Final = ("d_r", "d_Given")  # a relation, and a distance, that ``relation`` names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +38,13 @@ class InputPremetric:
 
     ``name`` is ``d_HamS`` (unordered Hamming, Eq. 3.1), ``d_Ham`` (ordered Hamming), ``d_SymDiff``
     (symmetric difference) or ``d_InsDel`` (ordered insert-delete), all of section A.4 of the
-    dissertation. With ``within`` it is the neighbour relation ``d_r`` instead: 1 between different
-    datasets at most ``within`` apart, infinite beyond (Eq. A.2); ``sharpened()`` undoes that.
+    dissertation; ``d_Edge`` or ``d_Node`` between graphs, each the list of its edges; or ``d_Euclid``
+    between lists of points. With ``within`` it is the neighbour relation ``d_r`` instead: 1 between different
+    datasets at most ``within`` apart, infinite beyond (Eq. A.2); ``sharpened()`` undoes that. ``d_Given`` is a
+    distance of your own: ``relation`` names it, and ``table`` lists it on a finite domain, by labels of datasets (see
+    :func:`label`); pairs not listed are infinitely far apart, and the way back is as far unless it is ``directed``.
+    ``closure`` takes shortest paths instead (Definition A.4.1), through steps of up to ``within`` changes or through
+    the table.
     ``post_imputation`` says that a unit is a record *after* imputation, not a person who answered; None says nothing.
 
     >>> households = InputPremetric(name="d_HamS", unit="household")
@@ -51,21 +59,56 @@ class InputPremetric:
     post_imputation: bool | None = None
     within: int | None = None
     relation: str | None = None
+    table: Table = ()
+    directed: bool = False
+    closure: bool = False
     related: Callable[[Any, Any], bool] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.name not in _KINDS and self.name != "d_r":
+        if self.name not in (*_KINDS, *_OWN):
             raise wrong(
                 f"{self.name!r} is not an input premetric",
                 where="input_premetric name",
-                remedy=f"one of {', '.join(_KINDS)}, or d_r with your own relation",
+                remedy=f"one of {', '.join(_KINDS)}, d_Given with your own table, or d_r with your own relation",
             )
-        if self.name == "d_r" and not self.relation:
-            raise wrong("d_r without a relation", where="input_premetric", remedy="name the relation")
+        if self.name in _OWN and not self.relation:
+            raise wrong(f"{self.name} without a relation", where="input_premetric", remedy="name the relation")
+        self._check_own()
         if not self.unit.strip():
             raise wrong("no unit", where="input_premetric unit", remedy="write such as 'person' or 'household'")
         if self.within is not None and self.within < 1:
             raise wrong(f"{self.within} is below 1", where="input_premetric within", remedy="write 1 or more")
+
+    def _check_own(self) -> None:
+        """Refuse what only a distance of one's own can have, and a closure of nothing."""
+        if (self.table and self.name != "d_Given") or (self.directed and self.name not in _OWN):
+            raise wrong(
+                f"{self.name} has no table and no direction",
+                where="input_premetric",
+                remedy="leave them out, or write d_Given and list the distances",
+            )
+        if self.closure and not (self.name in _OWN or (self.within is not None and _KINDS[self.name].counts)):
+            raise wrong(
+                f"there is nothing to take the closure of: {self.name} alone is its own",
+                where="input_premetric closure",
+                remedy="give 'within' with a distance that counts, or leave 'closure' out",
+            )
+        object.__setattr__(self, "table", checked(self.table, directed=self.directed))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return the labels of the datasets that the table lists."""
+        return tuple(dict.fromkeys(each for x, y, _ in self.table for each in (x, y)))
+
+    @property
+    def counts(self) -> bool:
+        """Say whether the distance is a number of changed records, so that a unit can be made of several."""
+        return self.name in _KINDS and _KINDS[self.name].counts and not self.closure
+
+    @property
+    def related_only(self) -> bool:
+        """Say whether it is a relation of one's own, without its closure."""
+        return self.name == "d_r" and not self.closure
 
     @property
     def bounded(self) -> bool:
@@ -80,15 +123,20 @@ class InputPremetric:
     @property
     def is_metric(self) -> bool:
         """Say whether the triangle inequality holds; a neighbour relation alone is no metric."""
-        return self.within is None and self.name != "d_r"
+        if self.name == "d_Given" and self.table:
+            lengths = lengths_of(self.table, directed=self.directed, closure=self.closure)
+            return not self.directed and shortest(lengths) == lengths
+        return not self.directed and (self.closure or (self.within is None and self.name in _KINDS))
 
     @property
     def symbol(self) -> str:
-        """Return the symbol as in the paper, with the resolution."""
-        base = self.relation if self.name == "d_r" else self.name
+        """Return the symbol as in the paper, with the resolution; a star marks the closure."""
+        star = "*" if self.closure else ""
+        if self.name in _OWN:
+            return f"{'d_r' if self.name == 'd_r' else 'd'}{star}[{self.relation}]^{self.unit}"
         if self.within is None:
-            return f"d_r[{base}]^{self.unit}" if self.name == "d_r" else f"{self.name}^{self.unit}"
-        return f"d_r[{base}<={self.within}]^{self.unit}"
+            return f"{self.name}^{self.unit}"
+        return f"d_r{star}[{self.name}<={self.within}]^{self.unit}"
 
     @property
     def unit_in_words(self) -> str:
@@ -111,31 +159,54 @@ class InputPremetric:
     @property
     def words(self) -> str:
         """Return in plain words what the distance counts."""
-        if self.name == "d_r":
-            return f"1 between two datasets related by {self.relation} ({self.unit_in_words}), infinite otherwise"
+        if self.name in _OWN:
+            return self._own_words()
         counted = f"{_KINDS[self.name].words} ({self.counted()})"
         if self.within is None:
             return counted
+        if self.closure:
+            return (
+                f"fewest steps from one to the other, where a step is a change of up to {self.within} in the {counted}"
+            )
         reach = "exactly 1" if self.within == 1 else f"from 1 to {self.within}"
         return f"1 where the {counted} is {reach}, infinite beyond"
 
+    def _own_words(self) -> str:
+        one_way = ", in this direction only" if self.directed else ""
+        if self.name == "d_Given":
+            listed = f", listed for {len(self.labels)} datasets" if self.table else ""
+            steps = "fewest steps by " if self.closure else ""
+            return f"{steps}{self.relation} ({self.unit_in_words}){one_way}{listed}"
+        if self.closure:
+            return f"fewest steps from one to the other, each by {self.relation} ({self.unit_in_words}){one_way}"
+        related = f"related by {self.relation} ({self.unit_in_words}){one_way}"
+        return f"1 between two datasets {related}, infinite otherwise"
+
     def neighbours(self, within: int = 1) -> InputPremetric:
         """Return the neighbour relation of this metric: only datasets at most ``within`` apart count."""
+        if self.name in _OWN or self.closure:
+            raise wrong(
+                f"{self.symbol} has no neighbours that are so many records apart",
+                where="input_premetric",
+                remedy="state the relation itself",
+            )
         return replace(self, within=within)
 
     def sharpened(self) -> InputPremetric:
         """Return the shortest-path metric of a neighbour relation (Definition A.4.1).
 
-        The shortest path through single changes is the metric itself; through steps of several
-        changes, or of a relation of your own, it is not one of the named metrics.
+        The shortest path through single changes is the metric itself; through steps of up to k changes it is the
+        distance over k, rounded up, where the domain holds every dataset on the way. Elsewhere use `shortest_paths`.
+
+        >>> pairs = InputPremetric(name="d_Ham", unit="person", within=2).sharpened()
+        >>> pairs.distance([0, 0, 0], [1, 1, 1]), pairs.symbol
+        (Exact('2'), 'd_r*[d_Ham<=2]^person')
         """
-        if self.name != "d_r" and self.within in (None, 1):
+        if self.closure or (self.name in _KINDS and self.within is None):
+            return self
+        if self.name in _KINDS and self.within == 1 and _KINDS[self.name].counts:
             return replace(self, within=None)
-        raise wrong(
-            f"the sharpening of {self.symbol} is not one of the named metrics",
-            where="input_premetric",
-            remedy="compute it on a finite domain with `shortest_paths`",
-        )
+        return replace(self, closure=True)
 
     def distance(self, x: Any, y: Any, *, by: str | None = None) -> Exact:
         """Return the distance between two frames or sequences of rows; order counts only where it should.
@@ -143,21 +214,40 @@ class InputPremetric:
         ``by`` names the column that links rows to units: a person file with ``by="hid"`` gives the
         distance in households, each the multiset of its persons; the identifier itself does not count.
         """
-        _same_columns(x, y)
+        if self.name == "d_Given":
+            return self._listed(label(x), label(y))
+        same_columns(x, y)
         a, b = records(x, by=by), records(y, by=by)
         if self.name == "d_r":
             return self._relation_distance(a, b)
-        plain = _DISTANCES[self.name](a, b)
+        plain = DISTANCES[self.name](a, b)
         if self.within is None or plain == 0:
             return plain
+        if self.closure:
+            return INFINITE if plain.is_infinite else exact(-(-plain.rational // self.within))
         return exact(1) if plain <= self.within else INFINITE
 
+    def _listed(self, x: str, y: str) -> Exact:
+        lengths = lengths_of(self.table, directed=self.directed, closure=self.closure)
+        for each in (x, y):
+            if (each, each) not in lengths:
+                listed = f"it lists {', '.join(self.labels[:5])}{', ...' if len(self.labels) > 5 else ''}"
+                raise wrong(
+                    f"the table of {self.relation} does not list the dataset {each!r}" if self.table
+                    else f"the distance {self.relation} is known by name only",
+                    where="input_premetric table",
+                    remedy=listed if self.table else 'list it: [["a", "b", "1"], ...]',
+                )  # fmt: skip
+        return lengths[x, y]
+
     def _relation_distance(self, a: list[Row], b: list[Row]) -> Exact:
-        if self.related is None:
+        if self.related is None or self.closure:
             raise wrong(
-                f"the relation {self.relation} is known by name only",
+                f"the relation {self.relation} is known by name only"
+                if self.related is None
+                else f"a closure of {self.relation} depends on the datasets there are",
                 where="input_premetric",
-                remedy="give it as `related=function of two datasets`",
+                remedy="give it as `related=function of two datasets`, and its closure by `shortest_paths`",
             )
         if a == b:
             return exact(0)
@@ -168,113 +258,9 @@ class InputPremetric:
 
         Keys are positions in ``datasets``. A metric is its own sharpening.
         """
+        base = replace(self, closure=False) if self.name != "d_Given" else self
         indices = range(len(datasets))
-        lengths = {(i, j): self.distance(datasets[i], datasets[j]) for i in indices for j in indices}
-        for middle in indices:
-            for i in indices:
-                for j in indices:
-                    through = lengths[i, middle] + lengths[middle, j]
-                    if through < lengths[i, j]:
-                        lengths[i, j] = through
-        return lengths
-
-
-def records(frame: Any, *, by: str | None = None) -> list[Row]:
-    """Return the records of a frame or sequence, as hashable rows, grouped into units by ``by``.
-
-    >>> records([("h1", 30), ("h2", 40)])
-    [('h1', 30), ('h2', 40)]
-    """
-    names, rows = _names_and_rows(frame)
-    if by is None:
-        return list(rows)
-    if names is None or by not in names:
-        raise wrong(
-            f"there is no column {by!r}",
-            where="distance by",
-            remedy=f"choose one of {', '.join(names)}" if names else "give frames or dictionaries, not bare rows",
-        )
-    at = names.index(by)
-    units: dict[Hashable, Counter[Row]] = {}
-    for row in rows:
-        units.setdefault(row[at], Counter())[tuple(v for i, v in enumerate(row) if i != at)] += 1
-    return [frozenset(unit.items()) for unit in units.values()]
-
-
-def _same_columns(x: Any, y: Any) -> None:
-    """Refuse to compare tables with different columns: they are no versions of one file."""
-    mine, yours = _names_and_rows(x)[0], _names_and_rows(y)[0]
-    if mine is not None and yours is not None and mine != yours and len(x) and len(y):
-        raise wrong(
-            f"the columns differ: {', '.join(mine)} and {', '.join(yours)}",
-            where="distance",
-            remedy="compare two versions of the same file",
-        )
-
-
-def _plain(value: Any) -> Any:
-    """Return missing and not-a-number values as None, so that a row equals itself."""
-    return None if value is None or value != value else value
-
-
-def _names_and_rows(frame: Any) -> tuple[list[str] | None, list[Any]]:
-    if isinstance(frame, (list, tuple)):
-        if frame and isinstance(frame[0], dict):
-            names = sorted(frame[0])
-            if any(sorted(row) != names for row in frame):
-                raise wrong("the rows have different keys", where="distance", remedy="give every row the same keys")
-            return names, [tuple(_plain(row[name]) for name in names) for row in frame]
-        return None, [tuple(map(_plain, row)) if isinstance(row, (tuple, list)) else _plain(row) for row in frame]
-    import narwhals as nw  # any frame of any library; imported only when a frame is given
-
-    table = nw.from_native(frame, eager_only=True, pass_through=False)
-    names = sorted(table.columns)
-    return names, [tuple(map(_plain, row)) for row in table.select(names).rows()]
-
-
-def _hamming_unordered(a: list[Row], b: list[Row]) -> Exact:
-    if len(a) != len(b):
-        return INFINITE
-    return exact(sum((Counter(a) - Counter(b)).values()))
-
-
-def _hamming_ordered(a: list[Row], b: list[Row]) -> Exact:
-    if len(a) != len(b):
-        return INFINITE
-    return exact(sum(x != y for x, y in zip(a, b, strict=True)))
-
-
-def _symmetric_difference(a: list[Row], b: list[Row]) -> Exact:
-    first, second = Counter(a), Counter(b)
-    return exact(sum((first - second).values()) + sum((second - first).values()))
-
-
-def _insert_delete(a: list[Row], b: list[Row]) -> Exact:
-    """Count the fewest insertions and deletions, by furthest-reaching paths over the edit graph.
-
-    For d edits, ``furthest[k]`` is the largest position in ``a`` reached on diagonal k; the first d
-    that reaches both ends is the distance. Time grows with the distance, not with the product of sizes.
-    """
-    n, m = len(a), len(b)
-    furthest = {1: 0}
-    for d in range(n + m + 1):
-        for k in range(-d, d + 1, 2):
-            down = k == -d or (k != d and furthest[k - 1] < furthest[k + 1])
-            i = furthest[k + 1] if down else furthest[k - 1] + 1
-            while i < n and i - k < m and a[i] == b[i - k]:
-                i += 1
-            furthest[k] = i
-            if i >= n and i - k >= m:
-                return exact(d)
-    raise AssertionError("unreachable: n + m edits always suffice")
-
-
-_DISTANCES: Final[dict[str, Callable[[list[Row], list[Row]], Exact]]] = {
-    "d_HamS": _hamming_unordered,
-    "d_Ham": _hamming_ordered,
-    "d_SymDiff": _symmetric_difference,
-    "d_InsDel": _insert_delete,
-}
+        return shortest({(i, j): base.distance(datasets[i], datasets[j]) for i in indices for j in indices})
 
 
 def allowance(budget: Exact, distance: Exact) -> Exact:

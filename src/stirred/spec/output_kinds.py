@@ -36,6 +36,12 @@ KINDS: Final = {
         "largest factor by which the probability of any output can change, as its logarithm",
         "pure differential privacy", "epsilon", "ε", True, SUM, True,
     ),
+    "D_Max": Kind(
+        "odds, one way",
+        "largest factor by which an output is more probable under the first dataset than under the second, as its "
+        "logarithm",
+        "one-sided or asymmetric differential privacy", "epsilon", "ε", True, SUM, True,
+    ),
     "D_Mult^delta": Kind(
         "odds, rare outputs aside",
         "largest factor by which the probability of any output can change, as its logarithm, apart from events of "

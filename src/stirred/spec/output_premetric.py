@@ -46,9 +46,9 @@ class Between:
 class OutputPremetric:
     """A distance between the output laws of two datasets; it can be computed on finite laws.
 
-    Names: ``D_Mult`` (pure DP), ``D_Mult^delta`` (approximate; needs ``delta``), ``D_NoR`` (zCDP),
-    ``D_Renyi`` (needs ``order``), ``D_GDP`` (Gaussian DP), ``D_TV`` (total variation), ``D_KL``, ``D_H``
-    (Hellinger), ``D_chi2``, ``D_W1`` (Wasserstein, for published numbers) and ``D_Tr`` (f-DP; needs a symmetric
+    Names: ``D_Mult`` (pure DP), ``D_Max`` (the same, one way), ``D_Mult^delta`` (approximate; needs ``delta``),
+    ``D_NoR`` (zCDP), ``D_Renyi`` (needs ``order``), ``D_GDP`` (Gaussian DP), ``D_TV`` (total variation), ``D_KL``,
+    ``D_H`` (Hellinger), ``D_chi2``, ``D_W1`` (Wasserstein, for published numbers) and ``D_Tr`` (f-DP; needs a symmetric
     ``curve``: the fewest repetitions of it that cover the two laws, so that a budget of 1 is f-DP between neighbours).
     Budgets are stored in the customary number (:attr:`parameter`): for ``D_NoR`` that is rho squared, whose root is
     the distance.
@@ -180,7 +180,8 @@ class OutputPremetric:
         if not isinstance(p, Law) or not isinstance(q, Law):
             from stirred.spec.shift_distance import shift_distance  # it compares finite laws of this module
 
-            return shift_distance(self, p, q)
+            # Shifted symmetric noise is as far one way as the other.
+            return shift_distance(PURE if self.name == "D_Max" else self, p, q)
         if p.space != q.space:
             return Between.exactly(INFINITE)
         if self.name == "D_W1":
@@ -201,6 +202,10 @@ def _multiplicative(_premetric: OutputPremetric, pairs: Pairs) -> Between:
         return Between.exactly(INFINITE)
     ratio = max(max(p / q, q / p) for p, q in pairs)
     return Between.exactly(ln(ratio))
+
+
+def _one_way(_premetric: OutputPremetric, pairs: Pairs) -> Between:
+    return Between.exactly(_delta_divergence(pairs, Fraction(0)))
 
 
 def _approximate(premetric: OutputPremetric, pairs: Pairs) -> Between:
@@ -318,6 +323,7 @@ def _steps(curve: TradeOff, laws: TradeOff) -> Between:
 
 _DISTANCES: Final[dict[str, Callable[[OutputPremetric, Pairs], Between]]] = {
     "D_Mult": _multiplicative,
+    "D_Max": _one_way,
     "D_Mult^delta": _approximate,
     "D_NoR": _normalised_renyi,
     "D_Renyi": _renyi,

@@ -300,6 +300,7 @@ def _falls(old: OutputPremetric, to: OutputPremetric) -> bool:
 
 _RULES: Final[dict[tuple[str, str], _Rule]] = {
     ("D_Mult", "D_NoR"): _Rule(_pure_to_zcdp, methods=TO_ZCDP),
+    ("D_Mult", "D_Max"): _plain(lambda epsilon: epsilon, "the larger of two directions", "the same epsilon"),
     ("D_Mult", "D_Mult^delta"): _Rule(_to_approximate),
     ("D_Mult", "D_GDP"): _plain(pure_to_mu, *_CORNER),
     ("D_Mult", "D_Renyi"): _Rule(_pure_to_renyi),

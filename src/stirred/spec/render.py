@@ -91,6 +91,7 @@ def _latex_input(specification: Specification) -> str:
     premetric = specification.input_premetric
     name = premetric.name.removeprefix("d_") if premetric.name != "d_r" else "r"
     sub = rf"r[{name}$\leq$ {premetric.within}]" if premetric.within else name
+    sub += "*" if premetric.closure else ""
     return rf"d_{{\text{{{sub}}}}}^{{\text{{{_tex(premetric.unit)}}}}}"
 
 
@@ -104,6 +105,7 @@ def _latex_output(specification: Specification) -> str:
 # The registry's names for flavors (opendp/deployments-registry-data).
 _REGISTRY_FLAVORS = {
     "D_Mult": "Pure DP",
+    "D_Max": "One-sided DP",
     "D_Mult^delta": "Approximate DP",
     "D_NoR": "Zero-concentrated DP",
     "D_Renyi": "Rényi DP",

@@ -20,6 +20,7 @@ from stirred.spec.document import from_document
 from stirred.spec.problems import wrong
 from stirred.spec.specification import Specification
 
+UNREAD: Final = "Named by the dissertation or its slides; the wording of the source itself was not checked."
 FILES: Final = ("definitions.toml", "us-census-2020.toml", "swapping.toml")
 
 
@@ -27,6 +28,7 @@ FILES: Final = ("definitions.toml", "us-census-2020.toml", "swapping.toml")
 class Entry:
     """A published specification: its name here, its title, where it comes from, and how it was derived.
 
+    ``kind`` is ``definition`` for those of the literature, whose budget is a letter, and ``release`` otherwise.
     ``parts`` are the releases that it adds up, each for its own unit, where they are known.
     """
 
@@ -35,6 +37,7 @@ class Entry:
     source: str
     notes: tuple[str, ...]
     specification: Specification
+    kind: str = "release"
     steps: tuple[Step, ...] = ()
     parts: tuple[Specification, ...] = ()
 
@@ -49,13 +52,17 @@ class Entry:
         return compose(self.parts, unit=unit, units=[UnitFactor(old=own, new=unit, factor=factor, because=because)])
 
 
-def names() -> list[str]:
-    """Return the names of all entries, in the order of the files.
+def names(kind: str | None = None) -> list[str]:
+    """Return the names of all entries, or of those of a kind, in the order of the files.
 
     >>> "das-2020" in names()
     True
     """
-    return list(_raw())
+    return [name for name, (entry, _) in _raw().items() if kind in (None, _kind(entry))]
+
+
+def _kind(entry: dict[str, Any]) -> str:
+    return "definition" if "toy" in entry else "release"
 
 
 def load(name: str) -> Entry:
@@ -64,6 +71,9 @@ def load(name: str) -> Entry:
     >>> load("psa-2020-state-county-50pct").specification.budget.realised
     Exact('ln(13475624)')
     """
+    if name in raw_atlas()["absent"]:
+        remedy = "`stirred spec list --kind definition` shows those that are"
+        raise wrong(f"{name} is not in the catalogue: {raw_atlas()['absent'][name]}", where="catalogue", remedy=remedy)
     if name not in _raw():
         near = get_close_matches(name, names(), n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}? " if near else ""
@@ -84,7 +94,28 @@ def _raw() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
         content = tomllib.loads(text, parse_float=str)
         for entry in content["entries"]:
             entries[entry["name"]] = (entry, content)
+        for name, row in _definitions(content).items():
+            known = entries[name][0] if name in entries else {**content["usual"], **row["blocks"], **row["facts"]}
+            entries[name] = ({**known, "toy": row["toy"]}, content)
     return entries
+
+
+@lru_cache(maxsize=1)
+def raw_atlas() -> dict[str, Any]:
+    """Return the atlas as it stands in the file: definitions by name, arrows, and what is absent."""
+    content = tomllib.loads(resources.files(__package__).joinpath(FILES[0]).read_text(encoding="utf-8"))
+    return {**content["atlas"], "definitions": _definitions(content), "absent": content["absent"]}
+
+
+def _definitions(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    rows = {}
+    for name, says, at, source, blocks, *toy in content.get("atlas", {}).get("definitions", ()):
+        words = blocks.get("title", name.replace("-dp", " differential privacy"))
+        unread = [UNREAD] if blocks.get("unread") else []
+        facts = {"name": name, "title": f"{words[0].upper()}{words[1:]}: {says}", "source": source,
+                 "notes": [*blocks.get("notes", ()), *unread]}  # fmt: skip
+        rows[name] = {"says": says, "at": at, "blocks": blocks, "toy": toy, "facts": facts}
+    return rows
 
 
 @lru_cache(maxsize=256)
@@ -105,6 +136,7 @@ def _entry(name: str) -> Entry:
         source=entry["source"],
         notes=tuple(entry.get("notes", ())),
         specification=specification,
+        kind=_kind(entry),
         steps=steps,
         parts=tuple(each for part in within for each in part.parts or (part.specification,)),
     )
