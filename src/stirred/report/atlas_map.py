@@ -70,11 +70,12 @@ def _spread(box: Rectangle, place: int, count: int) -> float:
 
 
 def labels(arrows: Sequence[Arrow]) -> list[tuple[str, Rectangle]]:
-    """Return the words of each arrow that has some, nearer to its head, where arrows from one box have parted."""
+    """Return the words of each arrow that has some; those of a long one nearer to its head, where it stands alone."""
     found = []
     for arrow, (x, y, u, v) in zip(arrows, lines(arrows), strict=True):
         width = 5.7 * len(arrow.words) + 6
-        middle, height = (x + 0.76 * (u - x), y + 0.76 * (v - y)) if y != v else ((x + u) / 2, y - 13)
+        part = 0.76 if abs(u - x) > _COLUMN else 0.5
+        middle, height = (x + part * (u - x), y + part * (v - y)) if y != v else ((x + u) / 2, y - 13)
         if arrow.words:
             found.append((arrow.words, Rectangle(middle - width / 2, height - 8, width, 15)))
     return found

@@ -320,16 +320,6 @@ def _reliance_in(document: OneRunDocument | UnpublishedDocument) -> Reliance:
     return Unpublished(figure=_invariant_in(document.figure))
 
 
-def input_of(data: Any) -> InputPremetric:
-    """Return the input premetric that plain data describe."""
-    return _input_in(InputPremetricDocument.model_validate(data))
-
-
-def output_of(data: Any) -> OutputPremetric:
-    """Return the output premetric that plain data describe."""
-    return _output_in(OutputPremetricDocument.model_validate(data))
-
-
 def _input_in(document: InputPremetricDocument) -> InputPremetric:
     premetric = InputPremetric(**{key: value for key, value in document if key != "bounded"})
     if document.bounded is not None and document.bounded != premetric.bounded:

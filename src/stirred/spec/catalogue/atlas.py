@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from stirred.spec.budget import Budget, ByUniverse
 from stirred.spec.catalogue import load, raw_atlas
-from stirred.spec.document import input_of, output_of
 from stirred.spec.exact import Exact, exact
 from stirred.spec.implication import factor, universe_name
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Named
 from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
+from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.output_rules import change_output
 from stirred.spec.specification import Flavor, Specification
 from stirred.spec.tables import label
@@ -174,8 +174,8 @@ def domain_words(on: str | list[Any]) -> str:
 def _flavor(name: str, blocks: Mapping[str, Any], *, viewed: list[Dataset] | None) -> Flavor:
     """Return the flavor of a definition on a toy domain; ``viewed`` lists its distances between given datasets."""
     flavor = load(name).specification.flavor
-    premetric = input_of(blocks["toy_input"]) if "toy_input" in blocks else flavor.input_premetric
-    output = output_of(blocks["toy_output"]) if "toy_output" in blocks else flavor.output_premetric
+    premetric = InputPremetric(**blocks["toy_input"]) if "toy_input" in blocks else flavor.input_premetric
+    output = OutputPremetric(**blocks["toy_output"]) if "toy_output" in blocks else flavor.output_premetric
     statistic = blocks.get("where")
     held = () if statistic is None else (Named(name=statistic, function=_STATISTICS[statistic]),)
     if viewed is not None:
