@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, permutations
 from typing import Any
@@ -324,6 +325,9 @@ def test_budgets_by_universe_survive_a_file() -> None:
         policy = ByUniverse(budgets=(("1", ln(2)), ("2", ln(3))), otherwise=exact(4), at=at)
         written = promised(LINE, Budget(policy=policy))
         assert from_json(to_json(written)) == written
+        complete = promised(LINE, Budget(policy=ByUniverse(budgets=policy.budgets, at=at)))
+        assert from_json(to_json(complete)) == complete
+        assert complete.budget.realised == {None: ln(3), "1": ln(2), "unlisted": INFINITE}[at]
         assert written.budget.realised == {None: exact(4), "1": ln(2), "unlisted": exact(4)}[at]
         assert written.budget.varies
     listed = promised(given_distance(("1", "2", 1)), universes=[{"1", "2"}])
@@ -335,7 +339,8 @@ def test_budgets_by_universe_survive_a_file() -> None:
 def test_a_budget_by_universe_says_what_its_number_is() -> None:
     policy = ByUniverse(budgets=(("1", ln(2)), ("2", ln(3))))
     answers = {a.block: a.answer for a in explain(promised(LINE, Budget(policy=policy))).answers}
-    assert "largest of the budgets listed by universe (1: 0.694; 2: 1.10; any other: inf)" in answers["budget"]
+    assert "largest of the budgets listed by universe (1: 0.694; 2: 1.10)" in answers["budget"]
+    assert str(ByUniverse(budgets=policy.budgets, otherwise=INFINITE)).endswith("any other: inf)")
     listed = promised(given_distance(("1", "2", 1)), universes=[{"1", "2"}])
     assert "one of 1 listed universes" in {a.block: a.answer for a in explain(listed).answers}["multiverse"]
 
@@ -359,9 +364,13 @@ def test_budgets_by_universe_are_compared_universe_by_universe() -> None:
     assert compare(low, low).overall == EQUAL
     assert compare(low, mixed).overall is None
     assert compare(one(Budget.constant(1)), low).overall == STRONGER
-    bounded = one(Budget(policy=ByUniverse(budgets=(("a", exact(1)),), otherwise=exact(2))))
+    assert compare(low, one(Budget.constant(2))).overall == STRONGER
+    bounded, open_ended = (
+        one(Budget(policy=ByUniverse(budgets=(("a", exact(1)),), otherwise=exact(rest)))) for rest in (2, "inf")
+    )
     assert compare(bounded, one(Budget.constant(2))).overall == STRONGER
-    assert compare(low, one(Budget.constant(2))).overall is None  # universes that are not listed are promised nothing
+    assert compare(open_ended, one(Budget.constant(2))).overall is None
+    assert open_ended.budget.realised == INFINITE  # of which universe the file is, is not said
     swapped = Budget.of_swapping("1/2", largest_stratum=3).policy
     assert not_above_by_universe(swapped, low.budget.policy, same_universes=True) is None
 
@@ -396,3 +405,12 @@ def test_compare_decides_by_listed_datasets() -> None:
 def test_a_factor_between_units_says_nothing_about_a_distance_that_counts_none() -> None:
     with pytest.raises(ConversionRefusedError, match="counts no place records"):
         change_unit(promised(InputPremetric(name="d_Euclid", unit="place")), unit="house", factor=2, because="x")
+
+
+def test_rows_are_not_compared_across_units() -> None:
+    """The same rows are as far apart for persons and for households only by accident."""
+    files = ((0,), (1,))
+    people, households = (promised(InputPremetric(name="d_HamS", unit=unit)) for unit in ("person", "household"))
+    listed = [one.with_flavor(domain=replace(one.domain, datasets=files)) for one in (people, households)]
+    assert compare(*listed).overall is None
+    assert compare(listed[0], listed[0].with_budget(2)).overall == STRONGER

@@ -118,12 +118,12 @@ _MOST_LISTED = 12
 class ByUniverse:
     """A budget listed by universe, each named by the values of its invariants or the labels of its datasets.
 
-    ``otherwise`` is the budget of every universe that is not listed: none, unless it is stated. ``at`` is the universe
-    of this file; left out, the largest budget that is stated stands for it.
+    ``otherwise`` is the budget of every universe that is not listed; left out, there are no others. ``at`` is the
+    universe of this file; left out, the largest budget of all stands for it.
     """
 
     budgets: tuple[tuple[str, Exact], ...]
-    otherwise: Exact = INFINITE
+    otherwise: Exact | None = None
     at: str | None = None
 
     def __post_init__(self) -> None:
@@ -133,24 +133,25 @@ class ByUniverse:
             raise wrong(what, where="budget policy budgets", remedy="list each universe once, with its budget")
 
     def of(self, universe: str) -> Exact:
-        """Return the budget of a universe."""
-        return dict(self.budgets).get(universe, self.otherwise)
+        """Return the budget of a universe; nothing is promised where none is stated."""
+        return dict(self.budgets).get(universe, INFINITE if self.otherwise is None else self.otherwise)
 
     @property
     def realised(self) -> Exact:
-        """Return the budget of the file's universe, or the largest that is stated."""
-        stated = [value for _, value in self.budgets] + ([] if self.otherwise.is_infinite else [self.otherwise])
+        """Return the budget of the file's universe, or the largest of all."""
+        stated = [value for _, value in self.budgets] + ([] if self.otherwise is None else [self.otherwise])
         return largest(stated) if self.at is None else self.of(self.at)
 
     def scaled(self, factor: Exact) -> ByUniverse:
         """Return every budget multiplied."""
         budgets = tuple((name, value * factor) for name, value in self.budgets)
-        return replace(self, budgets=budgets, otherwise=self.otherwise * factor)
+        return replace(self, budgets=budgets, otherwise=None if self.otherwise is None else self.otherwise * factor)
 
     def __str__(self) -> str:
         listed = "; ".join(f"{name}: {value.shown()}" for name, value in self.budgets[:_MOST_LISTED])
         more = f"; {len(self.budgets) - _MOST_LISTED:,} more" if len(self.budgets) > _MOST_LISTED else ""
-        return f"listed by universe ({listed}{more}; any other: {self.otherwise.shown()})"
+        other = "" if self.otherwise is None else f"; any other: {self.otherwise.shown()}"
+        return f"listed by universe ({listed}{more}{other})"
 
 
 Policy = Constant | Free | PermutationSwapping | Derived | ByUniverse
@@ -160,18 +161,19 @@ def not_above_by_universe(a: Policy, b: Policy, *, same_universes: bool) -> bool
     """Say whether one budget is at most another in every universe, where one is listed by universe; None if unknown."""
     if any(isinstance(one, (Free, PermutationSwapping)) or getattr(one, "varies", False) for one in (a, b)):
         return None
-    (mine, my_rest), (yours, your_rest) = _everywhere(a), _everywhere(b)
-    if mine and yours and not same_universes:
+    names = [[name for name, _ in one.budgets] if isinstance(one, ByUniverse) else [] for one in (a, b)]
+    if all(names) and not same_universes:
         return None
-    listed = [(mine.get(name, my_rest), yours.get(name, your_rest)) for name in (*mine, *yours)]
-    return all(first <= second for first, second in (*listed, (my_rest, your_rest)))
+    pairs = [(_at(a, name), _at(b, name)) for name in (*names[0], *names[1])]
+    rest = [one.otherwise if isinstance(one, ByUniverse) else one.realised for one in (a, b)]
+    if rest[0] is not None and rest[1] is not None:
+        pairs.append((rest[0], rest[1]))
+    return all(first <= second for first, second in pairs)
 
 
-def _everywhere(policy: Policy) -> tuple[dict[str, Exact], Exact]:
-    if isinstance(policy, ByUniverse):
-        return dict(policy.budgets), policy.otherwise
-    assert policy.realised is not None
-    return {}, policy.realised
+def _at(policy: Policy, universe: str) -> Exact:
+    value = policy.of(universe) if isinstance(policy, ByUniverse) else policy.realised
+    return INFINITE if value is None else value
 
 
 def derived(formula: str, value: Exact, *sources: Budget) -> Derived:

@@ -281,7 +281,10 @@ def _implies(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) 
 def _datasets(a: Specification, b: Specification) -> tuple[Hashable, ...]:
     """Return all datasets of the domain, where both list the same: in the domain, or in their tables of distances."""
     mine, yours = (one.domain.datasets or one.input_premetric.labels for one in (a, b))
-    return tuple(mine) if set(mine) == set(yours) else ()
+    units = {(one.input_premetric.unit, one.input_premetric.post_imputation) for one in (a, b)}
+    # Rows say how far apart they are for one unit only; a table says it whatever its unit is.
+    comparable = len(units) == 1 or (a.input_premetric.table and b.input_premetric.table)
+    return tuple(mine) if comparable and set(mine) == set(yours) else ()
 
 
 def _not_above(a: Budget, b: Budget, *, same_universes: bool) -> bool | None:

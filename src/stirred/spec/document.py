@@ -279,8 +279,8 @@ def _policy_out(policy: Policy) -> dict[str, Any]:
         return {"name": "permutation-swapping", "strata": strata, "bound": policy.bound}
     if isinstance(policy, ByUniverse):
         budgets = [{"universe": universe, "value": str(value)} for universe, value in policy.budgets]
-        otherwise = {"otherwise": str(policy.otherwise), **_without_none(at=policy.at)}
-        return {"name": "by-universe", "budgets": budgets, **otherwise}
+        otherwise = None if policy.otherwise is None else str(policy.otherwise)
+        return {"name": "by-universe", "budgets": budgets, **_without_none(otherwise=otherwise, at=policy.at)}
     return {"name": "derived", "formula": policy.formula, "value": str(policy.value), "varies": policy.varies}
 
 
@@ -441,10 +441,8 @@ def _policy_in(document: PolicyDocument) -> Policy:
         return PermutationSwapping(strata=strata, bound=document.bound or "paper")
     if document.name == "by-universe":
         listed = [(one.universe, loss(one.value, where="budget policy budgets")) for one in document.budgets or ()]
-        otherwise = "inf" if document.otherwise is None else document.otherwise
-        return ByUniverse(
-            budgets=tuple(listed), otherwise=loss(otherwise, where="budget policy otherwise"), at=document.at
-        )
+        rest = None if document.otherwise is None else loss(document.otherwise, where="budget policy otherwise")
+        return ByUniverse(budgets=tuple(listed), otherwise=rest, at=document.at)
     assert document.value is not None
     with placed("budget policy value"):
         value = exact(document.value)

@@ -145,7 +145,9 @@ class PolicyDocument(Strict):
     formula: str | None = None
     varies: bool | None = None
     budgets: list[UniverseBudgetDocument] | None = None
-    otherwise: Number | None = Field(default=None, description="the budget of all universes not listed; else inf")
+    otherwise: Number | None = Field(
+        default=None, description="the budget of all universes not listed; else none exist"
+    )
     at: str | None = Field(default=None, description="the universe of this file; left out, the largest budget is shown")
 
 
