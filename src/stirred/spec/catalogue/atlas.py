@@ -117,12 +117,13 @@ def toy(name: str) -> Toy:
                broken=failing, broken_loss=over, words=words)  # fmt: skip
 
 
-def arrows() -> list[Arrow]:
+@lru_cache(maxsize=1)
+def arrows() -> tuple[Arrow, ...]:
     """Return which definition implies which; factors are decided here and not read off a list."""
     atlas = raw_atlas()
     decided = [_decided(*row) for row in atlas["decided"]]
     measured = [_measured(*row) for row in atlas["measures"]]
-    return [*decided, *measured, *(_stated(*row) for row in atlas["stated"])]
+    return (*decided, *measured, *(_stated(*row) for row in atlas["stated"]))
 
 
 def _decided(stronger: str, weaker: str, on: Any, words: str) -> Arrow:
