@@ -206,7 +206,7 @@ def compose(
         raise _idle("--delta")
     if delta is not None and reached.output_premetric.name != "D_Mult^delta":
         raise _idle("--delta")
-    _derived(derivation, title=" + ".join(names), out=out, as_json=json)
+    derived(derivation, title=" + ".join(names), out=out, as_json=json)
 
 
 @app.command()
@@ -284,10 +284,11 @@ def convert(
         if at_distance is not None and step.specification.input_premetric == before.input_premetric:
             raise _idle("--at-distance")
         derivation = derivation.then(step)
-    _derived(derivation, title=name, out=out, as_json=json)
+    derived(derivation, title=name, out=out, as_json=json)
 
 
-def _derived(derivation: Derivation, *, title: str, out: Path | None, as_json: bool) -> None:
+def derived(derivation: Derivation, *, title: str, out: Path | None, as_json: bool) -> None:
+    """Show a derived specification with its steps, and write it where that is asked for."""
     from stirred.spec.catalogue import Entry
     from stirred.spec.document import to_document, to_json
 

@@ -19,6 +19,7 @@ from stirred.spec.loss import protection_loss
 from stirred.spec.multiverse import Multiverse, Refines, Verdict
 from stirred.spec.output_premetric import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
 from stirred.spec.problems import ConversionRefusedError, Problem, SpecificationError, StirredError
+from stirred.spec.pull_back import pull_back
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, ShiftLaw
 from stirred.spec.specification import Flavor, Specification
 from stirred.spec.staged_law import Staged, StagedLaw
@@ -69,6 +70,7 @@ __all__ = [
     "ln",
     "post_process",
     "protection_loss",
+    "pull_back",
     "refine",
     "sqrt",
     "to_neighbours",

@@ -14,7 +14,7 @@ from stirred.spec.convert_output import change_output
 from stirred.spec.derivation import Derivation, Step
 from stirred.spec.domain import AS_GIVEN, Domain
 from stirred.spec.exact import add_up, sqrt
-from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, records_of
+from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, Named, records_of
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import GDP, ZCDP, OutputPremetric, approximate
 from stirred.spec.problems import refused
@@ -141,11 +141,13 @@ def _told_apart(specifications: Sequence[Specification]) -> Sequence[Specificati
 def _with_prepared_names(specification: Specification) -> Specification:
     if not specification.domain.prepared:
         return specification
-    names = {ALL: "all characteristics as prepared"}
+    names, whole = {ALL: "all characteristics as prepared"}, dict(specification.domain.prepared).get(ALL)
     for column, words in specification.domain.prepared:
         names[column] = f"{names.get(column, column)} ({words})"
 
     def named(invariant: Invariant) -> Invariant:
+        if whole:  # a step that is no function of single records: its figures are others, whatever they count
+            return Named(name=f"{invariant}, after the file was {whole}")
         if isinstance(invariant, Inequality):
             on = None if invariant.on is None else named(invariant.on)
             return replace(invariant, on=on if isinstance(on, Margin) else None)

@@ -1,0 +1,37 @@
+"""`stirred spec pull-back` and `price`: the promise about the data before, and what exact figures would cost."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from stirred.cli.option_words import told_by_options
+from stirred.cli.options import Json, Text, opt
+from stirred.cli.spec import Because, Budget, Name, Out, app, derived
+from stirred.cli.spec_given import read
+
+__all__ = ["app"]  # with the commands below
+
+
+@app.command("pull-back")
+def pull_back(
+    name: Name,
+    step: Annotated[str, opt("--step NAME", "What was done to the file: recode, clip, filter, impute-copies, ...")],
+    lipschitz: Annotated[
+        Text, opt("--lipschitz NUMBER", "How many records one record becomes, or the factor of a step of your own.")
+    ] = None,
+    because: Because = "",
+    stage: Annotated[Text, opt("--stage NAME", "The stage that is reached, such as raw-responses.")] = None,
+    budget: Budget = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """What is promised about the data before a step.
+
+    Before an edit, a recode, an imputation, a join. Steps without a factor are refused.
+    """
+    from stirred.spec.pull_back import pull_back as pulled
+
+    entry = read(name, budget=budget)
+    with told_by_options():
+        derivation = pulled(entry.specification, step, lipschitz=lipschitz, because=because, stage=stage)
+    derived(derivation, title=name, out=out, as_json=json)
