@@ -128,6 +128,8 @@ def test_compare_gives_an_overall_verdict_only_where_one_follows(
 ) -> None:
     meant = compare(load(a), load(b))
     facts = told(command, "spec", "compare", a, b)
+    prices = facts.pop("prices")
+    assert [len(prices[name]) for name in ("first", "second")] == [len(load(n).multiverse.invariants) for n in (a, b)]
     assert facts == {
         "first": {"name": a, "notation": load(a).notation},
         "second": {"name": b, "notation": load(b).notation},

@@ -18,6 +18,7 @@ from stirred.spec.law import Law
 from stirred.spec.loss import protection_loss
 from stirred.spec.multiverse import Multiverse, Refines, Verdict
 from stirred.spec.output_premetric import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
+from stirred.spec.price import Price, noise_price, price
 from stirred.spec.problems import ConversionRefusedError, Problem, SpecificationError, StirredError
 from stirred.spec.pull_back import pull_back
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, ShiftLaw
@@ -49,6 +50,7 @@ __all__ = [
     "Multiverse",
     "Named",
     "OutputPremetric",
+    "Price",
     "Problem",
     "Refines",
     "ShiftLaw",
@@ -68,7 +70,9 @@ __all__ = [
     "compose",
     "exact",
     "ln",
+    "noise_price",
     "post_process",
+    "price",
     "protection_loss",
     "pull_back",
     "refine",
