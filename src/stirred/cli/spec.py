@@ -348,7 +348,7 @@ def lint(
 
     Exits with 1 on a serious finding.
     """
-    from stirred.spec.lint import SERIOUS
+    from stirred.spec.finding import SERIOUS
     from stirred.spec.lint import lint as check
 
     if records is not None and records < 1:

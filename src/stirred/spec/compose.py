@@ -82,6 +82,12 @@ def compose(
         raise refused(
             "the releases are not counted one by one", where="times", remedy="give one count for each, 1 or more"
         )
+    if partial := [each for specification in specifications for each in specification.measured_on]:
+        raise refused(
+            f"change is measured on a part of the output only: {', '.join(partial)}",
+            where="compose how",
+            remedy="specify each release for all of its output",
+        )
     _same_domain(specifications)
     specifications = _told_apart(specifications)
     parts = [Derivation(specification=specification) for specification in specifications]

@@ -23,6 +23,12 @@ def post_process(specification: Specification, *, description: str = "any functi
     It must be a function of the output, of fresh randomness, and of the invariants, and of nothing
     else about the confidential data.
     """
+    if specification.measured_on:
+        raise refused(
+            f"the promise is about {', '.join(specification.measured_on)} only, not about functions of all the output",
+            where="post-process",
+            remedy="specify the release for all of its output",
+        )
     return stepped(
         specification,
         specification,

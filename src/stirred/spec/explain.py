@@ -101,6 +101,7 @@ def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer,
     output = specification.output_premetric
     coarser = f"; what is fixed is fixed in the prepared file ({domain.prepared_in_words})"
     made = coarser if domain.prepared else ""
+    part = f"; measured on {', '.join(specification.measured_on)} only" if specification.measured_on else ""
     if specification.multiverse.is_vacuous:
         where = "everywhere: no figure is published exactly"
         if premetric.bounded:
@@ -115,7 +116,7 @@ def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer,
         Answer(question="who", block="domain", answer=f"{domain.dataset}; protected as {domain.stage_in_words}{made}"),
         Answer(question="where", block="multiverse", answer=where),
         Answer(question="what", block="input_premetric", answer=_what(specification)),
-        Answer(question="how", block="output_premetric", answer=f"{output.words}; known as {output.classic}"),
+        Answer(question="how", block="output_premetric", answer=f"{output.words}; known as {output.classic}{part}"),
         Answer(question="how much", block="budget", answer=_how_much(specification, with_paper=with_paper)),
     )
 
