@@ -45,13 +45,14 @@ def list_(json: Json = False) -> None:
         emit_json(
             [
                 {"name": e.name, "title": e.title, "notation": e.specification.notation, "source": e.source}
+                | ({} if e.printed is None else {"printed": e.printed})
                 for e in entries
             ]
         )
         return
     for entry in entries:
         heading(entry.name)
-        emit(wrapped(f"{entry.title}: {entry.specification.budget_text}", first="    ", rest="    "))
+        emit(wrapped(f"{entry.title}: {entry.budget_text}", first="    ", rest="    "))
     emit()
     paragraph(
         "The budgets are in different currencies and must not be ranked: `stirred spec explain NAME` says what each "
@@ -93,7 +94,9 @@ def _show(entry: Entry) -> None:
         bullets([str(step) for step in entry.steps])
     if entry.source:
         emit()
-        facts([("source", entry.source), *(("note", note) for note in entry.notes)])
+        both = f"{entry.budget_text} (there cut off or rounded to nearest, here rounded up)"
+        printed = [("printed", both)] if ", printed" in entry.budget_text else []
+        facts([("source", entry.source), *printed, *(("note", note) for note in entry.notes)])
 
 
 @app.command()
