@@ -46,8 +46,8 @@ def test_pull_back_prints_the_promise_about_the_file_before_and_writes_it(comman
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--step", "impute-mean"], "--step: impute-mean has no factor for d_HamS^person: every record moves the mean"),
-        (["--step", "impute-copies"], "--lipschitz: impute-copies needs a number"),
+        (["--step", "impute-mean"], "--step: impute-mean has no factor: every record moves the mean"),
+        (["--step", "impute-copies"], "--lipschitz: impute-copies needs a whole number"),
         (["--step", "shuffle", "--lipschitz", "2"], "--because: no reason is given"),
         (["--step", "shuffle"], "--step: there is no step called 'shuffle'"),
     ],

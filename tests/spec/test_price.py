@@ -137,13 +137,21 @@ def test_what_is_no_count_or_not_counted_has_no_price_and_says_why() -> None:
 @pytest.mark.parametrize(
     ("more", "where"),
     [({"counts": {"sate": 51}}, "--count"), ({"counts": {"state": 0}}, "--count"), ({"beta": "0"}, "--beta"),
-     ({"beta": "2"}, "--beta")],
+     ({"beta": "2"}, "--beta"), ({"beta": "1e-31"}, "--beta"), ({"beta": "0.6"}, "--beta"),
+     ({"counts": {"state": 10**16}}, "--count")],
 )  # fmt: skip
 def test_what_cannot_be_priced_is_refused(more: dict[str, object], where: str) -> None:
     with pytest.raises(SpecificationError) as caught:
         price(specification(STATES), **more)  # type: ignore[arg-type]
     assert caught.value.problems[0].where == where
     assert caught.value.problems[0].remedy
+
+
+@pytest.mark.parametrize(("counts", "beta"), [(10**15, "1e-30"), (1, "1/2"), (1, "1e-30")])
+def test_the_ends_of_the_range_have_prices_that_hold(counts: int, beta: str) -> None:
+    r = float(noise_price(counts, beta=beta))
+    theta = sum(2 * math.exp(-r * z * z) for z in range(1, 60))
+    assert counts * math.log1p(theta) == pytest.approx(-math.log1p(-float(Fraction(beta))), rel=1e-9)
 
 
 def test_the_census_of_2020_is_priced_beside_its_budget() -> None:

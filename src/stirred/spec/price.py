@@ -29,6 +29,8 @@ BETA: Final = Fraction(1, 20)
 _DIGITS: Final = 60
 _PLACES: Final = 12  # decimals of a price, rounded up
 _HALVINGS: Final = 230
+_LEAST: Final = Fraction(1, 10**30)
+_MOST: Final = 10**15  # counts
 _NEVER: Final = 1e-9
 
 
@@ -99,9 +101,10 @@ def price(
     """
     share, stated, many = _share(beta), tuple(units), dict(counts or {})
     known = axes(specification)
-    for name in {name for name, value in many.items() if name not in known or value < 1}:
+    for name in {name for name, value in many.items() if name not in known or not 1 <= value <= _MOST}:
         what = f"{many[name]} is not a number of values" if name in known else f"{name!r} is no level or variable here"
-        remedy = f"give 1 or more of: {', '.join(sorted(known))}" if known else "leave it out: no invariant needs it"
+        listed = f"give 1 to {_MOST:,} of: {', '.join(sorted(known))}"
+        remedy = listed if known else "leave it out: no invariant needs it"
         raise wrong(what, where="--count", remedy=remedy)
     return tuple(_priced(specification, i, many, share, stated) for i in specification.multiverse.invariants)
 
@@ -172,8 +175,8 @@ def _unchanged(specification: Specification, counts: int, moving: int, moved: Fr
 
 def _share(beta: Fraction | str) -> Fraction:
     share = probability(beta, where="--beta")
-    if not 0 < share < 1:
-        raise wrong(f"no noise has beta {share}", where="--beta", remedy="choose a share above 0 and below 1")
+    if not _LEAST <= share <= Fraction(1, 2):
+        raise wrong(f"beta {share} is out of range", where="--beta", remedy="choose a share from 1e-30 to 1/2")
     return share
 
 
