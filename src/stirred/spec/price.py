@@ -6,16 +6,13 @@ is that of one kind of noise.
 
 from __future__ import annotations
 
-import decimal
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
 from stirred.spec.compose import UnitFactor
-from stirred.spec.enclosure import rounding_context
 from stirred.spec.exact import Exact, exact
 from stirred.spec.given_numbers import fraction, probability
 from stirred.spec.invariant import Invariant, Margin, the
@@ -26,9 +23,7 @@ from stirred.spec.specification import Specification
 
 CALLED: Final = "a pragmatic equivalent, not a guarantee"
 BETA: Final = Fraction(1, 20)
-_DIGITS: Final = 60
-_PLACES: Final = 12  # decimals of a price, rounded up
-_HALVINGS: Final = 230
+_HALVINGS: Final = 100
 _LEAST: Final = Fraction(1, 10**30)
 _MOST: Final = 10**15  # counts
 _NEVER: Final = 1e-9
@@ -79,7 +74,7 @@ def noise_price(counts: int, *, beta: Fraction | str = BETA) -> Exact:
     >>> noise_price(51).shown(10)
     '7.5946651449'
     """
-    return _rounded_up(_gaussian(_log(counts, _share(beta))))
+    return _gaussian(_log(counts, _share(beta)))
 
 
 def price(
@@ -140,8 +135,8 @@ def _priced(
         beta=beta,
         counts=total,
         moved=moved,
-        rho2=at_once[0] * at_once[1] ** 2 * _rounded_up(_gaussian(log)),
-        epsilon=at_once[0] * at_once[1] * _rounded_up(_laplace(log)),
+        rho2=at_once[0] * at_once[1] ** 2 * _gaussian(log),
+        epsilon=at_once[0] * at_once[1] * _laplace(log),
         unchanged=_unchanged(specification, total, *at_once),
     )
 
@@ -180,41 +175,26 @@ def _share(beta: Fraction | str) -> Fraction:
     return share
 
 
-def _log(counts: int, beta: Fraction) -> Decimal:
-    """Return -ln(1 - beta)/counts."""
-    context = rounding_context(_DIGITS, decimal.ROUND_HALF_EVEN)
-    kept = context.divide(Decimal((1 - beta).numerator), Decimal((1 - beta).denominator))
-    return context.divide(-kept.ln(context), Decimal(counts))
+def _log(counts: int, beta: Fraction) -> float:
+    """Return -ln(1 - beta)/counts: minus the logarithm of the probability with which each count stays as it is."""
+    return -math.log1p(-float(beta)) / counts
 
 
-def _gaussian(log: Decimal) -> Decimal:
+def _gaussian(log: float) -> Exact:
     """Return r with ln theta(r) = log, by halving in x = exp(-r), where theta = 1 + 2 (x + x^4 + x^9 + ...)."""
-    context = rounding_context(_DIGITS, decimal.ROUND_HALF_EVEN)
-    with decimal.localcontext(context):
-        target, low, high = (log.exp() - 1) / 2, Decimal(0), Decimal(1)
-        high = min(high, target)  # since x itself is at most the sum
-        for _ in range(_HALVINGS):
-            x = (low + high) / 2
-            low, high = (x, high) if _series(x) < target else (low, x)
-        return -low.ln()
+    target = math.expm1(log) / 2
+    low, high = 0.0, target  # since x itself is at most the sum
+    for _ in range(_HALVINGS):
+        x = (low + high) / 2
+        low, high = (x, high) if math.fsum(x ** (z * z) for z in range(1, 12)) < target else (low, x)
+    return _rounded_up(-math.log(low))
 
 
-def _series(x: Decimal) -> Decimal:
-    total = term = step = x
-    square = x * x
-    while term > total.scaleb(-_DIGITS):
-        step = step * square  # x^3, x^5, ...: squares differ by odd numbers
-        term = term * step
-        total = total + term
-    return total
-
-
-def _laplace(log: Decimal) -> Decimal:
+def _laplace(log: float) -> Exact:
     """Return ln((1 + t)/(1 - t)) with t = exp(-log): the loss of one count whose noise is zero with probability t."""
-    with decimal.localcontext(rounding_context(_DIGITS, decimal.ROUND_HALF_EVEN)):
-        t = (-log).exp()
-        return ((1 + t) / (1 - t)).ln()
+    return _rounded_up(math.log((1 + math.exp(-log)) / -math.expm1(-log)))
 
 
-def _rounded_up(value: Decimal) -> Exact:
-    return exact(Fraction(math.ceil(Fraction(value) * 10**_PLACES), 10**_PLACES))
+def _rounded_up(value: float) -> Exact:
+    """Return a price with twelve decimals, rounded up by more than arithmetic in doubles can have lost."""
+    return exact(Fraction(math.ceil(Fraction(value * (1 + 1e-14)) * 10**12), 10**12))

@@ -7,17 +7,11 @@ from typing import Final
 from stirred.spec.invariant import plural
 
 # From the coarsest to the finest.
-_CHAINS: Final = (
-    ("household", "person", "transaction"),
-    ("person", "visit"),
-    ("person", "attribute"),
-    ("record", "attribute"),
-    ("user", "event"),
-    ("user", "transaction"),
-    ("company", "establishment", "employee", "transaction"),
-    ("business", "establishment", "employee", "transaction"),
-    ("node", "edge"),
-)
+_CHAINS: Final = [
+    ["household", "person", "transaction"], ["person", "visit"], ["person", "attribute"], ["record", "attribute"],
+    ["user", "event"], ["user", "transaction"], ["node", "edge"],
+    ["company", "establishment", "employee", "transaction"], ["business", "establishment", "employee", "transaction"],
+]  # fmt: skip
 
 
 def is_part(unit: str, *, of: str) -> bool:
