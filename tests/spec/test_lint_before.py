@@ -68,6 +68,13 @@ STRATA = fixing(SIZES, hierarchies=(GEOGRAPHY,))
 THIS_DATA = replace(specification("1"), settings_from="this-data")
 AROUND = Multiverse(universes=(frozenset({"x", "y"}),))
 
+PULLED = pull_back(
+    at("edited-file", "1", premetric=replace(PERSONS, post_imputation=True)),
+    "impute-copies", lipschitz=2, stage="raw-responses",
+).specification  # fmt: skip
+EDITED = at("edited-file", "1", premetric=replace(PERSONS, name="d_Ham", post_imputation=True))
+RAW = at("raw-responses", premetric=replace(PERSONS, name="d_Ham"))
+
 # The earlier version, the later one, and the check that must speak.
 MANOEUVRES: dict[str, tuple[Specification, Specification, str]] = {
     "domain narrowed by clipping": (
@@ -78,6 +85,11 @@ MANOEUVRES: dict[str, tuple[Specification, Specification, str]] = {
     "raw answers, now the edited file": (at("raw-responses"), at("edited-file", "1"), "fell-by-domain"),
     "raw answers, now a deduplicated file": (at("raw-responses"), at("deduplicated", "1"), "fell-by-domain"),
     "raw answers, now what is given": (at("raw-responses"), at("as-given", "1"), "fell-by-domain"),
+    "raw answers, now pulled back to no stage with a name": (
+        RAW,
+        pull_back(EDITED, "edit").specification,
+        "fell-by-domain",
+    ),
     "population, now the sample": (at("population"), at("sample", "1"), "fell-by-domain"),
     "clipped at a percentile of this file": (specification("2"), THIS_DATA, "settings-from-this-data"),
     "strata counts fixed": (specification("19"), specification("11", multiverse=STRATA), "fell-by-invariants"),
@@ -193,12 +205,6 @@ def test_every_manoeuvre_is_noticed(case: str) -> None:
     assert found[check] == ("warning" if check in SUSPECTED else "serious")
 
 
-PULLED = pull_back(
-    at("edited-file", "1", premetric=replace(PERSONS, post_imputation=True)),
-    "impute-copies", lipschitz=2, stage="raw-responses",
-).specification  # fmt: skip
-RAW = at("raw-responses", premetric=replace(PERSONS, name="d_Ham"))
-
 LOOK_ALIKES: dict[str, tuple[Specification, Specification]] = {
     "the legal range of the codebook in both": (
         at("sample", dataset="records with an income from 0 to 100"),
@@ -222,9 +228,10 @@ LOOK_ALIKES: dict[str, tuple[Specification, Specification]] = {
     "edge to node": (of("edge", "3"), of("node", "1")),
     "ordered to unordered": (of("person", "2", "d_Ham"), of("person", "1")),
     "bounded to unbounded": (of("person", "2"), of("person", "1", "d_SymDiff")),
-    "records after imputation to people, with the factor": (
-        at("edited-file", "1", premetric=replace(PERSONS, name="d_Ham", post_imputation=True)),
-        PULLED,
+    "records after imputation to people, with the factor": (EDITED, PULLED),
+    "the edited file, pulled back to no stage with a name": (
+        EDITED,
+        pull_back(EDITED, "impute-copies", lipschitz=2).specification,
     ),
     "metric to neighbours where nothing is fixed": (specification("2"), specification("1", premetric=NEAR)),
     "neighbours to metric": (

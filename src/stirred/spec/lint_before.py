@@ -15,6 +15,7 @@ from stirred.spec.convert import can_change_distance
 from stirred.spec.domain import AS_GIVEN
 from stirred.spec.finding import NOTE, SERIOUS, WARNING, Finding
 from stirred.spec.multiverse import Verdict
+from stirred.spec.pull_back import BEFORE
 from stirred.spec.specification import Specification
 from stirred.spec.unit_parts import is_part
 
@@ -75,12 +76,14 @@ def _who(before: Specification, now: Specification) -> Iterator[_Change]:
     if narrowed:
         what = f"the domain changed: {old.dataset}, now {new.dataset}"
         yield _Change("fell-by-domain", what, certain=fell, advice=advice)
-    if _downstream(new.stage) > _downstream(old.stage) or (new.stage != old.stage and new.stage not in _STAGES):
+    if new.stage != old.stage and _downstream(new.stage) >= _downstream(old.stage):
         what = f"the domain moved downstream: {old.stage_in_words}, now {new.stage_in_words}"
         yield _Change("fell-by-domain", what, certain=fell, advice=advice)
 
 
-def _downstream(stage: str) -> int:
+def _downstream(stage: str) -> float:
+    if stage.startswith(BEFORE):  # pulled back, from no further than the edited file
+        return len(_STAGES) - 1.5
     return _STAGES.index(stage) if stage in _STAGES else len(_STAGES) + (stage == AS_GIVEN)
 
 

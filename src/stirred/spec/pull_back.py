@@ -21,6 +21,7 @@ from stirred.spec.problems import refused, wrong
 from stirred.spec.specification import Specification
 
 RECODE: Final = "recode"
+BEFORE: Final = "it was before the file was"  # how a stage is told that has no name
 _FIXED: Final = "the preparation was fixed beforehand, without looking at this file"
 _COPIES: Final = "1 + the largest number of copies of one record"
 _SIZE: Final = "it changes the number of records, and this distance never compares files of different size"
@@ -109,7 +110,7 @@ def pull_back(
         after = after.with_flavor(input_premetric=replace(after.input_premetric, post_imputation=False))
     words = f"changed by {step}" if known is None else known.words
     done = ((ALL, words),) if prepared is None else prepared
-    reached = stage or (after.domain.stage if prepared is not None else f"it was before the file was {words}")
+    reached = stage or (after.domain.stage if prepared is not None else f"{BEFORE} {words}")
     before = replace(after.domain, prepared=(*done, *after.domain.prepared), stage=reached)
     along = "function of single records," if known and known.factors is _ONE else "step that multiplies distances by"
     step_back = stepped(
