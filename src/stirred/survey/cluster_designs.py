@@ -10,7 +10,19 @@ from typing import ClassVar
 
 from stirred.spec.exact import Exact, exact, exp, ln
 from stirred.spec.problems import wrong
-from stirred.survey.design import LONG, Design, Samples, amp, checked_take, clustered, rates, same_length, whole
+from stirred.survey.design import (
+    EXAMINE,
+    LONG,
+    NO_FORMULA,
+    Design,
+    Samples,
+    amp,
+    checked_take,
+    clustered,
+    rates,
+    same_length,
+    whole,
+)
 from stirred.survey.refusals import OrderFromRecords, UnsupportedDesign, refusal
 
 
@@ -219,10 +231,7 @@ class Listed(Design):
         return max(sum((p for s, p in self.drawn if u in s), Fraction(0)) for u in units)
 
     def loss(self, epsilon: Exact) -> Exact:
-        raise refusal(
-            UnsupportedDesign, "no formula is known for a sample of fixed size with unequal probabilities",
-            where="design", remedy="examine it with `stirred survey audit-design --samples`, or claim no sampling",
-        )  # fmt: skip
+        raise refusal(UnsupportedDesign, NO_FORMULA, where="design", remedy=EXAMINE)
 
     def samples(self) -> Samples:
         return iter(self.drawn)

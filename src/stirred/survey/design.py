@@ -17,6 +17,8 @@ from stirred.spec.problems import wrong
 
 Samples = Iterator[tuple[tuple[int, ...], Fraction]]
 RELATIONS: Final = ("substitute", "edit", "add-remove")
+NO_FORMULA: Final = "no formula is known for a sample of fixed size with unequal probabilities"
+EXAMINE: Final = "examine it with `stirred survey audit-design --samples`, or claim no sampling"
 LONG: Final = 10_000  # exponents beyond which the bound epsilon is as good
 
 

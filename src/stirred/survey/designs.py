@@ -21,11 +21,14 @@ KINDS: Final[dict[str, type[Design]]] = {
 }
 
 
+_WORDS: Final = ("order", "allocation", "method")
+
+
 def design_from(given: dict[str, Any]) -> Design:
     """Return the design of plain data: its name under ``design``, and its numbers, as numbers, texts or lists.
 
     >>> design_from({"design": "stratified", "n": "10,5", "N": "100,5"})
-    Stratified(n=(10, 5), N=(100, 5))
+    Stratified(n=(10, 5), N=(100, 5), allocation='fixed')
     >>> str(design_from({"design": "poisson", "pi": ["1/10", "0.3"]}))
     'poisson pi=1/10,3/10'
     """
@@ -44,16 +47,17 @@ def design_from(given: dict[str, Any]) -> Design:
 
 
 def _read(key: str, value: Any, *, listed: bool) -> Any:
-    if isinstance(value, (bool, int)) or key == "order":
+    if isinstance(value, (bool, int)) or key in _WORDS:
         return (value,) if listed and type(value) is int else value
     texts = value if isinstance(value, (list, tuple)) else str(value).split(",")
-    read = tuple(fraction(x, where=key) if key == "pi" else _integer(x, key) for x in texts)
+    read = tuple(fraction(x, where=key) if key == "pi" else integer(x, key) for x in texts)
     if not listed and len(read) != 1:
         raise wrong(f"{value} is a list", where=key, remedy="give one number, or --design stratified")
     return read if listed else read[0]
 
 
-def _integer(value: Any, where: str) -> int:
+def integer(value: Any, where: str) -> int:
+    """Return a whole number, however it is written."""
     number = fraction(value, where=where)
     if number.denominator != 1:
         raise wrong(f"{value} is not a whole number", where=where, remedy="write a whole number, 1 or more")

@@ -11,8 +11,8 @@ from typing import ClassVar
 from stirred.spec.exact import Exact, exact, exp, ln
 from stirred.spec.given_numbers import Number, fraction
 from stirred.spec.problems import wrong
-from stirred.survey.design import Design, Samples, amp, checked_take, rates, same_length, whole
-from stirred.survey.refusals import SizeTotalNotPublic, refusal
+from stirred.survey.design import EXAMINE, NO_FORMULA, Design, Samples, amp, checked_take, rates, same_length, whole
+from stirred.survey.refusals import AllocationFromData, SizeTotalNotPublic, UnsupportedDesign, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,21 @@ class SRSWR(_WithReplacement):
 
 @dataclass(frozen=True, slots=True)
 class PPS(_WithReplacement):
-    """``n`` draws with replacement, with fixed public probabilities ``pi`` in each draw (proportional to size)."""
+    """``n`` draws with fixed public probabilities ``pi`` in each draw, proportional to size.
+
+    ``method`` "fixed-size", without replacement, is refused: the design would have to be listed and examined.
+    """
 
     name: ClassVar[str] = "pps"
     pi: tuple[Fraction, ...]
+    method: str = "with-replacement"
 
     def __post_init__(self) -> None:
         whole(self.n, "n")
+        if self.method == "fixed-size":
+            raise refusal(UnsupportedDesign, NO_FORMULA, where="method", remedy=EXAMINE)
+        if self.method != "with-replacement":
+            raise wrong(f"{self.method!r} is not a method", where="method", remedy="with-replacement or fixed-size")
         object.__setattr__(self, "pi", rates(self.pi))
         if sum(self.pi) > 1:
             raise wrong(
@@ -190,15 +198,27 @@ class Poisson(Design):
 
 @dataclass(frozen=True, slots=True)
 class Stratified(Design):
-    """``n[h]`` out of ``N[h]`` in every stratum; allocation and membership are fixed and independent of the records."""
+    """``n[h]`` out of ``N[h]`` in every stratum; membership is fixed, and so is the ``allocation``.
+
+    "proportional" (takes that follow membership) and "neyman" (takes that follow the records) are refused.
+    """
 
     name: ClassVar[str] = "stratified"
     rated: ClassVar[bool] = True
     n: tuple[int, ...]
     N: tuple[int, ...]
+    allocation: str = "fixed"
 
     def __post_init__(self) -> None:
         same_length(self.n, self.N)
+        if self.allocation in ("proportional", "neyman"):
+            raise refusal(
+                AllocationFromData, f"with {self.allocation} allocation the takes change with the records",
+                where="allocation", remedy="fix the takes beforehand, from figures that are public or of another file",
+                example=("neyman", "proportional").index(self.allocation),
+            )  # fmt: skip
+        if self.allocation != "fixed":
+            raise wrong(f"{self.allocation!r} is not an allocation", where="allocation", remedy="write fixed")
         for take, size in zip(self.n, self.N, strict=True):
             checked_take(take, size)
 
