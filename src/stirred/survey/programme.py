@@ -91,15 +91,8 @@ def programme_loss(design: Design, epsilon: float, *, inner: str | None = None, 
     """
     drawn = list(design.samples())
     relation = inner or design.inner
-    units = sorted({u for s, _ in drawn for u in s})
-    seen: dict[tuple[tuple[Fraction, int], ...], float] = {}
-    for unit in units:
-        alike = tuple(sorted((p, s.count(unit)) for s, p in drawn))
-        if alike in seen and design.rated:  # units with equal chances are alike in these designs
-            continue
-        before, after = _laws(drawn, unit, frames=frames)
-        seen[alike] = max(seen.get(alike, 0.0), worst_loss(before, after, epsilon, relation=relation))
-    return max(seen.values(), default=0.0)
+    pairs = (_laws(drawn, unit, frames=frames) for unit in sorted({u for s, _ in drawn for u in s}))
+    return max((worst_loss(before, after, epsilon, relation=relation) for before, after in pairs), default=0.0)
 
 
 def _laws(drawn: list[tuple[tuple[int, ...], Fraction]], unit: int, *, frames: str) -> tuple[Law, Law]:
