@@ -148,7 +148,7 @@ def _checked(design: Design, claim: Claim) -> str:
             WeightsNotFixed, "a Horvitz-Thompson total amplifies by weights that are fixed, and these vary",
             where="estimator", remedy="hold the frame variables fixed, with design weights alone; or estimator any",
         )  # fmt: skip
-    needed = "edit" if claim.response is not None else design.inner
+    needed = "edit" if claim.response is not None else design.shape.inner
     return _covering(needed, claim, poisson=isinstance(design, Poisson))
 
 
@@ -193,8 +193,8 @@ def _lost(inner: Exact, design: Design, claim: Claim, relation: str) -> Exact:
 
 def _of_total(inner: Exact, design: Design, claim: Claim) -> Exact:
     """Return max amp(epsilon w c / sensitivity, pi) over units: each moves the total by its own weighted range."""
-    weighted = design.weighted()
-    if weighted is None:
+    drawn = [p for p in dict.fromkeys(design.shape.units) if p]
+    if not drawn:
         raise refusal(
             UnsupportedDesign, f"no formula for a Horvitz-Thompson total is known for {design.name}",
             where="estimator", remedy="write estimator any",
@@ -207,11 +207,11 @@ def _of_total(inner: Exact, design: Design, claim: Claim) -> Exact:
         low, high = min(low, Fraction(0)), max(high, Fraction(0))
     if low >= high:
         raise wrong("the lower bound is not below the upper one", where="bounds", remedy="such as 0,1")
-    most = max(weight * (high - low) for weight, _ in weighted)
+    most = (high - low) / min(drawn)
     scale = most if claim.sensitivity is None else fraction(claim.sensitivity, where="sensitivity")
     if scale < most:
         raise wrong(f"one record changes the total by up to {most}", where="sensitivity", remedy=f"{most} or more")
-    return greatest([amp(inner * (w * (high - low) / scale), p) for w, p in dict.fromkeys(weighted)])
+    return greatest([amp(inner * ((high - low) / p / scale), p) for p in drawn])
 
 
 def greatest(values: list[Exact]) -> Exact:
@@ -232,8 +232,8 @@ def _below(a: Exact, b: Exact) -> bool:
 def _reason(design: Design, claim: Claim) -> str:
     if claim.estimator == "ht-total":
         return "each unit moves the total by its own weight, and the heaviest are drawn most rarely"
-    if design.most_copies > 1:
+    if design.shape.draws > 1:
         return "a unit can be drawn several times, so the loss adds up over the draws"
-    if design.rated or design.rate == 1:
-        return f"a unit is drawn with probability at most {design.rate}"
+    if design.rated:
+        return f"a unit is drawn with probability at most {design.shape.rate}"
     return "units are drawn together, and those drawn with a unit give away that it was drawn"

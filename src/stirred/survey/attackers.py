@@ -39,7 +39,7 @@ def attackers(epsilon: Number, design: Design, *, rho: Number = "1/2", **claimed
             return Poisson((chance,)).only_added(found.inner)
         return design.believed(found.inner, chance)
 
-    often = design.most_copies  # a sampled unit may fill every draw
+    often = design.shape.draws  # a sampled unit may fill every draw
     journalist = believed(Fraction(1)) if often == 1 else often * found.inner
     rows = [
         ("knows the PSU", "which clusters were drawn, as is often public", cluster),

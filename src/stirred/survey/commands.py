@@ -47,6 +47,7 @@ class DesignOptions(BaseModel):
     m: str | None = _option("Clusters drawn.")
     M: str | None = _option("Clusters there are.")
     K: str | None = _option("Units of the largest cluster; persons of the largest household.")
+    equal: bool = Field(default=False, description="cluster: all have K units, so replaced records are enough.")
     n2: str | None = _option("Units drawn in each cluster.", "NUMBER[,...]")
     N2: str | None = _option("Units of each cluster.", "NUMBER[,...]")
     step: str | None = _option("Every how manieth unit is drawn.")
@@ -58,7 +59,9 @@ class DesignOptions(BaseModel):
 
     def drawn(self) -> Design:
         """Return the design."""
-        given = {name: value for name in DesignOptions.model_fields if (value := getattr(self, name)) is not None}
+        given = {
+            name: value for name in DesignOptions.model_fields if (value := getattr(self, name)) not in (None, False)
+        }
         if self.sizes is not None and self.design == "poisson":
             unknown = [name for name in given if name not in ("design", "sizes", "total", "n")]
             if unknown or self.n is None:

@@ -8,12 +8,12 @@ from typing import Any, Final
 from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import wrong
 from stirred.survey.cluster_designs import Cluster, Listed, Systematic, TwoStage
-from stirred.survey.design import RELATIONS, Design, amp, clustered
+from stirred.survey.design import RELATIONS, Design, amp
 from stirred.survey.unit_designs import PPS, SRSWOR, SRSWR, Poisson, Stratified
 
 __all__ = [
     "KINDS", "PPS", "RELATIONS", "SRSWOR", "SRSWR", "Cluster", "Design", "Listed", "Poisson", "Stratified",
-    "Systematic", "TwoStage", "amp", "clustered", "design_from",
+    "Systematic", "TwoStage", "amp", "design_from",
 ]  # fmt: skip
 
 KINDS: Final[dict[str, type[Design]]] = {

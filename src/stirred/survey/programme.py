@@ -90,7 +90,7 @@ def programme_loss(design: Design, epsilon: float, *, inner: str | None = None, 
     0.62011451
     """
     drawn = list(design.samples())
-    relation = inner or design.inner
+    relation = inner or design.shape.inner
     pairs = (_laws(drawn, unit, frames=frames) for unit in sorted({u for s, _ in drawn for u in s}))
     return max((worst_loss(before, after, epsilon, relation=relation) for before, after in pairs), default=0.0)
 

@@ -12,7 +12,7 @@ from stirred.release.ledger.account import Account, Standing
 from stirred.release.ledger.entry import numbers
 from stirred.release.ledger.problems import LedgerError, bad_request
 from stirred.release.ledger.row import OpeningFacts, canonical
-from stirred.release.ledger.samples import Sampling
+from stirred.release.ledger.samples import Sampling, check_stated
 from stirred.release.ledger.total import total
 from stirred.spec.compose import compose
 from stirred.spec.document import to_document
@@ -128,6 +128,8 @@ def _check(account: Account, request: Request) -> None:
     if request.sampling is not None and not request.amplified:
         remedy = "say --amplified, or leave --design, --inner and --joint out"
         raise bad_request("a design is given for a loss that is not amplified", where="design", remedy=remedy)
+    if request.sampling is not None and request.specification is not None:
+        check_stated(request.sampling, request.specification)
     if request.amplified and request.sample is None:
         remedy = "name the sample, so that other releases from it are recognised"
         raise bad_request("the loss is amplified by a sample that has no name", where="sample", remedy=remedy)

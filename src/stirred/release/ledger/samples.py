@@ -14,7 +14,7 @@ from stirred.spec.given_numbers import loss, probability
 from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import StirredError, refused
 from stirred.spec.specification import Specification
-from stirred.survey.amplify import greatest
+from stirred.survey.amplify import deamplify, greatest
 from stirred.survey.compose import compose
 from stirred.survey.designs import Design, design_from
 
@@ -51,6 +51,19 @@ class Sampling:
                 probability(value, where="joint")
         found = {"design": self.design.document(), "inner": str(self.inner), "joint": dict(self.joint)}
         return {key: value for key, value in found.items() if value}
+
+
+def check_stated(sampling: Sampling, specification: Specification) -> None:
+    """Refuse an amplified loss above what the design makes of the inner loss: the two would be of different changes."""
+    claimed = specification.budget.realised
+    if specification.output_premetric == PURE and float(claimed) > float(sampling.design.loss(sampling.inner)) + 1e-12:
+        least = deamplify(claimed, sampling.design)
+        most = sampling.design.loss(sampling.inner).shown(6)
+        raise bad_request(
+            f"a loss of {sampling.inner} on the sample is at most {most} by this design, and the specification says "
+            f"{specification.budget.shown}", where="inner",
+            remedy=f"state the loss on the sample for replaced records: {least.shown(6)} or more",
+        )  # fmt: skip
 
 
 class Sampled(NamedTuple):
@@ -149,6 +162,6 @@ def _lost(losses: Mapping[str, Exact], drawn: Mapping[str, Design], joint: set[s
         return drawn[names[0]].loss(losses[names[0]])
     if not all(design.rated for design in drawn.values()):
         raise refused("a joint bound is known for designs that draw unit by unit", where="sample")
-    even = all(len({p for _, p in design.weighted() or ()}) == 1 for design in drawn.values())
+    even = all(len({*design.shape.units}) == 1 for design in drawn.values())
     known = joint.pop() if len(names) == 2 and len(joint) == 1 and even else "unknown"
-    return compose([losses[name] for name in names], [drawn[name].rate for name in names], joint=known)
+    return compose([losses[name] for name in names], [drawn[name].shape.rate for name in names], joint=known)
