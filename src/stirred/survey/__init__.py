@@ -1,7 +1,7 @@
 """Surveys: sampling designs, settings of the survey pipeline, and what sampling does to a loss."""
 
 from stirred.survey.amplify import Amplified, Claim, amplify, deamplify
-from stirred.survey.attackers import Attacker, attackers, posterior_ratio
+from stirred.survey.attackers import Attacker, attackers
 from stirred.survey.compose import compose, compose_joint
 from stirred.survey.designs import (
     PPS,
@@ -25,5 +25,5 @@ __all__ = [
     "PPS", "SRSWOR", "SRSWR", "Amplified", "Attacker", "Claim", "Cluster", "Design", "Drawn", "InvalidSetting",
     "Listed", "Poisson", "Setting", "Stage", "Stratified", "SurveyDesign", "Systematic", "TwoStage", "all_settings",
     "amplify", "attackers", "compare_settings", "compose", "compose_joint", "deamplify", "design_from",
-    "ht_sensitivity", "posterior_ratio", "poststrat_sensitivity", "programme_loss", "worst_loss",
+    "ht_sensitivity", "poststrat_sensitivity", "programme_loss", "worst_loss",
 ]  # fmt: skip

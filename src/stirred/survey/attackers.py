@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from stirred.spec.exact import Exact, exact
-from stirred.spec.given_numbers import Number, fraction, probability
-from stirred.spec.problems import wrong
+from stirred.spec.exact import Exact
+from stirred.spec.given_numbers import Number, probability
 from stirred.survey.amplify import Claim, amplify
 from stirred.survey.design import Design
 from stirred.survey.unit_designs import Poisson
@@ -49,33 +47,3 @@ def attackers(epsilon: Number, design: Design, *, rho: Number = "1/2", **claimed
     ]
     told = [Attacker(name=name, knows=knows, epsilon=claim.duplicates * e) for name, knows, e in rows if e is not None]
     return (Attacker(name="knows nothing", knows="nobody's membership of the sample", epsilon=found.epsilon), *told)
-
-
-def posterior_ratio(
-    prior: Mapping[tuple[Hashable, ...], Number],
-    likelihood: Callable[[tuple[Hashable, ...], Any], Number],
-    *,
-    unit: int,
-    record: Hashable,
-    output: Any,
-) -> Exact:
-    """Return the posterior of a record over what it would be had the record been drawn from the prior (Eq. 6.2).
-
-    >>> truth = lambda data, t: "3/4" if data[0] == t else "1/4"  # randomised response
-    >>> posterior_ratio({(0,): "1/2", (1,): "1/2"}, truth, unit=0, record=1, output=1)
-    Exact('3/2')
-    """
-    chance = {data: fraction(p, where="prior") for data, p in prior.items()}
-    if sum(chance.values()) != 1 or min(chance.values()) < 0:
-        raise wrong("the prior does not add up to 1", where="prior", remedy="give every dataset its probability")
-    top, bottom = exact(0), exact(0)
-    for data, p in chance.items():
-        if data[unit] != record:
-            continue
-        alike = {o: w for o, w in chance.items() if o[:unit] + o[unit + 1 :] == data[:unit] + data[unit + 1 :]}
-        top += p * exact(likelihood(data, output))
-        for other, weight in alike.items():
-            bottom += p * weight / sum(alike.values()) * exact(likelihood(other, output))
-    if bottom.sign() == 0:
-        raise wrong("no dataset gives this output (ZeroProbabilityOutput)", where="output", remedy="give another")
-    return top / bottom

@@ -91,7 +91,8 @@ EXAMPLES: Final = (
         lambda: programme_loss(Poisson(("0.3", "0.3")), 1.0, inner="substitute"),
         "a Poisson sample at 0.3 before a mechanism that publishes the size of the sample, as a guarantee for replaced "
         "records allows: the loss stays epsilon"),
-    Counterexample("IncompatibleRelation", _claim(1, HALF), lambda: programme_loss(SRSWOR(2, 4), 1.0, inner="add-remove"),
+    Counterexample("IncompatibleRelation", _claim(1, HALF),
+        lambda: programme_loss(SRSWOR(2, 4), 1.0, inner="add-remove"),
         "2 of 4 drawn before a mechanism for added and removed records: replacing one is two steps, so epsilon counts "
         "twice"),
     Counterexample("IncompatibleRelation", float(_TAKES.loss(exact(1))),
