@@ -92,14 +92,10 @@ def amplify(epsilon: Number, design: Design, *, delta: Number = 0, **claimed: An
         if found is None or relation == "add-remove":
             raise wrong("no formula for delta is known here", where="delta", remedy="use an inner mechanism without it")
         left = found
-    assumed: tuple[str, ...] = (
-        SECRET,
-        ALIKE,
-        f"the inner mechanism has loss {inner} over all samples, by the relation {relation!r}",
-    )
-    if claim.assume_known and (claim.response or claim.coverage):
-        assumed = (*assumed, "no unit responds, or is on the frame, more often than stated")
-    return Amplified(epsilon=risen, delta=left, inner=inner, relation=relation, reason=reason, assumptions=assumed)
+    assumed = [SECRET, ALIKE, f"the inner mechanism has loss {inner} over all samples, by the relation {relation!r}"]
+    if claim.response is not None or claim.coverage is not None:
+        assumed.append("no unit responds, or is on the frame, more often than stated")
+    return Amplified(epsilon=risen, delta=left, inner=inner, relation=relation, reason=reason, assumptions=(*assumed,))
 
 
 def deamplify(target: Number, design: Design, **claimed: Any) -> Exact:
@@ -192,8 +188,8 @@ def _lost(inner: Exact, design: Design, claim: Claim, relation: str) -> Exact:
 
 
 def _of_total(inner: Exact, design: Design, claim: Claim) -> Exact:
-    """Return max amp(epsilon w c / sensitivity, pi) over units: each moves the total by its own weighted range."""
-    drawn = [p for p in dict.fromkeys(design.shape.units) if p]
+    """Return the largest amp(epsilon w c / sensitivity, pi): each unit moves the total by its own weighted range."""
+    drawn = [p for p in design.shape.units if p]
     if not drawn:
         raise refusal(
             UnsupportedDesign, f"no formula for a Horvitz-Thompson total is known for {design.name}",
@@ -211,7 +207,8 @@ def _of_total(inner: Exact, design: Design, claim: Claim) -> Exact:
     scale = most if claim.sensitivity is None else fraction(claim.sensitivity, where="sensitivity")
     if scale < most:
         raise wrong(f"one record changes the total by up to {most}", where="sensitivity", remedy=f"{most} or more")
-    return greatest([amp(inner * ((high - low) / p / scale), p) for p in drawn])
+    # (exp(epsilon w c / scale) - 1) / w grows with the weight w: the unit that is drawn most rarely decides.
+    return amp(inner * (most / scale), min(drawn))
 
 
 def greatest(values: list[Exact]) -> Exact:
