@@ -178,7 +178,7 @@ def test_the_ledger_composes_on_the_sample(
         (["--sample", "s", "--amplified", "--design", "srswor 1 2", "--inner", "1"], "no name"),
         (["--sample", "s", "--amplified", "--design", "srswor n=1 N=2", "--inner", "inf"], "infinite"),
         ([*DRAWN, "2", "--joint", "2025=2"], "not a probability"),
-        ([*DRAWN, "1"], "for replaced records: 2.000000 or more"),
+        ([*DRAWN, "1"], "is at most 0.158566 by this design"),
     ],
 )
 def test_samplings_that_make_no_sense_are_refused(

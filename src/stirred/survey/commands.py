@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from stirred.mechanisms.protocol import Command, Grid, Outcome, Progress
 from stirred.spec.document import number_out
 from stirred.spec.exact import Exact, exact
-from stirred.spec.given_numbers import fraction
+from stirred.spec.given_numbers import fraction, loss
 from stirred.spec.problems import StirredError, wrong
 from stirred.survey.amplify import amplify, deamplify
 from stirred.survey.attackers import attackers
@@ -170,12 +170,8 @@ def statement(options: SettingOptions, _: Progress | None) -> Outcome:
     """Say what one setting protects, and from whom."""
     one = _setting(options)
     if one is None:
-        raise wrong(
-            "a statement is about one setting", where="start", remedy="such as --start sample --invariant frame"
-        )
-    before = (
-        "anybody, whatever they know of the sample" if not one.not_covered else "anybody who does not know the sample"
-    )
+        raise wrong("a statement is about one setting", where="start", remedy="such as --start sample")
+    before = "anybody who does not know the sample" if one.not_covered else "anybody, whatever they know of the sample"
     rows = [("setting", f"{one.number}: {one.start}, held fixed: {one.invariant or 'nothing'}"),
             ("dataset", one.domain), ("compared", one.multiverse), ("protected", one.protects), ("from", before),
             ("not covered", "; ".join(one.not_covered) or "nobody by what they know of the sample"),
@@ -248,20 +244,15 @@ def compared(options: CompareOptions, _: Progress | None) -> Outcome:
          c.sd.shown(2), "; ".join(c.setting.not_covered) or "-") for c in found
     ]  # fmt: skip
     header = ("#", "start", "held fixed", "sensitivity", "inner epsilon", "noise sd", "not covered")
-    values = [
-        {
-            **_told(c.setting),
-            **_exactly(sensitivity=exact(c.sensitivity), inner_epsilon=c.inner, scale=c.scale, sd=c.sd),
-        }
-        for c in found
-    ]
+    values = [{**_told(c.setting), **_exactly(sensitivity=exact(c.sensitivity), inner_epsilon=c.inner, scale=c.scale,
+                                              sd=c.sd)} for c in found]  # fmt: skip
     return Outcome(grids=(Grid(header=header, rows=tuple(rows)),), values={"rows": values, "epsilon": options.epsilon})
 
 
 def audited(options: AuditOptions, _: Progress | None) -> Outcome:
     """Examine all inner mechanisms of a small design."""
     design = options.drawn() if options.samples is None else _listed(options.samples)
-    inner = exact(options.epsilon)
+    inner = loss(options.epsilon, where="epsilon")
     found = programme_loss(design, float(inner), inner=options.inner, frames=options.frames)
     claim = None
     if options.samples is None:
@@ -269,9 +260,10 @@ def audited(options: AuditOptions, _: Progress | None) -> Outcome:
     within = claim is None or found <= float(claim) + _CLOSE
     values = {"epsilon": number_out(exact(found)) if found < float("inf") else "inf", "design": design.name,
               **({} if claim is None else _exactly(claimed=claim)), "within": within}  # fmt: skip
+    verdict = [] if claim is None else [("verdict", "as claimed" if within else "the formula is exceeded")]
     told = "no formula is known" if claim is None else f"epsilon {claim.shown(10)}"
     rows = [("largest", f"epsilon {found:.10f} over all inner mechanisms, to within {_CLOSE}"), ("formula", told),
-            ("verdict", "as claimed" if within else "the formula is exceeded")]  # fmt: skip
+            *verdict]  # fmt: skip
     return Outcome(rows=rows, values=values, passed=within)
 
 
@@ -326,10 +318,9 @@ def _by_options(run: Callable[[Any, Progress | None], Outcome]) -> Callable[[Any
         try:
             return run(options, progress)
         except StirredError as error:
-            known: Mapping[str, Any] = {**type(options).model_fields, "target": 1}
-            named = {"target": "epsilon", "prior": "rho"}
+            names = {**{name: name for name in type(options).model_fields}, "target": "epsilon"}
             raise type(error)(
-                replace(p, where=f"--{named.get(p.where, p.where).replace('_', '-')}") if p.where in known else p
+                replace(p, where=f"--{names[p.where].replace('_', '-')}") if p.where in names else p
                 for p in error.problems
             ) from None
 

@@ -259,7 +259,7 @@ def test_losses_of_samples_that_nobody_calls_dependent_are_added_and_that_is_sta
     [("1/10", 1.0676559446826), ("1/100", 0.6525937867846), ("unknown", math.log(1 + (math.exp(3) - 1) / 5))],
 )
 def test_dependent_samples_are_composed_by_their_joint_probability(joint: str, loss: float) -> None:
-    found = sampled(("s", "1", {}), ("t", "2", {"joint": {"s": joint}}))
+    found = sampled(("s", "1", {"joint": {"of another ledger": "1/50"}}), ("t", "2", {"joint": {"s": joint}}))
     assert float(one(found).budget.realised) == pytest.approx(loss, abs=1e-12)
 
 
@@ -283,6 +283,29 @@ def test_what_cannot_be_composed_on_the_sample_stands_apart(
     found = sampled(*stated)
     assert [aside.entries for aside in found.alone] == [(0,), (1,)]
     assert all(told in aside.reason for aside in found.alone)
+
+
+_STATED = st.tuples(
+    st.sampled_from(["s", "t", "u"]),
+    st.sampled_from(["1/100", "1/5", "1", "3"]),
+    st.dictionaries(st.sampled_from(["s", "t", "x"]), st.sampled_from(["1/100", "1/20", "unknown"]), max_size=1),
+    st.booleans(),
+)
+
+
+@FEW
+@given(st.lists(_STATED, min_size=2, max_size=5))
+def test_no_further_release_from_a_sample_lowers_the_total(drawn: list[tuple[str, str, dict[str, str], bool]]) -> None:
+    design = design_from(dict(TENTH["design"]))
+    losses = [str(design.loss(exact(inner))) if kind else inner for _, inner, _, kind in drawn]
+    charges = [
+        Charge(number=i, id=str(i), specification=str(i), sample=name, amplified=kind,
+               sampling={**TENTH, "inner": inner, "joint": joint} if kind else None)
+        for i, (name, inner, joint, kind) in enumerate(drawn)
+    ]  # fmt: skip
+    found = [total(charges[:k], lambda digest: pure(losses[int(digest)])) for k in range(1, len(charges) + 1)]
+    sums = [float(one(each).budget.realised) for each in found if each.is_one]
+    assert sums == sorted(sums)
 
 
 def test_a_composed_loss_is_never_below_the_losses_that_were_stated() -> None:

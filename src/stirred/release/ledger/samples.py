@@ -14,7 +14,7 @@ from stirred.spec.given_numbers import loss, probability
 from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import StirredError, refused
 from stirred.spec.specification import Specification
-from stirred.survey.amplify import deamplify, greatest
+from stirred.survey.amplify import greatest
 from stirred.survey.compose import compose
 from stirred.survey.designs import Design, design_from
 
@@ -57,12 +57,12 @@ def check_stated(sampling: Sampling, specification: Specification) -> None:
     """Refuse an amplified loss above what the design makes of the inner loss: the two would be of different changes."""
     claimed = specification.budget.realised
     if specification.output_premetric == PURE and float(claimed) > float(sampling.design.loss(sampling.inner)) + 1e-12:
-        least = deamplify(claimed, sampling.design)
         most = sampling.design.loss(sampling.inner).shown(6)
         raise bad_request(
             f"a loss of {sampling.inner} on the sample is at most {most} by this design, and the specification says "
             f"{specification.budget.shown}", where="inner",
-            remedy=f"state the loss on the sample for replaced records: {least.shown(6)} or more",
+            remedy="give the specification the loss that was not rounded; state a loss for added and removed records "
+            "twice, and one for entities of several units as often as they have units",
         )  # fmt: skip
 
 
@@ -81,6 +81,8 @@ def by_sample(charges: list[Charge], specification: Callable[[str], Specificatio
     Adding amplified losses would understate what is lost (section 6.5.2). Losses stated for the sample itself add up.
     """
     found = Sampled([], [], [charge for charge in charges if charge.sample is None], ())
+    if len(found.plain) == len(charges):
+        return found
     claims: list[str] = []
     alone: list[str] = []
     for group in _components([charge for charge in charges if charge.sample is not None]):
@@ -144,7 +146,7 @@ def _together(group: list[Charge], specification: Callable[[str], Specification]
         raise refused("the entries of one sample do not state one design", where="sample")
     drawn = {name: found.pop() for name, found in designs.items()}
     losses = {name: add_up(found) for name, found in inner.items()}
-    joint = {value for one in stated if one is not None for value in one.joint.values()}
+    joint = {p for one in stated if one is not None for other, p in one.joint.items() if other in drawn}
     lost = _lost(losses, drawn, joint)
     # Never less than what was counted before an entry came in, amplified or not: no further entry lowers a total.
     parts = [[s.budget.realised for c, s in zip(group, specifications, strict=True) if c.amplified is kind]
