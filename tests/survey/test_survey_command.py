@@ -63,6 +63,7 @@ def test_audit_design_examines_a_design_without_a_formula(capsys: pytest.Capture
     ("line", "key", "value"),
     [
         ("deamplify --design poisson --pi 0.2 --epsilon 1", "epsilon", 2.2608678168),
+        ("deamplify --design poisson --pi 0.2 --target 1", "epsilon", 2.2608678168),
         ("compose --epsilon 1,2 --pi 0.1,0.1 --joint 0.1", "epsilon", 1.0676559447),
         ("compose --epsilon 1,2 --pi 0.1", "epsilon", 1.0676559447),
         ("compose --epsilon 0.5,1 --pi 1/2,1/2 --joint 1/4", "epsilon", 0.9010443106),
@@ -115,7 +116,10 @@ def test_settings_statement_attacker_and_compare(capsys: pytest.CaptureFixture[s
         ("amplify --design srswor --n 1 --N 2 --epsilon x", "--epsilon", "not a loss"),
         ("amplify --design srswor --n 1 --N 2", "--epsilon", "is needed"),
         ("amplify --design census --epsilon 1", "--design", "not a design"),
+        ("deamplify --design srswor --n 1 --N 2 --target 0", "--target", "above 0"),
+        ("deamplify --design srswor --n 1 --N 2", "--epsilon", "given once"),
         ("deamplify --design srswor --n 1 --N 2 --epsilon 0", "--epsilon", "above 0"),
+        ("compare --epsilon 0", "--epsilon", "above 0"),
         ("compose --epsilon 1,2 --pi 0.1,0.1", "--joint", "SharedSampleError"),
         ("poststrat --N 9,9 --n 1,5 --bounds 0,1", "--n", "EmptyCell"),
         ("poststrat --N 9,9 --n 2,5", "--bounds", "UnboundedValues"),

@@ -106,7 +106,8 @@ class AmplifyOptions(ClaimOptions):
 class DeamplifyOptions(ClaimOptions):
     """`stirred survey deamplify`."""
 
-    epsilon: str = Field(description="The loss that is wanted for a unit of the frame.")
+    epsilon: str | None = _option("The loss that is wanted for a unit of the frame.")
+    target: str | None = _option("The same, by another name.")
 
 
 class AttackerOptions(AmplifyOptions):
@@ -197,10 +198,13 @@ def amplified(options: AmplifyOptions, _: Progress | None) -> Outcome:
 
 def deamplified(options: DeamplifyOptions, _: Progress | None) -> Outcome:
     """Show the inner loss that a wanted loss allows."""
-    found = deamplify(options.epsilon, options.drawn(), **options.claimed())
+    wanted = [given for given in (options.epsilon, options.target) if given is not None]
+    if len(wanted) != 1:
+        raise wrong("the wanted loss is given once", where="epsilon", remedy="such as --epsilon 1")
+    found = deamplify(wanted[0], options.drawn(), **options.claimed())
     low = float(found.rational)
-    rows = [("inner loss", f"epsilon {low:.10g}, rounded down"), ("for", f"a loss of {options.epsilon} on the frame")]
-    return Outcome(rows=rows, values={"epsilon": low, "epsilon_exact": str(found), "target": options.epsilon})
+    rows = [("inner loss", f"epsilon {low:.10g}, rounded down"), ("for", f"a loss of {wanted[0]} on the frame")]
+    return Outcome(rows=rows, values={"epsilon": low, "epsilon_exact": str(found), "target": wanted[0]})
 
 
 def attacked(options: AttackerOptions, _: Progress | None) -> Outcome:
@@ -318,7 +322,9 @@ def _by_options(run: Callable[[Any, Progress | None], Outcome]) -> Callable[[Any
         try:
             return run(options, progress)
         except StirredError as error:
-            names = {**{name: name for name in type(options).model_fields}, "target": "epsilon"}
+            names = {name: name for name in type(options).model_fields}
+            if getattr(options, "target", None) is None:
+                names["target"] = "epsilon"
             raise type(error)(
                 replace(p, where=f"--{names[p.where].replace('_', '-')}") if p.where in names else p
                 for p in error.problems

@@ -61,6 +61,8 @@ class SurveyDesign:
     nest: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("ids", "strata", "fpc"):  # a plan has lists
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         stages = max(len(self.ids), 1)
         problems = [
             Problem(what=f"there are {len(given)} columns for {stages} stage{'s' if stages > 1 else ''}",
