@@ -106,6 +106,85 @@ def test_screen_says_what_was_fitted_and_what_chance_alone_finds(
     assert "one solution" not in shown
 
 
+KNOWN = ["--known", "sex", "--known", "age3", "--learn", "race7,hispanic"]
+
+
+def plans(folder: Path, *names: str) -> list[str]:
+    return [str(folder / f"{name}.toml") for name in names]
+
+
+def test_plans_of_every_kind_are_compared_by_promise_and_by_what_attacks_find(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    names = ["swapped", "topdown", "noisy"]
+    capsys.readouterr()
+    assert run(["compare", *plans(folder, *names), "--attack", *KNOWN, "--out", str(page), "--quiet", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["confidential"] is True
+    swapped, topdown, noisy = facts["swaps"]
+    assert (swapped["exposed"]["of"], topdown["exposed"], noisy["revealed"]) == ("persons", None, None)
+    for each in facts["swaps"]:
+        found = each["attack"]["reconstruction"]
+        assert found["agreement"] > found["agreement_by_chance"]
+        assert each["attack"]["reidentification"]["nonmodal unique"]["putative"] > 0
+    # The noise of a table, and a swap of one record in twenty: the error of its cells is smaller by far.
+    error = [each["attack"]["mean_absolute_error"]["block x sex x race7"] for each in facts["swaps"]]
+    assert 0 < 3 * error[0] < min(error[1:])
+    text = page.read_text(encoding="utf-8")
+    assert "CONFIDENTIAL" in text
+    assert text.count("<svg ") >= 1
+    assert page.stat().st_mode & 0o077 == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html"]  # nothing of the draws is left
+
+
+def test_a_comparison_without_attacks_draws_nothing_and_ranks_no_losses(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stirred.release.trial.trial_draw", None)
+    capsys.readouterr()
+    assert run(["compare", *plans(folder, "swapped", "topdown", "keyed")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Losses are not ranked" in shown
+    assert "ρ²=2" in shown
+    assert "rho 2" in shown
+    assert "They are confidential" in shown
+    assert "CONFIDENTIAL:" not in shown
+
+
+def test_a_table_that_a_release_does_not_have_has_no_error(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    less = (folder / "noisy.toml").read_text(encoding="utf-8").replace('variables = ["block", "sex", "race7"]', "", 1)
+    less = less.replace("[[tables]]\n\n", "")
+    (folder / "less.toml").write_text(less, encoding="utf-8")
+    arguments = ["compare", *plans(folder, "swapped", "less"), "--attack", "--quiet", "--json"]
+    capsys.readouterr()
+    assert run(arguments) == 0
+    swapped, noisy = json.loads(capsys.readouterr().out)["swaps"]
+    assert noisy["attack"]["mean_absolute_error"]["block x sex x race7"] is None
+    assert swapped["attack"]["mean_absolute_error"]["block x sex x race7"] > 0
+    assert 'no column "age"' in noisy["attack"]["not_measured"]
+    assert noisy["attack"]["reconstruction"]["areas"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--area", "block"], "it is about attacks"),
+        (["--family", "--attack"], "no plan names are not drawn"),
+        (["--attack", "--learn", "none"], 'there is no column "none"'),
+    ],
+)
+def test_options_of_attacks_that_say_nothing_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    names = ["swapped"] if "--family" in options else ["swapped", "noisy"]
+    capsys.readouterr()
+    assert run(["compare", *plans(folder, *names), *options]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
