@@ -89,7 +89,7 @@ def tables(truth: pl.DataFrame) -> Published:
 
 def above_chance(found: Reconstructed) -> float:
     """By how many persons of an area agreement exceeds chance."""
-    return (int(found.areas["agreement"].sum()) - found.by_chance) / AREAS
+    return float((found.areas["agreement"] - found.areas["by_chance"]).sum()) / AREAS
 
 
 def test_pure_noise_is_attacked_no_better_than_by_chance(

@@ -97,10 +97,9 @@ def _agreement(found: dict[str, Any], *, public: bool) -> list[tuple[str, str]]:
     if found["agreement"] is None:
         return [("agreement", "nobody to compare with; --truth PLAN.toml names the confidential records")]
     whose = "the released records" if public else "the confidential records (keep this inside)"
-    return [
-        (
-            "agreement",
-            f"{found['agreement']:.1%} of the persons found agree with {whose}, {found['compared_and_found']:.1%} of "
-            f"which are found; with those of another area of about this size {found['agreement_by_chance']:.1%} agree",
-        )
-    ]
+    chance = found["agreement_by_chance"]
+    beside = "" if chance is None else f"; with those of another area of about this size {chance:.1%} agree"
+    words = (
+        f"{found['agreement']:.1%} of the persons found agree with {whose}, {found['compared_and_found']:.1%} of which"
+    )
+    return [("agreement", f"{words} are found{beside}")]

@@ -115,7 +115,9 @@ def _revealed(each: Faced) -> str:
 
 def _reconstructed(each: Faced, measure: str) -> str:
     found = None if each.drawn is None else each.drawn.reconstruction
-    return f"{found[measure]:.1%}" if found is not None else _why(each)
+    if found is None:
+        return _why(each)
+    return "no other area" if found[measure] is None else f"{found[measure]:.1%}"
 
 
 def _reidentified(each: Faced) -> str:
@@ -140,7 +142,7 @@ def _picture(found: Sequence[Compared], faced: Sequence[Faced]) -> str:
             heights.append(("unique on what is exact", plan.name, each.unique.unique / max(each.unique.records, 1)))
         if each.drawn is not None and (rebuilt := each.drawn.reconstruction) is not None:
             heights.append(("reconstructed, right", plan.name, rebuilt["agreement"]))
-            heights.append(("the same by chance", plan.name, rebuilt["agreement_by_chance"]))
+            heights.append(("the same by chance", plan.name, rebuilt["agreement_by_chance"] or 0.0))
         if each.drawn is not None and (matched := each.drawn.reidentified) is not None:
             heights.append(("vulnerable, right", plan.name, matched[VULNERABLE].precision or 0.0))
     order = {group: None for group, _, _ in heights}

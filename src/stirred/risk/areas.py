@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +20,7 @@ import polars as pl
 from stirred.data.problems import bad_file
 from stirred.risk import reconstruction, systems, table_lists
 from stirred.risk.published import Published, cells_in
-from stirred.risk.reconstruction import Block, fit, reconstruct
+from stirred.risk.reconstruction import fit, reconstruct
 from stirred.risk.table_lists import TableList, table_list
 
 _Array = npt.NDArray[Any]
@@ -36,14 +37,12 @@ AREAS, RECORDS, PARTS = "areas.parquet", "records.parquet", "parts"
 class Reconstructed:
     """What the published tables of all areas say; ``areas`` has a row for each.
 
-    ``compared`` are the persons that it was compared with. ``by_chance`` is how many found persons agree with those of
-    another area, the next one in size: what an attack on this area alone must exceed.
+    ``compared`` is how many persons it was compared with.
     """
 
     schema: str
     areas: pl.DataFrame
     compared: int | None = None
-    by_chance: int = 0
 
     def _sum(self, name: str, where: pl.Expr | None = None) -> int:
         frame = self.areas if where is None else self.areas.filter(where)
@@ -59,6 +58,7 @@ class Reconstructed:
         """Return areas and persons by outcome, persons who are certain, and how far solutions may differ."""
         one = pl.col("outcome") == "one"
         people = max(self.persons, 1)
+        lone = self.compared is None or self.areas.height < 2  # no other area to compare with
         return {
             "schema": self.schema,
             "areas": self.areas.height,
@@ -71,7 +71,7 @@ class Reconstructed:
             "areas_with_residual": self.areas.filter(pl.col("residual") > 0).height,
             "residual": self._sum("residual"),
             "agreement": None if self.compared is None else self._sum("agreement") / people,
-            "agreement_by_chance": None if self.compared is None else self.by_chance / people,
+            "agreement_by_chance": None if lone else self._sum("by_chance") / people,
             "compared_and_found": None if self.compared is None else self._sum("agreement") / max(self.compared, 1),
         }
 
@@ -96,7 +96,8 @@ def reconstruct_areas(
     keys = area.unique().sort(area.columns)
     groups = _by_area(listed.project[cells], area, keys)
     true = groups if truth is None else _by_area(listed.project[truth[0]], truth[1], keys)
-    return _attacked(_Attack(listed, keys, groups, true, None, seconds), folder, progress, processes)
+    compared = cells.size if truth is None else truth[0].size
+    return _attacked(_Attack(listed, keys, groups, true, compared, None, seconds), folder, progress, processes)
 
 
 def reconstruct_published(
@@ -114,11 +115,12 @@ def reconstruct_published(
     """
     listed, keys = published.tables, published.areas
     true = None if truth is None else _by_area(cells_in(truth, listed), truth.select(keys.columns), keys)
-    attack = _Attack(listed, keys, published.counts, true, published.weight, seconds)
+    compared = None if truth is None else truth.height
+    attack = _Attack(listed, keys, published.counts, true, compared, published.weight, seconds)
     return _attacked(attack, folder, progress, processes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Attack:
     """What is attacked: tables, areas, what is known of each, who was there, and how much noise the tables have."""
 
@@ -126,14 +128,21 @@ class _Attack:
     keys: pl.DataFrame
     groups: Sequence[_Area]
     true: Sequence[_Array] | None
+    compared: int | None
     weight: Mapping[str, float] | None
     seconds: float
 
     def piece(self, begin: int) -> tuple[Any, ...]:
         """Return the areas of a piece, as its process needs them."""
-        own = slice(begin, begin + _PIECE)
-        true = [None] * len(self.groups[own]) if self.true is None else self.true[own]
-        return self.listed, self.groups[own], true, self.weight, self.seconds
+        own = range(begin, min(begin + _PIECE, len(self.groups)))
+        true = [None if self.true is None else (self.true[n], self.true[self.others[n]]) for n in own]
+        return self.listed, self.groups[own.start : own.stop], true, self.weight, self.seconds
+
+    @cached_property
+    def others(self) -> Mapping[int, int]:
+        """Return for every area the next larger one, and the next smaller of the largest: whom chance alone finds."""
+        order = sorted(range(len(self.groups)), key=lambda place: self.true[place].size if self.true else 0)
+        return dict(zip(order, [*order[1:], *order[-2:-1], *order[:1]], strict=False))
 
 
 def _attacked(attack: _Attack, folder: Path, progress: Progress | None, processes: int | None) -> Reconstructed:
@@ -154,26 +163,7 @@ def _attacked(attack: _Attack, folder: Path, progress: Progress | None, processe
     parts = pl.concat([pl.read_parquet(folder / PARTS / f"{n}.parquet") for n in range(len(begins))])
     whole = attack.keys.hstack(parts.drop("cells", "counts", "sure"))
     _write(folder, attack, parts, whole)
-    if attack.true is None:
-        return Reconstructed(schema=attack.listed.schema, areas=whole)
-    return Reconstructed(
-        schema=attack.listed.schema,
-        areas=whole,
-        compared=sum(each.size for each in attack.true),
-        by_chance=_by_chance(parts, attack.true),
-    )
-
-
-def _by_chance(parts: pl.DataFrame, true: Sequence[_Array]) -> int:
-    """Return how many found persons are among those of the next larger area; of the largest, of the next smaller."""
-    order = sorted(range(len(true)), key=lambda place: true[place].size)
-    others = [*order[1:], *order[-2:-1]]
-    total = 0
-    for place, other in zip(order, others, strict=False):
-        row = parts.row(place, named=True)
-        found = Block.of(row["cells"], row["counts"])
-        total += found.agreement(true[other])
-    return total
+    return Reconstructed(schema=attack.listed.schema, areas=whole, compared=attack.compared)
 
 
 def _by_area(cells: _Array, area: pl.DataFrame, keys: pl.DataFrame) -> list[_Array]:
@@ -212,7 +202,7 @@ def _completed(pool: Executor, jobs: Sequence[tuple[Any, ...]]) -> Iterator[tupl
 def _piece(
     listed: TableList,
     groups: Sequence[_Area],
-    true: Sequence[_Array | None],
+    true: Sequence[tuple[_Array, _Array] | None],
     weight: Mapping[str, float] | None,
     seconds: float,
 ) -> pl.DataFrame:
@@ -227,13 +217,14 @@ def _piece(
             {
                 "persons": found.persons, "outcome": found.outcome, "certain": int(found.certain.sum()),
                 "difference": found.difference, "residual": found.residual,
-                "agreement": None if truth is None else found.agreement(truth), "cells": found.cells.tolist(),
+                "agreement": None if truth is None else found.agreement(truth[0]),
+                "by_chance": None if truth is None else found.agreement(truth[1]), "cells": found.cells.tolist(),
                 "counts": found.counts.tolist(), "sure": found.certain.tolist(),
             }
         )  # fmt: skip
     numbers = pl.List(pl.Int64)
     kinds: dict[str, Any] = {"persons": pl.Int64, "outcome": pl.String, "certain": pl.Int64, "difference": pl.Int64,
-             "residual": pl.Int64, "agreement": pl.Int64, "cells": numbers, "counts": numbers,
+             "residual": pl.Int64, "agreement": pl.Int64, "by_chance": pl.Int64, "cells": numbers, "counts": numbers,
              "sure": numbers}  # fmt: skip
     return pl.DataFrame(rows, schema=kinds)
 

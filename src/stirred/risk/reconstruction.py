@@ -11,7 +11,7 @@ count of 0 then proves nothing, no kind of person is out, and nobody is certain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,12 +41,6 @@ class Block:
     certain: _Array
     difference: int = 0
     residual: int = 0
-
-    @classmethod
-    def of(cls, cells: Sequence[int], counts: Sequence[int]) -> Block:
-        """Return persons that were found before, as they were kept."""
-        kept, many = np.array(cells, dtype=np.int64), np.array(counts, dtype=np.int64)
-        return cls(outcome="fitted", persons=int(many.sum()), cells=kept, counts=many, certain=np.zeros_like(many))
 
     @property
     def variability(self) -> float:
