@@ -159,3 +159,99 @@ def test_attacks_that_cannot_be_made_are_refused_and_nothing_is_written(
     assert run(["attack", str(census / "households.parquet"), "--out", str(out), *options, "--json"]) == 2
     assert said in capsys.readouterr().out.replace("\\", "")
     assert not out.exists()
+
+
+def found_again(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run(["attack", *map(str, arguments), "--quiet", "--json"]) == code
+    said: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return said
+
+
+def test_persons_are_found_in_records_and_in_tables_and_results_stay_inside(
+    census: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [census / "households.parquet", "--persons", census / "persons.parquet", "--hid", "hid"]
+    out = tmp_path / "own"
+    own = found_again(capsys, *files, "--out", out, "--reidentify", "records")["reidentification"]
+    assert own["persons"]["nonmodal unique"]["precision"] == 1
+    kept = out / "internal" / "reidentification.json"
+    assert (json.loads(kept.read_text(encoding="utf-8")), kept.stat().st_mode & 0o77) == (own, 0)
+    assert {path.name for path in out.rglob("*.*")} == {kept.name}
+    (tmp_path / "other").mkdir()
+    errors = found_again(capsys, *files, "--out", tmp_path / "other", "--reidentify", "records", code=2)["errors"]
+    assert "something else is already there" in str(errors)
+    tables = found_again(capsys, *files, "--out", tmp_path / "tables", "--reidentify", "tables", "--coverage", "0.9")
+    persons = tables["reidentification"]["persons"]
+    assert persons["nonmodal unique, one solution"]["precision"] == 1
+    each = persons["one nonmodal unique in each area"]
+    assert each["person_replaced"] < 0.4 < each["precision"]
+    assert tables["reidentification"]["coverage"] == 0.9
+    bundle = [census / "bundle", "--truth", census / "plan.toml", "--reidentify", "records"]
+    released = found_again(capsys, *bundle, "--out", tmp_path / "released")
+    assert "areas" not in released
+    vulnerable = released["reidentification"]["persons"]["nonmodal unique"]
+    # A tenth of the households moved: fewer are found, by their own record, and that is what makes them exposed.
+    assert 0.8 < vulnerable["putative_rate"] < 0.97
+    assert 0.8 < vulnerable["own_record"] <= vulnerable["precision"] < 1
+    assert vulnerable["excess"] > 0.5
+
+
+def test_a_real_attackers_file_finds_whom_a_made_one_finds(
+    census: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    homes, people = (pl.read_parquet(census / f"{name}.parquet") for name in ("households", "persons"))
+    real = people.join(homes, on="hid").select("block", "sex", "age", "hid", "pid", name=pl.lit("Somebody"))
+    real.write_csv(tmp_path / "real.csv")
+    bundle = [census / "bundle", "--truth", census / "plan.toml", "--reidentify", "records"]
+    given = found_again(
+        capsys, *bundle, "--out", tmp_path / "given", "--attacker", tmp_path / "real.csv", "--id", "hid,pid"
+    )
+    made = found_again(capsys, *bundle, "--out", tmp_path / "made")
+    assert given["reidentification"]["persons"] == made["reidentification"]["persons"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--coverage", "0.5"], "there is nothing to match"),
+        (["--reidentify", "names"], "cannot be matched to"),
+        (["--reidentify", "records"], "only the confidential records say who was found"),
+        (["--reidentify", "tables", "--tables", "pl", "--truth", "plan.toml"], "have no sex and age"),
+        (["--reidentify", "tables", "--learn", "race", "--truth", "plan.toml"], "tables are matched by sex and age"),
+        (["--reidentify", "records", "--learn", "rase", "--truth", "plan.toml"], 'there is no column "rase"'),
+        (["--reidentify", "records", "--truth", "plan.toml", "--attacker", "bad.csv"], "belong together"),
+        (["--reidentify", "records", "--truth", "plan.toml", "--attacker", "bad.csv", "--id", "pid"], "cannot be read"),
+        (["--reidentify", "records", "--truth", "plan.toml", "--attacker", "no.csv", "--id", "pid"], "no such file"),
+        (["--reidentify", "records", "--truth", "plan.toml", "--attacker", "few.csv", "--id", "pid"], 'column "sex"'),
+        (["--reidentify", "records", "--truth", "plan.toml", "--attacker", "few.csv", "--id", "nid"], 'column "nid"'),
+        (
+            [
+                "--reidentify",
+                "records",
+                "--truth",
+                "plan.toml",
+                "--attacker",
+                "few.csv",
+                "--id",
+                "pid",
+                "--coverage=.5",
+            ],
+            "a real file has its own coverage",
+        ),
+    ],
+)
+def test_persons_that_cannot_be_looked_for_are_refused_and_nothing_is_written(
+    census: Path,
+    options: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(census)
+    Path("bad.csv").write_text("pid,block,sex,age\n1,here,1,old\n", encoding="utf-8")
+    Path("few.csv").write_text("pid,block,age\n1,1,20\n2,1,21\n", encoding="utf-8")
+    errors = found_again(capsys, "bundle", "--out", tmp_path / "out", *options, code=2)["errors"]
+    assert said in str(errors)
+    assert not (tmp_path / "out").exists()

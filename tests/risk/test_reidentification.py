@@ -194,10 +194,10 @@ def test_an_attackers_file_has_the_declared_shares(town: pl.DataFrame) -> None:
 
 
 def test_a_real_file_is_the_simulated_one_by_its_ids(town: pl.DataFrame) -> None:
-    asked, ids = Asked(), pl.Series("pid", [f"p{n}" for n in range(town.height)])
+    asked, ids = Asked(), pl.DataFrame({"pid": [f"p{n}" for n in range(town.height)]})
     simulated = attackers_file(town, coverage=0.3)
     real = simulated.with_columns(pl.col(name).cast(pl.String) for name in asked.keys)
-    real = real.with_columns(pid=ids[simulated[PERSON].to_list()]).drop(PERSON)
+    real = real.with_columns(pid=ids["pid"][simulated[PERSON].to_list()]).drop(PERSON)
     assert given_attacker(real, town, ids, asked, where="file").equals(simulated)
 
 
@@ -206,7 +206,7 @@ def test_a_real_file_is_the_simulated_one_by_its_ids(town: pl.DataFrame) -> None
     [
         ({"drop": "sex"}, 'there is no column "sex"'),
         ({"age": "old"}, "3 values cannot be read as Int64"),
-        ({"pid": 1}, "2 ids occurs more than once"),
+        ({"pid": 1}, "2 rows have an id that occurs before"),
         ({"pid": 77}, "none of its ids"),
         ({"rows": 0}, "it has no rows"),
     ],
@@ -226,7 +226,7 @@ def test_a_broken_file_of_an_attacker_is_refused(changed: dict[str, object], sai
         case _:
             file = file.clear()
     with pytest.raises(StirredError, match=said):
-        given_attacker(file, truth, pl.Series("pid", [1, 2, 3]), ASKED, where="file")
+        given_attacker(file, truth, pl.DataFrame({"pid": [1, 2, 3]}), ASKED, where="file")
 
 
 @pytest.mark.parametrize("wrong", [{"coverage": 1.5}, {"age_error": -0.1}])

@@ -101,3 +101,16 @@ def test_housemates_do_not_tell_each_other() -> None:
         ("surname",): False,
         ("work",): True,
     }
+
+
+def test_a_column_of_households_and_one_of_persons_tell_together() -> None:
+    """The county is the sum of both, modulo 5: each alone tells nothing."""
+    draw = np.random.default_rng(5)
+    zone, work = draw.integers(0, 5, 1_500), draw.integers(0, 5, 1_500)
+    homes = pl.DataFrame({"hid": np.arange(1_500), "zone": zone, "size": draw.integers(1, 4, 1_500)})
+    homes = homes.with_columns(county=pl.Series((zone + work) % 5))
+    persons = pl.DataFrame({"hid": np.arange(1_500), "work": work, "sex": draw.integers(1, 3, 1_500)})
+    data = Microdata(households=homes, persons=persons, hid="hid")
+    found = nearly_told(data, targets=["county"], match=[], columns=["zone", "size", "work", "sex"])
+    assert [each.columns for each in found if each.tells] == [("zone", "work")]
+    assert found[0].right > 0.99

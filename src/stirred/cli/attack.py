@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from stirred.cli.option_words import bad_plan
 from stirred.cli.options import Json, Names, Place, Text, arg, opt
 from stirred.cli.output import emit_json, facts, shown_progress
 from stirred.cli.swap_options import Quiet, names
+
+if TYPE_CHECKING:
+    from stirred.cli.reidentified import Match
+    from stirred.risk.subject import Subject
 
 
 def attack(
@@ -31,14 +35,35 @@ def attack(
     truth: Annotated[
         Place, opt("--truth PLAN.toml", "The confidential records that a reconstruction is compared with.")
     ] = None,
+    reidentify: Annotated[
+        Text,
+        opt("--reidentify tables|records", "Match an attacker's file to what tables give away, or to the records."),
+    ] = None,
+    attacker: Annotated[Place, opt("--attacker FILE", "The attacker's file (default: made from the truth).")] = None,
+    id: Annotated[
+        Names, opt("--id COLUMN", "With --attacker: who a person is, there and in the truth; repeat.")
+    ] = None,
+    coverage: Annotated[
+        float, opt("--coverage SHARE", "The share of the persons that a made file has.", min=0, max=1)
+    ] = 1.0,
+    age_error: Annotated[
+        float, opt("--age-error SHARE", "The share whose age is off by one to five years.", min=0, max=1)
+    ] = 0.0,
+    address_error: Annotated[
+        float, opt("--address-error SHARE", "The share with the area of somebody else.", min=0, max=1)
+    ] = 0.0,
+    known: Annotated[Names, opt("--known COLUMN", "What the attacker knows (default: sex, age); repeat.")] = None,
+    learn: Annotated[Names, opt("--learn COLUMN", "What is to be learned (default: race, hispanic); repeat.")] = None,
     seconds: Annotated[float, opt("--seconds NUMBER", "The most that one program may take.", min=0.1)] = 30.0,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Reconstruct the persons of every area from its tables alone.
+    """Reconstruct the persons of every area, and look for known ones.
 
-    Says in how many areas there is one solution, and how many persons are certain. Disturbed tables are fitted.
+    Says in how many areas there is one solution, how many persons are certain, and with --reidentify who is found.
+    Disturbed tables are fitted.
     """
+    from stirred.cli.reidentified import reidentified, shown
     from stirred.cli.risk import subject_of
     from stirred.risk.attacks import PUBLISHED, attacked, has_records, target_of
     from stirred.risk.published import Published
@@ -46,25 +71,53 @@ def attack(
     from stirred.risk.table_lists import LISTS
 
     if tables not in (None, PUBLISHED, *LISTS):
-        known = " or ".join([*LISTS, PUBLISHED])
-        raise bad_plan(f"'{tables}' is no list of tables", where="--tables", remedy=f"write {known}")
+        remedy = f"write {' or '.join([*LISTS, PUBLISHED])}"
+        raise bad_plan(f"'{tables}' is no list of tables", where="--tables", remedy=remedy)
     if tables is not None and table:
         raise bad_plan("both name the tables", where="--tables and --table", remedy="give one of them")
     by = names(area) or ["block"]
     files = bundle_files(file) if is_bundle(file) else None
     subject = subject_of(file, persons=persons, hid=hid) if files is None or has_records(files) else None
-    target = target_of(subject, files, by, name=str(file), tables=tables, own=table or ())
-    compared = None if truth is None else subject_of(truth, persons=None, hid=None)
-    if compared is None and isinstance(target, Published):
-        compared = subject  # the records that the tables are counted from
+    true = subject if truth is None else subject_of(truth, persons=None, hid=None)
+    alone = reidentify == "records" and subject is not None
+    target = subject if alone else target_of(subject, files, by, name=str(file), tables=tables, own=table or ())
+    assert target is not None
+    attacked_list = PUBLISHED if isinstance(target, Published) else tables or "sf"
+    match = _match(
+        subject, true, reidentify, out=out, tables=attacked_list, area=by, known=names(known), learn=names(learn),
+        file=attacker, id=names(id), errors={"coverage": coverage, "age_error": age_error,
+                                             "address_error": address_error},
+    )  # fmt: skip
+    # Tables are compared with the records that they are counted from, too.
+    compared = true if truth is not None or isinstance(target, Published) else None
+    found: dict[str, Any] = {}
     with shown_progress(quiet=quiet) as progress:
-        found = attacked(target, by, out, truth=compared, tables=tables or "sf", seconds=seconds, progress=progress)
+        if not alone:
+            found = attacked(
+                target, by, out, truth=compared, tables=attacked_list, seconds=seconds, progress=progress
+            ).facts
+        again = None if match is None else reidentified(match, out, progress)
     # A released file may be compared with itself by anybody; any other comparison is with confidential records.
     public = target.public and truth is None
     if json:
-        emit_json({"file": str(file), "out": str(out), "public": public, **found.facts})
+        more = {} if again is None else {"reidentification": again}
+        emit_json({"file": str(file), "out": str(out), "public": public, **found, **more})
         return
-    facts([("file", target.in_words), *_rows(found.facts, public=public), ("written", str(out))])
+    facts([("file", target.in_words), *(_rows(found, public=public) if found else []), ("written", str(out))])
+    if again is not None:
+        shown(again)
+
+
+def _match(subject: Subject | None, true: Subject | None, matched_to: str | None, **options: Any) -> Match | None:
+    """Return what an attacker's file is matched to, if anything; refuse a release without records."""
+    from stirred.cli.reidentified import prepared
+
+    if subject is not None and true is not None:
+        return prepared(matched_to, subject, true, **options)
+    if matched_to is not None:
+        remedy = "leave it out; `stirred compare --attack` matches what the tables of a plan give away"
+        raise bad_plan("this release has no records", where="--reidentify", remedy=remedy)
+    return None
 
 
 def _rows(found: dict[str, Any], *, public: bool) -> list[tuple[str, str]]:

@@ -105,37 +105,33 @@ def _elsewhere(file: pl.DataFrame, asked: Asked, lots: _Array) -> _Array:
 
 
 def given_attacker(
-    file: pl.DataFrame, truth: pl.DataFrame, ids: pl.Series, asked: Asked, *, where: str
+    file: pl.DataFrame, truth: pl.DataFrame, ids: pl.DataFrame, asked: Asked, *, where: str
 ) -> pl.DataFrame:
-    """Return an attacker's real file; ``ids`` are the confidential persons' own, by which matches are confirmed.
+    """Return an attacker's real file; ``ids`` are columns that together say who each confidential person is.
 
-    Columns have the types of the confidential ones. Who lacks a value of a key is counted, and matches nobody.
+    Columns get the types of the confidential ones. Who lacks a value of a key is counted, and matches nobody.
     """
-    wanted = dict.fromkeys((*asked.keys, ids.name))
+    wanted = dict.fromkeys((*asked.keys, *ids.columns))
     problems = [missing_column(name, file.columns, where=where, role="a key") for name in wanted if name not in file]
     if not file.height:
         problems.append(Problem(what="it has no rows", where=where, remedy="give one row for each person"))
     if problems:
         raise DataError(problems)
-    kinds = {**{name: truth.schema[name] for name in asked.keys}, ids.name: ids.dtype}
+    kinds = {name: truth.schema[name] if name in asked.keys else ids.schema[name] for name in wanted}
     cast = file.select(pl.col(name).cast(kind, strict=False) for name, kind in kinds.items())
-    for name in kinds:
-        lost = cast[name].null_count() - file[name].null_count()
-        if lost:
-            what = f"{number(lost, 'value')} cannot be read as {kinds[name]}, as the confidential file has them"
-            remedy = "write the codes of the confidential file"
-            problems.append(Problem(what=what, where=f'{where} "{name}"', remedy=remedy))
-    for whose, column in ((where, cast[ids.name]), ("the confidential persons", ids)):
-        known = column.drop_nulls()
-        if (twice := known.len() - known.n_unique()) > 0:
-            what, remedy = f"{number(twice, 'id')} occurs more than once", "give every person one id, and one row"
-            problems.append(Problem(what=what, where=f'{whose} "{ids.name}"', remedy=remedy))
-    rows = pl.DataFrame({ids.name: ids}).with_row_index(PERSON)
-    found = cast.join(rows, on=ids.name, how="left", maintain_order="left").with_columns(pl.col(PERSON).cast(pl.Int64))
+    for name, kind in kinds.items():
+        if lost := cast[name].null_count() - file[name].null_count():
+            what = f"{number(lost, 'value')} cannot be read as {kind}, as the confidential file has them"
+            problems.append(Problem(what=what, where=f'{where} "{name}"', remedy="write the codes of that file"))
+    called = listed(ids.columns)
+    for whose, who in ((where, cast.select(ids.columns).drop_nulls()), ("the confidential persons", ids)):
+        if twice := who.height - who.n_unique():
+            what = f"{number(twice, 'row has', 'rows have')} an id that occurs before ({called})"
+            problems.append(Problem(what=what, where=whose, remedy="name with --id columns that tell persons apart"))
+    found = cast.join(ids.with_row_index(PERSON), on=ids.columns, how="left", maintain_order="left")
     if not problems and found[PERSON].null_count() == found.height:
-        what = f"none of its ids is that of a confidential person ({listed([ids.name])})"
-        remedy = "name with --id a column that both files have"
+        what, remedy = f"none of its ids ({called}) is that of a confidential person", "write the ids of that file"
         problems.append(Problem(what=what, where=where, remedy=remedy))
     if problems:
         raise DataError(problems)
-    return found.select(*asked.keys, PERSON)
+    return found.select(*asked.keys, pl.col(PERSON).cast(pl.Int64))

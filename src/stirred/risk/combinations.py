@@ -18,6 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import encode
+from stirred.risk.uniqueness import unique_match
 
 _Array = npt.NDArray[Any]
 Keys = tuple[str, ...]
@@ -81,6 +82,25 @@ def minimal_uniques(frame: pl.DataFrame, keys: Sequence[str], *, largest: int = 
                 scores[one] += worth
         smaller = alone
     return MinimalUniques(keys=tuple(keys), largest=largest, records_by_set=found, scores=scores)
+
+
+def dis_suda(frame: pl.DataFrame, keys: Sequence[str], *, fraction: float, largest: int = 3) -> _Array:
+    """Return a probability of disclosure for each record of a sample: the file's own, shared out by SUDA scores.
+
+    After the idea of DIS-SUDA (Elliot and Manning 2003): the probability that a unique match is right (Skinner and
+    Elliot 2002, `unique_match`) is the mean over the unique records, each in proportion to its score, at most 1. How
+    sdcMicro scales its scores is not documented; ours need not equal them. ``fraction`` is the sampling fraction.
+
+    >>> rows = pl.DataFrame({"sex": list("fffm"), "age": [1, 1, 2, 2], "born": list("aaab")})
+    >>> dis_suda(rows, ["sex", "age", "born"], fraction=0.5).round(3).tolist()
+    [0.0, 0.0, 0.333, 0.667]
+    """
+    scores = minimal_uniques(frame, keys, largest=largest).scores
+    sizes = frame.group_by(list(keys)).len()["len"].to_numpy()
+    right = unique_match(sizes, fraction=fraction) or 0.0
+    total = int(scores.sum())
+    alone = int((sizes == 1).sum())
+    return np.minimum(1.0, scores * (right * alone / total)) if total else np.zeros(frame.height)
 
 
 def number_of_sets(keys: int, largest: int) -> int:

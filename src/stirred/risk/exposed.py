@@ -24,7 +24,7 @@ from stirred.spec.specification import Specification
 
 # Of larger files a plan and a report do not count: `stirred risk` does.
 MOST_RECORDS: Final = 20_000_000
-_SUMS: Final = ("__persons_1", "__persons_2", "__persons")
+SUMS: Final = ("__persons_1", "__persons_2", "__persons")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ def unique_in(data: Microdata, table: ExactTable, *, weight: str | None = None) 
         return uniqueness(data.households, table.keys, of=table.of, weight=weight)
     frame = with_persons(data, table.person_keys)
     named = (*table.keys, *table.person_keys)
-    found = uniqueness(frame, (*table.keys, *_SUMS), of=table.of, hidden=_SUMS, weight=weight)
+    found = uniqueness(frame, (*table.keys, *SUMS), of=table.of, hidden=SUMS, weight=weight)
     return replace(found, keys=named)
 
 
@@ -100,16 +100,16 @@ def with_persons(data: Microdata, columns: Sequence[str]) -> pl.DataFrame:
         np.add.at(total, house, people.hash_rows(seed=number + 1).to_numpy())
     counted = np.bincount(house, minlength=data.households.height)
     return data.households.with_columns(
-        pl.Series(name, values) for name, values in zip(_SUMS, (*sums, counted), strict=True)
+        pl.Series(name, values) for name, values in zip(SUMS, (*sums, counted), strict=True)
     )
 
 
 def person_code(data: Microdata, columns: Sequence[str]) -> pl.Series:
     """Return the persons of each household as one column, ``persons``: equal where all of them are."""
-    sums = with_persons(data, columns).select(_SUMS)
+    sums = with_persons(data, columns).select(SUMS)
     taken = {*data.households.columns}
     name = next(name for name in ("persons", "its persons", "all persons inside") if name not in taken)
-    return pl.Series(name, encode(sums, list(_SUMS)).codes)
+    return pl.Series(name, encode(sums, list(SUMS)).codes)
 
 
 def of_persons(data: Microdata) -> pl.DataFrame:

@@ -43,6 +43,11 @@ class Subject:
         return tuple(name for name in self.data.variables if name in common and name not in self.exchanged)
 
     @property
+    def persons(self) -> pl.DataFrame:
+        """Return the persons with the columns of their household; of a flat file its records."""
+        return self.data.households if self.data.persons is None else of_persons(self.data)
+
+    @property
     def in_words(self) -> str:
         """Say how many records there are, and whether what is found here may be published."""
         data = self.data

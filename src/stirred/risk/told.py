@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +30,7 @@ _Array = npt.NDArray[Any]
 # So many rows are looked at, spread over the file, and pairs of so many columns: those that tell most alone.
 ROWS: Final = 1_000_000
 _PAIRED: Final = 9
+_MIXED: Final = 6  # of households' columns and of persons' each, paired with each other
 _TELLS: Final = (0.10, 0.05)  # kappa, tau
 _NEARLY: Final = 0.5
 _DEVIATIONS: Final = 5
@@ -124,17 +125,23 @@ def nearly_told(data: Microdata, *, targets: Sequence[str], match: Sequence[str]
     found: list[Told] = []
     homes = [name for name in columns if name in data.variables]
     people = [name for name in columns if name in data.person_variables]
-    for names, of_persons in ((homes, False), (people, True)):
-        for target in targets:
-            if names and data.households.height > 1:
-                found += _of_target(data, names, target, match, of_persons=of_persons)
+    for target in targets if data.households.height > 1 else ():
+        alone = [*_of_target(data, homes, target, match)] if homes else []
+        inside = [*_of_target(data, people, target, match, beside=alone, of_persons=True)] if people else []
+        found += [*alone, *inside]
     return sorted(found, key=lambda each: (each.tells, each.kappa, each.right), reverse=True)
 
 
 def _of_target(
-    data: Microdata, names: Sequence[str], target: str, match: Sequence[str], *, of_persons: bool
+    data: Microdata,
+    names: Sequence[str],
+    target: str,
+    match: Sequence[str],
+    *,
+    beside: Sequence[Told] = (),
+    of_persons: bool = False,
 ) -> Iterator[Told]:
-    """Yield what each column tells, and then pairs of those that tell most."""
+    """Yield what each column tells, and then pairs of those that tell most, also with those of households beside."""
     rows, house = _looked_at(data, of_persons=of_persons)
     homes = data.households[rows]
     strata = encode(homes, list(match)).codes
@@ -142,15 +149,25 @@ def _of_target(
     seen = homes if house is None else select(data.persons, list(names))[house[0]]  # type: ignore[arg-type]
     own = None if house is None else house[1]
     codes = {name: encode(seen, [name]).codes for name in names}
-    singles = [_told((name,), target, codes[name], values, strata, own) for name in names]
+    each = (_told((name,), target, codes[name], values, strata, own) for name in names)
+    singles = [single for single in each if single is not None]
     yield from singles
-    best = sorted(singles, key=lambda each: each.kappa, reverse=True)[:_PAIRED]
-    for one, other in combinations([each.columns[0] for each in best], 2):
-        both = encode(seen, [one, other]).codes
-        pair = _told((one, other), target, both, values, strata, own)
+    best, homely = (_most_telling(each, _PAIRED) for each in (singles, beside))
+    pairs = [*combinations(best, 2), *product(homely[:_MIXED], best[:_MIXED])]
+    if homely and own is not None:
+        seen = homes.select({each.columns[0] for each in homely} - {*names})[own].hstack(seen)
+    for one, other in pairs:
+        columns = (one.columns[0], other.columns[0])
+        both = encode(seen, [*columns]).codes
         # A pair is worth a line where it tells more than its better half.
-        if pair.kappa > max(each.kappa for each in best if each.columns[0] in (one, other)):
+        above = max(one.right, other.right, one.blind)
+        if (pair := _told(columns, target, both, values, strata, own, above=above)) is not None:
             yield pair
+
+
+def _most_telling(found: Sequence[Told], most: int) -> list[Told]:
+    singles = [each for each in found if len(each.columns) == 1]
+    return sorted(singles, key=lambda each: each.kappa, reverse=True)[:most]
 
 
 def _looked_at(data: Microdata, *, of_persons: bool) -> tuple[_Array, tuple[_Array, _Array] | None]:
@@ -165,18 +182,26 @@ def _looked_at(data: Microdata, *, of_persons: bool) -> tuple[_Array, tuple[_Arr
     return rows, (np.flatnonzero(own >= 0), own[own >= 0])
 
 
-def _told(names: tuple[str, ...], target: str, codes: Codes, values: Codes, strata: Codes, own: _Array | None) -> Told:
+def _told(
+    names: tuple[str, ...], target: str, codes: Codes, values: Codes, strata: Codes, own: _Array | None,
+    *, above: float = -1.0,
+) -> Told | None:  # fmt: skip
+    """Return what columns tell; None where they are right for no more than a share ``above``: chance takes longest."""
     mixed = shuffled(values, strata)
     if own is None:
         right, blind, tau, covered = told(codes, values, strata)
+        if right <= above:
+            return None
         chance = told(codes, mixed, strata)[0]
     else:
         # Each value once for a household; the guess of a household weighs what its values say.
+        goal = Target.of(values, strata)
+        right, blind = voted(goal, own, codes, with_strata=True).right / values.size, goal.at_most / values.size
+        if right <= above:
+            return None
         many = np.int64(int(codes.max(initial=0)) + 1)
         house, once = np.divmod(np.unique(own * many + codes), many)
         _, _, tau, covered = told(once.astype(np.uint32), values[house], strata[house])
-        goal = Target.of(values, strata)
-        right, blind = voted(goal, own, codes, with_strata=True).right / values.size, goal.at_most / values.size
         chance = voted(Target.of(mixed, strata), own, codes, with_strata=True).right / values.size
     return Told(
         columns=names, target=target, units=values.size, right=right, blind=blind, covered=covered, tau=tau,

@@ -214,6 +214,34 @@ class Diversity:
     told: int
 
 
+def class_diversity(frame: pl.DataFrame, keys: Sequence[str], sensitive: str) -> pl.DataFrame:
+    """Return of each class its records ``n``, distinct values, exp of their entropy, and distance from the file.
+
+    These are l-diversity (Machanavajjhala et al. 2007) and t-closeness (Li et al. 2007), the latter by total variation.
+
+    >>> rows = pl.DataFrame({"key": list("AAABBBCC"), "value": [1, 1, 2, 1, 1, 1, 2, 3]})
+    >>> class_diversity(rows, ["key"], "value").sort("key").select("distinct", "entropy", "closeness").rows()
+    [(2, 1.8898815748..., 0.125), (1, 1.0, 0.375), (2, 2.0, 0.625)]
+    """
+    by = [name for name in keys if name != sensitive]
+    cells = frame.lazy().group_by([*by, sensitive]).agg(pl.len().alias("n"))
+    overall = frame.lazy().group_by(sensitive).agg((pl.len() / frame.height).alias("q"))
+    share = pl.col("n") / pl.col("n").sum()
+    # Values that a class lacks count with their share of the file: 1 less what its own values have there.
+    distance = ((share - pl.col("q")).abs().sum() + (1 - pl.col("q").sum())) / 2
+    return (
+        cells.join(overall, on=sensitive, nulls_equal=True)
+        .group_by(by if by else pl.lit(0))
+        .agg(
+            pl.len().alias("distinct"),
+            (-(share * share.log()).sum()).exp().round(12).alias("entropy"),
+            distance.round(12).alias("closeness"),
+            pl.col("n").sum(),
+        )
+        .collect()
+    )
+
+
 def diversity(frame: pl.DataFrame, keys: Sequence[str], sensitive: str) -> Diversity:
     """Return l-diversity (distinct, and exp of the entropy) and t-closeness of a sensitive column.
 
@@ -222,35 +250,14 @@ def diversity(frame: pl.DataFrame, keys: Sequence[str], sensitive: str) -> Diver
     >>> found.distinct, found.entropy, found.closeness, found.told
     (1, 1.0, 0.625, 3)
     """
-    by = [name for name in keys if name != sensitive]
-    cells = frame.lazy().group_by([*by, sensitive]).agg(pl.len().alias("n"))
-    overall = frame.lazy().group_by(sensitive).agg((pl.len() / frame.height).alias("q"))
-    share = pl.col("n") / pl.col("n").sum()
-    # Values that a class lacks count with their share of the file: 1 less what its own values have there.
-    distance = ((share - pl.col("q")).abs().sum() + (1 - pl.col("q").sum())) / 2
-    classes = (
-        cells.join(overall, on=sensitive, nulls_equal=True)
-        .group_by(by if by else pl.lit(0))
-        .agg(
-            pl.len().alias("distinct"),
-            (-(share * share.log()).sum()).exp().alias("entropy"),
-            distance.alias("closeness"),
-            pl.col("n").sum(),
-        )
+    distinct, entropy, closeness, told = (
+        class_diversity(frame, keys, sensitive)
         .select(
             pl.col("distinct").min(),
             pl.col("entropy").min(),
             pl.col("closeness").max(),
             pl.col("n").filter(pl.col("distinct") == 1).sum().alias("told"),
         )
-        .collect()
         .row(0)
     )
-    distinct, entropy, closeness, told = classes
-    return Diversity(
-        sensitive=sensitive,
-        distinct=int(distinct),
-        entropy=round(float(entropy), 12),
-        closeness=round(float(closeness), 12),
-        told=int(told),
-    )
+    return Diversity(sensitive=sensitive, distinct=int(distinct), entropy=entropy, closeness=closeness, told=int(told))
