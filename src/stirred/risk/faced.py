@@ -17,7 +17,7 @@ from stirred.risk.areas import AREAS, RECORDS, Progress
 from stirred.risk.attackers import AGE, Asked
 from stirred.risk.attacks import attacked, has_records, people_of, target_of
 from stirred.risk.bounds import Revealed
-from stirred.risk.exposed import exact_tables, exposure, unique_in
+from stirred.risk.exposed import counted, exact_tables, unique_in
 from stirred.risk.reidentification import VULNERABLE, Reidentified, reidentify
 from stirred.risk.subject import Subject, bundle_files, from_bundle, revealed_by_tables
 from stirred.risk.uniqueness import Uniqueness
@@ -67,12 +67,12 @@ class Faced:
 def faced(subject: Subject) -> Faced:
     """Return what follows from a plan alone: its specification, on its file."""
     assert subject.specification is not None
-    tables = [*exact_tables(subject.specification, subject.data)]
-    if not tables:
+    tables = exact_tables(subject.specification, subject.data) if counted(subject.data) else ()
+    found = [(unique_in(subject.data, table), table) for table in tables]
+    if not found:
         return Faced()
-    finest = max(tables, key=lambda each: unique_in(subject.data, each).unique)
-    unique = exposure(subject.specification, subject.data)
-    return Faced(unique=unique, revealed=revealed_by_tables(subject, finest))
+    unique, table = max(found, key=lambda each: each[0].unique / max(each[0].records, 1))
+    return Faced(unique=unique, revealed=revealed_by_tables(subject, table))
 
 
 def attack_draw(
