@@ -13,10 +13,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from stirred.spec import (
+    CHI_SQUARED,
     GDP,
+    HELLINGER,
     INFINITE,
+    KULLBACK_LEIBLER,
     PURE,
     TOTAL_VARIATION,
+    WASSERSTEIN,
     ZCDP,
     Budget,
     Domain,
@@ -32,11 +36,13 @@ from stirred.spec import (
     Named,
     OutputPremetric,
     Specification,
+    TradeOff,
     approximate,
     exact,
     ln,
     protection_loss,
     sqrt,
+    trade_off,
 )
 from stirred.spec.budget import Constant, Derived, Free, PermutationSwapping, SwappedStrata
 from stirred.spec.convert_output import pure_to_rho2
@@ -64,9 +70,12 @@ ALL_INPUTS = ORDERED + UNORDERED
 
 RENYI = OutputPremetric(name="D_Renyi", order=Fraction(3))
 APPROXIMATE = approximate(Fraction(1, 10))
-ALL_OUTPUTS = (PURE, APPROXIMATE, ZCDP, RENYI, GDP, TOTAL_VARIATION)
+TRADE_OFF = trade_off(TradeOff.bounded([(3, 0)]))
+OPEN_TRADE_OFF = trade_off(TradeOff.bounded([(2, Fraction(1, 10))]))
+DIVERGENCES = (KULLBACK_LEIBLER, HELLINGER, CHI_SQUARED, TRADE_OFF)
+ALL_OUTPUTS = (PURE, APPROXIMATE, ZCDP, RENYI, GDP, TOTAL_VARIATION, *DIVERGENCES)
 # Those computed in closed form; the others are enclosed by searches and take their time.
-EXACT_OUTPUTS = (PURE, APPROXIMATE, TOTAL_VARIATION)
+EXACT_OUTPUTS = (PURE, APPROXIMATE, TOTAL_VARIATION, CHI_SQUARED)
 METRICS = tuple(premetric for premetric in ALL_OUTPUTS if premetric.is_metric)
 
 DOMAIN = Domain(name="X", dataset="a list of at most three bits")
@@ -282,7 +291,7 @@ def output_premetrics() -> st.SearchStrategy[OutputPremetric]:
     deltas = st.builds(lambda n, d: Fraction(n, n + d), st.integers(1, 99), st.integers(1, 10**12))
     orders = st.builds(lambda n, d: 1 + Fraction(n, d), st.integers(1, 99), st.integers(1, 9))
     return st.one_of(
-        st.sampled_from((PURE, ZCDP, GDP, TOTAL_VARIATION)),
+        st.sampled_from((PURE, ZCDP, GDP, TOTAL_VARIATION, WASSERSTEIN, OPEN_TRADE_OFF, *DIVERGENCES)),
         deltas.map(approximate),
         orders.map(lambda order: OutputPremetric(name="D_Renyi", order=order)),
     )

@@ -1,6 +1,7 @@
 """Distances between output laws, each against an independent computation of its definition."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import chain, combinations, product
 from typing import Any
@@ -21,11 +22,13 @@ from stirred.spec import (
     Law,
     OutputPremetric,
     SpecificationError,
+    TradeOff,
     approximate,
     exact,
     ln,
 )
 from stirred.spec.exact import compare_exact
+from stirred.spec.output_kinds import PRODUCT, ROOT
 from tests.spec.strategies import ALL_OUTPUTS, FEW, MANY, METRICS, law, laws, mp
 
 PAIRS = st.tuples(laws(), laws())
@@ -158,7 +161,7 @@ def test_an_outcome_only_one_law_can_give_is_infinite_except_where_little_is_for
 ) -> None:
     """p/0 is infinite; an event of at most delta is forgiven, and total variation is at most 1."""
     found = premetric.distance(law(20, 0), law(19, 1))
-    forgiving = premetric.name in ("D_TV", "D_Mult^delta")
+    forgiving = premetric.name in ("D_TV", "D_Mult^delta", "D_H")
     assert found.high.is_infinite != forgiving
     assert found.low.is_infinite != forgiving
 
@@ -236,13 +239,14 @@ def test_no_function_of_the_output_increases_a_distance(
 def test_fresh_releases_add_up_as_claimed(
     premetric: OutputPremetric, first: tuple[Law, Law], second: tuple[Law, Law]
 ) -> None:
-    """Equation 2.10 in the customary number: rho squared for D_NoR, mu squared for D_GDP."""
-    together = OutputPremetric(name=premetric.name, delta=2 * premetric.delta, order=premetric.order)
+    """Equation 2.10 in the customary number: rho squared for D_NoR, squares for D_GDP and D_H, products for D_chi2."""
+    together = replace(premetric, delta=2 * premetric.delta)
     joint = together.distance(first[0].times(second[0]), first[1].times(second[1]))
     parts = [premetric.distance(*first).high, premetric.distance(*second).high]
-    squares = premetric.name in ("D_NoR", "D_GDP")
-    assert premetric.composes == ("root of sum of squares" if premetric.name == "D_GDP" else "sum")
+    squares = premetric.name == "D_NoR" or premetric.composes == ROOT
     total = sum((part * part if squares else part for part in parts), exact(0))
+    if premetric.composes == PRODUCT and not total.is_infinite:
+        total += parts[0] * parts[1]
     assert (joint.low * joint.low if squares else joint.low) <= total
 
 
@@ -262,7 +266,9 @@ def test_the_distance_of_a_zcdp_budget_is_its_root(p: Law, q: Law) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"name": "D_KL"},
+        {"name": "D_Kolmogorov"},
+        {"name": "D_Tr"},
+        {"name": "D_KL", "curve": TradeOff.bounded([(3, 0)])},
         {"name": "D_Mult", "delta": Fraction(1, 10)},
         {"name": "D_Mult^delta"},
         {"name": "D_Mult^delta", "delta": Fraction(1)},

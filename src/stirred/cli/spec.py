@@ -213,7 +213,8 @@ def compose(
 def convert(
     name: Name,
     output: Annotated[
-        Text, opt("--output NAME", "To another output premetric: zcdp, approximate, gdp, renyi or tv.")
+        Text,
+        opt("--output NAME", "To another output premetric: zcdp, approximate, gdp, renyi, tv, kl, hellinger or chi2."),
     ] = None,
     delta: Annotated[Text, opt("--delta NUMBER", "delta, for --output approximate.")] = None,
     order: Annotated[Text, opt("--order NUMBER", "Order, for --output renyi.")] = None,
@@ -389,7 +390,7 @@ def _no_idle_options(**options: Any) -> None:
         "delta": to_approximate,
         "order": to_renyi,
         "method": options["output"] is not None,
-        "at_distance": to_approximate or to_renyi,
+        "at_distance": to_approximate or to_renyi or output in ("kl", "d_kl", "chi2", "d_chi2"),
         "factor": options["unit"] is not None,
         "because": options["unit"] is not None,
         "people": options["unit"] is not None,

@@ -94,17 +94,29 @@ def factors(texts: list[str] | None, because: str) -> list[UnitFactor]:
     return stated
 
 
-_OUTPUTS: Final = ("pure", "zcdp", "approximate", "gdp", "renyi", "tv")
+_OUTPUTS: Final = ("pure", "zcdp", "approximate", "gdp", "renyi", "tv", "kl", "hellinger", "chi2", "w1")
 
 
 def output_premetric(
     text: str, *, delta: str | None, order: str | None = None, takes_order: bool = False
 ) -> OutputPremetric:
     """Return the output premetric a word names; Rényi's only where an order can be told."""
-    from stirred.spec import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
+    from stirred.spec import (
+        CHI_SQUARED,
+        GDP,
+        HELLINGER,
+        KULLBACK_LEIBLER,
+        PURE,
+        TOTAL_VARIATION,
+        WASSERSTEIN,
+        ZCDP,
+        OutputPremetric,
+        approximate,
+    )
     from stirred.spec.given_numbers import fraction
 
-    simple = {"pure": PURE, "zcdp": ZCDP, "gdp": GDP, "tv": TOTAL_VARIATION}
+    simple = {"pure": PURE, "zcdp": ZCDP, "gdp": GDP, "tv": TOTAL_VARIATION, "kl": KULLBACK_LEIBLER,
+              "hellinger": HELLINGER, "chi2": CHI_SQUARED, "w1": WASSERSTEIN}  # fmt: skip
     simple |= {premetric.name.lower(): premetric for premetric in simple.values()}
     key = text.lower()
     if key in simple:
@@ -119,6 +131,9 @@ def output_premetric(
             raise wrong("Rényi DP needs an order", where="--order", remedy="write such as --order 2")
         with told_by_options():
             return OutputPremetric(name="D_Renyi", order=fraction(order, where="order"))
+    if key in ("f-dp", "trade-off", "d_tr"):
+        what = "a trade-off curve has corners, which no option takes"
+        raise wrong(what, where="--output", remedy="use `change_output(..., to=trade_off(curve))` in Python")
     names = [name for name in _OUTPUTS if name != "renyi" or takes_order]
     raise wrong(f"{text!r} is not an output premetric", where="--output", remedy=f"one of {', '.join(names)}")
 

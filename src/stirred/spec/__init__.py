@@ -7,28 +7,46 @@ from stirred.spec.budget import Budget
 from stirred.spec.compare import Comparison, compare
 from stirred.spec.compose import UnitFactor, compose
 from stirred.spec.convert import change_distance, change_unit, post_process, refine, to_neighbours
-from stirred.spec.convert_output import change_output
 from stirred.spec.derivation import Derivation, Step
 from stirred.spec.domain import Domain
 from stirred.spec.exact import INFINITE, Exact, exact, ln, sqrt
+from stirred.spec.group_privacy import to_metric
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, Named
 from stirred.spec.law import Law
 from stirred.spec.loss import protection_loss
 from stirred.spec.multiverse import Multiverse, Refines, Verdict
-from stirred.spec.output_premetric import GDP, PURE, TOTAL_VARIATION, ZCDP, OutputPremetric, approximate
+from stirred.spec.output_premetric import (
+    CHI_SQUARED,
+    GDP,
+    HELLINGER,
+    KULLBACK_LEIBLER,
+    PURE,
+    TOTAL_VARIATION,
+    WASSERSTEIN,
+    ZCDP,
+    OutputPremetric,
+    approximate,
+    trade_off,
+)
+from stirred.spec.output_rules import change_output
 from stirred.spec.problems import ConversionRefusedError, Problem, SpecificationError, StirredError
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, ShiftLaw
 from stirred.spec.specification import Flavor, Specification
 from stirred.spec.staged_law import Staged, StagedLaw
+from stirred.spec.tradeoff import TradeOff, blackwell
 
 __all__ = [
     "ALL",
+    "CHI_SQUARED",
     "GDP",
+    "HELLINGER",
     "INFINITE",
+    "KULLBACK_LEIBLER",
     "PURE",
     "TOTAL_VARIATION",
+    "WASSERSTEIN",
     "ZCDP",
     "Budget",
     "Comparison",
@@ -57,9 +75,11 @@ __all__ = [
     "StagedLaw",
     "Step",
     "StirredError",
+    "TradeOff",
     "UnitFactor",
     "Verdict",
     "approximate",
+    "blackwell",
     "change_distance",
     "change_output",
     "change_unit",
@@ -71,5 +91,7 @@ __all__ = [
     "protection_loss",
     "refine",
     "sqrt",
+    "to_metric",
     "to_neighbours",
+    "trade_off",
 ]

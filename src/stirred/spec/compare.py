@@ -10,12 +10,14 @@ from typing import Final
 from stirred.spec.budget import Budget, PermutationSwapping
 from stirred.spec.compose import UnitFactor
 from stirred.spec.convert import change_distance, refine, to_neighbours
-from stirred.spec.convert_output import change_output
 from stirred.spec.derivation import Derivation
 from stirred.spec.domain import AS_GIVEN
 from stirred.spec.exact import UndecidedError, compare_exact
-from stirred.spec.invariant import records_of
+from stirred.spec.group_privacy import can_be_metric, to_metric
+from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.invariant import Margin, records_of
 from stirred.spec.multiverse import Multiverse, Refines, Verdict
+from stirred.spec.output_rules import can_change_output, change_output
 from stirred.spec.problems import StirredError, refused
 from stirred.spec.specification import Specification
 
@@ -131,6 +133,8 @@ def _units(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) ->
         reason = "records after imputation are not people: one person's answers may stand in several"
         return (WEAKER if mine.post_imputation else STRONGER), reason
     if mine.name == yours.name and mine.relation == yours.relation:
+        if {mine.within, yours.within} == {None, 1} and can_be_metric(a) and can_be_metric(b):
+            return EQUAL, "single changes lead from any version to any other, and losses add up on the way"
         # d <= k d_r: the metric compares all pairs, the relation only those nearby.
         reason = f"{mine.symbol} and {yours.symbol}: a neighbour relation leaves pairs further apart unprotected"
         if mine.within is None or yours.within is None:
@@ -165,23 +169,23 @@ def _different_units(mine: str, yours: str, units: tuple[UnitFactor, ...]) -> _J
     return INCOMPARABLE, f"nothing is stated about how {mine} and {yours} records relate"
 
 
-# From the strongest: if the distance on the left is finite, so are those to its right (conversions
-# exist), and not the other way round.
-_STRENGTH: Final = {"D_Mult": 5, "D_GDP": 4, "D_NoR": 3, "D_Renyi": 2, "D_Mult^delta": 1, "D_TV": 0}
-
-
 def _how(a: Specification, b: Specification) -> _Judged:
     mine, yours = a.output_premetric, b.output_premetric
     if mine == yours:
         return EQUAL, f"both by {mine.classic}"
     if mine.name == yours.name == "D_Mult^delta":
         return (STRONGER if mine.delta < yours.delta else WEAKER), f"delta {mine.delta} against {yours.delta}"
-    if mine.name == yours.name:
+    if mine.name == yours.name == "D_Renyi":
         verdict = STRONGER if (mine.order or 0) > (yours.order or 0) else WEAKER
         return verdict, "a higher order of the Rényi divergence is the larger one"
-    verdict = STRONGER if _STRENGTH[mine.name] > _STRENGTH[yours.name] else WEAKER
-    strong, weak = (mine, yours) if verdict == STRONGER else (yours, mine)
-    return verdict, f"{strong.classic} implies {weak.classic} at some budget, and not the other way round"
+    there, back = can_change_output(mine, yours), can_change_output(yours, mine)
+    if there and back:
+        return EQUAL, f"{mine.classic} and {yours.classic} imply each other, at some budget"
+    if not there and not back:
+        return INCOMPARABLE, f"neither {mine.classic} nor {yours.classic} is known to imply the other at every budget"
+    strong, weak = (mine, yours) if there else (yours, mine)
+    reason = f"{strong.classic} implies {weak.classic} at some budget, and not the other way round"
+    return (STRONGER if there else WEAKER), reason
 
 
 def _how_much(a: Specification, b: Specification) -> _Judged:
@@ -227,7 +231,7 @@ def _differing(a: Specification, b: Specification) -> str:
     pairs = {
         "who": (a.domain, b.domain),
         "where": (_same_multiverse(a.multiverse, b.multiverse), True),
-        "what": (a.input_premetric, b.input_premetric),
+        "what": (a.input_premetric == b.input_premetric or _units(a, b, ())[0] == EQUAL, True),
         "how": (a.output_premetric, b.output_premetric),
     }
     return ", ".join(question for question, (mine, yours) in pairs.items() if mine != yours)
@@ -245,18 +249,23 @@ def _implies(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) 
         return _Implication(None, "a budget is left open")
     if a.domain != b.domain:
         return _Implication(None, "the domains differ")
-    try:
-        reached = _to_flavor_of(a, b, units)
-    except StirredError as error:
-        return _Implication(None, "; ".join(_obstacles(a, b, units)) or error.problems[0].what)
-    same_universes = _same_multiverse(a.multiverse, b.multiverse)
-    try:
-        holds = _not_above(reached.specification.budget, b.budget, same_universes=same_universes)
-    except UndecidedError as error:
-        return _Implication(None, error.problems[0].what)
-    if holds is None:
-        return _Implication(None, "the budgets depend on the universe, and one is not below the other in all of them")
-    return _Implication(reached) if holds else _Implication(None, "in the other's flavor its budget is the larger one")
+    obstacle = ""
+    for aligned_first in (False, True):
+        try:
+            reached = _to_flavor_of(a, b, units, aligned_first=aligned_first)
+            holds = _not_above(
+                reached.specification.budget, b.budget, same_universes=_same_multiverse(a.multiverse, b.multiverse)
+            )
+        except UndecidedError as error:
+            return _Implication(None, error.problems[0].what)
+        except StirredError as error:
+            obstacle = obstacle or "; ".join(_obstacles(a, b, units)) or error.problems[0].what
+            continue
+        if holds:
+            return _Implication(reached)
+        depends = "the budgets depend on the universe, and one is not below the other in all of them"
+        obstacle = depends if holds is None else "in the other's flavor its budget is the larger one"
+    return _Implication(None, obstacle)
 
 
 def _not_above(a: Budget, b: Budget, *, same_universes: bool) -> bool | None:
@@ -310,22 +319,44 @@ def _obstacles(a: Specification, b: Specification, units: tuple[UnitFactor, ...]
     return list(dict.fromkeys(obstacles))
 
 
-def _to_flavor_of(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> Derivation:
+def _to_flavor_of(
+    a: Specification, b: Specification, units: tuple[UnitFactor, ...], *, aligned_first: bool
+) -> Derivation:
+    """Derive the flavor of ``b``; the neighbours are those of b from the start, or only after the output premetric.
+
+    Either may be the sharper one, or the only one possible: not every output premetric adds up along paths.
+    """
     wanted = b.input_premetric
     path = Derivation(specification=a)
     path = path.then(_unit_step(path.specification, b, units))
+    if (
+        path.specification.input_premetric.bounded
+        and not wanted.bounded
+        and b.multiverse.refines(fixed := Multiverse(invariants=(Margin(of=wanted.unit),)))
+    ):
+        path = path.then(refine(path.specification, invariants=fixed.invariants))
     if wanted.name != path.specification.input_premetric.name:
         path = path.then(change_distance(path.specification, to=wanted.name))
     if not _same_multiverse(path.specification.multiverse, b.multiverse):
         # What b's distance fixes by itself counts as fixed on both sides.
         path = path.then(refine(path.specification, to=b.flavor.effective_multiverse))
+    if aligned_first:
+        path = path.then(_aligned(path.specification, wanted))
     path = path.then(change_output(path.specification, to=b.output_premetric, at_distance=wanted.within))
-    if wanted.within is not None and path.specification.input_premetric.is_metric:
-        path = path.then(to_neighbours(path.specification, within=wanted.within))
+    path = path.then(_aligned(path.specification, wanted))
     reached = path.specification.input_premetric
     if reached != wanted:
         raise refused(f"{reached.symbol} is not {wanted.symbol}", where="what")
     return path
+
+
+def _aligned(specification: Specification, wanted: InputPremetric) -> Derivation:
+    """Return the specification for the wanted neighbours, or for all distances if that is what is wanted."""
+    if wanted.name == "d_r" or specification.input_premetric.within == wanted.within:
+        return Derivation(specification=specification)
+    if wanted.within is None:
+        return to_metric(specification)
+    return to_neighbours(specification, within=wanted.within)
 
 
 def _unit_step(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> Derivation:

@@ -10,13 +10,14 @@ from typing import Final
 
 from stirred.spec.budget import Budget, derived
 from stirred.spec.convert import can_change_distance, change_distance, change_unit, refine
-from stirred.spec.convert_output import change_output
 from stirred.spec.derivation import Derivation, Step
 from stirred.spec.domain import AS_GIVEN, Domain
-from stirred.spec.exact import add_up, sqrt
+from stirred.spec.exact import Exact, add_up, exp, ln, sqrt
 from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, records_of
 from stirred.spec.multiverse import Multiverse
+from stirred.spec.output_kinds import PRODUCT, ROOT
 from stirred.spec.output_premetric import GDP, ZCDP, OutputPremetric, approximate
+from stirred.spec.output_rules import change_output
 from stirred.spec.problems import refused
 from stirred.spec.specification import Specification
 
@@ -286,7 +287,7 @@ def _common_output(
         )
     if delta is None:
         raise refused(
-            f"the releases measure change differently: {', '.join(sorted(names))}",
+            f"the releases measure change differently: {', '.join(sorted(p.symbol for p in premetrics))}",
             where="compose how",
             remedy="give a delta to convert those that need one to approximate differential privacy",
         )
@@ -313,9 +314,11 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
     fresh = (FRESH,) if several else ()
     output = _added_output(specifications, times)
     budgets = [s.budget for s in specifications]
-    if output.composes == "root of sum of squares":
+    if output.composes == ROOT:
         value = sqrt(add_up(b.realised * b.realised * count for count, b in zip(times, budgets, strict=True)))
         formula = "root of " + _listed(times, lambda i: f"{budgets[i].shown}^2", " + ")
+    elif several and (output.composes == PRODUCT or not output.immune):
+        value, formula = _multiplied(first, budgets, times), "product of 1 + each, minus 1"
     else:
         value = add_up(b.realised * count for count, b in zip(times, budgets, strict=True))
         formula = _listed(times, lambda i: budgets[i].shown, " + ")
@@ -334,6 +337,17 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
     joined = _listed(times, lambda i: specifications[i].budget_text, " and ")
     steps.append(Step(action="together", theorem=theorem, before=joined, after=specification.budget_text))
     return Derivation(specification=specification, steps=tuple(steps))
+
+
+def _multiplied(first: Specification, budgets: Sequence[Budget], times: Sequence[int]) -> Exact:
+    """Return the product of 1 plus each, minus 1, for neighbours; at distance d it grows faster than d."""
+    if first.input_premetric.is_metric or not first.output_premetric.immune:
+        why = {"D_chi2": "does not add up: two releases of 4/3 come to 40/9"}.get(
+            first.output_premetric.name, "adds up only for releases of which none was chosen by the output of another"
+        )
+        remedy = "convert each to D_Renyi of order 2 first, which adds up, or use another measure"
+        raise refused(f"{first.output_premetric.classic} {why}", where="compose how", remedy=remedy)
+    return exp(add_up(ln(1 + b.realised) * count for count, b in zip(times, budgets, strict=True))) - 1
 
 
 def _of_one_file(specifications: Sequence[Specification]) -> tuple[str, ...]:

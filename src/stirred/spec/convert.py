@@ -8,11 +8,14 @@ from fractions import Fraction
 from typing import Final
 
 from stirred.spec.budget import Budget, derived
+from stirred.spec.convert_output import group_delta
 from stirred.spec.derivation import Derivation, stepped
-from stirred.spec.exact import Exact, exact
+from stirred.spec.exact import exact
 from stirred.spec.given_numbers import fraction
+from stirred.spec.group_privacy import can_be_metric, path_factor, scale_budget, to_metric
 from stirred.spec.invariant import Invariant, Margin
 from stirred.spec.multiverse import Multiverse, Verdict
+from stirred.spec.output_premetric import approximate
 from stirred.spec.problems import refused, wrong
 from stirred.spec.specification import Specification
 
@@ -21,8 +24,16 @@ def post_process(specification: Specification, *, description: str = "any functi
     """Return the specification of a function of the released output: the same (Proposition 2.5.4).
 
     It must be a function of the output, of fresh randomness, and of the invariants, and of nothing
-    else about the confidential data.
+    else about the confidential data. Output premetrics that a function can increase are refused.
     """
+    output = specification.output_premetric
+    if not output.immune:
+        raise refused(
+            f"a function of the output may be further apart by {output.symbol} than the output itself: numbers 0, 1, 2 "
+            "relabelled as 0, 1, 10 lie further apart, though they tell the same",
+            where="output_premetric",
+            remedy="specify the release by a measure that functions of the output cannot increase, such as D_TV",
+        )
     return stepped(
         specification,
         specification,
@@ -121,90 +132,130 @@ def change_unit(
             where="unit",
             remedy="specify the release for records after imputation from the start",
         )
-    if not old.is_metric:
-        raise refused(
-            f"{old.symbol} compares neighbours only, so it says nothing about groups of {scale}",
-            where="unit",
-            remedy="change the unit first and the output premetric afterwards",
-        )
-    after = scale_budget(specification, scale, formula=f"{scale} x the budget per {old.unit}")
-    new = replace(old, unit=unit, post_imputation=old.post_imputation if post_imputation is None else post_imputation)
+    if specification.output_premetric.delta and not old.is_metric:
+        start, after = Derivation(specification=specification), _group_of(specification, int(scale.rational))
+    else:
+        start = to_metric(specification)
+        after = scale_budget(start.specification, scale, formula=f"{scale} x the budget per {old.unit}")
+    new = replace(after.input_premetric, unit=unit)
+    new = new if post_imputation is None else replace(new, post_imputation=post_imputation)
     after = after.with_flavor(input_premetric=new, multiverse=after.multiverse.nearest_in(scale))
     if old.bounded and keeps_total is None:
         after = after.with_flavor(multiverse=after.multiverse.with_invariants([Margin(of=old.unit)]))
-    return stepped(
-        specification,
+    step = stepped(
+        start.specification,
         after,
         action=f"unit {old.unit_in_words} -> {new.unit_in_words}, factor {scale}",
         theorem="Proposition 2.4.15 (group privacy)",
         assuming=because if keeps_total is None else f"{because}; {keeps_total}",
     )
+    return start.then(step)
 
 
-def scale_budget(specification: Specification, scale: Exact, *, formula: str) -> Specification:
-    """Return the specification with its Lipschitz constant multiplied: rho squared by the square."""
-    budget = specification.budget
-    if scale == 1:
-        return specification
-    power = scale * scale if specification.output_premetric.name == "D_NoR" else scale
-    value = budget.realised * power
-    return specification.with_budget(Budget(policy=derived(formula, value, budget)))
+def _group_of(specification: Specification, size: int) -> Specification:
+    """Return (k epsilon, delta (e^(k eps) - 1)/(e^eps - 1)) for groups of k, between which single changes lead."""
+    old, budget = specification.input_premetric, specification.budget
+    steps = path_factor(specification) if old.within == 1 and old.name != "d_r" else "its neighbours are not 1 apart"
+    if isinstance(steps, str) or steps != 1:
+        raise refused(
+            f"{old.symbol} compares neighbours only, and nothing follows for groups of {size}: "
+            f"{steps if isinstance(steps, str) else 'paths inside a universe are longer than the distance'}",
+            where="unit",
+            remedy="change the unit first and the output premetric afterwards",
+        )
+    delta = group_delta(budget.realised, specification.output_premetric.delta, size=size)
+    if delta >= 1:
+        raise refused(
+            f"for groups of {size} delta grows to 1 or more, and nothing is promised",
+            where="unit",
+            remedy="change the unit first and the output premetric afterwards",
+        )
+    policy = derived(f"{size} x the budget per {old.unit}, delta (e^({size} eps) - 1)/(e^eps - 1)",
+                     budget.realised * size, budget)  # fmt: skip
+    return specification.with_flavor(output_premetric=approximate(delta)).with_budget(Budget(policy=policy))
 
 
 # d_from <= factor * d_to: unordered distances are at most the ordered ones, and changing one record
 # is removing one and adding one (section A.4).
 _DISTANCE_FACTORS: Final = {
-    ("d_HamS", "d_Ham"): 1,
-    ("d_SymDiff", "d_InsDel"): 1,
-    ("d_SymDiff", "d_HamS"): 2,
-    ("d_SymDiff", "d_Ham"): 2,
-    ("d_InsDel", "d_Ham"): 2,
+    ("d_HamS", "d_Ham"): Fraction(1),
+    ("d_SymDiff", "d_InsDel"): Fraction(1),
+    ("d_SymDiff", "d_HamS"): Fraction(2),
+    ("d_SymDiff", "d_Ham"): Fraction(2),
+    ("d_InsDel", "d_Ham"): Fraction(2),
 }
+# The same where the number of records is fixed: then adding and removing is changing, twice as far apart.
+_SAME_SIZE_FACTORS: Final = {("d_HamS", "d_SymDiff"): Fraction(1, 2), ("d_HamS", "d_InsDel"): Fraction(1, 2)}
 
 
 def can_change_distance(specification: Specification, *, to: str) -> bool:
     """Say whether :func:`change_distance` has a theorem for it."""
+    old, factor = specification.input_premetric, _distance_factor(specification, to)
+    near = factor is not None and old.within is not None and old.within // factor >= 1
+    return old.name == to or (factor is not None and (near or can_be_metric(specification)))
+
+
+def _distance_factor(specification: Specification, to: str) -> Fraction | None:
     old = specification.input_premetric
-    return old.name == to or (old.is_metric and (old.name, to) in _DISTANCE_FACTORS)
+    if old.name == to:
+        return Fraction(1)
+    factor = _DISTANCE_FACTORS.get((old.name, to))
+    if factor is None and (same_size := _SAME_SIZE_FACTORS.get((old.name, to))):
+        fixed = Multiverse(invariants=(Margin(of=old.unit),))
+        return same_size if specification.multiverse.refines(fixed) else None
+    return factor
 
 
 def change_distance(specification: Specification, *, to: str) -> Derivation:
-    """Return the specification for another distance between datasets, where one bounds the other."""
-    old = specification.input_premetric
+    """Return the specification for another distance between datasets, where one bounds the other.
+
+    A neighbour relation stays one, with the same budget, where the neighbours by the new distance are neighbours by
+    the old one; otherwise group privacy must give a bound at all distances first.
+    """
+    old, factor = specification.input_premetric, _distance_factor(specification, to)
     if old.name == to:
         return Derivation(specification=specification)
-    if not can_change_distance(specification, to=to):
+    if factor is None:
+        possible = [f"{a} -> {b} is possible" for a, b in _DISTANCE_FACTORS if a == old.name]
+        fixed = [f"{a} -> {b} is, if the number of {old.unit} records is fixed" for a, b in _SAME_SIZE_FACTORS
+                 if a == old.name]  # fmt: skip
         raise refused(
             f"a bound per {old.symbol} gives none per {to}",
             where="input_premetric",
-            remedy="; ".join(f"{a} -> {b} is possible" for a, b in _DISTANCE_FACTORS if a == old.name)
-            or "choose the distance before the mechanism",
+            remedy="; ".join([*possible, *fixed]) or "choose the distance before the mechanism",
         )
-    factor = _DISTANCE_FACTORS[old.name, to]
-    after = scale_budget(specification, exact(factor), formula=f"{factor} x the budget per {old.name}")
-    return stepped(
-        specification,
-        after.with_flavor(input_premetric=replace(old, name=to), multiverse=after.multiverse.nearest_in(exact(factor))),
+    if old.within is not None and old.within // factor >= 1:
+        start, new = Derivation(specification=specification), replace(old, name=to, within=int(old.within // factor))
+        after = specification
+    else:
+        start = to_metric(specification)
+        new = replace(start.specification.input_premetric, name=to)
+        after = scale_budget(start.specification, exact(factor), formula=f"{factor} x the budget per {old.name}")
+    step = stepped(
+        start.specification,
+        after.with_flavor(input_premetric=new, multiverse=after.multiverse.nearest_in(exact(factor))),
         action=f"distance {old.name} -> {to}, factor {factor}",
         theorem="Proposition 2.4.15 (input premetrics that bound each other)",
     )
+    return start.then(step)
 
 
 def to_neighbours(specification: Specification, *, within: int = 1) -> Derivation:
-    """Return the specification that compares only datasets at most ``within`` apart."""
+    """Return the specification that compares only datasets at most ``within`` apart.
+
+    Closer neighbours keep the budget of neighbours further apart; the other way round it needs group privacy.
+    """
     old = specification.input_premetric
-    if old.within == within:
+    if old.within == within and old.name != "d_r":
         return Derivation(specification=specification)
-    if not old.is_metric:
-        raise refused(
-            f"{old.symbol} already compares neighbours only",
-            where="input_premetric",
-            remedy=f"keep it, or start again from {old.name}",
-        )
-    after = scale_budget(specification, exact(within), formula=f"{within} x the budget per {old.unit}")
-    return stepped(
-        specification,
+    nearer = old.within is not None and 1 <= within < old.within
+    start = Derivation(specification=specification) if nearer else to_metric(specification)
+    before = start.specification
+    after = before if nearer else scale_budget(before, exact(within), formula=f"{within} x the budget per {old.unit}")
+    step = stepped(
+        before,
         after.with_flavor(input_premetric=old.neighbours(within)),
         action=f"compare only datasets at most {old.counted(within)} apart",
         theorem="Proposition 2.4.15 (d <= k d_r)",
     )
+    return start.then(step)

@@ -1,22 +1,16 @@
-"""Changing how change is measured: pure to zCDP to approximate, Gaussian, Rényi, total variation."""
+"""The numbers behind conversions of output premetrics: what one budget gives in another measure, rounded up."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from stirred.spec.budget import Budget, derived
-from stirred.spec.convert import to_neighbours
-from stirred.spec.derivation import Derivation, stepped
 from stirred.spec.exact import INFINITE, ZERO, Exact, exact, exp, ln, sqrt
 from stirred.spec.given_numbers import loss, probability
-from stirred.spec.normal import normal_cdf, normal_quantile
-from stirred.spec.output_premetric import OutputPremetric
+from stirred.spec.normal import gaussian_delta_at, normal_quantile
 from stirred.spec.problems import refused
-from stirred.spec.specification import Specification
 
 
 def zcdp_to_epsilon(rho2: Exact, *, delta: Fraction, method: str = "bun-steinke") -> Exact:
@@ -31,25 +25,27 @@ def zcdp_to_epsilon(rho2: Exact, *, delta: Fraction, method: str = "bun-steinke"
     '126.79'
     """
     rho2 = loss(rho2, where="rho2")
-    delta = _checked_delta(delta)
-    _check_method(method, _TO_APPROXIMATE)
+    delta = checked_delta(delta)
+    check_method(method, TO_APPROXIMATE)
     if rho2.is_infinite or rho2 == ZERO:
         return rho2
     return _cks(rho2, delta) if method == "cks" else rho2 + 2 * sqrt(rho2 * ln(1 / delta))
 
 
 # Where a conversion can be made in several ways, their names; the first is the usual one.
-_TO_APPROXIMATE: Final = ("bun-steinke", "cks")
-_TO_ZCDP: Final = ("sharp", "bun-steinke")
+TO_APPROXIMATE: Final = ("bun-steinke", "cks")
+TO_ZCDP: Final = ("sharp", "bun-steinke")
 
 
-def _check_method(method: str, methods: tuple[str, ...]) -> None:
+def check_method(method: str, methods: tuple[str, ...]) -> None:
+    """Refuse a way of converting that is none of these."""
     if method not in methods:
         remedy = f"choose {' or '.join(methods)}" if methods else "leave it out: there is nothing to choose here"
         raise refused(f"{method!r} is not a conversion", where="method", remedy=remedy)
 
 
-def _checked_delta(delta: Fraction) -> Fraction:
+def checked_delta(delta: Fraction) -> Fraction:
+    """Return the delta, or refuse it: it must be above 0 and below 1."""
     delta = probability(delta, where="delta")
     if not 0 < delta < 1:
         why = "a positive budget of this kind never gives pure DP" if delta == 0 else "it would allow everything"
@@ -99,7 +95,7 @@ def pure_to_rho2(epsilon: Exact, *, nearest: int = 1, method: str = "sharp") -> 
     ('0.462118', '0.380798')
     """
     epsilon = loss(epsilon, where="epsilon")
-    _check_method(method, _TO_ZCDP)
+    check_method(method, TO_ZCDP)
     if epsilon.is_infinite:
         return INFINITE
     if method == "bun-steinke":
@@ -115,27 +111,21 @@ def gdp_to_epsilon(mu: Exact, *, delta: Fraction) -> Exact:
     exp(epsilon) Phi(-epsilon/mu - mu/2), which falls in epsilon; each comparison is certified.
     """
     mu = loss(mu, where="mu")
-    delta = _checked_delta(delta)
+    delta = checked_delta(delta)
     if mu.is_infinite or mu == ZERO:
         return mu
     m = Fraction(mu.enclose().high)  # a larger mu is the weaker promise
-    if _gdp_delta_high(m, Fraction(0)) <= delta:
+    if gaussian_delta_at(m, Fraction(0)) <= delta:
         return ZERO
     # In units of mu the answer lies within a few dozen: epsilon = mu z with z - mu/2 a normal quantile.
     low, high = Fraction(0), m / 2 + 1
-    while _gdp_delta_high(m, m * high) > delta:
+    while gaussian_delta_at(m, m * high) > delta:
         low, high = high, high * 2
     grid = Fraction(1, 10**10)
     while high - low > grid:
         middle = Fraction(math.floor((low + high) / 2 / grid)) * grid
-        low, high = (middle, high) if _gdp_delta_high(m, m * middle) > delta else (low, middle)
+        low, high = (middle, high) if gaussian_delta_at(m, m * middle) > delta else (low, middle)
     return exact(m * high)
-
-
-def _gdp_delta_high(mu: Fraction, epsilon: Fraction) -> Fraction:
-    first = normal_cdf(-epsilon / mu + mu / 2)[1]
-    second = normal_cdf(-epsilon / mu - mu / 2)[0]
-    return first - Fraction(exp(epsilon).enclose().low) * second
 
 
 def pure_to_mu(epsilon: Exact) -> Exact:
@@ -155,172 +145,103 @@ def pure_to_mu(epsilon: Exact) -> Exact:
     return exact(2 * normal_quantile(ratio / (1 + ratio))[1])
 
 
-def change_output(
-    specification: Specification,
-    *,
-    to: OutputPremetric,
-    method: str | None = None,
-    at_distance: int | None = None,
-) -> Derivation:
-    """Return the specification for a weaker output premetric, or refuse with the reason.
+# exp(600) is far beyond every use, and fractions of it are slow.
+_HUGE: Final = exact(600)
+# A budget above this is refused as promising nothing; so is what would become of it.
+_MOST_LOGARITHM: Final = exact(27)
 
-    Approximate DP and Rényi DP grow faster than the distance, so from zCDP and Gaussian DP they
-    hold for neighbours only: the result compares datasets at most ``at_distance`` apart (by default
-    the nearest pair the multiverse has: 2 for swapping).
+
+def pure_to_epsilon(epsilon: Exact, *, delta: Fraction, more: Fraction) -> Exact:
+    """Return the smallest epsilon' such that (epsilon, delta)-DP implies (epsilon', more)-DP between neighbours.
+
+    ``ln(e^eps - c (1 + e^eps))`` with c = (more - delta)/(1 - delta), at least 0: of all laws with that promise,
+    randomised response that tells the truth openly with probability delta is the easiest to tell apart.
+
+    >>> pure_to_epsilon(ln(3), delta=Fraction(0), more=Fraction(1, 8))
+    Exact('ln(5/2)')
     """
-    old = specification.output_premetric
-    rule = _RULES.get((old.name, to.name))
-    if method is not None and (rule is not None or old == to):
-        _check_method(method, rule.methods if rule is not None else ())
-    if old == to:
-        return Derivation(specification=specification)
-    if rule is None:
-        raise refused(
-            f"{old.classic} gives no {to.classic}: {_why_not(old, to)}",
-            where="output_premetric",
-            remedy=_possible(old),
-        )
-    start = Derivation(specification=specification)
-    if rule.neighbours_only and specification.input_premetric.is_metric:
-        within = at_distance if at_distance is not None else specification.multiverse.nearest
-        start = to_neighbours(specification, within=within)
-    prepared = start.specification
-    value, theorem, formula = rule.compute(prepared, to, method)
-    policy = derived(formula, value, specification.budget)
-    after = prepared.with_flavor(output_premetric=to).with_budget(Budget(policy=policy))
-    used = prepared.multiverse.nearest_because if (old.name, to.name) == ("D_Mult", "D_NoR") else ""
-    step = stepped(
-        prepared, after, action=f"measure by {to.symbol} instead of {old.symbol}", theorem=theorem, assuming=used
-    )
-    return start.then(step)
+    if epsilon > _HUGE:
+        return epsilon
+    ratio, part = exp(epsilon), (more - delta) / (1 - delta)
+    left = ratio - part * (1 + ratio)
+    return ln(left) if left > 1 else ZERO
 
 
-_Computed = tuple[Exact, str, str]
+def pure_to_renyi(epsilon: Exact, *, order: Fraction) -> Exact:
+    """Return the Rényi divergence of randomised response, the largest that epsilon-DP allows between neighbours.
 
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    compute: Callable[[Specification, OutputPremetric, str | None], _Computed]
-    neighbours_only: bool = False
-    methods: tuple[str, ...] = ()
-
-
-def _pure_to_zcdp(spec: Specification, _to: OutputPremetric, method: str | None) -> _Computed:
-    chosen, nearest = method or "sharp", spec.multiverse.nearest if spec.input_premetric.is_metric else 1
-    value = pure_to_rho2(spec.budget.realised, nearest=nearest, method=chosen)
-    if chosen == "bun-steinke":
-        return value, "Bun and Steinke 2016, Proposition 1.4", "epsilon^2/2"
-    return value, "sharp pure to zCDP (proved in our theory pages)", f"(epsilon/{nearest}) tanh({nearest} epsilon/2)"
-
-
-def _looser_delta(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
-    if to.delta < spec.output_premetric.delta:
-        raise refused(
-            f"delta cannot be made smaller ({spec.output_premetric.delta} -> {to.delta})",
-            where="delta",
-            remedy="start from a flavor with a smaller delta, or from zCDP",
-        )
-    return spec.budget.realised, "D_Mult^delta falls in delta", "the same epsilon"
-
-
-def _zcdp_to_approximate(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
-    chosen = method or "bun-steinke"
-    value = zcdp_to_epsilon(spec.budget.realised, delta=to.delta, method=chosen)
-    theorems = {"bun-steinke": "Bun and Steinke 2016, Proposition 1.3",
-                "cks": "Canonne, Kamath and Steinke 2020, Proposition 12"}  # fmt: skip
-    return value, theorems[chosen], f"{chosen} conversion of rho^2 = {spec.budget.shown}"
-
-
-def _zcdp_to_renyi(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
-    assert to.order is not None
-    return to.order * spec.budget.realised, "definition of zCDP (Appendix G)", "order x rho^2"
-
-
-def _renyi_to_approximate(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
-    order = spec.output_premetric.order
-    assert order is not None
-    value = spec.budget.realised + ln(1 / _checked_delta(to.delta)) / (order - 1)
-    return value, "Mironov 2017, Proposition 3", "epsilon + ln(1/delta)/(order - 1)"
-
-
-def _gdp_to_approximate(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
-    value = gdp_to_epsilon(spec.budget.realised, delta=to.delta)
-    return value, "Dong, Roth and Su 2022, Corollary 1", f"Gaussian trade-off curve of mu = {spec.budget.shown}"
-
-
-def _pure_to_renyi(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
-    """Return the smaller of two bounds: D_a <= D_infinity, and a times the sharp zCDP bound for distance 1.
-
-    The second grows with the square of the distance, so it is used for neighbours only.
+    >>> pure_to_renyi(ln(3), order=Fraction(2))
+    Exact('ln(7/3)')
     """
-    assert to.order is not None
-    epsilon = spec.budget.realised
-    if spec.input_premetric.is_metric:
-        return epsilon, "the Rényi divergence grows with its order up to D_Mult", "the same epsilon"
-    bound = to.order * pure_to_rho2(epsilon)
-    value = epsilon if epsilon.is_infinite or epsilon <= bound else bound
-    return value, "D_a <= D_Mult, and D_a <= a x rho^2 (theory pages)", "min(epsilon, order x epsilon tanh(epsilon/2))"
+    if epsilon.is_infinite or epsilon > _HUGE / order or epsilon == ZERO:
+        return epsilon
+    return ln((exp(order * epsilon) + exp((1 - order) * epsilon)) / (1 + exp(epsilon))) / (order - 1)
 
 
-def _approximate_to_tv(spec: Specification, _to: OutputPremetric, _method: str | None) -> _Computed:
-    epsilon, delta = spec.budget.realised, spec.output_premetric.delta
-    theorem = "Kairouz, Oh and Viswanath 2017 (error region of a test)"
-    if epsilon.is_infinite:
-        return exact(1), theorem, "1"
+def pure_to_hellinger(epsilon: Exact) -> Exact:
+    """Return the Hellinger distance of randomised response, ``sqrt(1 - sech(epsilon/2))``; it covers all distances."""
+    if epsilon > _HUGE:
+        return exact(1)
     ratio = exp(epsilon)
-    return (ratio - 1 + 2 * delta) / (ratio + 1), theorem, "(e^eps - 1 + 2 delta)/(e^eps + 1)"
+    return sqrt(1 - 2 * sqrt(ratio) / (1 + ratio))
 
 
-def _zcdp_to_tv(spec: Specification, _to: OutputPremetric, _method: str | None) -> _Computed:
-    value = at_most_one(sqrt(spec.budget.realised / 2))
-    return value, "Pinsker's inequality, order 1 of D_NoR", "rho/sqrt(2), at most 1"
+def pure_to_chi2(epsilon: Exact) -> Exact:
+    """Return the chi-squared divergence of randomised response, ``4 sinh(epsilon/2)^2``."""
+    return INFINITE if epsilon > _MOST_LOGARITHM else exp(epsilon) + exp(-epsilon) - 2
 
 
-def _gdp_to_tv(spec: Specification, _to: OutputPremetric, _method: str | None) -> _Computed:
-    if spec.budget.realised.is_infinite:
-        return exact(1), "distance of two unit normals", "1"
-    half = Fraction(spec.budget.realised.enclose().high) / 2
-    return exact(2 * normal_cdf(half)[1] - 1), "distance of two unit normals", "2 Phi(mu/2) - 1"
+def renyi_to_chi2(divergence: Exact) -> Exact:
+    """Return the chi-squared divergence for a Rényi divergence of order 2, ``e^D - 1``."""
+    return INFINITE if divergence > _MOST_LOGARITHM else exp(divergence) - 1
+
+
+def kl_to_tv(divergence: Exact) -> Exact:
+    """Return tanh(e/2) with e tanh(e/2) = ``divergence``, to twelve decimals upwards; randomised response attains it.
+
+    For the event S where p > q, with v = P(S) - Q(S), both divergences together are at least v ln of the odds ratio of
+    S, which is least where P(S) + Q(S) = 1, and there 2 v ln((1+v)/(1-v)) (theory pages).
+
+    >>> kl_to_tv(exact("1/2")).shown(10)
+    '0.4790984232'
+    """
+    if divergence == ZERO or divergence > _MOST_LOGARITHM:
+        return ZERO if divergence == ZERO else exact(1)
+    low, high, wanted = 0.0, 1.0, float(divergence)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if middle * 2 * math.atanh(middle) > wanted else (middle, high)
+    grain = Fraction(1, 10**12)
+    value = math.floor(Fraction(low) / grain) * grain
+    while value < 1 and value * ln((1 + value) / (1 - value)) < divergence:
+        value += grain
+    return exact(value)
+
+
+def overlap_to_hellinger(exponent: Exact) -> Exact:
+    """Return ``sqrt(1 - e^-x)``."""
+    return exact(1) if exponent > _HUGE else sqrt(1 - exp(-exponent))
+
+
+def hellinger_to_tv(eta: Exact) -> Exact:
+    """Return ``H sqrt(2 - H^2)``, the largest total variation at Hellinger distance H; at most 1."""
+    return exact(1) if eta >= 1 else eta * sqrt(2 - eta * eta)
+
+
+def group_delta(epsilon: Exact, delta: Fraction, *, size: int) -> Fraction:
+    """Return the delta of (k epsilon, .)-DP for groups of k, ``delta (e^(k eps) - 1)/(e^eps - 1)``, rounded up.
+
+    >>> group_delta(ln(2), Fraction(1, 100), size=3)
+    Fraction(7, 100)
+    """
+    if epsilon == ZERO:
+        return size * delta
+    if size * epsilon > _HUGE:
+        return Fraction(1)
+    grown = delta * (exp(size * epsilon) - 1) / (exp(epsilon) - 1)
+    return grown.rational if grown.is_rational else Fraction(grown.enclose().high)
 
 
 def at_most_one(value: Exact) -> Exact:
     """Return the value, or 1 if it is above: total variation never exceeds 1."""
     return exact(1) if value > exact(1) else value
-
-
-# Theorems of one line, each with its formula.
-_CORNER: Final = ("corner of the trade-off curve (theory pages)", "2 Phi^-1(e^eps/(1+e^eps))")
-_NORMAL: Final = ("Rényi divergence of the normal (Dong, Roth and Su 2022, Corollary B.6)", "mu^2/2")
-_RULES: Final[dict[tuple[str, str], _Rule]] = {
-    ("D_Mult", "D_NoR"): _Rule(_pure_to_zcdp, methods=_TO_ZCDP),
-    ("D_Mult", "D_Mult^delta"): _Rule(lambda s, *_: (s.budget.realised, "D_Mult^delta <= D_Mult", "the same epsilon")),
-    ("D_Mult", "D_GDP"): _Rule(lambda s, *_: (pure_to_mu(s.budget.realised), *_CORNER)),
-    ("D_Mult", "D_Renyi"): _Rule(_pure_to_renyi),
-    ("D_Mult", "D_TV"): _Rule(_approximate_to_tv),
-    ("D_Mult^delta", "D_Mult^delta"): _Rule(_looser_delta),
-    ("D_Mult^delta", "D_TV"): _Rule(_approximate_to_tv),
-    ("D_NoR", "D_Mult^delta"): _Rule(_zcdp_to_approximate, neighbours_only=True, methods=_TO_APPROXIMATE),
-    ("D_NoR", "D_Renyi"): _Rule(_zcdp_to_renyi, neighbours_only=True),
-    ("D_NoR", "D_TV"): _Rule(_zcdp_to_tv),
-    ("D_Renyi", "D_Mult^delta"): _Rule(_renyi_to_approximate),
-    ("D_GDP", "D_Mult^delta"): _Rule(_gdp_to_approximate, neighbours_only=True),
-    ("D_GDP", "D_NoR"): _Rule(lambda s, *_: (s.budget.realised * s.budget.realised / 2, *_NORMAL)),
-    ("D_GDP", "D_TV"): _Rule(_gdp_to_tv),
-}
-
-
-def _why_not(old: OutputPremetric, to: OutputPremetric) -> str:
-    if old.name == "D_TV":
-        return "total variation stays finite when an outcome gives a dataset away, the others do not"
-    if to.name == "D_Mult":
-        return "a rare output may still give a dataset away with certainty"
-    if old.name == "D_Mult^delta" and to.name == "D_GDP":
-        return "with probability delta anything may be revealed, which no Gaussian curve allows"
-    if old.name == "D_Mult^delta":
-        return "with probability delta anything may be revealed, which makes the Rényi divergence infinite"
-    return "no theorem gives it for every mechanism"
-
-
-def _possible(old: OutputPremetric) -> str:
-    targets = sorted({to for start, to in _RULES if start == old.name and to != old.name})
-    return f"from {old.symbol} one can go to {', '.join(targets)}" if targets else "keep it as it is"

@@ -39,6 +39,7 @@ from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.problems import Problem, SpecificationError, StirredError, placed, wrong
 from stirred.spec.reliance import ONE_RUN, OneRun, Reliance, Unpublished
 from stirred.spec.specification import Flavor, Specification
+from stirred.spec.tradeoff import TradeOff
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -78,6 +79,7 @@ def to_document(specification: Specification) -> dict[str, Any]:
             name=output.name,
             delta=str(output.delta),
             order=None if output.order is None else str(output.order),
+            curve=None if output.curve is None else [[str(a), str(b)] for a, b in output.curve.corners],
         ),
         "budget": _budget_out(specification.budget, parameter=output.parameter),
         "assumptions": list(specification.assumptions),
@@ -321,11 +323,14 @@ def _input_in(document: InputPremetricDocument) -> InputPremetric:
 
 
 def _output_in(document: OutputPremetricDocument) -> OutputPremetric:
-    delta, order = document.delta, document.order
+    delta, order, curve = document.delta, document.order, document.curve
+    where = "output_premetric curve"
+    corners = None if curve is None else tuple(tuple(fraction(n, where=where) for n in point) for point in curve)
     return OutputPremetric(
         name=document.name,
         delta=Fraction(0) if delta is None else fraction(delta, where="output_premetric delta"),
         order=None if order is None else fraction(order, where="output_premetric order"),
+        curve=None if corners is None else TradeOff(corners),  # type: ignore[arg-type]
     )
 
 

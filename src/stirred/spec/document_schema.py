@@ -102,9 +102,14 @@ class InputPremetricDocument(Strict):
 class OutputPremetricDocument(Strict):
     """How change in the output is measured."""
 
-    name: Literal["D_Mult", "D_Mult^delta", "D_NoR", "D_Renyi", "D_GDP", "D_TV"]
+    name: Literal[
+        "D_Mult", "D_Mult^delta", "D_NoR", "D_Renyi", "D_GDP", "D_TV", "D_Tr", "D_KL", "D_H", "D_chi2", "D_W1"
+    ]
     delta: Number | None = None
     order: Number | None = None
+    curve: list[Annotated[tuple[Number, Number], Field(strict=False)]] | None = Field(
+        default=None, description="for D_Tr: size and power of the best test, at the corners of the curve"
+    )
 
 
 class StrataDocument(Strict):
@@ -130,7 +135,7 @@ class BudgetDocument(Strict):
     """How much may change: the policy and its value at the realised universe, in the customary parameter."""
 
     policy: PolicyDocument
-    parameter: Literal["epsilon", "rho2", "mu", "tau"] | None = None
+    parameter: Literal["epsilon", "rho2", "mu", "tau", "steps", "eta", "chi2", "w"] | None = None
     realised: float | int | Literal["inf"] | None = None
     exact: str | None = None
     shown: str | None = None

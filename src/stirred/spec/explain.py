@@ -7,10 +7,11 @@ from fractions import Fraction
 from typing import Final
 
 from stirred.spec.budget import PermutationSwapping
-from stirred.spec.convert_output import at_most_one, zcdp_to_epsilon
+from stirred.spec.convert_output import at_most_one, hellinger_to_tv, zcdp_to_epsilon
 from stirred.spec.exact import Exact, exact, exp, sqrt
 from stirred.spec.invariant import plural, records_of, the
 from stirred.spec.number_text import small
+from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.specification import Specification
 
 
@@ -101,6 +102,7 @@ def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer,
     output = specification.output_premetric
     coarser = f"; what is fixed is fixed in the prepared file ({domain.prepared_in_words})"
     made = coarser if domain.prepared else ""
+    spoilt = "" if output.immune else "; a function of the output may lie further apart than the output itself"
     if specification.multiverse.is_vacuous:
         where = "everywhere: no figure is published exactly"
         if premetric.bounded:
@@ -115,7 +117,7 @@ def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer,
         Answer(question="who", block="domain", answer=f"{domain.dataset}; protected as {domain.stage_in_words}{made}"),
         Answer(question="where", block="multiverse", answer=where),
         Answer(question="what", block="input_premetric", answer=_what(specification)),
-        Answer(question="how", block="output_premetric", answer=f"{output.words}; known as {output.classic}"),
+        Answer(question="how", block="output_premetric", answer=f"{output.words}; known as {output.classic}{spoilt}"),
         Answer(question="how much", block="budget", answer=_how_much(specification, with_paper=with_paper)),
     )
 
@@ -164,7 +166,7 @@ def _how_far(specification: Specification) -> str:
         text = "at distance 1; at distance k epsilon is k times that, and delta stays the same"
     else:
         text = f"at distance 1, {'k²' if output.name == 'D_NoR' else 'k'} times that at distance k"
-    return f"{text}{', and never above 1' if output.name == 'D_TV' else ''}"
+    return f"{text}{', and never above 1' if output.at_most_one else ''}"
 
 
 def _between_nearest(specification: Specification) -> str:
@@ -174,7 +176,7 @@ def _between_nearest(specification: Specification) -> str:
         return ""
     times = nearest * nearest if specification.output_premetric.name == "D_NoR" else nearest
     total = value * times
-    if specification.output_premetric.name == "D_TV":
+    if specification.output_premetric.at_most_one:
         total = at_most_one(total)
     return f": {total.shown()} between the nearest two versions, {nearest} apart"
 
@@ -264,6 +266,25 @@ def _read(specification: Specification, apart: str) -> str:
         when = f"when {far} change{'s' if far == f'1 {premetric.unit}' else ''}"
         when = f"between two versions that {apart}" if premetric.name == "d_r" else when
         return f"the probability of any output event changes by at most {most} {when}; one may still give a file away."
+    return _read_other(output, budget.realised * nearest, f"two versions that {apart}")
+
+
+def _read_other(output: OutputPremetric, far: Exact, versions: str) -> str:
+    """Return what a budget means in the rarer measures."""
+    if output.curve is not None:
+        curve = ", ".join(f"{small(b)} at size {small(a)}" for a, b in output.curve.corners[:-1])
+        often = "" if far == 1 else f" The curve is applied {far.shown()} times, each time to the power before."
+        return f"no test between {versions} has more power than the curve gives: {curve}, and straight between.{often}"
+    if output.name == "D_H":
+        most = hellinger_to_tv(at_most_one(far)).shown()
+        return f"between {versions}, the probability of any output event changes by at most {most}."
+    if output.name == "D_chi2":
+        return f"between {versions}, the average squared relative change of probabilities is at most {far.shown()}."
+    if output.name == "D_W1":
+        return (
+            f"between {versions}, a published number moves by at most {far.shown()} on average. Nothing is said about "
+            "how well they can be told apart."
+        )
     return "an average over outputs of the factor by which odds change, on a logarithmic scale."
 
 

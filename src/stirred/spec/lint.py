@@ -82,12 +82,13 @@ def _infinite_budget(context: Context) -> Iterator[Finding]:
 
 # exp(10) = 22026: the odds between two datasets may change by that factor for one unit.
 _LARGE: Final = exact(10)
+_OTHER_SCALES: Final = ("D_TV", "D_H", "D_W1", "D_Tr")  # at most 1, in units of the output, or a count of curves
 
 
 def _large_budget(context: Context) -> Iterator[Finding]:
     specification = context.specification
     budget, name = specification.budget, specification.output_premetric.name
-    if budget.is_free or budget.realised.is_infinite or name == "D_TV":
+    if budget.is_free or budget.realised.is_infinite or name in _OTHER_SCALES:
         return
     if budget.realised > _LARGE:
         yield Finding(

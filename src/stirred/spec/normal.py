@@ -6,13 +6,14 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Final
 
-from stirred.spec.exact import exact, exp, sqrt
+from stirred.spec.exact import exact, exp, ln, sqrt
 
 _STANDARD: Final = NormalDist()
 # Pi lies between these two; enough for 55 digits of the density.
 _PI_LOW: Final = Fraction("3.141592653589793238462643383279502884197169399375105820974944")
 _PI_HIGH: Final = _PI_LOW + Fraction(1, 10**60)
 _GRAIN: Final = Fraction(1, 10**70)  # grid of the intermediate sums, far below the 55 digits kept
+_COARSE: Final = Fraction(1, 10**15)
 _FAR: Final = 4  # from here outwards the continued fraction is the better of the two
 
 
@@ -101,6 +102,25 @@ def normal_quantile(p: Fraction) -> tuple[Fraction, Fraction]:
         if normal_cdf(low)[1] <= p <= normal_cdf(high)[0]:
             return low, high
         step *= 10
+
+
+def gaussian_delta(mu: Fraction, ratio: Fraction) -> Fraction:
+    """Bound from above the delta of two unit normals ``mu`` apart at epsilon = ln(ratio).
+
+    Dong, Roth and Su (2022), Corollary 1: Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2).
+    """
+    if not mu:
+        return Fraction(0)
+    # It falls in epsilon, so a logarithm that is not above the true one is on the safe side; so is a coarse grid.
+    low = Fraction(ln(ratio).enclose().low) // _COARSE * _COARSE
+    return -(-max(gaussian_delta_at(mu, low), Fraction(0)) // _COARSE) * _COARSE
+
+
+def gaussian_delta_at(mu: Fraction, epsilon: Fraction) -> Fraction:
+    """Bound the same from above for a rational epsilon."""
+    first = normal_cdf(-epsilon / mu + mu / 2)[1]
+    second = normal_cdf(-epsilon / mu - mu / 2)[0]
+    return first - Fraction(exp(epsilon).enclose().low) * second
 
 
 def _guess(p: Fraction) -> Fraction:

@@ -6,17 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import Final
 
 from stirred.spec.enclosure import Enclosure
-from stirred.spec.exact import INFINITE, ZERO, Exact, exact, largest, ln, sqrt
+from stirred.spec.exact import INFINITE, ZERO, Exact, add_up, exact, largest, ln, sqrt
 from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law, likelihood_pairs
 from stirred.spec.normal import normal_quantile
 from stirred.spec.number_text import small
+from stirred.spec.output_kinds import KINDS
 from stirred.spec.problems import wrong
 from stirred.spec.renyi import normalised_renyi, renyi
 from stirred.spec.staged_law import OutputLaw
+from stirred.spec.tradeoff import MOST_STEPS, TradeOff
 
 Pairs = list[tuple[Fraction, Fraction]]
 
@@ -39,60 +42,16 @@ class Between:
         return self.low == self.high
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    measured: str  # in what, in everyday words
-    words: str
-    classic: str
-    parameter: str  # the customary number a budget is stored and shown in
-    greek: str
-    metric: bool
-    composes: str  # how the customary numbers of fresh releases add up
-    infinite_on_disjoint: bool
-
-
-_KINDS: Final = {
-    "D_Mult": _Kind(
-        "odds",
-        "largest factor by which the probability of any output can change, as its logarithm",
-        "pure differential privacy", "epsilon", "ε", True, "sum", True,
-    ),
-    "D_Mult^delta": _Kind(
-        "odds, rare outputs aside",
-        "largest factor by which the probability of any output can change, as its logarithm, apart from events of "
-        "small probability",
-        "approximate differential privacy", "epsilon", "ε", False, "sum", True,
-    ),
-    "D_NoR": _Kind(
-        "odds, on average",
-        "normalised Rényi distance: an average, not the worst case, of the factor by which probabilities change",
-        "zCDP, zero-concentrated differential privacy", "rho2", "ρ²", True, "sum", True,
-    ),
-    "D_Renyi": _Kind(
-        "odds, on average",
-        "Rényi divergence of one order, in the worse direction",
-        "Rényi differential privacy", "epsilon", "ε", False, "sum", True,
-    ),
-    "D_GDP": _Kind(
-        "how well versions can be told apart",
-        "distance of two unit normals that are as hard to tell apart",
-        "Gaussian differential privacy", "mu", "μ", True, "root of sum of squares", True,
-    ),
-    "D_TV": _Kind(
-        "probabilities",
-        "largest change in the probability of any event",
-        "total variation", "tau", "τ", True, "sum", False,
-    ),
-}  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputPremetric:
     """A distance between the output laws of two datasets; it can be computed on finite laws.
 
     Names: ``D_Mult`` (pure DP), ``D_Mult^delta`` (approximate; needs ``delta``), ``D_NoR`` (zCDP),
-    ``D_Renyi`` (needs ``order``), ``D_GDP`` (Gaussian DP), ``D_TV``. Budgets are stored in the
-    customary number (:attr:`parameter`): for ``D_NoR`` that is rho squared, whose root is the distance.
+    ``D_Renyi`` (needs ``order``), ``D_GDP`` (Gaussian DP), ``D_TV`` (total variation), ``D_KL``, ``D_H``
+    (Hellinger), ``D_chi2``, ``D_W1`` (Wasserstein, for published numbers) and ``D_Tr`` (f-DP; needs a symmetric
+    ``curve``: the fewest repetitions of it that cover the two laws, so that a budget of 1 is f-DP between neighbours).
+    Budgets are stored in the customary number (:attr:`parameter`): for ``D_NoR`` that is rho squared, whose root is
+    the distance.
 
     >>> from stirred.spec.law import Law
     >>> fair = Law({0: Fraction(1, 2), 1: Fraction(1, 2)})
@@ -104,13 +63,14 @@ class OutputPremetric:
     name: str
     delta: Fraction = Fraction(0)
     order: Fraction | None = None
+    curve: TradeOff | None = None
 
     def __post_init__(self) -> None:
-        if self.name not in _KINDS:
+        if self.name not in KINDS:
             raise wrong(
                 f"{self.name!r} is not an output premetric",
                 where="output_premetric name",
-                remedy=f"one of {', '.join(_KINDS)}",
+                remedy=f"one of {', '.join(KINDS)}",
             )
         delta = probability(self.delta, where="output_premetric delta")
         object.__setattr__(self, "delta", delta)
@@ -124,54 +84,86 @@ class OutputPremetric:
             raise wrong("order", where="output_premetric order", remedy="D_Renyi, and only it, needs an order")
         if self.order is not None and self.order <= 1:
             raise wrong(f"{self.order} is not above 1", where="output_premetric order", remedy="write a number above 1")
+        self._check_curve()
+
+    def _check_curve(self) -> None:
+        where = "output_premetric curve"
+        if (self.name == "D_Tr") != (self.curve is not None):
+            raise wrong("curve", where=where, remedy="D_Tr, and only it, needs a curve")
+        if self.curve is None:
+            return
+        if self.curve != self.curve.symmetric:
+            raise wrong(
+                f"the curve {self.curve} is not the same both ways",
+                where=where,
+                remedy=f"the promise is for both orders of two datasets: write {self.curve.symmetric}",
+            )
+        if len(self.curve.corners) == 2 and self.curve.corners[0][1] == 0:
+            raise wrong("the curve allows no change at all", where=where, remedy="give it a corner above the diagonal")
 
     @property
     def parameter(self) -> str:
-        """Return the customary name of the budget: epsilon, rho2, mu or tau."""
-        return _KINDS[self.name].parameter
+        """Return the customary name of the budget, such as epsilon, rho2, mu or tau."""
+        return KINDS[self.name].parameter
 
     @property
     def greek(self) -> str:
         """Return the budget's letter."""
-        return _KINDS[self.name].greek
+        return KINDS[self.name].greek
 
     @property
     def classic(self) -> str:
         """Return the name under which the literature knows flavors with this output premetric."""
-        return _KINDS[self.name].classic
+        return KINDS[self.name].classic
 
     @property
     def words(self) -> str:
         """Return in plain words what the distance measures."""
         extra = f" (delta = {small(self.delta)})" if self.delta else f" (order {self.order})" if self.order else ""
-        return _KINDS[self.name].words + extra
+        extra = f" (size and power at its corners: {self.curve})" if self.curve else extra
+        return KINDS[self.name].words + extra
 
     @property
     def measured(self) -> str:
         """Return in everyday words what a budget is measured in."""
-        return _KINDS[self.name].measured
+        return KINDS[self.name].measured
 
     @property
     def symbol(self) -> str:
         """Return the symbol as in the paper."""
         if self.name == "D_Mult^delta":
             return f"D_Mult^{small(self.delta)}"
+        if self.curve is not None:
+            inner = [f"{a}:{b}" for a, b in self.curve.corners if a < 1 and b > 0]
+            return f"D_Tr[{' '.join(inner[:3])}{' ...' if inner[3:] else ''}]"
         return f"D_Renyi^{self.order}" if self.order else self.name
 
     @property
     def is_metric(self) -> bool:
-        """Say whether it is a metric; if not, a bound for neighbours does not extend to pairs further apart."""
-        return _KINDS[self.name].metric
+        """Say whether the triangle inequality holds; if not, a bound for neighbours does not add up along a path."""
+        return KINDS[self.name].metric
 
     @property
     def composes(self) -> str:
         """Return how customary budgets of releases with fresh randomness combine."""
-        return _KINDS[self.name].composes
+        return KINDS[self.name].composes
 
     @property
     def infinite_on_disjoint(self) -> bool:
         """Say whether laws without a common outcome are infinitely far apart (the premise of Proposition 1)."""
-        return _KINDS[self.name].infinite_on_disjoint
+        if self.curve is not None and self.curve.corners[0][1] > 0:  # repeated often enough, it covers every test
+            return False
+        return KINDS[self.name].infinite_on_disjoint
+
+    @property
+    def immune(self) -> bool:
+        """Say whether no function of the output increases the distance (Proposition 2.5.4)."""
+        return KINDS[self.name].immune
+
+    @property
+    def at_most_one(self) -> bool:
+        """Say whether no two laws are further than 1 apart."""
+        return KINDS[self.name].at_most_one
 
     def to_distance(self, customary: Exact) -> Exact:
         """Return the Lipschitz constant for a customary budget: rho for rho squared, otherwise itself."""
@@ -191,8 +183,11 @@ class OutputPremetric:
             return shift_distance(self, p, q)
         if p.space != q.space:
             return Between.exactly(INFINITE)
-        pairs = likelihood_pairs(p, q)
-        return _DISTANCES[self.name](self, pairs)
+        if self.name == "D_W1":
+            return Between.exactly(exact(_wasserstein(p, q)))
+        if self.curve is not None:
+            return _steps(self.curve, TradeOff.highest([TradeOff.of(p, q), TradeOff.of(q, p)]))
+        return _DISTANCES[self.name](self, likelihood_pairs(p, q))
 
 
 def _both_ways(one_way: Callable[[Pairs], Between], pairs: Pairs) -> Between:
@@ -269,6 +264,58 @@ def _total_variation(_premetric: OutputPremetric, pairs: Pairs) -> Between:
     return Between.exactly(exact(sum((abs(p - q) for p, q in pairs), Fraction(0)) / 2))
 
 
+def _kullback_leibler(_premetric: OutputPremetric, pairs: Pairs) -> Between:
+    return _both_ways(_one_kullback_leibler, pairs)
+
+
+def _one_kullback_leibler(pairs: Pairs) -> Between:
+    if any(q == 0 < p for p, q in pairs):
+        return Between.exactly(INFINITE)
+    return _closely(add_up(p * ln(p / q) for p, q in pairs if p))
+
+
+def _hellinger(_premetric: OutputPremetric, pairs: Pairs) -> Between:
+    overlap = _closely(add_up(sqrt(p * q) for p, q in pairs))
+    # Few digits more than 1 can come out where the laws hardly differ.
+    low, high = (sqrt(largest([1 - end, ZERO])) for end in (overlap.high, overlap.low))
+    return Between(low, high)
+
+
+def _chi_squared(_premetric: OutputPremetric, pairs: Pairs) -> Between:
+    if any((p == 0) != (q == 0) for p, q in pairs):
+        return Between.exactly(INFINITE)
+    both = [sum(((p - q) ** 2 / (q, p)[way] for p, q in pairs), Fraction(0)) for way in (0, 1)]
+    return Between.exactly(exact(max(both)))
+
+
+def _closely(value: Exact) -> Between:
+    """Return the number where it is rational or one logarithm or root, which compare exactly, else enclose it."""
+    if value.is_rational or len(value.parts) == 1 or (value.kind == "product" and value.parts[0].is_rational):
+        return Between.exactly(value)
+    around = value.enclose(40)
+    return Between(exact(Fraction(around.low)), exact(Fraction(around.high)))
+
+
+def _wasserstein(p: Law, q: Law) -> Fraction:
+    """Return the area between the distribution functions of two laws of a number."""
+    numbers = [outcome for outcome in {*p, *q} if isinstance(outcome, int | Fraction)]
+    if len(numbers) < len({*p, *q}):
+        raise wrong("an output is not a whole number or fraction", where="D_W1", remedy="publish numbers")
+    area, ahead, numbers = Fraction(0), Fraction(0), sorted(numbers)
+    for here, there in pairwise(numbers):
+        ahead += p[here] - q[here]
+        area += abs(ahead) * (there - here)
+    return area
+
+
+def _steps(curve: TradeOff, laws: TradeOff) -> Between:
+    steps = curve.steps_to(laws)
+    if steps is not None:
+        return Between.exactly(exact(steps))
+    reachable = curve.corners[0][1] > 0 or laws.corners[0][1] == 0
+    return Between(exact(MOST_STEPS + 1), INFINITE) if reachable else Between.exactly(INFINITE)
+
+
 _DISTANCES: Final[dict[str, Callable[[OutputPremetric, Pairs], Between]]] = {
     "D_Mult": _multiplicative,
     "D_Mult^delta": _approximate,
@@ -276,14 +323,26 @@ _DISTANCES: Final[dict[str, Callable[[OutputPremetric, Pairs], Between]]] = {
     "D_Renyi": _renyi,
     "D_GDP": _gaussian,
     "D_TV": _total_variation,
+    "D_KL": _kullback_leibler,
+    "D_H": _hellinger,
+    "D_chi2": _chi_squared,
 }
 
 PURE: Final = OutputPremetric(name="D_Mult")
 ZCDP: Final = OutputPremetric(name="D_NoR")
 GDP: Final = OutputPremetric(name="D_GDP")
 TOTAL_VARIATION: Final = OutputPremetric(name="D_TV")
+KULLBACK_LEIBLER: Final = OutputPremetric(name="D_KL")
+HELLINGER: Final = OutputPremetric(name="D_H")
+CHI_SQUARED: Final = OutputPremetric(name="D_chi2")
+WASSERSTEIN: Final = OutputPremetric(name="D_W1")
 
 
 def approximate(delta: Fraction | str | float) -> OutputPremetric:
     """Return the output premetric of approximate differential privacy at ``delta``."""
     return OutputPremetric(name="D_Mult^delta", delta=probability(delta, where="delta"))
+
+
+def trade_off(curve: TradeOff) -> OutputPremetric:
+    """Return the output premetric of f-DP for a curve, made symmetric: the promise is for both orders."""
+    return OutputPremetric(name="D_Tr", curve=curve.symmetric)

@@ -45,8 +45,15 @@ def to_latex(specification: Specification) -> str:
     >>> print(to_latex(catalogue.load("pure-dp").specification)[:40])
     $\varepsilon\text{-DP}(\mathcal{X}_{\tex
     """
-    greek = {"epsilon": r"\varepsilon", "rho2": r"\rho^2", "mu": r"\mu", "tau": r"\tau"}
-    letter = greek[specification.output_premetric.parameter]
+    greek = {
+        "epsilon": r"\varepsilon",
+        "rho2": r"\rho^2",
+        "chi2": r"\chi^2",
+        "mu": r"\mu",
+        "tau": r"\tau",
+        "eta": r"\eta",
+    }
+    letter = greek.get(specification.output_premetric.parameter, specification.output_premetric.greek)
     budget = specification.budget
     text = letter if budget.is_free else f"{letter}={budget.shown}".replace("inf", r"\infty")
     delta = specification.output_premetric.delta
@@ -102,9 +109,14 @@ _REGISTRY_FLAVORS = {
     "D_Renyi": "Rényi DP",
     "D_GDP": "Gaussian DP",
     "D_TV": "Total variation",
+    "D_Tr": "f-DP",
+    "D_KL": "KL privacy",
+    "D_H": "Hellinger privacy",
+    "D_chi2": "Chi-squared privacy",
+    "D_W1": "Wasserstein privacy",
 }
 # The registry calls the customary zCDP number, our rho squared, "rho".
-_REGISTRY_PARAMETERS = {"epsilon": "epsilon", "rho2": "rho", "mu": "mu", "tau": "tau"}
+_REGISTRY_PARAMETERS = {"rho2": "rho"}
 
 
 def to_registry(
@@ -127,7 +139,8 @@ def to_registry(
     if not specification.budget.is_free:
         value = specification.budget.realised
         number = ".inf" if value.is_infinite else float(value)
-        parameters[_REGISTRY_PARAMETERS[specification.output_premetric.parameter]] = number
+        name_ = specification.output_premetric.parameter
+        parameters[_REGISTRY_PARAMETERS.get(name_, name_)] = number
     if specification.output_premetric.delta:
         parameters["delta"] = float(specification.output_premetric.delta)
     adjacency = "Records may be added or removed."

@@ -8,7 +8,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from stirred.spec.exact import INFINITE, ZERO, add_up, exact, largest, ln, sqrt
+from stirred.spec.convert_output import renyi_to_chi2
+from stirred.spec.exact import INFINITE, ZERO, add_up, exact, exp, largest, ln, sqrt
 from stirred.spec.law import Law
 from stirred.spec.normal import normal_quantile
 from stirred.spec.output_premetric import Between, OutputPremetric
@@ -83,6 +84,11 @@ def _between(premetric: OutputPremetric, noise: Noise, shifts: Shifts) -> Betwee
     return _GAUSSIAN[premetric.name](premetric, noise, shifts)
 
 
+def _moved(_premetric: OutputPremetric, _noise: Noise, shifts: Shifts) -> Between:
+    """A shifted law lies as far away as it was shifted: no transport of its mean is shorter."""
+    return Between.exactly(exact(sum(shifts)))
+
+
 def _laplace(premetric: OutputPremetric, noise: DiscreteLaplace, shifts: Shifts) -> Between:
     """Compare pooled finite laws, for a rational decay below and one above the true one.
 
@@ -92,6 +98,8 @@ def _laplace(premetric: OutputPremetric, noise: DiscreteLaplace, shifts: Shifts)
     """
     if premetric.name == "D_Mult":  # at z = 0 of each number, and nowhere is the ratio larger
         return Between.exactly(noise.loss * sum(shifts))
+    if premetric.name == "D_W1":
+        return _moved(premetric, noise, shifts)
     if math.prod(k + 1 for k in shifts) > _MOST_OUTCOMES:
         raise refused(
             f"shifts of {', '.join(map(str, shifts))} have too many outcomes to compare under {premetric.name}",
@@ -132,6 +140,21 @@ def _renyi(premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) 
             low += _ln(part[0] / whole[1])[0] / (a - 1)
             high += min(_ln(part[1] / whole[0])[1], Fraction(0)) / (a - 1)
     return _interval((low, high))
+
+
+def _kullback_leibler(_premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
+    """Half the squared shift over the variance parameter; order 2, where theta cancels as well, is twice that."""
+    return Between.exactly(exact(Fraction(sum(k * k for k in shifts)) / (2 * noise.variance)))
+
+
+def _hellinger(_premetric: OutputPremetric, noise: DiscreteGaussian, shifts: Shifts) -> Between:
+    """The overlap of one number is exp(-k^2/(8 variance)) theta(k/2)/theta(0), and overlaps multiply."""
+    low = high = Fraction(1)
+    whole = noise.theta()
+    for k in shifts:
+        part, decay = noise.theta(Fraction(k, 2)), exp(Fraction(-k * k) / (8 * noise.variance)).enclose()
+        low, high = low * Fraction(decay.low) * part[0] / whole[1], high * Fraction(decay.high) * part[1] / whole[0]
+    return Between(sqrt(max(1 - high, Fraction(0))), sqrt(1 - low))
 
 
 def _nearer(noise: DiscreteGaussian, k: int) -> tuple[Interval, Interval]:
@@ -194,4 +217,9 @@ _GAUSSIAN: Final[dict[str, Callable[[OutputPremetric, DiscreteGaussian, Shifts],
     "D_Renyi": _renyi,
     "D_GDP": _gaussian,
     "D_TV": _total_variation,
+    "D_KL": _kullback_leibler,
+    "D_chi2": lambda *given: Between.exactly(renyi_to_chi2(2 * _kullback_leibler(*given).high)),
+    "D_H": _hellinger,
+    "D_W1": _moved,
+    "D_Tr": lambda *_: Between(ZERO, INFINITE),  # a curve of straight pieces is not computed here
 }

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from stirred.spec.compose import UnitFactor, compose, reach
 from stirred.spec.convert import change_unit, to_neighbours
-from stirred.spec.convert_output import change_output
 from stirred.spec.derivation import Derivation
 from stirred.spec.given_numbers import fraction
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric
+from stirred.spec.output_rules import change_output
 from stirred.spec.problems import StirredError, refused, wrong
 from stirred.spec.specification import Specification
 

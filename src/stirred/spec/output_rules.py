@@ -1,0 +1,389 @@
+"""Changing how change is measured: which output premetric gives which, by which theorem, and why others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from stirred.spec.budget import Budget, derived
+from stirred.spec.convert import to_neighbours
+from stirred.spec.convert_output import (
+    TO_APPROXIMATE,
+    TO_ZCDP,
+    at_most_one,
+    check_method,
+    checked_delta,
+    gdp_to_epsilon,
+    hellinger_to_tv,
+    kl_to_tv,
+    overlap_to_hellinger,
+    pure_to_chi2,
+    pure_to_epsilon,
+    pure_to_hellinger,
+    pure_to_mu,
+    pure_to_renyi,
+    pure_to_rho2,
+    renyi_to_chi2,
+    zcdp_to_epsilon,
+)
+from stirred.spec.derivation import Derivation, stepped
+from stirred.spec.exact import ZERO, Exact, exact, exp, ln, sqrt
+from stirred.spec.normal import normal_cdf
+from stirred.spec.output_kinds import KINDS
+from stirred.spec.output_premetric import (
+    KULLBACK_LEIBLER,
+    TOTAL_VARIATION,
+    ZCDP,
+    OutputPremetric,
+)
+from stirred.spec.problems import ConversionRefusedError, refused
+from stirred.spec.specification import Specification
+from stirred.spec.tradeoff import MOST_STEPS, TradeOff
+
+
+def change_output(
+    specification: Specification,
+    *,
+    to: OutputPremetric,
+    method: str | None = None,
+    at_distance: int | None = None,
+) -> Derivation:
+    """Return the specification for a weaker output premetric, or refuse with the reason.
+
+    Where no theorem leads there at once, several are applied one after the other. Bounds that grow faster than
+    the distance (approximate and Rényi DP from zCDP, for example) hold for neighbours only: the result compares
+    datasets at most ``at_distance`` apart (by default the nearest pair the multiverse has: 2 for swapping).
+    """
+    old = specification.output_premetric
+    chain = _chain(old, to)
+    if method is not None and chain is not None:
+        check_method(method, _RULES[old.name, to.name].methods if len(chain) == 1 and old != to else ())
+    if chain is None:
+        raise _refusal(old, to)
+    path = Derivation(specification=specification)
+    for target in chain:
+        path = path.then(_step(path.specification, target, method, at_distance))
+    return path
+
+
+def can_change_output(old: OutputPremetric, to: OutputPremetric) -> bool:
+    """Say whether every finite budget in one gives a finite one in the other, at least between neighbours."""
+    chain = _chain(old, to)
+    pairs = zip([old, *(chain or ())], chain or (), strict=False)
+    return chain is not None and all(_RULES[a.name, b.name].always(a, b) for a, b in pairs)
+
+
+_BETWEEN: Final = (ZCDP, OutputPremetric(name="D_Renyi", order=Fraction(2)), KULLBACK_LEIBLER, TOTAL_VARIATION)
+
+
+def _chain(old: OutputPremetric, to: OutputPremetric) -> tuple[OutputPremetric, ...] | None:
+    """Return the shortest way from one to the other, without the start; None if there is none."""
+    if old == to:
+        return ()
+    ways: list[tuple[OutputPremetric, ...]] = [()]
+    for way in ways:
+        here = way[-1] if way else old
+        for target in (to, *_BETWEEN):
+            rule = _RULES.get((here.name, target.name))
+            if rule is not None and target not in (old, *way) and rule.when(here, target):
+                if target == to:
+                    return (*way, to)
+                ways.append((*way, target))
+    return None
+
+
+def _step(specification: Specification, to: OutputPremetric, method: str | None, at: int | None) -> Derivation:
+    old = specification.output_premetric
+    rule = _RULES[old.name, to.name]
+    start = Derivation(specification=specification)
+    if (rule.neighbours_only or (not to.is_metric and old.name == "D_Tr")) and specification.input_premetric.is_metric:
+        start = to_neighbours(specification, within=at if at is not None else specification.multiverse.nearest)
+    prepared = start.specification
+    value, theorem, formula = rule.compute(prepared, to, method)
+    policy = derived(formula, value, specification.budget)
+    after = prepared.with_flavor(output_premetric=to).with_budget(Budget(policy=policy))
+    used = prepared.multiverse.nearest_because if (old.name, to.name) == ("D_Mult", "D_NoR") else ""
+    action = f"measure by {to.symbol} instead of {old.symbol}"
+    return start.then(stepped(prepared, after, action=action, theorem=theorem, assuming=used))
+
+
+_Computed = tuple[Exact, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A theorem; ``when`` says for which parameters it holds, ``always`` for which it does whatever the budget is."""
+
+    compute: Callable[[Specification, OutputPremetric, str | None], _Computed]
+    neighbours_only: bool = False
+    methods: tuple[str, ...] = ()
+    when: Callable[[OutputPremetric, OutputPremetric], bool] = lambda _old, _to: True
+    always: Callable[[OutputPremetric, OutputPremetric], bool] = lambda _old, _to: True
+
+
+def _plain(convert: Callable[[Exact], Exact], theorem: str, formula: str, *, near: bool = False) -> _Rule:
+    """Return the rule by which a budget alone decides."""
+    return _Rule(lambda spec, *_: (convert(spec.budget.realised), theorem, formula), neighbours_only=near)
+
+
+def _pure_to_zcdp(spec: Specification, _to: OutputPremetric, method: str | None) -> _Computed:
+    chosen, nearest = method or "sharp", spec.multiverse.nearest if spec.input_premetric.is_metric else 1
+    value = pure_to_rho2(spec.budget.realised, nearest=nearest, method=chosen)
+    if chosen == "bun-steinke":
+        return value, "Bun and Steinke 2016, Proposition 1.4", "epsilon^2/2"
+    return value, "sharp pure to zCDP (proved in our theory pages)", f"(epsilon/{nearest}) tanh({nearest} epsilon/2)"
+
+
+def _pure_to_kl(spec: Specification, _to: OutputPremetric, _method: str | None) -> _Computed:
+    if spec.input_premetric.is_metric:
+        return spec.budget.realised, "the average of a logarithm is at most the largest one", "the same epsilon"
+    return pure_to_rho2(spec.budget.realised), "randomised response is extremal (theory pages)", "eps tanh(eps/2)"
+
+
+def _to_approximate(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
+    """Return the same epsilon, which holds at every distance; between neighbours a smaller one is enough."""
+    if spec.input_premetric.is_metric:
+        return spec.budget.realised, "D_Mult^delta falls in delta", "the same epsilon"
+    value = pure_to_epsilon(spec.budget.realised, delta=spec.output_premetric.delta, more=to.delta)
+    return value, "randomised response is extremal (theory pages)", "ln(e^eps - c (1 + e^eps))"
+
+
+def _zcdp_to_approximate(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
+    chosen = method or "bun-steinke"
+    value = zcdp_to_epsilon(spec.budget.realised, delta=to.delta, method=chosen)
+    theorems = {"bun-steinke": "Bun and Steinke 2016, Proposition 1.3",
+                "cks": "Canonne, Kamath and Steinke 2020, Proposition 12"}  # fmt: skip
+    return value, theorems[chosen], f"{chosen} conversion of rho^2 = {spec.budget.shown}"
+
+
+def _zcdp_to_renyi(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
+    assert to.order is not None
+    return to.order * spec.budget.realised, "definition of zCDP (Appendix G)", "order x rho^2"
+
+
+def _renyi_to_approximate(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
+    order = spec.output_premetric.order
+    assert order is not None
+    value = spec.budget.realised + ln(1 / checked_delta(to.delta)) / (order - 1)
+    return value, "Mironov 2017, Proposition 3", "epsilon + ln(1/delta)/(order - 1)"
+
+
+def _gdp_to_approximate(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
+    value = gdp_to_epsilon(spec.budget.realised, delta=to.delta)
+    return value, "Dong, Roth and Su 2022, Corollary 1", f"Gaussian trade-off curve of mu = {spec.budget.shown}"
+
+
+def _kl_to_approximate(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
+    """Bound ln(p/q) of an event with p above delta: KL is at least p (ln(p/q) - 1), as (1-p) ln(1-p) >= -p."""
+    value = 1 + spec.budget.realised / checked_delta(to.delta)
+    return value, "an event of probability delta or more (theory pages)", "1 + KL/delta"
+
+
+def _tv_to_approximate(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
+    tau = spec.budget.realised
+    if tau > exact(to.delta):
+        raise refused(
+            f"a total variation of {tau.shown()} gives approximate differential privacy only from delta "
+            f"{tau.shown()} upwards: with that probability an output may give a dataset away",
+            where="output_premetric",
+            remedy="choose a larger delta, or start from a measure that forbids such outputs",
+        )
+    return ZERO, "total variation tau is D_Mult^tau of 0 (theory pages)", "0"
+
+
+def _pure_to_renyi(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
+    """Return the sharp bound between neighbours; at large distances it tends to epsilon for each unit."""
+    assert to.order is not None
+    epsilon = spec.budget.realised
+    if spec.input_premetric.is_metric:
+        return epsilon, "the Rényi divergence grows with its order up to D_Mult", "the same epsilon"
+    value = pure_to_renyi(epsilon, order=to.order)
+    return value, "randomised response is extremal (theory pages)", "its Rényi divergence"
+
+
+def _approximate_to_tv(spec: Specification, _to: OutputPremetric, _method: str | None) -> _Computed:
+    epsilon, delta = spec.budget.realised, spec.output_premetric.delta
+    theorem = "Kairouz, Oh and Viswanath 2017 (error region of a test)"
+    if epsilon.is_infinite:
+        return exact(1), theorem, "1"
+    ratio = exp(epsilon)
+    return (ratio - 1 + 2 * delta) / (ratio + 1), theorem, "(e^eps - 1 + 2 delta)/(e^eps + 1)"
+
+
+def _gdp_to_tv(spec: Specification, _to: OutputPremetric, _method: str | None) -> _Computed:
+    if spec.budget.realised.is_infinite:
+        return exact(1), "distance of two unit normals", "1"
+    half = Fraction(spec.budget.realised.enclose().high) / 2
+    return exact(2 * normal_cdf(half)[1] - 1), "distance of two unit normals", "2 Phi(mu/2) - 1"
+
+
+def _to_curve(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
+    """Return how often the curve must be applied to cover the highest curve that the budget allows."""
+    old, budget, curve = spec.output_premetric, spec.budget.realised, to.curve
+    assert curve is not None
+    theorem, formula = "Blackwell's theorem: the curve decides (theory pages)", f"applications of the curve {curve}"
+    if budget.is_infinite:
+        return budget, theorem, formula
+    most = Fraction(budget.enclose().high) if not budget.is_rational else budget.rational
+    if old.curve is not None:
+        found = _repeated(spec)
+    elif old.name == "D_GDP":
+        slopes = {slope for slope, _ in curve.lines if slope > 1} | {Fraction(2) ** i for i in range(11)}
+        found = TradeOff.gaussian(most, ratios=sorted(slopes))
+    elif old.name == "D_TV":
+        found = TradeOff.bounded([(1, min(most, Fraction(1)))])
+    else:
+        ratio = exp(budget)
+        found = TradeOff.bounded([(ratio.rational if ratio.is_rational else Fraction(ratio.enclose().high), old.delta)])
+    steps = curve.steps_to(found)
+    if steps is None:
+        raise refused(
+            f"no {MOST_STEPS} applications of the curve {curve} cover what {spec.budget_text} allows",
+            where="output_premetric",
+            remedy="choose a higher curve",
+        )
+    return exact(steps), theorem, formula
+
+
+def _repeated(spec: Specification) -> TradeOff:
+    curve, steps = spec.output_premetric.curve, spec.budget.realised
+    assert curve is not None
+    if steps > MOST_STEPS:
+        raise refused(
+            f"a curve applied {steps.shown()} times is not computed",
+            where="output_premetric",
+            remedy=f"state a higher curve, applied at most {MOST_STEPS} times",
+        )
+    return curve.repeated(int(steps.enclose().low))
+
+
+def _from_curve(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
+    """Measure two laws that have the curve: no others with the promise are further apart (Theorem 2.5.5).
+
+    A metric adds up over repetitions, because laws with distribution functions f, f(f), ... realise them.
+    """
+    curve, steps = spec.output_premetric.curve, spec.budget.realised
+    assert curve is not None
+    theorem, formula = "immune to post-processing, so a function of the curve (theory pages)", f"of the curve {curve}"
+    if steps.is_infinite:
+        return (exact(1) if to.at_most_one else steps), theorem, formula
+    once = to.distance(*(curve if to.is_metric else _repeated(spec)).laws).high
+    if once.is_infinite:
+        raise _refusal(spec.output_premetric, to)
+    value = (steps if to.is_metric else 1) * once
+    if to.name == "D_NoR":
+        value = value * value
+    return (at_most_one(value) if to.at_most_one else value), theorem, formula
+
+
+# Theorems of one line, each with its formula.
+_CORNER: Final = ("corner of the trade-off curve (theory pages)", "2 Phi^-1(e^eps/(1+e^eps))")
+_NORMAL: Final = ("Rényi divergence of the normal (Dong, Roth and Su 2022, Corollary B.6)", "mu^2/2")
+_BOTH_WAYS: Final = ("divergences both ways (theory pages)", "tanh(e/2) with e tanh(e/2) the divergence")
+_AFFINITY: Final = "the overlap is at least exp(-KL/2)"
+_ORDERS: Final = "the Rényi divergence grows with its order"
+_TWO: Final = ("order 2 of the Rényi divergence", "e^D - 1")
+
+
+def _open(premetric: OutputPremetric) -> bool:
+    """Say whether a finite budget allows outputs that only one of two datasets can give."""
+    curve = premetric.curve
+    return premetric.name in ("D_Mult^delta", "D_TV", "D_H") or (curve is not None and curve.corners[0][1] > 0)
+
+
+def _falls(old: OutputPremetric, to: OutputPremetric) -> bool:
+    """Say whether the order of the divergence does not grow; chi-squared is one of order 2."""
+    return (old.order or Fraction(2)) >= (to.order or Fraction(2))
+
+
+_RULES: Final[dict[tuple[str, str], _Rule]] = {
+    ("D_Mult", "D_NoR"): _Rule(_pure_to_zcdp, methods=TO_ZCDP),
+    ("D_Mult", "D_Mult^delta"): _Rule(_to_approximate),
+    ("D_Mult", "D_GDP"): _plain(pure_to_mu, *_CORNER),
+    ("D_Mult", "D_Renyi"): _Rule(_pure_to_renyi),
+    ("D_Mult", "D_TV"): _Rule(_approximate_to_tv),
+    ("D_Mult", "D_KL"): _Rule(_pure_to_kl),
+    ("D_Mult", "D_H"): _plain(pure_to_hellinger, "randomised response is extremal", "sqrt(1 - sech(eps/2))"),
+    ("D_Mult", "D_chi2"): _plain(pure_to_chi2, "randomised response is extremal", "4 sinh(eps/2)^2", near=True),
+    ("D_Mult^delta", "D_Mult^delta"): _Rule(_to_approximate, when=lambda old, to: to.delta >= old.delta),
+    ("D_Mult^delta", "D_TV"): _Rule(_approximate_to_tv),
+    ("D_NoR", "D_Mult^delta"): _Rule(_zcdp_to_approximate, neighbours_only=True, methods=TO_APPROXIMATE),
+    ("D_NoR", "D_Renyi"): _Rule(_zcdp_to_renyi, neighbours_only=True),
+    ("D_NoR", "D_TV"): _plain(kl_to_tv, *_BOTH_WAYS),
+    ("D_NoR", "D_KL"): _plain(lambda rho2: rho2, "order 1 of D_NoR", "rho^2", near=True),
+    ("D_NoR", "D_H"): _plain(lambda rho2: overlap_to_hellinger(rho2 / 2), _AFFINITY, "sqrt(1 - e^(-rho^2/2))"),
+    ("D_NoR", "D_chi2"): _plain(lambda rho2: renyi_to_chi2(2 * rho2), *_TWO, near=True),
+    ("D_Renyi", "D_Mult^delta"): _Rule(_renyi_to_approximate),
+    ("D_Renyi", "D_Renyi"): _Rule(lambda s, *_: (s.budget.realised, _ORDERS, "the same epsilon"), when=_falls),
+    ("D_Renyi", "D_KL"): _plain(lambda epsilon: epsilon, _ORDERS, "the same epsilon"),
+    ("D_Renyi", "D_chi2"): _Rule(
+        lambda s, *_: (renyi_to_chi2(s.budget.realised), *_TWO), neighbours_only=True, when=_falls
+    ),
+    ("D_GDP", "D_Mult^delta"): _Rule(_gdp_to_approximate, neighbours_only=True),
+    ("D_GDP", "D_NoR"): _plain(lambda mu: mu * mu / 2, *_NORMAL),
+    ("D_GDP", "D_TV"): _Rule(_gdp_to_tv),
+    ("D_GDP", "D_H"): _plain(
+        lambda mu: overlap_to_hellinger(mu * mu / 8), "distance of two unit normals", "sqrt(1 - e^(-mu^2/8))"
+    ),
+    ("D_TV", "D_Mult^delta"): _Rule(_tv_to_approximate, neighbours_only=True, always=lambda *_: False),
+    ("D_TV", "D_H"): _plain(lambda tau: sqrt(at_most_one(tau)), "H^2 is at most total variation", "sqrt(tau)"),
+    ("D_KL", "D_Mult^delta"): _Rule(_kl_to_approximate),
+    ("D_KL", "D_TV"): _plain(kl_to_tv, *_BOTH_WAYS),
+    ("D_KL", "D_H"): _plain(lambda kl: overlap_to_hellinger(kl / 2), _AFFINITY, "sqrt(1 - e^(-KL/2))"),
+    ("D_H", "D_TV"): _plain(hellinger_to_tv, "Cauchy and Schwarz (theory pages)", "H sqrt(2 - H^2)"),
+    ("D_chi2", "D_Renyi"): _Rule(lambda s, *_: (ln(1 + s.budget.realised), _TWO[0], "ln(1 + chi^2)"), when=_falls),
+    ("D_chi2", "D_KL"): _plain(lambda chi2: ln(1 + chi2), _ORDERS, "ln(1 + chi^2)"),
+    **{
+        (name, "D_Tr"): _Rule(_to_curve, neighbours_only=True, when=lambda old, to: _open(to) or _is_pure(old))
+        for name in ("D_Mult", "D_Mult^delta", "D_GDP", "D_TV", "D_Tr")
+    },
+    **{
+        ("D_Tr", name): _Rule(
+            _from_curve,
+            when=lambda old, to: _open(to) or _is_pure(old),
+            always=lambda old, to: to.name != "D_Mult^delta" or _is_pure(old),
+        )
+        for name in KINDS
+        if name not in ("D_Tr", "D_W1")
+    },
+}
+
+
+def _is_pure(premetric: OutputPremetric) -> bool:
+    """Say whether a finite budget bounds the odds of every output."""
+    return premetric.name == "D_Mult" or (premetric.curve is not None and not _open(premetric))
+
+
+def _refusal(old: OutputPremetric, to: OutputPremetric) -> ConversionRefusedError:
+    samples = [*_SAMPLES, *(OutputPremetric(name=name) for name in KINDS if name not in _PARAMETERS)]
+    targets = sorted({sample.name for sample in samples if sample.name != old.name and _chain(old, sample)})
+    return refused(
+        f"{old.classic} gives no {to.classic}: {_why_not(old, to)}",
+        where="output_premetric",
+        remedy=f"from {old.symbol} one can go to {', '.join(targets)}" if targets else "keep it as it is",
+    )
+
+
+_PARAMETERS: Final = ("D_Mult^delta", "D_Renyi", "D_Tr")
+_SAMPLES: Final = (
+    OutputPremetric(name="D_Mult^delta", delta=Fraction(1, 2)),
+    OutputPremetric(name="D_Renyi", order=Fraction(3, 2)),
+    OutputPremetric(name="D_Tr", curve=TradeOff.bounded([(1, Fraction(1, 2))])),
+)
+
+
+def _why_not(old: OutputPremetric, to: OutputPremetric) -> str:
+    """Return the reason; each has a pair of laws in the tests that shows it."""
+    if "D_W1" in (old.name, to.name):
+        return "how far numbers move says nothing about their probabilities, nor these about how far numbers move"
+    if _open(old) and to.delta and not to.delta >= old.delta:
+        return f"with probability {old.delta} anything may be revealed, and delta {to.delta} allows less"
+    if _open(old):
+        return "an output that only one of two datasets can give may still occur, with a small probability"
+    if _is_pure(to):
+        return "a rare output may still change the odds by any factor"
+    if (old.name, to.name) == ("D_NoR", "D_GDP"):
+        return "whether it follows is not known; there is neither a proof nor a counterexample"
+    return "it is an average over outputs of lower order, and a rare output can make the other as large as one likes"
