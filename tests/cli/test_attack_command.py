@@ -191,6 +191,8 @@ def test_options_of_attacks_that_say_nothing_are_refused(
         (["noisy", "--tables", "sf"], "no records to count tables from"),
         (["noisy", "--table", "sex"], "no records to count tables from"),
         (["noisy", "--area", "tract"], 'no published table has "tract"'),
+        (["noisy", "--reidentify", "tables"], "this release has no records"),
+        (["swapped", "--reidentify", "tables"], "these tables have no sex and age to match by"),
         (["people.csv", "--tables", "published"], "a file has published nothing"),
         (["people.csv", "--tables", "sf", "--table", "sex"], "both name the tables"),
         (["people.csv", "--tables", "sf2"], "'sf2' is no list of tables"),
