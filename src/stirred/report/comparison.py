@@ -48,14 +48,8 @@ def rests_on(found: Sequence[Compared], *, source: str) -> str:
 def rows(found: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the table: one swap a row."""
     tables = list(dict.fromkeys(name for each in found for name, _ in each.errors))
-    header = [
-        "swap",
-        "setting",
-        "loss",
-        "records changed",
-        "in the smallest area",
-        *(f"error, {name}" for name in tables),
-    ]
+    header = ["swap", "setting", "loss", "records changed", "in the smallest area"]
+    header += [f"error, {name}" for name in tables]
     return header, [_row(each, tables) for each in found]
 
 
