@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from stirred.spec import (
+    CHI_SQUARED,
     GDP,
+    KULLBACK_LEIBLER,
     PURE,
     TOTAL_VARIATION,
     ZCDP,
@@ -99,6 +101,10 @@ CONVERSIONS: list[tuple[list[str], str, Callable[[], Derivation]]] = [
      lambda: change_output(load("das-2020"), to=RENYI)),
     (["das-2020", "--output", "D_Renyi", "--order", "2", "--at-distance", "3"], "498339/500",
      lambda: change_output(load("das-2020"), to=RENYI, at_distance=3)),
+    (["das-2020", "--output", "kl", "--at-distance", "2"], "55371/250",
+     lambda: change_output(load("das-2020"), to=KULLBACK_LEIBLER, at_distance=2)),
+    (["randomised-response", "--output", "chi2"], "4/3",
+     lambda: change_output(load("randomised-response"), to=CHI_SQUARED)),
     (["das-2020-safetab-p", "--unit", "household", "--factor", "6"], "88992/125",
      lambda: by_unit("das-2020-safetab-p", 6)),
     (["das-2020-topdown", "--unit", "household", "--factor", "6"], "27849/100",

@@ -70,6 +70,7 @@ def test_a_name_unlike_any_other_is_refused_without_a_suggestion(command: tuple[
 
 
 EXAMPLE = "write a specification.json; `stirred spec export NAME --format json` gives an example"
+OUTPUTS = "one of pure, zcdp, approximate, gdp, renyi, tv, kl, hellinger, chi2"
 SCHEMA = "see `stirred schema specification`, or an example from `stirred spec export NAME --format json`"
 FILES: list[tuple[bytes, list[tuple[str, str, str]]]] = [
     (b"[", [("", "this is not JSON (Expecting value: line 1 column 2 (char 1))", EXAMPLE)]),
@@ -89,7 +90,11 @@ WRONG_BLOCKS: list[tuple[dict[str, Any], list[tuple[str, str, str]]]] = [
        'write such as {"kind": "margin", ...}'), (" input_premetric.unit", "the key 'unit' is missing", "add it")]),
     ({"output_premetric": {"name": "D_Foo"}},
      [(" output_premetric.name",
-       "'D_Foo': input should be 'D_Mult', 'D_Mult^delta', 'D_NoR', 'D_Renyi', 'D_GDP' or 'D_TV'", SCHEMA)]),
+       "'D_Foo': input should be 'D_Mult', 'D_Mult^delta', 'D_NoR', 'D_Renyi', 'D_GDP', 'D_TV', 'D_Tr', "
+       "'D_KL', 'D_H', 'D_chi2' or 'D_W1'", SCHEMA)]),
+    ({"output_premetric": {"name": "D_Tr", "curve": [["0", "0"], ["1/2", "1/4"], ["1", "1"]]}},
+     [(" output_premetric curve", "the curve bends upwards at size 1/2",
+       "a mixture of two tests is a test: raise the power there to the straight line")]),
     ({"output_premetric": {"name": "D_Mult", "delta": "1/2"}},
      [(" output_premetric delta", "delta 1/2 does not fit D_Mult",
        "D_Mult^delta needs a delta above 0 and below 1; the others take none")]),
@@ -185,12 +190,20 @@ WRONG: list[tuple[list[str], tuple[str, str, str]]] = [
     (["convert", "das-2020"],
      ("stirred spec convert", "nothing to convert to", "give --output, --unit or --refine")),
     (["convert", "das-2020", "--output", "gauss"],
-     ("--output", "'gauss' is not an output premetric", "one of pure, zcdp, approximate, gdp, renyi, tv")),
+     ("--output", "'gauss' is not an output premetric", OUTPUTS)),
     (["convert", "das-2020", "--output", "", "--refine", "person"],
-     ("--output", "'' is not an output premetric", "one of pure, zcdp, approximate, gdp, renyi, tv")),
+     ("--output", "'' is not an output premetric", OUTPUTS)),
     (["convert", "das-2020", "--output", "pure"],
      ("--output", "zCDP, zero-concentrated differential privacy gives no pure differential privacy: a rare output may "
-      "still give a dataset away with certainty", "from D_NoR one can go to D_Mult^delta, D_Renyi, D_TV")),
+      "still change the odds by any factor", "from D_NoR one can go to D_H, D_KL, D_Mult^delta, D_Renyi, D_TV, D_Tr, "
+      "D_chi2")),
+    (["convert", "das-2020", "--output", "w1"],
+     ("--output", "zCDP, zero-concentrated differential privacy gives no Wasserstein privacy: how far numbers move "
+      "says nothing about their probabilities, nor these about how far numbers move", "from D_NoR one can go to D_H, "
+      "D_KL, D_Mult^delta, D_Renyi, D_TV, D_Tr, D_chi2")),
+    (["convert", "das-2020", "--output", "f-dp"],
+     ("--output", "a trade-off curve has corners, which no option takes",
+      "use `change_output(..., to=trade_off(curve))` in Python")),
     (["convert", "pure-dp", "--output", "zcdp"],
      ("--budget", "the budget is a letter without a value", "choose one, such as `with_budget('1')` or `--budget 1`")),
     (["convert", "das-2020", "--output", "approximate"],

@@ -13,7 +13,7 @@ from stirred.spec.convert import change_distance, refine, to_neighbours
 from stirred.spec.derivation import Derivation
 from stirred.spec.domain import AS_GIVEN
 from stirred.spec.exact import UndecidedError, compare_exact
-from stirred.spec.group_privacy import can_be_metric, to_metric
+from stirred.spec.group_privacy import can_be_metric, path_factor, to_metric
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin, records_of
 from stirred.spec.multiverse import Multiverse, Refines, Verdict
@@ -133,7 +133,11 @@ def _units(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) ->
         reason = "records after imputation are not people: one person's answers may stand in several"
         return (WEAKER if mine.post_imputation else STRONGER), reason
     if mine.name == yours.name and mine.relation == yours.relation:
-        if {mine.within, yours.within} == {None, 1} and can_be_metric(a) and can_be_metric(b):
+        if (
+            {mine.within, yours.within} == {None, 1}
+            and path_factor(a if mine.within else b) == 1
+            and (can_be_metric(a) and can_be_metric(b))
+        ):
             return EQUAL, "single changes lead from any version to any other, and losses add up on the way"
         # d <= k d_r: the metric compares all pairs, the relation only those nearby.
         reason = f"{mine.symbol} and {yours.symbol}: a neighbour relation leaves pairs further apart unprotected"
@@ -253,9 +257,8 @@ def _implies(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) 
     for aligned_first in (False, True):
         try:
             reached = _to_flavor_of(a, b, units, aligned_first=aligned_first)
-            holds = _not_above(
-                reached.specification.budget, b.budget, same_universes=_same_multiverse(a.multiverse, b.multiverse)
-            )
+            same = _same_multiverse(a.multiverse, b.multiverse)
+            holds = _not_above(reached.specification.budget, b.budget, same_universes=same)
         except UndecidedError as error:
             return _Implication(None, error.problems[0].what)
         except StirredError as error:
@@ -263,8 +266,9 @@ def _implies(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) 
             continue
         if holds:
             return _Implication(reached)
-        depends = "the budgets depend on the universe, and one is not below the other in all of them"
-        obstacle = depends if holds is None else "in the other's flavor its budget is the larger one"
+        obstacle = "in the other's flavor its budget is the larger one"
+        if holds is None:
+            obstacle = "the budgets depend on the universe, and one is not below the other in all of them"
     return _Implication(None, obstacle)
 
 

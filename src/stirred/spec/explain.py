@@ -272,7 +272,7 @@ def _read(specification: Specification, apart: str) -> str:
 def _read_other(output: OutputPremetric, far: Exact, versions: str) -> str:
     """Return what a budget means in the rarer measures."""
     if output.curve is not None:
-        curve = ", ".join(f"{small(b)} at size {small(a)}" for a, b in output.curve.corners[:-1])
+        curve = ", ".join(f"{b} at size {a}" for a, b in output.curve.corners[:-1])
         often = "" if far == 1 else f" The curve is applied {far.shown()} times, each time to the power before."
         return f"no test between {versions} has more power than the curve gives: {curve}, and straight between.{often}"
     if output.name == "D_H":

@@ -7,37 +7,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from stirred.spec import convert_output as number
 from stirred.spec.budget import Budget, derived
 from stirred.spec.convert import to_neighbours
-from stirred.spec.convert_output import (
-    TO_APPROXIMATE,
-    TO_ZCDP,
-    at_most_one,
-    check_method,
-    checked_delta,
-    gdp_to_epsilon,
-    hellinger_to_tv,
-    kl_to_tv,
-    overlap_to_hellinger,
-    pure_to_chi2,
-    pure_to_epsilon,
-    pure_to_hellinger,
-    pure_to_mu,
-    pure_to_renyi,
-    pure_to_rho2,
-    renyi_to_chi2,
-    zcdp_to_epsilon,
-)
 from stirred.spec.derivation import Derivation, stepped
 from stirred.spec.exact import ZERO, Exact, exact, exp, ln, sqrt
 from stirred.spec.normal import normal_cdf
 from stirred.spec.output_kinds import KINDS
-from stirred.spec.output_premetric import (
-    KULLBACK_LEIBLER,
-    TOTAL_VARIATION,
-    ZCDP,
-    OutputPremetric,
-)
+from stirred.spec.output_premetric import KULLBACK_LEIBLER, TOTAL_VARIATION, ZCDP, OutputPremetric
 from stirred.spec.problems import ConversionRefusedError, refused
 from stirred.spec.specification import Specification
 from stirred.spec.tradeoff import MOST_STEPS, TradeOff
@@ -59,7 +36,12 @@ def change_output(
     old = specification.output_premetric
     chain = _chain(old, to)
     if method is not None and chain is not None:
-        check_method(method, _RULES[old.name, to.name].methods if len(chain) == 1 and old != to else ())
+        number.check_method(method, _RULES[old.name, to.name].methods if len(chain) == 1 and old != to else ())
+    budget = specification.budget
+    if chain is None and not old.delta and not budget.is_free and not budget.varies and budget.realised == 0:
+        action = f"measure by {to.symbol} instead of {old.symbol}"
+        after = specification.with_flavor(output_premetric=to)
+        return stepped(specification, after, action=action, theorem="a distance of 0 means equal laws")
     if chain is None:
         raise _refusal(old, to)
     path = Derivation(specification=specification)
@@ -130,7 +112,7 @@ def _plain(convert: Callable[[Exact], Exact], theorem: str, formula: str, *, nea
 
 def _pure_to_zcdp(spec: Specification, _to: OutputPremetric, method: str | None) -> _Computed:
     chosen, nearest = method or "sharp", spec.multiverse.nearest if spec.input_premetric.is_metric else 1
-    value = pure_to_rho2(spec.budget.realised, nearest=nearest, method=chosen)
+    value = number.pure_to_rho2(spec.budget.realised, nearest=nearest, method=chosen)
     if chosen == "bun-steinke":
         return value, "Bun and Steinke 2016, Proposition 1.4", "epsilon^2/2"
     return value, "sharp pure to zCDP (proved in our theory pages)", f"(epsilon/{nearest}) tanh({nearest} epsilon/2)"
@@ -139,20 +121,24 @@ def _pure_to_zcdp(spec: Specification, _to: OutputPremetric, method: str | None)
 def _pure_to_kl(spec: Specification, _to: OutputPremetric, _method: str | None) -> _Computed:
     if spec.input_premetric.is_metric:
         return spec.budget.realised, "the average of a logarithm is at most the largest one", "the same epsilon"
-    return pure_to_rho2(spec.budget.realised), "randomised response is extremal (theory pages)", "eps tanh(eps/2)"
+    return (
+        number.pure_to_rho2(spec.budget.realised),
+        "randomised response is extremal (theory pages)",
+        "eps tanh(eps/2)",
+    )
 
 
 def _to_approximate(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
     """Return the same epsilon, which holds at every distance; between neighbours a smaller one is enough."""
     if spec.input_premetric.is_metric:
         return spec.budget.realised, "D_Mult^delta falls in delta", "the same epsilon"
-    value = pure_to_epsilon(spec.budget.realised, delta=spec.output_premetric.delta, more=to.delta)
+    value = number.pure_to_epsilon(spec.budget.realised, delta=spec.output_premetric.delta, more=to.delta)
     return value, "randomised response is extremal (theory pages)", "ln(e^eps - c (1 + e^eps))"
 
 
 def _zcdp_to_approximate(spec: Specification, to: OutputPremetric, method: str | None) -> _Computed:
     chosen = method or "bun-steinke"
-    value = zcdp_to_epsilon(spec.budget.realised, delta=to.delta, method=chosen)
+    value = number.zcdp_to_epsilon(spec.budget.realised, delta=to.delta, method=chosen)
     theorems = {"bun-steinke": "Bun and Steinke 2016, Proposition 1.3",
                 "cks": "Canonne, Kamath and Steinke 2020, Proposition 12"}  # fmt: skip
     return value, theorems[chosen], f"{chosen} conversion of rho^2 = {spec.budget.shown}"
@@ -166,18 +152,18 @@ def _zcdp_to_renyi(spec: Specification, to: OutputPremetric, _method: str | None
 def _renyi_to_approximate(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
     order = spec.output_premetric.order
     assert order is not None
-    value = spec.budget.realised + ln(1 / checked_delta(to.delta)) / (order - 1)
+    value = spec.budget.realised + ln(1 / number.checked_delta(to.delta)) / (order - 1)
     return value, "Mironov 2017, Proposition 3", "epsilon + ln(1/delta)/(order - 1)"
 
 
 def _gdp_to_approximate(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
-    value = gdp_to_epsilon(spec.budget.realised, delta=to.delta)
+    value = number.gdp_to_epsilon(spec.budget.realised, delta=to.delta)
     return value, "Dong, Roth and Su 2022, Corollary 1", f"Gaussian trade-off curve of mu = {spec.budget.shown}"
 
 
 def _kl_to_approximate(spec: Specification, to: OutputPremetric, _method: str | None) -> _Computed:
     """Bound ln(p/q) of an event with p above delta: KL is at least p (ln(p/q) - 1), as (1-p) ln(1-p) >= -p."""
-    value = 1 + spec.budget.realised / checked_delta(to.delta)
+    value = ZERO if spec.budget.realised == 0 else 1 + spec.budget.realised / number.checked_delta(to.delta)
     return value, "an event of probability delta or more (theory pages)", "1 + KL/delta"
 
 
@@ -199,7 +185,7 @@ def _pure_to_renyi(spec: Specification, to: OutputPremetric, _method: str | None
     epsilon = spec.budget.realised
     if spec.input_premetric.is_metric:
         return epsilon, "the Rényi divergence grows with its order up to D_Mult", "the same epsilon"
-    value = pure_to_renyi(epsilon, order=to.order)
+    value = number.pure_to_renyi(epsilon, order=to.order)
     return value, "randomised response is extremal (theory pages)", "its Rényi divergence"
 
 
@@ -275,7 +261,7 @@ def _from_curve(spec: Specification, to: OutputPremetric, _method: str | None) -
     value = (steps if to.is_metric else 1) * once
     if to.name == "D_NoR":
         value = value * value
-    return (at_most_one(value) if to.at_most_one else value), theorem, formula
+    return (number.at_most_one(value) if to.at_most_one else value), theorem, formula
 
 
 # Theorems of one line, each with its formula.
@@ -299,40 +285,40 @@ def _falls(old: OutputPremetric, to: OutputPremetric) -> bool:
 
 
 _RULES: Final[dict[tuple[str, str], _Rule]] = {
-    ("D_Mult", "D_NoR"): _Rule(_pure_to_zcdp, methods=TO_ZCDP),
+    ("D_Mult", "D_NoR"): _Rule(_pure_to_zcdp, methods=number.TO_ZCDP),
     ("D_Mult", "D_Mult^delta"): _Rule(_to_approximate),
-    ("D_Mult", "D_GDP"): _plain(pure_to_mu, *_CORNER),
+    ("D_Mult", "D_GDP"): _plain(number.pure_to_mu, *_CORNER),
     ("D_Mult", "D_Renyi"): _Rule(_pure_to_renyi),
     ("D_Mult", "D_TV"): _Rule(_approximate_to_tv),
     ("D_Mult", "D_KL"): _Rule(_pure_to_kl),
-    ("D_Mult", "D_H"): _plain(pure_to_hellinger, "randomised response is extremal", "sqrt(1 - sech(eps/2))"),
-    ("D_Mult", "D_chi2"): _plain(pure_to_chi2, "randomised response is extremal", "4 sinh(eps/2)^2", near=True),
+    ("D_Mult", "D_H"): _plain(number.pure_to_hellinger, "randomised response is extremal", "sqrt(1 - sech(eps/2))"),
+    ("D_Mult", "D_chi2"): _plain(number.pure_to_chi2, "randomised response is extremal", "4 sinh(eps/2)^2", near=True),
     ("D_Mult^delta", "D_Mult^delta"): _Rule(_to_approximate, when=lambda old, to: to.delta >= old.delta),
     ("D_Mult^delta", "D_TV"): _Rule(_approximate_to_tv),
-    ("D_NoR", "D_Mult^delta"): _Rule(_zcdp_to_approximate, neighbours_only=True, methods=TO_APPROXIMATE),
+    ("D_NoR", "D_Mult^delta"): _Rule(_zcdp_to_approximate, neighbours_only=True, methods=number.TO_APPROXIMATE),
     ("D_NoR", "D_Renyi"): _Rule(_zcdp_to_renyi, neighbours_only=True),
-    ("D_NoR", "D_TV"): _plain(kl_to_tv, *_BOTH_WAYS),
+    ("D_NoR", "D_TV"): _plain(number.kl_to_tv, *_BOTH_WAYS),
     ("D_NoR", "D_KL"): _plain(lambda rho2: rho2, "order 1 of D_NoR", "rho^2", near=True),
-    ("D_NoR", "D_H"): _plain(lambda rho2: overlap_to_hellinger(rho2 / 2), _AFFINITY, "sqrt(1 - e^(-rho^2/2))"),
-    ("D_NoR", "D_chi2"): _plain(lambda rho2: renyi_to_chi2(2 * rho2), *_TWO, near=True),
+    ("D_NoR", "D_H"): _plain(lambda rho2: number.overlap_to_hellinger(rho2 / 2), _AFFINITY, "sqrt(1 - e^(-rho^2/2))"),
+    ("D_NoR", "D_chi2"): _plain(lambda rho2: number.renyi_to_chi2(2 * rho2), *_TWO, near=True),
     ("D_Renyi", "D_Mult^delta"): _Rule(_renyi_to_approximate),
     ("D_Renyi", "D_Renyi"): _Rule(lambda s, *_: (s.budget.realised, _ORDERS, "the same epsilon"), when=_falls),
     ("D_Renyi", "D_KL"): _plain(lambda epsilon: epsilon, _ORDERS, "the same epsilon"),
     ("D_Renyi", "D_chi2"): _Rule(
-        lambda s, *_: (renyi_to_chi2(s.budget.realised), *_TWO), neighbours_only=True, when=_falls
+        lambda s, *_: (number.renyi_to_chi2(s.budget.realised), *_TWO), neighbours_only=True, when=_falls
     ),
     ("D_GDP", "D_Mult^delta"): _Rule(_gdp_to_approximate, neighbours_only=True),
     ("D_GDP", "D_NoR"): _plain(lambda mu: mu * mu / 2, *_NORMAL),
     ("D_GDP", "D_TV"): _Rule(_gdp_to_tv),
     ("D_GDP", "D_H"): _plain(
-        lambda mu: overlap_to_hellinger(mu * mu / 8), "distance of two unit normals", "sqrt(1 - e^(-mu^2/8))"
+        lambda mu: number.overlap_to_hellinger(mu * mu / 8), "distance of two unit normals", "sqrt(1 - e^(-mu^2/8))"
     ),
     ("D_TV", "D_Mult^delta"): _Rule(_tv_to_approximate, neighbours_only=True, always=lambda *_: False),
-    ("D_TV", "D_H"): _plain(lambda tau: sqrt(at_most_one(tau)), "H^2 is at most total variation", "sqrt(tau)"),
+    ("D_TV", "D_H"): _plain(lambda tau: sqrt(number.at_most_one(tau)), "H^2 is at most total variation", "sqrt(tau)"),
     ("D_KL", "D_Mult^delta"): _Rule(_kl_to_approximate),
-    ("D_KL", "D_TV"): _plain(kl_to_tv, *_BOTH_WAYS),
-    ("D_KL", "D_H"): _plain(lambda kl: overlap_to_hellinger(kl / 2), _AFFINITY, "sqrt(1 - e^(-KL/2))"),
-    ("D_H", "D_TV"): _plain(hellinger_to_tv, "Cauchy and Schwarz (theory pages)", "H sqrt(2 - H^2)"),
+    ("D_KL", "D_TV"): _plain(number.kl_to_tv, *_BOTH_WAYS),
+    ("D_KL", "D_H"): _plain(lambda kl: number.overlap_to_hellinger(kl / 2), _AFFINITY, "sqrt(1 - e^(-KL/2))"),
+    ("D_H", "D_TV"): _plain(number.hellinger_to_tv, "Cauchy and Schwarz (theory pages)", "H sqrt(2 - H^2)"),
     ("D_chi2", "D_Renyi"): _Rule(lambda s, *_: (ln(1 + s.budget.realised), _TWO[0], "ln(1 + chi^2)"), when=_falls),
     ("D_chi2", "D_KL"): _plain(lambda chi2: ln(1 + chi2), _ORDERS, "ln(1 + chi^2)"),
     **{
