@@ -27,11 +27,12 @@ def test_the_list_has_every_entry_with_its_budget(command: Command) -> None:
     listed = told(command, "spec", "list")
     assert [{key: one[key] for key in one if key != "toy"} for one in listed] == [
         {"name": e.name, "kind": e.kind, "title": e.title, "notation": e.specification.notation, "source": e.source}
+        | ({} if e.printed is None else {"printed": e.printed})
         for e in entries
     ]
     shown = words(command, "spec", "list")
     assert shown.startswith(
-        " ".join(flat(f"{e.name} {e.title}: {e.specification.budget_text}") for e in entries)
+        " ".join(flat(f"{e.name} {e.title}: {e.budget_text}") for e in entries)
         + " The budgets are in different currencies and must not be ranked"
     )
 
@@ -64,6 +65,13 @@ def test_the_map_of_definitions_is_listed_and_drawn(command: Command) -> None:
     assert (code, err, json.loads(out)) == (0, "wrote map.svg\n", arrows)
     assert command("spec", "map", "--out", "map.svg")[0] == 2  # it exists now
     assert Path("map.svg").read_text(encoding="utf-8").startswith("<svg ")
+
+
+def test_a_number_that_is_printed_otherwise_is_shown_with_both(command: Command) -> None:
+    listed = words(command, "spec", "list")
+    assert "households of equal size at 50%: ε=12.49, printed 12.48" in listed
+    assert "households of equal size at 5%: ε=15.43 psa" in listed  # the same, said once
+    assert "printed ε=12.49, printed 12.48" in words(command, "spec", "show", "psa-1940-massachusetts-50pct")
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -160,6 +168,8 @@ def test_compare_gives_an_overall_verdict_only_where_one_follows(
 ) -> None:
     meant = compare(load(a), load(b))
     facts = told(command, "spec", "compare", a, b)
+    prices = facts.pop("prices")
+    assert [len(prices[name]) for name in ("first", "second")] == [len(load(n).multiverse.invariants) for n in (a, b)]
     assert facts == {
         "first": {"name": a, "notation": load(a).notation},
         "second": {"name": b, "notation": load(b).notation},

@@ -18,7 +18,7 @@ def entry_facts(entry: Entry) -> dict[str, Any]:
 
     found = {**picked(entry, "name", "kind", "title"), "notation": entry.specification.notation, "source": entry.source}
     if entry.kind != "definition":
-        return found
+        return found if entry.printed is None else {**found, "printed": entry.printed}
     toy = atlas.toy(entry.name)
     budget = toy.specification.budget.realised
     return {**found, "toy": {"domain": toy.domain, "datasets": len(toy.laws), "words": toy.words,

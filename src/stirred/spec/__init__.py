@@ -32,7 +32,9 @@ from stirred.spec.output_premetric import (
     trade_off,
 )
 from stirred.spec.output_rules import change_output
+from stirred.spec.price import Price, noise_price, price
 from stirred.spec.problems import ConversionRefusedError, Problem, SpecificationError, StirredError
+from stirred.spec.pull_back import pull_back
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, ShiftLaw
 from stirred.spec.specification import Flavor, Specification
 from stirred.spec.staged_law import Staged, StagedLaw
@@ -68,6 +70,7 @@ __all__ = [
     "Multiverse",
     "Named",
     "OutputPremetric",
+    "Price",
     "Problem",
     "Refines",
     "ShiftLaw",
@@ -94,8 +97,11 @@ __all__ = [
     "implies",
     "ln",
     "may_tell_budget",
+    "noise_price",
     "post_process",
+    "price",
     "protection_loss",
+    "pull_back",
     "refine",
     "sqrt",
     "to_distance",

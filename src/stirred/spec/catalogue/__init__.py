@@ -29,7 +29,8 @@ class Entry:
     """A published specification: its name here, its title, where it comes from, and how it was derived.
 
     ``kind`` is ``definition`` for those of the literature, whose budget is a letter, and ``release`` otherwise.
-    ``parts`` are the releases that it adds up, each for its own unit, where they are known.
+    ``parts`` are the releases that it adds up, each for its own unit, where they are known. ``printed`` is the number
+    of the source, cut off or rounded to nearest; ours is computed and rounded up.
     """
 
     name: str
@@ -40,6 +41,18 @@ class Entry:
     kind: str = "release"
     steps: tuple[Step, ...] = ()
     parts: tuple[Specification, ...] = ()
+    printed: str | None = None
+
+    @property
+    def budget_text(self) -> str:
+        """Return the budget, with the number as its source prints it where the two differ.
+
+        >>> load("psa-1940-massachusetts-50pct").budget_text
+        'ε=12.49, printed 12.48'
+        """
+        text = self.specification.budget_text
+        differs = self.printed is not None and self.printed != self.specification.budget.shown
+        return f"{text}, printed {self.printed}" if differs else text
 
     def in_unit(self, unit: str, *, factor: int | Fraction | str, because: str) -> Derivation | None:
         """Return everything together for another unit, where some parts are about that unit already; else None.
@@ -138,6 +151,7 @@ def _entry(name: str) -> Entry:
         specification=specification,
         kind=_kind(entry),
         steps=steps,
+        printed=entry.get("printed"),
         parts=tuple(each for part in within for each in part.parts or (part.specification,)),
     )
 
