@@ -65,3 +65,12 @@ def test_every_worked_case_of_the_limits_has_a_row() -> None:
     named = " ".join(row[2] for row in rows("limits.md"))
     numbers = {int(n) for test in TESTS for n in re.findall(r"^test_t(\d+)_", test)} & set(range(1, 25))
     assert [n for n in sorted(numbers) if f"test_t{n}_" not in named] == []
+
+
+def test_every_numbered_result_of_chapter_2_and_its_appendix_has_a_row() -> None:
+    """Remarks 2.4.7 and 2.4.8 are about words."""
+    items = " ".join(row[0] for row in rows("atlas.md"))
+    results = "2.3.1 2.4.1 2.4.2 2.4.3 2.4.4 2.4.5 2.4.6 2.4.9 2.4.10 2.4.11 2.4.12 2.4.13 2.4.14 2.4.15 2.4.16"
+    results += " 2.5.1 2.5.2 2.5.3 2.5.4 2.5.5 A.1.1 A.1.2 A.1.3 A.1.4 A.2.1 A.2.2 A.3.1 A.3.2 A.3.3 A.4.1 A.4.2"
+    results += " A.5.1 A.5.2 A.5.3 A.5.4 A.5.5 A.6.1 A.6.2 A.6.3 A.7.1"
+    assert [number for number in results.split() if number not in items] == []

@@ -414,3 +414,11 @@ def test_rows_are_not_compared_across_units() -> None:
     listed = [one.with_flavor(domain=replace(one.domain, datasets=files)) for one in (people, households)]
     assert compare(*listed).overall is None
     assert compare(listed[0], listed[0].with_budget(2)).overall == STRONGER
+
+
+def test_a_coarser_output_hides_a_loss() -> None:
+    """Section 6: (4,3,1) and (4,1,3) over 8 lose ln 3; told apart only as {a} and {b, c} they lose nothing."""
+    laws = [law(4, 3, 1), law(4, 1, 3)]
+    merged = [one.pushed(lambda outcome: outcome == 0) for one in laws]
+    assert PURE.distance(*laws).high == ln(3)
+    assert PURE.distance(*merged).high == 0
