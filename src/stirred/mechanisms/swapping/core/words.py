@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
+import polars as pl
+
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import Block, Fact, Grid, Rated, Section, Table
+from stirred.mechanisms.protocol import Block, Fact, Grid, Headline, Mechanism, Rated, Section, Table, Typical
 from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS
 from stirred.spec.budget import Derived
 from stirred.spec.document import number_out
 from stirred.spec.exact import Exact
+from stirred.spec.invariant import plural
 from stirred.spec.number_text import percent
 
 if TYPE_CHECKING:
@@ -25,6 +29,9 @@ NOTHING_SWAPPED: Final = "Nothing was swapped: every count is exact, and the fil
 COUNTED: Final = "Counted from the released records; each costs nothing beyond the release itself (post-processing)."
 _RATES: Final = tuple(Fraction(n, 100) for n in (1, 5, 10, 20, 50, 80))
 _STRATA_SHOWN: Final = 40
+_NAMES_SHOWN: Final = 3
+_SIZES: Final = ((1, 9), (10, 99), (100, 999), (1_000, 10**15))
+_NINE_IN_TEN: Final = 1.645  # standard deviations of a normal error
 _STRATA_LISTED: Final = 50
 
 
@@ -183,6 +190,67 @@ def correction_in_words(mechanism: Swapping, plan: SwapPlan) -> str:
 
 
 # ---- the report -------------------------------------------------------------------------------------------
+
+
+def few(names: Sequence[str]) -> str:
+    """Return names in a sentence, of many the first two.
+
+    >>> few(["county"]), few(["county", "tract", "block"]), few(["a", "b", "c", "d"])
+    ('county', 'county, tract and block', 'a, b and 2 more columns')
+    """
+    shown = [*names] if len(names) <= _NAMES_SHOWN else [*names[:2], f"{len(names) - 2} more columns"]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
+
+
+def swap_headline(mechanism: Swapping, plan: SwapPlan) -> Headline:
+    """Return what leaves unchanged and what was swapped, in two sentences."""
+    if not plan.releases_records:
+        return Mechanism.headline(mechanism, plan)
+    unit, share = mechanism.unit, plan.strata.moved
+    with_persons = ", with its persons," if plan.universe.persons else ""
+    if nothing_swapped(plan):
+        return Headline(unchanged=f"Every {unit}{with_persons} leaves as it is.", disturbed="Nothing was disturbed.")
+    swapped = few([name for name in plan.universe.swap if name != plan.perturbed] or [str(plan.perturbed)])
+    also = (
+        ""
+        if plan.perturbed in (None, *plan.universe.swap)
+        else f", and {plan.perturbed}, which is a randomised response"
+    )
+    among = f"{plural(unit)} with equal {few(mechanism.match)}" if mechanism.match else f"all {plural(unit)}"
+    unchanged = (
+        f"Every {unit}{with_persons} is published with all its values unchanged except {swapped}, exchanged among "
+        f"{among}{also}."
+    )
+    changed = mechanism._changed(plan)
+    records = int(plan.strata.sizes.sum())
+    still = None if changed is None or plan.perturbed is not None else 1 - changed.expected / max(records, 1)
+    if share is None:
+        return Headline(unchanged=unchanged, disturbed=_moved_at_length(plan))
+    told = f"About {percent(share, digits=2)} of the {records:,} {plural(unit)} are expected to get {plan.moved_get}"
+    kept = "" if still is None else f"; about {percent(still, digits=2)} are published with their true {swapped}"
+    response = f"{plan.moved_by}" if plan.perturbed is not None else ""
+    return Headline(unchanged=unchanged, disturbed=f"{told}{response}{kept}.", still_true=still)
+
+
+def swap_errors(mechanism: Swapping, plan: SwapPlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
+    """Return the errors of published counts by their size, estimated without bias from the public files (R18).
+
+    The estimate of one cell may be negative and is not shown: it is averaged over the cells of a size.
+    """
+    found = {}
+    for title, cells in corrected.items():
+        for low, high in _SIZES:
+            own = cells.filter(pl.col("published").is_between(low, high))
+            squared = float(own["squared_error"].sum()) / max(own.height, 1)
+            if squared > 0:  # false where it is not a number, or the cells are too few to say
+                size = f"{low:,} to {high:,}" if high < _SIZES[-1][1] else f"{low:,} and more"
+                error, unknown = math.sqrt(squared), bool((own["kept"] > 0).any())
+                within = _NINE_IN_TEN * error
+                found[low == 1, -own.height, title, low] = Typical(
+                    table=title, size=size, cells=own.height, error=error, within=within, at_least=unknown
+                )
+    # Counts of 10 and more come first, the most frequent of them; the smallest are what nobody should rely on.
+    return [found[key] for key in sorted(found)]
 
 
 def swap_sections(mechanism: Swapping, plan: SwapPlan) -> list[Section]:

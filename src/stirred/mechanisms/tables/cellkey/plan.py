@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from stirred.mechanisms.protocol import Fact, Grid, Plan, Section
+from stirred.mechanisms.protocol import Fact, Grid, Plan, Section, Typical
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
 from stirred.spec.specification import Specification
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 _EPSILONS: Final = ("0", "1/2", "1", "2", "4")
 _SHOWN: Final = 12
+_NINETY: Final = Fraction(9, 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -107,6 +110,22 @@ def promised(plan: CellKeyPlan) -> list[str]:
         second,
         "Nothing is promised about averages over many tables that split one total in different ways, nor once the key "
         "is known.",
+    ]
+
+
+def typical_of(plan: CellKeyPlan) -> list[Typical]:
+    """Return the noise of large counts by the perturbation table; nothing where something else was done before."""
+    if plan.inner is not None:
+        return []
+    table = plan.mechanism.table
+    last, chances = table.rows[-1], {value: Fraction(many, table.keys) for value, many in table.rows[-1].law.items()}
+    error = math.sqrt(sum(value**2 * chance for value, chance in chances.items())) / table.step
+    reach = sorted({*map(abs, chances)})
+    within = next(k for k in reach if sum(chance for v, chance in chances.items() if abs(v) <= k) >= _NINETY)
+    size = f"{last.count:,} and more"
+    return [
+        Typical(table=t, size=size, cells=c.height, error=error, within=within / table.step)
+        for t, c in plan.cells.items()
     ]
 
 
