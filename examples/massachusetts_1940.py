@@ -28,8 +28,8 @@ from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.release.tables import tabulate
 from stirred.report.charts import ACCENT, COLOURS, SECOND, chart
+from stirred.report.first_screen import five_answers
 from stirred.report.page import page, paragraph, section, table
-from stirred.report.release import five_answers
 from stirred.spec.swap_budget import psa_epsilon, psa_sharp_epsilon, smallest_psa_epsilon, smallest_psa_rate
 from stirred.utility.measures import compare_tables, mean_absolute_percentage_error
 

@@ -20,8 +20,8 @@ from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.report.charts import bars
+from stirred.report.first_screen import five_answers
 from stirred.report.page import page, paragraph, section, table
-from stirred.report.release import five_answers
 from stirred.spec.document import from_json
 
 PLAN = """[data]

@@ -528,14 +528,10 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """The first two sentences of a report: what leaves the agency unchanged, and what was disturbed and how much.
-
-    ``still_true`` is the share of records expected to be published with their own values all the same.
-    """
+    """The first two sentences of a report: what leaves the agency unchanged, and what was disturbed and how much."""
 
     unchanged: str
     disturbed: str
-    still_true: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

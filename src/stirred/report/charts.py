@@ -15,7 +15,7 @@ from stirred.data.apart import DiedError, apart
 from stirred.spec.number_text import percent
 
 if TYPE_CHECKING:
-    from stirred.mechanisms.protocol import Bars, Curve, Typical
+    from stirred.mechanisms.protocol import Bars, Curve
 
 # Vega wants fixed colours; these stand for the page's and are replaced, so that charts follow light and dark.
 _INK: Final = "#010203"
@@ -36,7 +36,6 @@ NOT_DRAWN: Final = (
     "the text and the tables."
 )
 _MARK: Final = re.compile(r'<path aria-label="([^"]*)" role="graphics-symbol"([^>]*?)/>')
-_MOST_BARS: Final = 12
 _DRAWS: Final = "stirred.report.charts:draw"
 _MOST_SECONDS: Final = 120
 
@@ -148,22 +147,18 @@ def _points(
 
 
 def bars(block: Bars) -> str:
-    """Return bars side by side, one colour for each series."""
+    """Return bars below each other, one colour for each series: names of any length have their place."""
     rows = [{"group": group, "series": series, "height": height} for group, series, height in block.bars]
+    series = {"field": "series", "type": "nominal", "title": None, "sort": None}
     encoding = {
-        "x": {"field": "group", "type": "nominal", "sort": None, "axis": {"title": block.x, "labelAngle": 0}},
-        "xOffset": {"field": "series", "type": "nominal", "sort": None},
-        "y": {"field": "height", "type": "quantitative", "axis": {"title": block.y}},
-        "color": {
-            "field": "series",
-            "type": "nominal",
-            "title": None,
-            "sort": None,
-            "scale": {"range": COLOURS},
-            "legend": {"orient": "top", "columnPadding": 40},
-        },
+        # Room for a reader's font, which may be wider than the one that was measured.
+        "y": {"field": "group", "type": "nominal", "sort": None, "axis": {"title": block.x or None, "minExtent": 160}},
+        "yOffset": series,
+        "x": {"field": "height", "type": "quantitative", "axis": {"title": block.y, "tickCount": 4}},
+        "color": {**series, "scale": {"range": COLOURS}, "legend": {"orient": "top", "columnPadding": 40}},
     }
-    return chart({"data": {"values": rows}, "mark": {"type": "bar"}, "encoding": encoding}, title=block.y)
+    size = {"width": 240, "height": 16 * len(rows) + 12 * len({row["group"] for row in rows})}
+    return chart({"data": {"values": rows}, "mark": {"type": "bar"}, "encoding": encoding}, title=block.y, **size)
 
 
 def areas_changed(points: Sequence[Mapping[str, Any]]) -> str:
@@ -187,19 +182,17 @@ def areas_changed(points: Sequence[Mapping[str, Any]]) -> str:
         },
         "shape": {"field": "swap", "type": "nominal", "title": None, "sort": None},
     }
-    mark = {"type": "point", "filled": True, "size": 50, "opacity": 0.8}
+    mark = {"type": "point", "filled": False, "size": 60, "opacity": 1, "strokeWidth": 2}
     specification = {"data": {"values": [dict(point) for point in points]}, "mark": mark, "encoding": encoding}
     return chart(specification, title="Share of records changed by size of the area")
 
 
 def share_bar(parts: Sequence[tuple[str, int]], *, title: str) -> str:
-    """Return one bar of 100% in parts, named below it in their order, each with its share and a border."""
+    """Return one bar of 100% in up to five parts, named below it in their order, each with a border."""
     total = sum(count for _, count in parts) or 1
     ends = [sum(count for _, count in parts[: place + 1]) / total for place in range(len(parts))]
     rows = [
-        {"part": f"{label} ({100 * count / total:.3g}%)", "from": end - count / total, "to": end}
-        for (label, count), end in zip(parts, ends, strict=True)
-        if count
+        {"part": label, "from": end - count / total, "to": end} for (label, count), end in zip(parts, ends, strict=True)
     ]
     colours = [SECOND, COLOURS[0], COLOURS[2], COLOURS[3], GREY]
     encoding = {
@@ -220,29 +213,3 @@ def share_bar(parts: Sequence[tuple[str, int]], *, title: str) -> str:
     }
     mark = {"type": "bar", "stroke": _INK, "strokeWidth": 1, "height": 38}
     return chart({"data": {"values": rows}, "mark": mark, "encoding": encoding}, title=title, height=44)
-
-
-def error_bars(typical: Sequence[Typical], *, title: str) -> str:
-    """Return for each table how far off its counts are typically, and nine times in ten."""
-    rows = [
-        {"counts": f"{each.table}: {each.size}".removesuffix(": any size"), "which": which, "error": error}
-        for each in typical[:_MOST_BARS]
-        for which, error in (("typical error", each.error), ("nine in ten within", each.within))
-    ]
-    legend = {"orient": "top", "columnPadding": 40}
-    encoding = {
-        "x": {
-            "field": "error",
-            "type": "quantitative",
-            "scale": {"zero": True},
-            "axis": {"title": "error of a count", "tickCount": 5},
-        },
-        # Room for a reader's font, which may be wider than the one that was measured.
-        "y": {"field": "counts", "type": "nominal", "sort": None, "axis": {"title": None, "minExtent": 170}},
-        "color": {"field": "which", "title": None, "sort": None, "scale": {"range": COLOURS}, "legend": legend},
-        "shape": {"field": "which", "title": None, "sort": None, "legend": legend},
-    }
-    mark = {"type": "point", "filled": True, "size": 110, "opacity": 1}
-    height = 28 * len({row["counts"] for row in rows})
-    specification = {"data": {"values": rows}, "mark": mark, "encoding": encoding}
-    return chart(specification, title=title, width=240, height=height)

@@ -41,9 +41,9 @@ code { background:var(--card); padding:.1rem .3rem; border-radius:.25rem; overfl
 details { margin:.6rem 0; } summary { cursor:pointer; color:var(--accent); }
 ul { padding-left:1.2rem; } li { margin:.2rem 0; } h3 { font-size:1rem; margin:1.2rem 0 .4rem; }
 caption { position:absolute; width:1px; height:1px; overflow:hidden; clip-path:inset(50%); white-space:nowrap; }
-th button { all:unset; cursor:pointer; } th button::after { content:" ↕"; opacity:.55; }
-th[aria-sort=ascending] button::after { content:" ↑"; opacity:1; }
-th[aria-sort=descending] button::after { content:" ↓"; opacity:1; }
+th button { all:unset; cursor:pointer; } th button::after { content:"\\a0↕"; opacity:.55; }
+th[aria-sort=ascending] button::after { content:"\\a0↑"; opacity:1; }
+th[aria-sort=descending] button::after { content:"\\a0↓"; opacity:1; }
 :focus-visible, th button:focus-visible { outline:2px solid var(--accent); outline-offset:2px; }
 .filter { display:block; margin:.4rem 0; font-size:.92rem; color:var(--soft); }
 .filter input { font:inherit; color:var(--ink); background:var(--paper); border:1px solid var(--soft);

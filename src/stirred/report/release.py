@@ -15,33 +15,22 @@ import polars as pl
 from stirred.data.problems import number
 from stirred.data.table_labels import Labels
 from stirred.mechanisms.protocol import Bars, Block, Curve, ExpectedError, Grid, Mechanism, Plan, Section, Typical
-from stirred.report.charts import bars, error_bars, loss_curve, share_bar
+from stirred.report.charts import bars, loss_curve
+from stirred.report.first_screen import answers, first_screen, protects_nothing
 from stirred.report.learned import learned_section
 from stirred.report.page import bullets, folded, page, paragraph, section, table
 from stirred.report.safes import SafesSheet, safes_section
-from stirred.risk.exposed import exposed_in_words
-from stirred.risk.uniqueness import Uniqueness, share_in_words
+from stirred.risk.uniqueness import Uniqueness
 from stirred.spec.doubts import Doubt
-from stirred.spec.explain import explain, why_nothing
 from stirred.spec.invariant import records_of
-from stirred.spec.specification import Specification
 from stirred.utility.measures import CELL_CLASSES, Accuracy, by_area_size, by_cell_size
 
 _ROWS_SHOWN = 200
 _ROWS_OPEN = 40  # longer tables open on a click
-_WHOLE = 10  # errors from here on are said in whole numbers
 PUBLIC_STAMP = '<span class="stamp">public edition</span>'
 INTERNAL_STAMP = '<span class="stamp internal">internal: computed from confidential data, never publish</span>'
 
-NOT_PROTECTED: Final = "Not protected, because it is published exactly"
 NOTHING: Final = "Nothing is promised about confidentiality"
-_QUESTIONS: Final = {
-    "who": "Who is eligible?",
-    "where": "Where does it extend?",
-    "what": "What is the unit?",
-    "how": "How is change measured?",
-    "how much": "How much may change?",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,7 +67,7 @@ def public_report(report: ReleaseReport) -> str:
     body = [
         _head(report, internal=False),
         first_screen(report),
-        section("What is promised, in five answers", _answers(report.plan.specification)),
+        section("What is promised, in five answers", answers(report.plan.specification)),
         learned_section(report.plan.specification),
         _own(report),
         _checks(report),
@@ -94,7 +83,7 @@ def internal_report(report: ReleaseReport) -> str:
     body = [
         _head(report, internal=True),
         first_screen(report),
-        section("What is promised, in five answers", _answers(report.plan.specification)),
+        section("What is promised, in five answers", answers(report.plan.specification)),
         *(_section(own, report) for own in report.inside),
         learned_section(report.plan.specification),
         _doubts(report),
@@ -108,114 +97,7 @@ def internal_report(report: ReleaseReport) -> str:
 
 
 def _title(report: ReleaseReport) -> str:
-    return f"{NOTHING}: {report.title}" if _protects_nothing(report.plan) else report.title
-
-
-def _protects_nothing(plan: Plan) -> bool:
-    """Say whether a release protects nobody: the loss has no bound, or is 0 because nothing can move."""
-    return bool(why_nothing(plan.specification)) or plan.moved == 0
-
-
-# ---- the first screen -------------------------------------------------------------------------------------
-
-
-def first_screen(report: ReleaseReport) -> str:
-    """Return three sentences and a picture: what leaves unchanged, what was disturbed, how exposed people are."""
-    head = report.mechanism.headline(report.plan)
-    fixed = explain(report.plan.specification).not_protected
-    parts = [
-        paragraph(head.unchanged),
-        folded(NOT_PROTECTED, bullets(fixed)),
-        paragraph(" ".join([head.disturbed, *_typically(report.typical)])),
-        _typical_table(report.typical),
-        paragraph(_exposed(report)),
-        _picture(report),
-    ]
-    return f'<section class="open"><h2>In three sentences</h2>{"".join(parts)}</section>'
-
-
-def _typically(typical: Sequence[Typical]) -> list[str]:
-    """Say how far off counts are, by the first that the mechanism names."""
-    if not typical:
-        return []
-    most = typical[0]
-    least = "at least " if most.at_least else ""
-    return [
-        f"A published count of {most.size} ({most.table}) is typically off by {least}{_amount(most.error)}, nine in "
-        f"ten by at most {'about ' if most.at_least else ''}{_amount(most.within)}."
-    ]
-
-
-def _amount(error: float) -> str:
-    return f"{error:,.0f}" if error >= _WHOLE else f"{error:.2g}"
-
-
-def _typical_table(typical: Sequence[Typical]) -> str:
-    if len(typical) == 1 or not typical:
-        return ""
-    header = ["table", "published count", "cells", "typical error", "nine in ten within"]
-    rows = [
-        [each.table, each.size, each.cells or "", f"{'at least ' if each.at_least else ''}{_amount(each.error)}",
-         _amount(each.within)]
-        for each in typical
-    ]  # fmt: skip
-    told = (
-        "The root of the expected squared error, by the law of the mechanism and the published files alone; counts "
-        "below 10 are rather better than this."
-    )
-    shown = table(header, rows, numbers=header[2:], caption="How far off published counts are")
-    return folded("How far off counts are, by table and size", paragraph(told, note=True), shown)
-
-
-def _exposed(report: ReleaseReport) -> str:
-    """Say how many records are alone with what is published exactly: a function of what is published."""
-    found, specification = report.exposure, report.plan.specification
-    unit = specification.input_premetric.unit
-    if found is None:
-        if report.not_counted:
-            return f"How many records are unique on what is published unchanged: {report.not_counted}."
-        bound = "nothing bounds what can be learned"
-        if not _protects_nothing(report.plan) and not specification.budget.is_free:
-            bound = f"what can be learned is bounded by {specification.budget_text}"
-        return f"Nobody can be looked up by values that are published exactly; about one {unit} {bound}."
-    if not found.unique:
-        shared = f"{found.k:,} or more share it"
-        return f"None of the {found.of} is unique on what is published unchanged ({found.named}): {shared}."
-    return f"{exposed_in_words(found)}: whoever knows these values of one of them finds its record in the release."
-
-
-def _picture(report: ReleaseReport) -> str:
-    found = report.exposure
-    if found is None:
-        return error_bars(report.typical, title="How far off published counts are") if report.typical else ""
-    shares = [(label, share_in_words(count, found.records)) for label, count in found.bands]
-    told = f"Of the {found.of}, by how many share what is published unchanged: "
-    rows = [[label, count, share] for (label, count), (_, share) in zip(found.bands, shares, strict=True)]
-    shown = table(["with what is published unchanged", found.of, "share"], rows, numbers=["share"], caption=told[:-2])
-    drawn = share_bar(found.bands, title=told + ", ".join(f"{label} {share}" for label, share in shares))
-    return drawn + folded("The same in numbers", shown)
-
-
-def five_answers(specification: Specification) -> str:
-    """Return what is not protected, and the five answers: for pages that are not about one bundle."""
-    fixed = bullets(explain(specification).not_protected)
-    return f'<div class="open"><h2>{NOT_PROTECTED}</h2>{fixed}</div>{_answers(specification)}'
-
-
-def _answers(specification: Specification) -> str:
-    words, loss = explain(specification), specification.budget_text
-    big = {"how much": f'<span class="big">{escape(loss)}</span><br>'}
-    cards = "".join(
-        f"<div><b>{_QUESTIONS[a.question]}</b>{big.get(a.question, '')}"
-        f"<span>{escape(a.answer.removeprefix(loss).lstrip())}</span></div>"
-        for a in words.answers
-    )
-    why = words.why_not_compare.replace("`", "")
-    notation = f"<p class=note>Notation: <code>{escape(specification.notation)}</code></p>"
-    return (
-        f'<div class="five">{cards}</div>{paragraph(words.how_to_read)}'
-        f"{folded('Why this number cannot be set beside another one', paragraph(why, note=True), notation)}"
-    )
+    return f"{NOTHING}: {report.title}" if protects_nothing(report.plan) else report.title
 
 
 def _safes(report: ReleaseReport, *, internal: bool) -> str:
@@ -229,7 +111,7 @@ def _head(report: ReleaseReport, *, internal: bool) -> str:
     many = "" if report.records is None else f"{number(report.records, records_of(mechanism.unit, 1))}, "
     title = mechanism.title if many else mechanism.title.capitalize()
     lead = f"{many}{title}{' of ' if mechanism.areas else ''}{', '.join(mechanism.areas)}."
-    red = " class=nothing" if _protects_nothing(report.plan) else ""
+    red = " class=nothing" if protects_nothing(report.plan) else ""
     return f'{stamp}<h1{red}>{escape(_title(report))}</h1><p class="lead">{escape(lead)} {escape(report.made)}</p>'
 
 
@@ -373,7 +255,7 @@ def _class(start: int) -> str:
 
 def _conditions(report: ReleaseReport) -> str:
     specification = report.plan.specification
-    lead = "What is said holds" if _protects_nothing(report.plan) else "The promise holds"
+    lead = "What is said holds" if protects_nothing(report.plan) else "The promise holds"
     parts = [paragraph(f"{lead} under these conditions:"), bullets(specification.assumptions)]
     if report.plan.dropped:
         parts.append(paragraph(f"Columns not released: {', '.join(report.plan.dropped)}."))

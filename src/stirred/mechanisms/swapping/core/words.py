@@ -204,32 +204,21 @@ def few(names: Sequence[str]) -> str:
 
 def swap_headline(mechanism: Swapping, plan: SwapPlan) -> Headline:
     """Return what leaves unchanged and what was swapped, in two sentences."""
-    if not plan.releases_records:
+    if not plan.releases_records or plan.perturbed is not None:
         return Mechanism.headline(mechanism, plan)
-    unit, share = mechanism.unit, plan.strata.moved
-    with_persons = ", with its persons," if plan.universe.persons else ""
+    every = f"Every {mechanism.unit}{', with its persons,' if plan.universe.persons else ''}"
     if nothing_swapped(plan):
-        return Headline(unchanged=f"Every {unit}{with_persons} leaves as it is.", disturbed="Nothing was disturbed.")
-    swapped = few([name for name in plan.universe.swap if name != plan.perturbed] or [str(plan.perturbed)])
-    also = (
-        ""
-        if plan.perturbed in (None, *plan.universe.swap)
-        else f", and {plan.perturbed}, which is a randomised response"
-    )
-    among = f"{plural(unit)} with equal {few(mechanism.match)}" if mechanism.match else f"all {plural(unit)}"
-    unchanged = (
-        f"Every {unit}{with_persons} is published with all its values unchanged except {swapped}, exchanged among "
-        f"{among}{also}."
-    )
-    changed = mechanism._changed(plan)
-    records = int(plan.strata.sizes.sum())
-    still = None if changed is None or plan.perturbed is not None else 1 - changed.expected / max(records, 1)
-    if share is None:
+        return Headline(unchanged=f"{every} leaves as it is.", disturbed="Nothing was disturbed.")
+    units, swapped, records = plural(mechanism.unit), few(mechanism.swap), int(plan.strata.sizes.sum())
+    among = f"{units} with equal {few(mechanism.match)}" if mechanism.match else f"all {units}"
+    unchanged = f"{every} is published with all its values unchanged except {swapped}, exchanged among {among}."
+    if plan.strata.moved is None:
         return Headline(unchanged=unchanged, disturbed=_moved_at_length(plan))
-    told = f"About {percent(share, digits=2)} of the {records:,} {plural(unit)} are expected to get {plan.moved_get}"
-    kept = "" if still is None else f"; about {percent(still, digits=2)} are published with their true {swapped}"
-    response = f"{plan.moved_by}" if plan.perturbed is not None else ""
-    return Headline(unchanged=unchanged, disturbed=f"{told}{response}{kept}.", still_true=still)
+    share, changed = percent(plan.strata.moved, digits=2), mechanism._changed(plan)
+    true = 0.0 if changed is None else 1 - changed.expected / max(records, 1)
+    kept = f"; about {percent(true, digits=2)} are published with their true {swapped}" if true else ""
+    told = f"About {share} of the {records:,} {units} are expected to get {plan.moved_get}{kept}."
+    return Headline(unchanged=unchanged, disturbed=told)
 
 
 def swap_errors(mechanism: Swapping, plan: SwapPlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
@@ -243,7 +232,9 @@ def swap_errors(mechanism: Swapping, plan: SwapPlan, corrected: Mapping[str, pl.
             own = cells.filter(pl.col("published").is_between(low, high))
             squared = float(own["squared_error"].sum()) / max(own.height, 1)
             if squared > 0:  # false where it is not a number, or the cells are too few to say
-                size = f"{low:,} to {high:,}" if high < _SIZES[-1][1] else f"{low:,} and more"
+                # A cell that came out small by chance is taken for a small one.
+                over = ", overstated" if low == 1 else ""
+                size = f"{low:,} to {high:,}{over}" if high < _SIZES[-1][1] else f"{low:,} and more"
                 error, unknown = math.sqrt(squared), bool((own["kept"] > 0).any())
                 within = _NINE_IN_TEN * error
                 found[low == 1, -own.height, title, low] = Typical(
@@ -274,7 +265,7 @@ def _rate(mechanism: Swapping, plan: SwapPlan) -> list[Block]:
     if curve is None:
         return _losses(mechanism, plan, size)
     summary = (
-        f"The largest stratum with something to swap has {size:,} records. {_moved_at_length(plan)} A smaller stratum "
+        f"The largest stratum with something to swap has {size:,} records. A smaller one "
         "would give a smaller number, but only because more is then published exactly."
     )
     return [summary, *(text for text in (plan.why_this_number, plan.also_promised) if text), curve]

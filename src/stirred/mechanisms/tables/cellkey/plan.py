@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 _EPSILONS: Final = ("0", "1/2", "1", "2", "4")
 _SHOWN: Final = 12
-_NINETY: Final = Fraction(9, 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -117,16 +115,12 @@ def typical_of(plan: CellKeyPlan) -> list[Typical]:
     """Return the noise of large counts by the perturbation table; nothing where something else was done before."""
     if plan.inner is not None:
         return []
-    table = plan.mechanism.table
-    last, chances = table.rows[-1], {value: Fraction(many, table.keys) for value, many in table.rows[-1].law.items()}
-    error = math.sqrt(sum(value**2 * chance for value, chance in chances.items())) / table.step
-    reach = sorted({*map(abs, chances)})
-    within = next(k for k in reach if sum(chance for v, chance in chances.items() if abs(v) <= k) >= _NINETY)
-    size = f"{last.count:,} and more"
-    return [
-        Typical(table=t, size=size, cells=c.height, error=error, within=within / table.step)
-        for t, c in plan.cells.items()
-    ]
+    table, last = plan.mechanism.table, plan.mechanism.table.rows[-1]
+    error = math.sqrt(sum(many * value**2 for value, many in last.law.items()) / table.keys)
+    inside = (k for k in range(max(map(abs, last.law)) + 1)
+              if 10 * sum(many for value, many in last.law.items() if abs(value) <= k) >= 9 * table.keys)  # fmt: skip
+    size, within, error = f"{last.count:,} and more", next(inside) / table.step, error / table.step
+    return [Typical(table=t, size=size, cells=c.height, error=error, within=within) for t, c in plan.cells.items()]
 
 
 def sections_of(plan: CellKeyPlan) -> list[Section]:

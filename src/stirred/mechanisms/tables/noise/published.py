@@ -179,13 +179,11 @@ def sections(mechanism: NoisyTables, plan: NoisePlan) -> list[Section]:
     noise = (mechanism.in_words, told, Grid(header=header, rows=rows), "Half-width of the interval, by the true count:")
     cut = [f"Of {each.title} {bounds_in_words(each)}." for each in plan.measures if each.added_up is not None]
     found = [Section(title="Noise and intervals", blocks=(*noise, relative, *cut))]
-    if plan.after:
-        blocks: list[str | Grid] = [f"{plan.after.replace('`', '')}."]
-        if mechanism.nonnegative:
-            counts = [each for each in plan.measures if each.added_up is None]
-            bias = tuple((m.title, *(f"{m.cell.bias_of_cutting(n):.3g}" for n in _SIZES[:5])) for m in counts)
-            words = "By how much a noisy count is too large on average once it is cut off at 0, by the true count"
-            least = " (for consistent numbers less: as of a normal error of their own variance)" * mechanism.consistent
-            blocks += [f"{words}{least}:", Grid(header=("table", *(f"count of {n}" for n in _SIZES[:5])), rows=bias)]
-        found.append(Section(title="After the noise", blocks=tuple(blocks)))
+    if mechanism.nonnegative:
+        counts = [each for each in plan.measures if each.added_up is None]
+        bias = tuple((m.title, *(f"{m.cell.bias_of_cutting(n):.3g}" for n in _SIZES[:5])) for m in counts)
+        words = "By how much a noisy count is too large on average once it is cut off at 0, by the true count"
+        least = " (for consistent numbers less: as of a normal error of their own variance)" * mechanism.consistent
+        grid = Grid(header=("table", *(f"count of {n}" for n in _SIZES[:5])), rows=bias)
+        found.append(Section(title="After the noise", blocks=(f"{words}{least}:", grid)))
     return found
