@@ -170,8 +170,8 @@ def test_long_tables_fold_and_nothing_is_cut_silently(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("colour", [*COLOURS, GREY])
-@pytest.mark.parametrize("paper", ["#ffffff", "#12171e"])
-def test_colours_of_charts_stand_out_on_both_papers(colour: str, paper: str) -> None:
+@pytest.mark.parametrize("paper", ["#ffffff", "#f5f7fa", "#12171e", "#1b222c"])
+def test_colours_of_charts_stand_out_on_every_paper(colour: str, paper: str) -> None:
     from tests.report.test_editions_in_browser import contrast
 
     one, two = (f"rgb({', '.join(str(int(c[i : i + 2], 16)) for i in (1, 3, 5))})" for c in (colour, paper))

@@ -26,9 +26,9 @@ _SOFT: Final = "#0d0e0f"
 _COLOURS: Final = {
     _INK: "var(--ink)", _FAINT: "var(--line)", _SOFT: "var(--soft)", ACCENT: "var(--accent)", SECOND: "var(--second)"
 }  # fmt: skip
-# At least 3:1 on white and on the dark paper, and apart for people who do not see red and green alike. What needs more
-# than these goes by its shape, its dashes or its place as well.
-COLOURS: Final = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]
+# At least 3:1 on papers and cards, light and dark, and apart for people who do not tell red from green. What needs
+# more than these goes by its shape, its dashes or its place as well.
+COLOURS: Final = ["#0072B2", "#D55E00", "#009E73", "#C0699C"]
 GREY: Final = "#767676"
 INSTALL: Final = "pip install 'stirred[report]'"
 NOT_DRAWN: Final = (
@@ -36,6 +36,7 @@ NOT_DRAWN: Final = (
     "the text and the tables."
 )
 _MARK: Final = re.compile(r'<path aria-label="([^"]*)" role="graphics-symbol"([^>]*?)/>')
+_PLAIN: Final = {"format": "~%", "title": None, "grid": False}
 _DRAWS: Final = "stirred.report.charts:draw"
 _MOST_SECONDS: Final = 120
 
@@ -196,11 +197,7 @@ def share_bar(parts: Sequence[tuple[str, int]], *, title: str) -> str:
     ]
     colours = [SECOND, COLOURS[0], COLOURS[2], COLOURS[3], GREY]
     encoding = {
-        "x": {
-            "field": "from",
-            "type": "quantitative",
-            "axis": {"format": "~%", "title": None, "grid": False, "tickCount": 5},
-        },
+        "x": {"field": "from", "type": "quantitative", "axis": {**_PLAIN, "tickCount": 5}},
         "x2": {"field": "to"},
         "color": {
             "field": "part",

@@ -81,11 +81,9 @@ def _exposed(report: ReleaseReport) -> str:
     if found is None and report.not_counted:
         return f"How many records are unique on what is published unchanged: {report.not_counted}."
     if found is None:
-        promised = (
-            "nothing is promised" if protects_nothing(report.plan) else f"{specification.budget_text} is promised"
-        )
-        unit = specification.input_premetric.unit
-        return f"Nobody can be looked up by values that are published exactly; for one {unit} {promised} (see below)."
+        promised = "nothing" if protects_nothing(report.plan) else specification.budget_text
+        about = f"for one {specification.input_premetric.unit} {promised} is promised (see below)"
+        return f"Nobody can be looked up by values that are published exactly; {about}."
     if not found.unique:
         shared = f"each shares it with at least {number(found.k - 1, 'other')}"
         return f"None of the {found.of} is unique on what is published unchanged ({found.named}): {shared}."
@@ -98,7 +96,8 @@ def _picture(report: ReleaseReport) -> str:
     if found is None:
         named = [(f"{e.table}, {e.size}".removesuffix(", any size"), e) for e in report.typical[:_MOST_BARS]]
         both = [((name, "typical error", e.error), (name, "nine in ten within", e.within)) for name, e in named]
-        return bars(Bars(bars=tuple(bar for pair in both for bar in pair), x="", y=_OFF)) if both else ""
+        more = f" (first {_MOST_BARS})" * (len(report.typical) > _MOST_BARS)
+        return bars(Bars(bars=tuple(bar for pair in both for bar in pair), x="", y=_OFF + more)) if both else ""
     rows = [[label, count, share_in_words(count, found.records)] for label, count in found.bands]
     told = f"{found.of.capitalize()} by how many share what is published unchanged"
     shown = table(["with what is published unchanged", found.of, "share"], rows, numbers=["share"], caption=told)

@@ -105,9 +105,9 @@ class Redrawn:
     def with_published(self, rows: Array, squares: Array, members: Array) -> Array:
         """Return the covariances of the estimates with the published counts, if these were the true rows."""
         published, weights = self._centred @ members, self.weights @ members
-        sums = ((published + weights), (published - weights))
         plus, minus = (
-            self.moments.second(rows, squares, each) - (rows @ (self.moments.moves @ each)) ** 2 for each in sums
+            self.moments.second(rows, squares, each) - (rows @ (self.moments.moves @ each)) ** 2
+            for each in (published + weights, published - weights)
         )
         return (plus - minus) / 4
 
