@@ -91,7 +91,7 @@ def test_verbose_adds_what_explains_the_plan(capsys: pytest.CaptureFixture[str])
 
 def test_what_a_run_prints_is_as_short_and_says_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
     out = shown(capsys, "swap", *WITH_PERSONS, "--out", "out", "--quiet")
-    assert labels(out) == ["bundle", "report", "unchanged", "promise", "ledger", "next"]
+    assert labels(out) == ["bundle", "report", "unchanged", "promise", "meaning", "ledger", "next"]
     assert len(out.splitlines()) <= 10
     assert out.splitlines()[-1].split(maxsplit=1) == ["next", "stirred publish out FOLDER"]
     assert run(["publish", "out", "published"]) == 0

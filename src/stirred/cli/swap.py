@@ -328,7 +328,7 @@ def _run(planned: Planned, *, seed: str | None, verbose: bool, quiet: bool, as_j
 def _show_released(prepared: Prepared, out: Path, account: tuple[int, Total] | None, *, seeded: bool) -> None:
     """Print where the bundle is, what it promises, its account, and what to do next."""
     from stirred.cli.plan_shown import ledger_text, other_file_lines
-    from stirred.spec.brief import promise
+    from stirred.spec.brief import promise_rows
     from stirred.spec.doubts import NOTHING_PROMISED
 
     publish = shlex.join(["stirred", "publish", str(out), FOLDER])
@@ -342,7 +342,7 @@ def _show_released(prepared: Prepared, out: Path, account: tuple[int, Total] | N
             ("bundle", str(out)),
             ("report", str(out / "public" / "report.html")),
             ("unchanged", prepared.plan.unchanged),
-            ("promise", promise(prepared.plan.specification)),
+            *promise_rows(prepared.plan.specification),
             ("ledger", entry),
             *other_file_lines(prepared),
             *([] if seeded else [("next", publish)]),

@@ -265,8 +265,8 @@ def _rate(mechanism: Swapping, plan: SwapPlan) -> list[Block]:
     if curve is None:
         return _losses(mechanism, plan, size)
     summary = (
-        f"The largest stratum with something to swap has {size:,} records. A smaller one "
-        "would give a smaller number, but only because more is then published exactly."
+        f"The largest stratum with something to swap has {size:,} records. A smaller one would give a smaller number, "
+        "but only because more is then published exactly."
     )
     return [summary, *(text for text in (plan.why_this_number, plan.also_promised) if text), curve]
 
