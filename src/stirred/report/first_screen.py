@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from stirred.data.problems import number
 from stirred.mechanisms.protocol import Bars, Plan, Typical
 from stirred.report.charts import bars, share_bar
-from stirred.report.page import bullets, folded, paragraph, table
+from stirred.report.page import bullets, folded, paragraph, section, table
 from stirred.risk.exposed import exposed_in_words
 from stirred.risk.uniqueness import share_in_words
 from stirred.spec.explain import explain, why_nothing
@@ -38,7 +38,7 @@ def protects_nothing(plan: Plan) -> bool:
 
 
 def first_screen(report: ReleaseReport) -> str:
-    """Return three sentences and a picture: what leaves unchanged, what was disturbed, how exposed people are."""
+    """Return three sentences and a picture (what leaves unchanged, what was disturbed, who is exposed); the answers."""
     head = report.mechanism.headline(report.plan)
     parts = [
         paragraph(head.unchanged),
@@ -48,7 +48,8 @@ def first_screen(report: ReleaseReport) -> str:
         paragraph(_exposed(report)),
         _picture(report),
     ]
-    return f'<section class="open"><h2>In three sentences</h2>{"".join(parts)}</section>'
+    three = f'<section class="open"><h2>In three sentences</h2>{"".join(parts)}</section>'
+    return three + section("What is promised, in five answers", _answers(report.plan.specification))
 
 
 def _typically(one: Typical) -> str:
@@ -109,11 +110,10 @@ def _picture(report: ReleaseReport) -> str:
 def five_answers(specification: Specification) -> str:
     """Return what is not protected, and the five answers: for pages that are not about one bundle."""
     fixed = bullets(explain(specification).not_protected)
-    return f'<div class="open"><h2>{NOT_PROTECTED}</h2>{fixed}</div>{answers(specification)}'
+    return f'<div class="open"><h2>{NOT_PROTECTED}</h2>{fixed}</div>{_answers(specification)}'
 
 
-def answers(specification: Specification) -> str:
-    """Return the five answers, how to read the number, and why it stands alone."""
+def _answers(specification: Specification) -> str:
     words, loss = explain(specification), specification.budget_text
     big = {"how much": f'<span class="big">{escape(loss)}</span><br>'}
     cards = "".join(

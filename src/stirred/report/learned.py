@@ -17,9 +17,8 @@ def learned_section(specification: Specification) -> str:
     if specification.budget.is_free:
         return ""
     found = what_could_be_learned(specification)
-    parts = [paragraph(_lead(found)), *_limits(found)]
-    parts.append(paragraph("What the exact figures reveal by themselves is bounded by no number."))
-    return section("What could be learned", *parts)
+    last = paragraph("What the exact figures reveal by themselves is bounded by no number.")
+    return section("What could be learned", paragraph(_lead(found)), *_limits(found), last)
 
 
 def _lead(found: Learned) -> str:

@@ -16,7 +16,7 @@ from stirred.data.problems import number
 from stirred.data.table_labels import Labels
 from stirred.mechanisms.protocol import Bars, Block, Curve, ExpectedError, Grid, Mechanism, Plan, Section, Typical
 from stirred.report.charts import bars, loss_curve
-from stirred.report.first_screen import answers, first_screen, protects_nothing
+from stirred.report.first_screen import first_screen, protects_nothing
 from stirred.report.learned import learned_section
 from stirred.report.page import bullets, folded, page, paragraph, section, table
 from stirred.report.safes import SafesSheet, safes_section
@@ -67,7 +67,6 @@ def public_report(report: ReleaseReport) -> str:
     body = [
         _head(report, internal=False),
         first_screen(report),
-        section("What is promised, in five answers", answers(report.plan.specification)),
         learned_section(report.plan.specification),
         _own(report),
         _checks(report),
@@ -83,7 +82,6 @@ def internal_report(report: ReleaseReport) -> str:
     body = [
         _head(report, internal=True),
         first_screen(report),
-        section("What is promised, in five answers", answers(report.plan.specification)),
         *(_section(own, report) for own in report.inside),
         learned_section(report.plan.specification),
         _doubts(report),
