@@ -93,6 +93,8 @@ def _blank(prepared: Prepared, specification: Specification) -> ReleaseReport:
         made=f"Made with stirred {__version__}.",
         safes=prepared.planned.plan.safes_sheet,
         exposure=prepared.exposure,
+        # By the law alone; what the released file adds comes after the draw.
+        typical=prepared.mechanism.typical_errors(prepared.plan, {}),
         not_counted="" if prepared.exposure is not None else prepared.exposed_in_words,
         labels=prepared.labels,
     )

@@ -173,10 +173,9 @@ def typical_of(plan: TopDownPlan) -> list[Typical]:
     for part, shares in plan.measured:
         for level in reversed([*shares.levels]):
             for query in shares.measured(level):
-                sigma2 = shares.sigma2(level, query)
-                assert sigma2 is not None
-                error, within = variance_of(sigma2) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
-                found.append(Typical(table=f"{part.name} by {query} in each {level}", error=error, within=within))
+                if (sigma2 := shares.sigma2(level, query)) is not None:
+                    error, within = variance_of(sigma2) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
+                    found.append(Typical(table=f"{part.name} by {query} in each {level}", error=error, within=within))
     return found
 
 
