@@ -11,6 +11,7 @@ reading and writing the same file; that of an audit is the smallest one, which i
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -18,10 +19,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import vl_convert
 from sections import machine, write_section
 
 from stirred.mechanisms.swapping.laws.counting import all_tables
+from stirred.report.charts import draw
 
 FIGURE = Path(__file__).with_name("growth.svg")
 STIRRED = str(Path(sys.executable).with_name("stirred"))
@@ -155,8 +156,7 @@ def figure(points: list[dict[str, Any]]) -> str:
         {"hconcat": [plot("swap", f, "households", f"swap: {u}"), plot("audit", f, "tables", f"audit: {u}")]}
         for f, u in (("seconds", "processor seconds"), ("gigabytes", "peak GB"))
     ]
-    drawn: str = vl_convert.vegalite_to_svg({"background": "white", "vconcat": rows}, vl_version="5.20")
-    return drawn
+    return draw(json.dumps({"background": "white", "vconcat": rows}))
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.release.tables import tabulate
 from stirred.report.charts import ACCENT, COLOURS, SECOND, chart
+from stirred.report.first_screen import five_answers
 from stirred.report.page import page, paragraph, section, table
-from stirred.report.release import first_screen
 from stirred.spec.swap_budget import psa_epsilon, psa_sharp_epsilon, smallest_psa_epsilon, smallest_psa_rate
 from stirred.utility.measures import compare_tables, mean_absolute_percentage_error
 
@@ -73,7 +73,7 @@ def main() -> None:
     body = [
         '<span class="stamp">demonstration on a synthetic file</span><h1>Massachusetts 1940, swapped</h1>',
         paragraph("Section 3.4 of the paper, reproduced: counties exchanged among households of equal size."),
-        first_screen(specification),
+        five_answers(specification),
         table_1(homes, of_bundle(bundle, truth)),
         correction(corrected),
         table_2(),
@@ -295,13 +295,14 @@ def curves(rows: Sequence[Mapping[str, Any]], *, marks: Sequence[Mapping[str, An
         # As below: beside the plot a wider font would be cut off.
         "legend": {"orient": "top", "columns": 8, "columnPadding": 24},
     }
+    dash = {**colour, "scale": {"range": [[1, 0]] * len(COLOURS) + [[6, 3]] * len(COLOURS)}}
     return chart(
         {
             "layer": [
                 {
                     "data": {"values": [dict(row) for row in rows]},
                     "mark": {"type": "line", "strokeWidth": 2},
-                    "encoding": {**LOSS_BY_RATE, "color": colour},
+                    "encoding": {**LOSS_BY_RATE, "color": colour, "strokeDash": dash},
                 },
                 {
                     "data": {"values": [dict(mark) for mark in marks]},

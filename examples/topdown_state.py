@@ -20,8 +20,8 @@ from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.release.run import run
 from stirred.report.charts import bars
+from stirred.report.first_screen import five_answers
 from stirred.report.page import page, paragraph, section, table
-from stirred.report.release import first_screen
 from stirred.spec.document import from_json
 
 PLAN = """[data]
@@ -93,7 +93,7 @@ def main() -> None:
     body = [
         '<span class="stamp">demonstration on a synthetic file</span><h1>A small state, from the top down</h1>',
         errors(rows),
-        first_screen(specification),
+        five_answers(specification),
         by_size(rows),
     ]
     report = out / "report.html"

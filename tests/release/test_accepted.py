@@ -170,7 +170,7 @@ def test_an_infinite_loss_is_published_only_if_whoever_publishes_accepts_it_too(
     done = publish(bundle, tmp_path / "site", accept=["nothing-promised"])
     assert "nothing-promised: accepted by you" in done.checks
     report = (tmp_path / "site" / "report.html").read_text(encoding="utf-8")
-    assert '<h1 class="nothing">Nothing is promised about confidentiality</h1>' in report
+    assert "<h1 class=nothing>Nothing is promised about confidentiality: " in report
     assert "**Nothing is promised about confidentiality:" in (tmp_path / "site" / "README.md").read_text("utf-8")
 
 

@@ -36,6 +36,11 @@ def chromium() -> str:
 
 def browse(page: Path, *arguments: str, width: int = 1280, height: int = 900) -> str:
     """Open a page and return what the browser prints."""
+    return opened(page, *arguments, width=width, height=height).stdout
+
+
+def opened(page: Path, *arguments: str, width: int = 1280, height: int = 900) -> subprocess.CompletedProcess[str]:
+    """Open a page and return what the browser prints and complains of."""
     with tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as profile:
         done = subprocess.run(
             [
@@ -52,13 +57,18 @@ def browse(page: Path, *arguments: str, width: int = 1280, height: int = 900) ->
             check=False,
         )
     assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    return done
 
 
 def requests_made(page: Path, folder: Path) -> set[str]:
     """The addresses that opening a page asked for, from the browser's own log of its network."""
     log = folder / "network.json"
     browse(page, f"--log-net-log={log}", "--dump-dom")
+    return requests_in(log)
+
+
+def requests_in(log: Path) -> set[str]:
+    """The addresses in a log of the browser's network."""
     text = log.read_text(encoding="utf-8", errors="replace")
     try:
         events: list[dict[str, Any]] = json.loads(text)["events"]

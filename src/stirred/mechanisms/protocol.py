@@ -526,6 +526,30 @@ class Section:
     blocks: tuple[Block, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The first two sentences of a report: what leaves the agency unchanged, and what was disturbed and how much."""
+
+    unchanged: str
+    disturbed: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typical:
+    """How far off published counts are: by the law and the public files, never by the truth.
+
+    ``error`` is the root of the expected squared error, and nine in ten errors are at most ``within``. ``size`` says of
+    which size the counts of a table are, ``cells`` how many; with ``at_least`` a part of the error is not known.
+    """
+
+    table: str
+    error: float
+    within: float
+    size: str = "any size"
+    cells: int = 0
+    at_least: bool = False
+
+
 # ---- accuracy ---------------------------------------------------------------------------------------------
 
 
@@ -882,6 +906,17 @@ class Mechanism(ABC):
         """Return how many records a report says there are: published exactly, or None."""
         return data.households.height
 
+    def headline(self, plan: Any) -> Headline:
+        """Return the first two sentences of the report."""
+        return Headline(unchanged=f"Published exactly: {plan.unchanged}.", disturbed=f"Disturbed: {plan.disturbed}.")
+
+    def typical_errors(self, plan: Any, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
+        """Return how far off published counts are, where the law says it: the first is said on the first screen.
+
+        ``corrected`` is what ``corrected`` found.
+        """
+        return ()
+
     def sections(self, plan: Any) -> Sequence[Section]:
         """Return what the report shows beyond the common pages."""
         return ()
@@ -937,7 +972,10 @@ class Mechanism(ABC):
     def corrected(
         self, release: Release, data: Microdata, plan: Any, tables: Sequence[Table]
     ) -> Mapping[str, pl.DataFrame]:
-        """Return by title the tables (variables, ``count``) as any reader can correct them, where that is possible."""
+        """Return by title the tables (variables, ``count``) as any reader can correct them, where that is possible.
+
+        They may have more columns that ``typical_errors`` needs; all come from public files alone.
+        """
         return {}
 
     @classmethod

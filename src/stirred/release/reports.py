@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Se
     measures = {title: _measures(prepared, frame) for title, frame in accuracy.items()}
     expected = _expected(prepared)
     mechanism, data, plan = prepared.mechanism, prepared.data, prepared.plan
+    estimates = _estimates(prepared, release)
     shown = {
         f"{table.title} ({mechanism.table_in_words(table, data, plan)})": without_labels(
             pl.read_csv(folder / "public" / "tables" / f"{table.name}.csv", infer_schema=False)
@@ -45,7 +46,8 @@ def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Se
         accuracy=accuracy,
         measures=measures,
         expected={each.table.title: each.error for each in expected},
-        corrected=_corrected(prepared, release),
+        corrected=_corrected(prepared, estimates),
+        typical=mechanism.typical_errors(plan, estimates),
         doubts=prepared.doubts,
         accepted=[doubt.name for doubt in prepared.accepted],
         inside=mechanism.inside(plan, release),
@@ -91,6 +93,10 @@ def _blank(prepared: Prepared, specification: Specification) -> ReleaseReport:
         made=f"Made with stirred {__version__}.",
         safes=prepared.planned.plan.safes_sheet,
         exposure=prepared.exposure,
+        # By the law alone; what the released file adds comes after the draw.
+        typical=prepared.mechanism.typical_errors(prepared.plan, {}),
+        not_counted="" if prepared.exposure is not None else prepared.exposed_in_words,
+        labels=prepared.labels,
     )
 
 
@@ -122,11 +128,15 @@ def _expected(prepared: Prepared) -> list[Expectation]:
     return found
 
 
-def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
-    """Return how far each table is from the truth after its bias was taken out, as any reader can do."""
+def _estimates(prepared: Prepared, release: Release) -> Mapping[str, pl.DataFrame]:
+    """Return each table after its bias was taken out, as any reader can do from the public files."""
     if not prepared.tables or not within_reach(prepared.mechanism, prepared.data):
         return {}
-    estimates = prepared.mechanism.corrected(release, prepared.data, prepared.plan, prepared.tables)
+    return prepared.mechanism.corrected(release, prepared.data, prepared.plan, prepared.tables)
+
+
+def _corrected(prepared: Prepared, estimates: Mapping[str, pl.DataFrame]) -> dict[str, Accuracy]:
+    """Return how far each table is from the truth after its bias was taken out."""
     found = {}
     for table in prepared.tables:
         if table.title not in estimates:
@@ -134,7 +144,8 @@ def _corrected(prepared: Prepared, release: Release) -> dict[str, Accuracy]:
         truth = tabulate(_truth(prepared, table), table.variables, declared=table.declared).with_columns(
             pl.col(table.variables).cast(pl.String)
         )
-        found[table.title] = measure(truth, estimates[table.title], variables=table.variables)
+        estimate = estimates[table.title].select(*table.variables, "count")
+        found[table.title] = measure(truth, estimate, variables=table.variables)
     return found
 
 

@@ -22,20 +22,26 @@ _INK: Final = "#010203"
 _FAINT: Final = "#040506"
 ACCENT: Final = "#070809"
 SECOND: Final = "#0a0b0c"
-_COLOURS: Final = {_INK: "var(--ink)", _FAINT: "var(--line)", ACCENT: "var(--accent)", SECOND: "var(--second)"}
-# Colours that stand out on white and on black.
-COLOURS: Final = ["#8b5cf6", "#3b82f6", "#0ea5e9", "#14b8a6", "#22c55e", "#84cc16", "#f59e0b", "#ef4444"]
+_SOFT: Final = "#0d0e0f"
+_COLOURS: Final = {
+    _INK: "var(--ink)", _FAINT: "var(--line)", _SOFT: "var(--soft)", ACCENT: "var(--accent)", SECOND: "var(--second)"
+}  # fmt: skip
+# At least 3:1 on papers and cards, light and dark, and apart for people who do not tell red from green. What needs
+# more than these goes by its shape, its dashes or its place as well.
+COLOURS: Final = ["#0072B2", "#D55E00", "#009E73", "#C0699C"]
+GREY: Final = "#767676"
 INSTALL: Final = "pip install 'stirred[report]'"
 NOT_DRAWN: Final = (
     "this chart could not be drawn on the machine that made the report, for lack of memory or time. Every number is in "
     "the text and the tables."
 )
-_SHADES: Final = (0.95, 0.68, 0.46, 0.28, 0.12)  # of the parts of a bar
+_MARK: Final = re.compile(r'<path aria-label="([^"]*)" role="graphics-symbol"([^>]*?)/>')
+_PLAIN: Final = {"format": "~%", "title": None, "grid": False}
 _DRAWS: Final = "stirred.report.charts:draw"
 _MOST_SECONDS: Final = 120
 
 
-def chart(specification: Mapping[str, Any], *, title: str, width: int = 640, height: int = 300) -> str:
+def chart(specification: Mapping[str, Any], *, title: str, width: int = 440, height: int = 240) -> str:
     """Return a Vega-Lite chart as inline SVG, or a line saying why there is none: Vega is absent, or it failed."""
     if not _installed():
         return f'<p class="note">Charts need one more package: <code>{INSTALL}</code>.</p>'
@@ -48,12 +54,12 @@ def chart(specification: Mapping[str, Any], *, title: str, width: int = 640, hei
             "font": "system-ui, sans-serif",
             "view": {"stroke": None},
             "axis": {
-                "labelColor": _INK, "titleColor": _INK, "domainColor": _FAINT, "tickColor": _FAINT,
-                "gridColor": _FAINT, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 500,
+                "labelColor": _INK, "titleColor": _INK, "domainColor": _SOFT, "tickColor": _SOFT,
+                "gridColor": _FAINT, "labelFontSize": 14, "titleFontSize": 14, "titleFontWeight": 500,
             },
             "legend": {
-                "titleLimit": 0, "labelLimit": 0, "labelColor": _INK, "titleColor": _INK, "labelFontSize": 12,
-                "titleFontSize": 12,
+                "titleLimit": 0, "labelLimit": 0, "labelColor": _INK, "titleColor": _INK, "labelFontSize": 14,
+                "titleFontSize": 14,
             },
             "text": {"color": _INK},
             "header": {"labelColor": _INK, "titleColor": _INK},
@@ -65,7 +71,9 @@ def chart(specification: Mapping[str, Any], *, title: str, width: int = 640, hei
         return f'<p class="note">{escape(title)}: {NOT_DRAWN}</p>'
     for fixed, variable in _COLOURS.items():
         svg = svg.replace(fixed, variable)
-    svg = re.sub(r"^<svg ", f'<svg role="img" aria-label="{title}" ', svg.strip())
+    # What a mark stands for is shown when the pointer is on it, without a script.
+    svg = _MARK.sub(r'<path role="graphics-symbol"\2><title>\1</title></path>', svg)
+    svg = svg.strip().replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
     return f'<figure class="chart">{svg}</figure>'
 
 
@@ -131,7 +139,7 @@ def _points(
         "align": "right" if inwards else "left",
         "dx": -9 if inwards else 9,
         "dy": 18 if below else -9,
-        "fontSize": 12,
+        "fontSize": 14,
     }
     return {
         "data": {"values": rows},
@@ -140,22 +148,18 @@ def _points(
 
 
 def bars(block: Bars) -> str:
-    """Return bars side by side, one colour for each series."""
+    """Return bars below each other, one colour for each series: names of any length have their place."""
     rows = [{"group": group, "series": series, "height": height} for group, series, height in block.bars]
+    series = {"field": "series", "type": "nominal", "title": None, "sort": None}
     encoding = {
-        "x": {"field": "group", "type": "nominal", "sort": None, "axis": {"title": block.x, "labelAngle": 0}},
-        "xOffset": {"field": "series", "type": "nominal", "sort": None},
-        "y": {"field": "height", "type": "quantitative", "axis": {"title": block.y}},
-        "color": {
-            "field": "series",
-            "type": "nominal",
-            "title": None,
-            "sort": None,
-            "scale": {"range": [ACCENT, SECOND, *COLOURS]},
-            "legend": {"orient": "top", "columnPadding": 40},
-        },
+        # Room for a reader's font, which may be wider than the one that was measured.
+        "y": {"field": "group", "type": "nominal", "sort": None, "axis": {"title": block.x or None, "minExtent": 160}},
+        "yOffset": series,
+        "x": {"field": "height", "type": "quantitative", "axis": {"title": block.y, "tickCount": 4}},
+        "color": {**series, "scale": {"range": COLOURS}, "legend": {"orient": "top", "columnPadding": 40}},
     }
-    return chart({"data": {"values": rows}, "mark": {"type": "bar"}, "encoding": encoding}, title=block.y)
+    size = {"width": 240, "height": 16 * len(rows) + 12 * len({row["group"] for row in rows})}
+    return chart({"data": {"values": rows}, "mark": {"type": "bar"}, "encoding": encoding}, title=block.y, **size)
 
 
 def areas_changed(points: Sequence[Mapping[str, Any]]) -> str:
@@ -179,43 +183,30 @@ def areas_changed(points: Sequence[Mapping[str, Any]]) -> str:
         },
         "shape": {"field": "swap", "type": "nominal", "title": None, "sort": None},
     }
-    mark = {"type": "point", "filled": True, "size": 50, "opacity": 0.8}
+    mark = {"type": "point", "filled": False, "size": 60, "opacity": 1, "strokeWidth": 2}
     specification = {"data": {"values": [dict(point) for point in points]}, "mark": mark, "encoding": encoding}
     return chart(specification, title="Share of records changed by size of the area")
 
 
 def share_bar(parts: Sequence[tuple[str, int]], *, title: str) -> str:
-    """Return one bar of 100% in parts, named below it; the first is the darkest.
-
-    Parts differ in lightness and have a border, and the order of the legend is theirs: no hue has to be told apart.
-    """
+    """Return one bar of 100% in up to five parts, named below it in their order, each with a border."""
     total = sum(count for _, count in parts) or 1
     ends = [sum(count for _, count in parts[: place + 1]) / total for place in range(len(parts))]
     rows = [
-        {"part": f"{label} ({100 * count / total:.3g}%)", "from": end - count / total, "to": end, "shade": shade}
-        for (label, count), end, shade in zip(parts, ends, _SHADES, strict=False)
-        if count
+        {"part": label, "from": end - count / total, "to": end} for (label, count), end in zip(parts, ends, strict=True)
     ]
+    colours = [SECOND, COLOURS[0], COLOURS[2], COLOURS[3], GREY]
     encoding = {
-        "x": {"field": "from", "type": "quantitative", "axis": {"format": "~%", "title": None, "grid": False}},
+        "x": {"field": "from", "type": "quantitative", "axis": {**_PLAIN, "tickCount": 5}},
         "x2": {"field": "to"},
-        "opacity": {
+        "color": {
             "field": "part",
             "type": "nominal",
             "sort": None,
             "title": None,
-            "scale": {
-                "type": "ordinal",
-                "domain": [row["part"] for row in rows],
-                "range": [row["shade"] for row in rows],
-            },
-            "legend": {"orient": "bottom", "columns": 3, "columnPadding": 40},
+            "scale": {"domain": [row["part"] for row in rows], "range": colours},
+            "legend": {"orient": "bottom", "columns": 2, "columnPadding": 40},
         },
     }
-    # Borders in a layer of their own do not fade with the parts.
-    border = {"type": "bar", "filled": False, "stroke": _INK, "strokeWidth": 1, "height": 38}
-    layers = [
-        {"mark": {"type": "bar", "color": SECOND, "height": 38}, "encoding": encoding},
-        {"mark": border, "encoding": {"x": encoding["x"], "x2": encoding["x2"]}},
-    ]
-    return chart({"data": {"values": rows}, "layer": layers}, title=escape(title), height=44)
+    mark = {"type": "bar", "stroke": _INK, "strokeWidth": 1, "height": 38}
+    return chart({"data": {"values": rows}, "mark": mark, "encoding": encoding}, title=title, height=44)

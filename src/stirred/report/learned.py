@@ -7,8 +7,8 @@ from typing import Any
 
 from stirred.inference.figures import Figure
 from stirred.inference.learned import Learned, what_could_be_learned
-from stirred.report.charts import COLOURS, drawn
-from stirred.report.page import bullets, paragraph, section, table
+from stirred.report.charts import COLOURS, GREY, drawn
+from stirred.report.page import bullets, folded, paragraph, section, table
 from stirred.spec.specification import Specification
 
 
@@ -17,12 +17,8 @@ def learned_section(specification: Specification) -> str:
     if specification.budget.is_free:
         return ""
     found = what_could_be_learned(specification)
-    parts = [paragraph(_lead(found)), *_limits(found)]
-    parts += [
-        paragraph("What the exact figures reveal by themselves is bounded by no number:"),
-        bullets(found.reveals),
-    ]
-    return section("What could be learned", *parts)
+    last = paragraph("What the exact figures reveal by themselves is bounded by no number.")
+    return section("What could be learned", paragraph(_lead(found)), *_limits(found), last)
 
 
 def _lead(found: Learned) -> str:
@@ -35,7 +31,8 @@ def _limits(found: Learned) -> list[str]:
     if found.refused:
         return []
     rows = [[row.about, row.distance, row.words] for row in found.rows]
-    return [table(["about", "records apart", "at most"], rows), *(paragraph(note, note=True) for note in found.notes)]
+    limits = table(["about", "records apart", "at most"], rows, caption="Limits on what could be learned")
+    return [limits, *([folded("How these limits are meant", bullets(found.notes))] if found.notes else [])]
 
 
 def figure_svg(figure: Figure) -> str | None:
@@ -43,14 +40,16 @@ def figure_svg(figure: Figure) -> str | None:
     curves = list(dict.fromkeys(row[1] for row in figure.rows))
     exact = [curve for curve in curves if curve.startswith("exact")]
     shown = [curve for curve in curves if curve not in exact]
-    colours = [*COLOURS[: len(shown)], *["#9ca3af"] * len(exact)]
+    colours = [*(COLOURS[at % len(COLOURS)] for at in range(len(shown))), *[GREY] * len(exact)]
+    dashed = ["prior", *shown[len(COLOURS) :]]
     counted = {curve: sum(row[1] == curve for row in figure.rows) for curve in curves}
     encoding: dict[str, Any] = {
         "x": {"field": figure.x, "type": "quantitative"},
         "y": {"field": figure.y, "type": "quantitative", "scale": {"type": "log" if figure.logarithmic else "linear"}},
         "color": {"field": "curve", "type": "nominal", "title": None, "sort": None,
                   "scale": {"domain": [*shown, *exact], "range": colours}, "legend": {"values": [*shown, *exact[:1]]}},
-        "strokeDash": {"condition": {"test": "datum.curve == 'prior'", "value": [5, 4]}, "value": [1, 0]},
+        "strokeDash": {"condition": {"test": f"indexof({json.dumps(dashed)}, datum.curve) >= 0", "value": [5, 4]},
+                       "value": [1, 0]},
     }  # fmt: skip
     single = {"test": " || ".join(f"datum.curve == {json.dumps(c)}" for c, n in counted.items() if n == 1) or "false"}
     specification: dict[str, Any] = {

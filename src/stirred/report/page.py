@@ -1,8 +1,10 @@
-"""The page: style, headings, tables. Light and dark, on a phone and on paper."""
+"""The page: style, headings, tables. Light and dark, on a phone and on paper, with and without its script."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from html import escape
 from typing import Final
 
@@ -19,11 +21,12 @@ h1 { font-size:1.7rem; line-height:1.2; margin:.4rem 0 .2rem; } h2 { font-size:1
 .lead { color:var(--soft); margin:.2rem 0 1rem; }
 .stamp { display:inline-block; padding:.15rem .6rem; border-radius:1rem; font-size:.85rem;
   border:1px solid var(--line); }
-.stamp.internal, .seeded, .nothing { color:#fff; background:var(--bad); border-color:var(--bad); }
+.stamp.internal, .seeded, .nothing { color:#fff; background:#b42318; border-color:#b42318; }
 .seeded, .nothing { padding:.6rem 1rem; border-radius:.4rem; font-weight:600; margin:0 0 1rem; }
 .open { border-left:5px solid var(--second); background:var(--card); padding:.8rem 1.1rem; border-radius:.4rem; }
-.open h2, .five h2 { margin-top:0; }
+.open h2 { margin-top:0; } .open > p { margin:.5rem 0; font-size:1.05rem; } .open details { font-size:.92rem; }
 .five { display:grid; grid-template-columns:repeat(auto-fit,minmax(15rem,1fr)); gap:.8rem; margin:1rem 0; }
+@media (min-width:54rem) { .five > div:last-child { grid-column:span 2; } }
 .five > div { background:var(--card); border-radius:.5rem; padding:.8rem 1rem; }
 .five b { display:block; color:var(--accent); font-size:.85rem; text-transform:uppercase; letter-spacing:.05em; }
 .big { font-size:2rem; font-weight:650; line-height:1.1; }
@@ -39,15 +42,64 @@ th { color:var(--soft); font-weight:600; } td.n, th.n { text-align:right; } td.n
 table.wide { font-size:.8rem; } .wide th, .wide td { padding:.3rem .45rem; }
 code { background:var(--card); padding:.1rem .3rem; border-radius:.25rem; overflow-wrap:anywhere; }
 .note { color:var(--soft); font-size:.92rem; } .ok { color:var(--good); font-weight:600; }
-.chart { margin:.6rem 0; overflow-x:auto; } .chart svg { max-width:100%; height:auto; }
+.chart { margin:.6rem 0; } .chart svg { width:100%; max-width:34rem; height:auto; overflow:visible; }
 details { margin:.6rem 0; } summary { cursor:pointer; color:var(--accent); }
-ul { padding-left:1.2rem; } li { margin:.2rem 0; }
-@media print { :root { --ink:#000; --paper:#fff; --card:#f3f3f3; --line:#bbb; } body { font-size:11pt; }
+ul { padding-left:1.2rem; } li { margin:.2rem 0; } h3 { font-size:1rem; margin:1.2rem 0 .4rem; }
+caption { position:absolute; width:1px; height:1px; overflow:hidden; clip-path:inset(50%); white-space:nowrap; }
+th button { all:unset; cursor:pointer; } th button::after { content:"\\a0↕"; opacity:.55; }
+th[aria-sort=ascending] button::after { content:"\\a0↑"; opacity:1; }
+th[aria-sort=descending] button::after { content:"\\a0↓"; opacity:1; }
+:focus-visible, th button:focus-visible { outline:2px solid var(--accent); outline-offset:2px; }
+.filter { display:block; margin:.4rem 0; font-size:.92rem; color:var(--soft); }
+.filter input { font:inherit; color:var(--ink); background:var(--paper); border:1px solid var(--soft);
+  border-radius:.3rem; padding:.2rem .5rem; margin:0 .5rem; max-width:60vw; }
+@media print { :root { --ink:#000; --soft:#444; --paper:#fff; --card:#f3f3f3; --line:#bbb; --accent:#0b6e99;
+  --second:#c2410c; --good:#1a7f4b; --bad:#b42318; color-scheme:light; } body { font-size:11pt; }
   .scroll { overflow:visible; } table { font-size:8pt; } th, td { padding:.2rem .35rem; }
-  h2, h3, p { break-after:avoid; } .chart, tr, .five > div { break-inside:avoid; } details > * { display:block; } }
+  .filter, th button::after { display:none; } h2, h3 { break-after:avoid; } thead { display:table-header-group; }
+  .chart, tr, .five > div { break-inside:avoid; } details::details-content { content-visibility:visible; } }
 """
 
+# Sorting and filtering are made by the script alone: without it nothing is missing and nothing is dead.
+SCRIPT: Final = """
+const number = /^[±−-]?[\\d,.]+%?$/, words = new Intl.Collator(undefined, {numeric: true});
+const value = text => parseFloat(text.replace(/[±,%]/g, '').replace('−', '-'));
+const compare = (a, b) => number.test(a) && number.test(b) ? value(a) - value(b) : words.compare(a, b);
+for (const table of document.querySelectorAll('table')) {
+  const body = table.tBodies[0], rows = [...body.rows], heads = [...table.tHead.rows[0].cells];
+  if (rows.length > 1) heads.forEach((head, at) => {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener('click', () => {
+      const order = head.getAttribute('aria-sort') === 'ascending' ? 'descending' : 'ascending';
+      heads.forEach(other => other.removeAttribute('aria-sort'));
+      head.setAttribute('aria-sort', order);
+      const text = row => row.cells[at].textContent.trim(), sign = order === 'ascending' ? 1 : -1;
+      body.append(...[...rows].sort((a, b) => sign * compare(text(a), text(b))));
+    });
+  });
+  if (rows.length < 10) continue;
+  const label = document.createElement('label'), input = document.createElement('input');
+  const found = document.createElement('span');
+  label.className = 'filter';
+  input.type = 'search';
+  found.setAttribute('aria-live', 'polite');
+  label.append('Filter rows', input, found);
+  table.parentNode.before(label);
+  input.addEventListener('input', () => {
+    const wanted = input.value.trim().toLowerCase();
+    for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+    found.textContent = wanted ? `${rows.filter(row => !row.hidden).length} of ${rows.length}` : '';
+  });
+}
+addEventListener('beforeprint', () => document.querySelectorAll('details').forEach(each => each.open = true));
+"""
+_SCRIPT_HASH: Final = b64encode(sha256(SCRIPT.encode()).digest()).decode()
+
 _WIDE: Final = 8  # columns
+_SCROLLED: Final = 5
 
 
 def page(title: str, body: Iterable[str], *, seeded: bool = False) -> str:
@@ -60,9 +112,10 @@ def page(title: str, body: Iterable[str], *, seeded: bool = False) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        # The page's own script runs, and no other.
         f"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-        f'img-src data:"><title>{escape(title)}</title><style>{STYLE}</style></head>'
-        f"<body><main>{warning}{''.join(body)}</main></body></html>\n"
+        f"script-src 'sha256-{_SCRIPT_HASH}'; img-src data:\">"
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body><main>{warning}{''.join(body)}</main><script>{SCRIPT}</script></body></html>\n"
     )
 
 
@@ -81,8 +134,18 @@ def bullets(items: Iterable[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> str:
-    """Return a table; numbers are right-aligned and grouped. ``numbers`` are columns of numbers written as text."""
+def folded(summary: str, *parts: str) -> str:
+    """Return what opens on a click, and on paper is open."""
+    return f"<details><summary>{escape(summary)}</summary>{''.join(parts)}</details>"
+
+
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = (), caption: str = ""
+) -> str:
+    """Return a table; numbers are right-aligned and grouped. ``numbers`` are columns of numbers written as text.
+
+    ``caption`` is for who cannot see what the table stands under.
+    """
     kept = [list(row) for row in rows]
     numeric = [
         name in numbers
@@ -90,7 +153,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: S
         for i, name in enumerate(header)
     ]
     head = "".join(
-        f"<th{' class=n' if number else ''}>{escape(name)}</th>" for name, number in zip(header, numeric, strict=True)
+        f"<th scope=col{' class=n' if number else ''}>{escape(name)}</th>"
+        for name, number in zip(header, numeric, strict=True)
     )
     body = "".join(
         "<tr>"
@@ -99,7 +163,13 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: S
         for row in kept
     )
     wide = " class=wide" if len(header) >= _WIDE else ""
-    return f'<div class="scroll"><table{wide}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    # A table that may be wider than its place is scrolled with the keyboard, too.
+    place = "" if len(header) < _SCROLLED else f' tabindex=0 role=region aria-label="{escape(caption or header[0])}"'
+    told = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return (
+        f'<div class="scroll"{place}><table{wide}>{told}<thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
 
 
 def _cell(value: object) -> str:

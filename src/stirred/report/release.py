@@ -13,32 +13,25 @@ from typing import Final
 import polars as pl
 
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import Bars, Block, Curve, ExpectedError, Grid, Mechanism, Plan, Section
-from stirred.report.charts import bars, loss_curve, share_bar
+from stirred.data.table_labels import Labels
+from stirred.mechanisms.protocol import Bars, Block, Curve, ExpectedError, Grid, Mechanism, Plan, Section, Typical
+from stirred.report.charts import bars, loss_curve
+from stirred.report.first_screen import first_screen, protects_nothing
 from stirred.report.learned import learned_section
-from stirred.report.page import bullets, page, paragraph, section, table
+from stirred.report.page import bullets, folded, page, paragraph, section, table
 from stirred.report.pipeline import pipeline_section
 from stirred.report.safes import SafesSheet, safes_section
-from stirred.risk.exposed import exposed_in_words
-from stirred.risk.uniqueness import Uniqueness, share_in_words
+from stirred.risk.uniqueness import Uniqueness
 from stirred.spec.doubts import Doubt
-from stirred.spec.explain import explain
 from stirred.spec.invariant import records_of
-from stirred.spec.specification import Specification
 from stirred.utility.measures import CELL_CLASSES, Accuracy, by_area_size, by_cell_size
 
-_ROWS_SHOWN = 40
+_ROWS_SHOWN = 200
+_ROWS_OPEN = 40  # longer tables open on a click
 PUBLIC_STAMP = '<span class="stamp">public edition</span>'
 INTERNAL_STAMP = '<span class="stamp internal">internal: computed from confidential data, never publish</span>'
 
 NOTHING: Final = "Nothing is promised about confidentiality"
-_QUESTIONS: Final = {
-    "who": "Who is eligible?",
-    "where": "Where does it extend?",
-    "what": "What is the unit?",
-    "how": "How is change measured?",
-    "how much": "How much may change?",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,67 +58,47 @@ class ReleaseReport:
     safes: SafesSheet | None = None
     inside: Sequence[Section] = ()
     exposure: Uniqueness | None = None
+    not_counted: str = ""  # why there is no exposure, where records are too many
+    typical: Sequence[Typical] = ()
+    labels: Labels = field(default_factory=dict)
 
 
 def public_report(report: ReleaseReport) -> str:
     """Return the edition that may be published as far as the specification says."""
-    body = [_head(report, internal=False), first_screen(report.plan.specification)]
-    body += [pipeline_section(report.plan.specification), _exposed(report)]
-    body += [learned_section(report.plan.specification)]
-    body += [_own(report), _checks(report), _tables(report), _conditions(report)]
-    body.append(_safes(report, internal=False))
-    return page(report.title, body, seeded=report.seeded)
+    body = [
+        _head(report, internal=False),
+        first_screen(report),
+        pipeline_section(report.plan.specification),
+        learned_section(report.plan.specification),
+        _own(report),
+        _checks(report),
+        _tables(report),
+        _conditions(report),
+        _safes(report, internal=False),
+    ]
+    return page(_title(report), body, seeded=report.seeded)
 
 
 def internal_report(report: ReleaseReport) -> str:
     """Return the edition for the agency: the public one, and before and after with errors."""
-    body = [_head(report, internal=True), first_screen(report.plan.specification)]
-    body += [pipeline_section(report.plan.specification), _exposed(report)]
-    body += [
-        *map(_section, report.inside),
+    body = [
+        _head(report, internal=True),
+        first_screen(report),
+        pipeline_section(report.plan.specification),
+        *(_section(own, report) for own in report.inside),
         learned_section(report.plan.specification),
         _doubts(report),
         _accuracy(report),
         _own(report),
         _checks(report),
         _conditions(report),
+        _safes(report, internal=True),
     ]
-    body.append(_safes(report, internal=True))
-    return page(f"{report.title} (internal)", body, seeded=report.seeded)
+    return page(f"{_title(report)} (internal)", body, seeded=report.seeded)
 
 
-def first_screen(specification: Specification) -> str:
-    """Return the five answers, the invariants first."""
-    words = explain(specification)
-    fixed = "".join(f"<li>{escape(item)}</li>" for item in words.not_protected)
-    big = {"how much": f'<span class="big">{escape(specification.budget_text)}</span><br>'}
-    cards = "".join(
-        f"<div><b>{_QUESTIONS[a.question]}</b>{big.get(a.question, '')}<span>{escape(a.answer)}</span></div>"
-        for a in words.answers
-    )
-    return (
-        f'<div class="open"><h2>Not protected, because it is published exactly</h2><ul>{fixed}</ul></div>'
-        f'<div class="five">{cards}</div>'
-        f"<p>{escape(words.how_to_read)}</p><p class=note>{escape(words.why_not_compare.replace('`', ''))}</p>"
-        f"<p class=note>Notation: <code>{escape(specification.notation)}</code></p>"
-    )
-
-
-def _exposed(report: ReleaseReport) -> str:
-    """Return how many records are alone with what is published exactly: a function of what is published."""
-    found = report.exposure
-    if found is None:
-        return ""
-    text = f"{exposed_in_words(found)[:1].upper()}{exposed_in_words(found)[1:]}. "
-    if found.unique:
-        text += "Whoever knows these values of one of them finds its record in the release."
-    rows = [[label, count, share_in_words(count, found.records)] for label, count in found.bands]
-    return section(
-        "How exposed people are",
-        paragraph(text),
-        share_bar(found.bands, title="How many records have the same values"),
-        table(["with what is published unchanged", found.of, "share"], rows, numbers=["share"]),
-    )
+def _title(report: ReleaseReport) -> str:
+    return f"{NOTHING}: {report.title}" if protects_nothing(report.plan) else report.title
 
 
 def _safes(report: ReleaseReport, *, internal: bool) -> str:
@@ -139,22 +112,24 @@ def _head(report: ReleaseReport, *, internal: bool) -> str:
     many = "" if report.records is None else f"{number(report.records, records_of(mechanism.unit, 1))}, "
     title = mechanism.title if many else mechanism.title.capitalize()
     lead = f"{many}{title}{' of ' if mechanism.areas else ''}{', '.join(mechanism.areas)}."
-    nothing = f'<h1 class="nothing">{NOTHING}</h1>' if report.plan.specification.budget.is_unbounded else ""
-    return f'{stamp}{nothing}<h1>{escape(report.title)}</h1><p class="lead">{escape(lead)} {escape(report.made)}</p>'
+    red = " class=nothing" if protects_nothing(report.plan) else ""
+    return f'{stamp}<h1{red}>{escape(_title(report))}</h1><p class="lead">{escape(lead)} {escape(report.made)}</p>'
 
 
 def _own(report: ReleaseReport) -> str:
     """Return the sections of the mechanism."""
-    return "".join(map(_section, report.mechanism.sections(report.plan)))
+    return "".join(_section(own, report) for own in report.mechanism.sections(report.plan))
 
 
-def _section(own: Section) -> str:
-    return section(own.title, *map(_block, own.blocks))
+def _section(own: Section, report: ReleaseReport) -> str:
+    return section(own.title, *(_block(block, own.title, report.labels) for block in own.blocks))
 
 
-def _block(block: Block) -> str:
+def _block(block: Block, caption: str, labels: Labels) -> str:
     if isinstance(block, Grid):
-        return table(block.header, block.rows, numbers=block.numbers)
+        named = [labels.get(name, {}) for name in block.header]
+        rows = [[own.get(str(value)) or value for value, own in zip(row, named, strict=True)] for row in block.rows]
+        return _long(block.header, rows, numbers=block.numbers, caption=caption)
     if isinstance(block, Bars):
         return bars(block)
     return loss_curve(block) if isinstance(block, Curve) else paragraph(block)
@@ -162,24 +137,30 @@ def _block(block: Block) -> str:
 
 def _checks(report: ReleaseReport) -> str:
     text = "After writing, the files were read again and compared with the confidential input."
-    checks = table(["what", "cells", "result"], report.checks)
+    checks = table(["what", "cells", "result"], report.checks, caption="Checks")
     return section("Verified on the files as written", paragraph(text), checks)
 
 
 def _tables(report: ReleaseReport) -> str:
     if not report.tables:
         return ""
-    parts = [f"<h3>{escape(name)}</h3>{_first_rows(frame)}" for name, frame in report.tables.items()]
+    parts = [f"<h3>{escape(name)}</h3>{_first_rows(frame, name)}" for name, frame in report.tables.items()]
     reading = [paragraph(text.replace("`", "")) for text in report.mechanism.reading_tables(report.plan)]
     return section("Tables", *reading, *parts)
 
 
-def _first_rows(frame: pl.DataFrame) -> str:
+def _first_rows(frame: pl.DataFrame, caption: str) -> str:
     """Return a frame as a table; where it is long its first rows, and that there are more."""
-    shown = table(frame.columns, frame.head(_ROWS_SHOWN).rows())
+    shown = _long(frame.columns, frame.head(_ROWS_SHOWN).rows(), caption=caption)
     if frame.height <= _ROWS_SHOWN:
         return shown
     return shown + paragraph(f"{frame.height:,} rows; the first {_ROWS_SHOWN} are shown.", note=True)
+
+
+def _long(header: Sequence[str], rows: Sequence[Sequence[object]], *, numbers: Sequence[str] = (), caption: str) -> str:
+    """Return a table, folded where it is long."""
+    shown = table(header, rows, numbers=numbers, caption=caption)
+    return shown if len(rows) <= _ROWS_OPEN else folded(f"{len(rows)} rows", shown)
 
 
 def _doubts(report: ReleaseReport) -> str:
@@ -199,7 +180,7 @@ def _accuracy(report: ReleaseReport) -> str:
             f"<h3>{escape(name)}</h3>"
             + _measured(report.measures[name], report.expected.get(name), report.corrected.get(name))
             + "<p class=note>Cell by cell:</p>"
-            + _first_rows(frame)
+            + _first_rows(frame, f"{name}, cell by cell")
             + "<p class=note>By true size of the cell:</p>"
             + _by_size(by_cell_size(frame), of="cell")
         )
@@ -245,7 +226,7 @@ def _measured(found: Accuracy, expected: ExpectedError | None, corrected: Accura
         kept = f"{found.association_released:.4f} of {found.association_true:.4f}"
         row = ["association with the area kept (Cramér's V)", kept]
         rows.append([*row, *[""] * (len(columns) - len(row))])
-    return table(list(columns), rows, numbers=list(columns)[1:])
+    return table(list(columns), rows, numbers=list(columns)[1:], caption="Measures of accuracy")
 
 
 def _of(expected: ExpectedError | None, name: str, *, percent: bool = False) -> str:
@@ -262,7 +243,8 @@ def _by_size(classes: pl.DataFrame, *, of: str) -> str:
         [_class(row["from"]), row["cells"], f"{row['bias']:.4g}", f"{row['mean_absolute_error']:.4g}"]
         for row in classes.iter_rows(named=True)
     ]
-    return table([of, "cells", "bias", "mean absolute error"], rows, numbers=["bias", "mean absolute error"])
+    header = [of, "cells", "bias", "mean absolute error"]
+    return table(header, rows, numbers=header[2:], caption=f"Errors by true size of the {of}")
 
 
 def _class(start: int) -> str:
@@ -274,7 +256,7 @@ def _class(start: int) -> str:
 
 def _conditions(report: ReleaseReport) -> str:
     specification = report.plan.specification
-    lead = "What is said holds" if specification.budget.is_unbounded else "The promise holds"
+    lead = "What is said holds" if protects_nothing(report.plan) else "The promise holds"
     parts = [paragraph(f"{lead} under these conditions:"), bullets(specification.assumptions)]
     if report.plan.dropped:
         parts.append(paragraph(f"Columns not released: {', '.join(report.plan.dropped)}."))

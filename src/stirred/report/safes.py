@@ -63,36 +63,17 @@ def spoken_to(specification: Specification) -> tuple[Spoken, ...]:
         if no_bound
         else f"It bounds how far the probabilities of this release may depend on one {unit} ({loss}{fixed}). "
     )
+    data = (
+        f"It says which files are eligible and what may differ between them: one {unit}{fixed}. It treats sensitive "
+        "and harmless data alike if they have the same structure."
+    )
+    outputs = f"{bound}It does not say how harmful what can be learned would be, nor what recipients know already."
     return (
-        Spoken(
-            "people",
-            "no",
-            "It does not assess who receives the release. A small loss may be a reason to ask less of the "
-            "recipients, but it measures nothing about them.",
-        ),
-        Spoken(
-            "projects",
-            "no",
-            "It does not assess what the release is used for. Losses of one flavor compose, so that a budget can "
-            "be divided between projects; which of them deserve it is another question.",
-        ),
-        Spoken(
-            "settings",
-            "no",
-            "It is a property of the release and not of the place or process in which it was made or is used.",
-        ),
-        Spoken(
-            "data",
-            "partly",
-            f"It says which files are eligible and what may differ between them: one {unit}{fixed}. It treats "
-            "sensitive and harmless data alike if they have the same structure.",
-        ),
-        Spoken(
-            "outputs",
-            "partly",
-            f"{bound}It does not say how harmful what can be learned would be, nor what recipients know from "
-            "elsewhere.",
-        ),
+        Spoken("people", "no", "It does not assess who receives the release."),
+        Spoken("projects", "no", "It does not assess what the release is used for."),
+        Spoken("settings", "no", "It does not assess where the release was made or is used."),
+        Spoken("data", "partly", data),
+        Spoken("outputs", "partly", outputs),
     )
 
 
@@ -107,19 +88,13 @@ def safes_section(sheet: SafesSheet, specification: Specification, *, internal: 
         [name.replace("_", " "), meaning, _text(sheet.context.get(name, ""), shown=shown)]
         for name, meaning in CONTEXT.items()
     ]
-    text = (
-        "Five dimensions together determine the risk of giving data out. The custodian recorded what was done about "
-        "each; the specification speaks to some aspects of two of them, and replaces none."
-    )
-    parts = [
-        paragraph(text),
-        table(["safe", "recorded by the custodian", "does the specification speak to it?", "what it says"], rows),
-    ]
+    text = "What the custodian did about each of the five; the specification speaks to parts of two, and replaces none."
+    header = ["safe", "recorded by the custodian", "does the specification speak to it?", "what it says"]
+    parts = [paragraph(text), table(header, rows, caption="The five safes")]
     if any(sheet.context.values()):
-        parts += [
-            paragraph("The flow of information, in the five parameters of contextual integrity:"),
-            table(["parameter", "meaning here", "recorded by the custodian"], context),
-        ]
+        lead = "The flow of information, in the five parameters of contextual integrity:"
+        header = ["parameter", "meaning here", "recorded by the custodian"]
+        parts += [paragraph(lead), table(header, context, caption=lead[:-1])]
     return section("The five safes", *parts)
 
 

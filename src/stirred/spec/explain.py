@@ -206,21 +206,31 @@ def _how_to_read(specification: Specification) -> str:
     budget = specification.budget
     if budget.is_free:
         return "How to read it: the smaller the letter's value, the less an output can tell versions of the file apart."
+    return f"How to read it: {why_nothing(specification) or _read(specification, _apart(specification))}"
+
+
+def why_nothing(specification: Specification) -> str:
+    """Say why a specification protects nothing, as its first words on every page; empty where it protects.
+
+    >>> from stirred.spec import catalogue
+    >>> why_nothing(catalogue.load("das-2020").specification)
+    ''
+    """
+    budget, premetric = specification.budget, specification.input_premetric
+    if budget.is_free:
+        return ""
     if budget.realised.is_infinite:
-        return "How to read it: the budget is infinite, so nothing is promised."
+        return "the budget is infinite, so nothing is promised."
     policy = budget.policy
     if isinstance(policy, PermutationSwapping) and not any(part.largest_stratum for part in policy.strata):
-        return "How to read it: nothing can be swapped, so the file is published as it is. 0 is not protection here."
-    premetric = specification.input_premetric
+        return "nothing can be swapped, so the file is published as it is. 0 is not protection here."
     if not premetric.closure and premetric.within is not None and premetric.within < specification.multiverse.nearest:
         return (
-            f"How to read it: only versions that differ in {'up to ' if premetric.within > 1 else ''}"
+            f"only versions that differ in {'up to ' if premetric.within > 1 else ''}"
             f"{premetric.counted(premetric.within)} are compared. No two versions that agree on the fixed figures are "
             "so close, so nothing is promised."
         )
-    if budget.realised > exact(10**5):
-        return "How to read it: the budget is so large that nothing is promised."
-    return f"How to read it: {_read(specification, _apart(specification))}"
+    return "the budget is so large that nothing is promised." if budget.realised > exact(10**5) else ""
 
 
 def _apart(specification: Specification) -> str:

@@ -35,6 +35,7 @@ from stirred.mechanisms.protocol import (
     Release,
     Section,
     Settings,
+    Typical,
     Written,
     failed,
 )
@@ -347,6 +348,14 @@ class Tabulator(Mechanism):
     def file_notes(self, plan: Any) -> Sequence[str]:
         """Return why there is no file of records."""
         return ["There is no file of records: the promise is about the tables alone."]
+
+    def typical_errors(self, plan: Any, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
+        """Return the noise of one count, line by line."""
+        ninety = Fraction(9, 10)
+        return [
+            Typical(table=e.what, error=float(e.variance) ** 0.5, within=half_width(e.variance, level=ninety))
+            for e in plan.measured
+        ]
 
     def sections(self, plan: Any) -> Sequence[Section]:
         """Return the budget, line by line."""

@@ -29,13 +29,14 @@ from stirred.mechanisms.protocol import (
     Release,
     Section,
     Settings,
+    Typical,
     Written,
 )
 from stirred.mechanisms.topdown import handed
 from stirred.mechanisms.topdown.accuracy import Accuracy
 from stirred.mechanisms.topdown.audit import SPINE, file_names, small_law, small_universes
 from stirred.mechanisms.topdown.measure import Part, measure
-from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections, several_parents, unmeasured
+from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections, several_parents, typical_of, unmeasured
 from stirred.mechanisms.topdown.prepare import PERSONS, Design, check_columns, parts_of, spine_of
 from stirred.mechanisms.topdown.records import Layout, follow
 from stirred.mechanisms.topdown.records_check import AGREEMENTS, table_part
@@ -375,6 +376,10 @@ class TopDown(Mechanism):
     def setting_in_words(self, epsilon: Exact) -> str:
         """Return the budget, by its customary letter."""
         return f"rho {epsilon.shown()}"
+
+    def typical_errors(self, plan: TopDownPlan, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
+        """Return the noise of measurements, where they are published."""
+        return typical_of(plan) if "measurements" in self.design.settings.publish else ()
 
     def sections(self, plan: TopDownPlan) -> Sequence[Section]:
         """Return the noise of every query at every level, and the cost of changes of one record."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from stirred.data.problems import listed
-from stirred.mechanisms.protocol import Fact, Grid, Plan, Section
+from stirred.mechanisms.protocol import Fact, Grid, Plan, Section, Typical
+from stirred.mechanisms.tables.intervals import half_width
 from stirred.mechanisms.topdown.budget import DELTA, Promised, Shares, variance_of
 from stirred.mechanisms.topdown.measure import Part, class_counts
 from stirred.mechanisms.topdown.prepare import PERSONS, UNITS, Design
@@ -163,6 +165,18 @@ def cost_grid(costs: Sequence[Promised], *, delta: float = float(DELTA)) -> Grid
 def bypassed_levels(spine: Spine) -> list[str]:
     """Return the levels some of whose areas leave their budget to their only child."""
     return [name for name, some in zip(spine.names, spine.bypassed, strict=False) if some.any()]
+
+
+def typical_of(plan: TopDownPlan) -> list[Typical]:
+    """Return the noise of a measured count at each level, the finest first; that of records has no closed form."""
+    found = []
+    for part, shares in plan.measured:
+        for level in reversed([*shares.levels]):
+            for query in shares.measured(level):
+                if (sigma2 := shares.sigma2(level, query)) is not None:
+                    error, within = variance_of(sigma2) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
+                    found.append(Typical(table=f"{part.name} by {query} in each {level}", error=error, within=within))
+    return found
 
 
 def measured_sections(plan: TopDownPlan) -> list[Section]:

@@ -301,6 +301,8 @@ class Swapping(Mechanism):
     allowed = allowed_columns
     table_in_words = words.exactness
     conclusions = words.swap_conclusions
+    headline = words.swap_headline
+    typical_errors = words.swap_errors
     sections = words.swap_sections
     reading_tables = words.reading_tables
 

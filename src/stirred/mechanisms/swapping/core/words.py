@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
+import polars as pl
+
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import Block, Fact, Grid, Rated, Section, Table
+from stirred.mechanisms.protocol import Block, Fact, Grid, Headline, Mechanism, Rated, Section, Table, Typical
 from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS
 from stirred.spec.budget import Derived
 from stirred.spec.document import number_out
 from stirred.spec.exact import Exact
+from stirred.spec.invariant import plural
 from stirred.spec.number_text import percent
 
 if TYPE_CHECKING:
@@ -25,6 +29,9 @@ NOTHING_SWAPPED: Final = "Nothing was swapped: every count is exact, and the fil
 COUNTED: Final = "Counted from the released records; each costs nothing beyond the release itself (post-processing)."
 _RATES: Final = tuple(Fraction(n, 100) for n in (1, 5, 10, 20, 50, 80))
 _STRATA_SHOWN: Final = 40
+_NAMES_SHOWN: Final = 3
+_SIZES: Final = ((1, 9), (10, 99), (100, 999), (1_000, 10**15))
+_NINE_IN_TEN: Final = 1.645  # standard deviations of a normal error
 _STRATA_LISTED: Final = 50
 
 
@@ -185,6 +192,58 @@ def correction_in_words(mechanism: Swapping, plan: SwapPlan) -> str:
 # ---- the report -------------------------------------------------------------------------------------------
 
 
+def few(names: Sequence[str]) -> str:
+    """Return names in a sentence, of many the first two.
+
+    >>> few(["county"]), few(["county", "tract", "block"]), few(["a", "b", "c", "d"])
+    ('county', 'county, tract and block', 'a, b and 2 more columns')
+    """
+    shown = [*names] if len(names) <= _NAMES_SHOWN else [*names[:2], f"{len(names) - 2} more columns"]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
+
+
+def swap_headline(mechanism: Swapping, plan: SwapPlan) -> Headline:
+    """Return what leaves unchanged and what was swapped, in two sentences."""
+    if not plan.releases_records or plan.perturbed is not None:
+        return Mechanism.headline(mechanism, plan)
+    every = f"Every {mechanism.unit}{', with its persons,' if plan.universe.persons else ''}"
+    if nothing_swapped(plan):
+        return Headline(unchanged=f"{every} leaves as it is.", disturbed="Nothing was disturbed.")
+    units, swapped, records = plural(mechanism.unit), few(mechanism.swap), int(plan.strata.sizes.sum())
+    among = f"{units} with equal {few(mechanism.match)}" if mechanism.match else f"all {units}"
+    unchanged = f"{every} is published with all its values unchanged except {swapped}, exchanged among {among}."
+    if plan.strata.moved is None:
+        return Headline(unchanged=unchanged, disturbed=_moved_at_length(plan))
+    share, changed = percent(plan.strata.moved, digits=2), mechanism._changed(plan)
+    true = 0.0 if changed is None else 1 - changed.expected / max(records, 1)
+    kept = f"; about {percent(true, digits=2)} are published with their true {swapped}" if true else ""
+    told = f"About {share} of the {records:,} {units} are expected to get {plan.moved_get}{kept}."
+    return Headline(unchanged=unchanged, disturbed=told)
+
+
+def swap_errors(mechanism: Swapping, plan: SwapPlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
+    """Return the errors of published counts by their size, estimated without bias from the public files (R18).
+
+    The estimate of one cell may be negative and is not shown: it is averaged over the cells of a size.
+    """
+    found = {}
+    for title, cells in corrected.items():
+        for low, high in _SIZES:
+            own = cells.filter(pl.col("published").is_between(low, high))
+            squared = float(own["squared_error"].sum()) / max(own.height, 1)
+            if squared > 0:  # false where it is not a number, or the cells are too few to say
+                # A cell that came out small by chance is taken for a small one.
+                over = ", overstated" if low == 1 else ""
+                size = f"{low:,} to {high:,}{over}" if high < _SIZES[-1][1] else f"{low:,} and more"
+                error, unknown = math.sqrt(squared), bool((own["kept"] > 0).any())
+                within = _NINE_IN_TEN * error
+                found[low == 1, -own.height, title, low] = Typical(
+                    table=title, size=size, cells=own.height, error=error, within=within, at_least=unknown
+                )
+    # Counts of 10 and more come first, the most frequent of them; the smallest are what nobody should rely on.
+    return [found[key] for key in sorted(found)]
+
+
 def swap_sections(mechanism: Swapping, plan: SwapPlan) -> list[Section]:
     """Return the sections of a report on rate and loss, and on the strata."""
     return [Section(title="Rate and loss", blocks=tuple(_rate(mechanism, plan))), _strata(plan)]
@@ -206,8 +265,8 @@ def _rate(mechanism: Swapping, plan: SwapPlan) -> list[Block]:
     if curve is None:
         return _losses(mechanism, plan, size)
     summary = (
-        f"The largest stratum with something to swap has {size:,} records. {_moved_at_length(plan)} A smaller stratum "
-        "would give a smaller number, but only because more is then published exactly."
+        f"The largest stratum with something to swap has {size:,} records. A smaller one would give a smaller number, "
+        "but only because more is then published exactly."
     )
     return [summary, *(text for text in (plan.why_this_number, plan.also_promised) if text), curve]
 

@@ -102,6 +102,15 @@ class Redrawn:
         away = rows @ (self._centred @ members)
         return np.maximum(self.moments.second(rows, squares, self.weights @ members) - away**2, 0.0)
 
+    def with_published(self, rows: Array, squares: Array, members: Array) -> Array:
+        """Return the covariances of the estimates with the published counts, if these were the true rows."""
+        published, weights = self._centred @ members, self.weights @ members
+        plus, minus = (
+            self.moments.second(rows, squares, each) - (rows @ (self.moments.moves @ each)) ** 2
+            for each in (published + weights, published - weights)
+        )
+        return (plus - minus) / 4
+
     def slopes(self, rows: Array, members: Array) -> Array:
         """Return how much the variance of each cell's estimate grows with a record more in it, in place of another.
 
@@ -194,7 +203,7 @@ def estimated_redrawn(
     low, high = cell_bounds(cells)
     known = low == high
     z, r, c, n = (cells[f"__{name}"].to_numpy().astype(np.float64) for name in ("cell", "hold", "swap", "stratum"))
-    estimate, variance, plug_in, slope, step = z.copy(), *np.zeros((4, z.size))
+    estimate, variance, plug_in, slope, step, shift = z.copy(), *np.zeros((5, z.size))
     near, moves = np.zeros(z.size, dtype=np.bool_), np.zeros(z.size, dtype=np.bool_)
     rates = cells["stratum_rate"].to_list()
     for stratum in conditioned_cells(cells, whole, match=match, swap=swap, rates=rates, law=law):
@@ -211,7 +220,9 @@ def estimated_redrawn(
         columns = places[:, enough]
         estimate[columns] = (undone.estimates(stratum.rows) @ stratum.members)[:, enough]
         variance[columns] = undone.variances(stratum.rows, stratum.squares, stratum.groups)[:, enough]
-        plug_in[columns] = _inside(undone, stratum)[:, enough]
+        rows, squares = _inside(undone, stratum)
+        plug_in[columns] = undone.at(rows, squares, stratum.members)[:, enough]
+        shift[columns] = 2 * undone.with_published(rows, squares, stratum.members)[:, enough] - plug_in[columns]
         slope[columns] = undone.slopes(stratum.rows, stratum.members)[:, enough]
         step[columns] = undone.steps(stratum.members)[enough]
     near &= ~known
@@ -221,6 +232,7 @@ def estimated_redrawn(
         "__near": near,
         "__estimate": np.where(usable, estimate, z),
         "__variance": np.where(usable, variance, 0.0),
+        "__shift": np.where(usable, shift, 0.0),
         "__plug_in": np.where(usable, plug_in, 0.0),
         "__plain": np.where(usable, np.clip(estimate, low, high), z),
         "__slope": np.where(usable, slope, 0.0),
@@ -235,13 +247,13 @@ def estimated_redrawn(
     return cells.with_columns(pl.Series(name, values) for name, values in new.items())
 
 
-def _inside(undone: Redrawn, stratum: StratumCells) -> Array:
-    """Return the variances with the estimates put in, cut to what a row can have: for where no other is positive."""
+def _inside(undone: Redrawn, stratum: StratumCells) -> tuple[Array, Array]:
+    """Return the estimates cut to what a row can have, and those of the squares: for where no other is positive."""
     rows = np.clip(undone.estimates(stratum.rows), 0.0, stratum.rows.sum(axis=1, keepdims=True))
     squares = rows
     if not np.array_equal(stratum.rows, stratum.squares):
         squares = np.clip(undone.estimates(stratum.squares), 0.0, stratum.squares.sum(axis=1, keepdims=True))
-    return undone.at(rows, squares, stratum.members)
+    return rows, squares
 
 
 @lru_cache(maxsize=500)

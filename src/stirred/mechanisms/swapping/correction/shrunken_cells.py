@@ -75,11 +75,13 @@ def estimated_shrunken(cells: pl.DataFrame, *, tolerance: float, member: str, se
     """Add estimate, variance and bounds of every cell of every stratum.
 
     ``__squares`` is the same estimate for the sum of squared weights. ``seen`` is what the estimates start from.
+    ``__shift``, where nothing followed the swap, is what the squared correction lacks of the squared error of a
+    published cell (``_summed`` of unswap); where nothing could be corrected it is the error of chance alone.
     """
     n, r, c, z, rr = (
         cells[f"__{name}"].to_numpy().astype(np.float64) for name in ("stratum", "hold", "swap", "cell", "hold_squares")
     )
-    seen = seen or Seen.published(cells)
+    alone, seen = seen is None, seen or Seen.published(cells)
     laws = Laws.of(cells["__stratum"].to_numpy(), cells["stratum_rate"].to_list(), member=member)
     low, high = cell_bounds(cells)
     known, independent = low == high, r * c / n
@@ -106,13 +108,17 @@ def estimated_shrunken(cells: pl.DataFrame, *, tolerance: float, member: str, se
     # in besides, so that with this variance added the mean is again q times that of both.
     q = laws.kept_squares
     unbiased = np.where(np.abs(q) < SQUARES_TOLERANCE, plug_in, (free + seen.variance) / np.where(q == 0, 1.0, q))
+    spread = np.where(usable, unbiased, 0.0)
+    _, chance = laws.moments(cell=independent, cell_squares=rr * c / n, **margins)
+    shift = np.where(lost, np.maximum(chance, 0.0), (2 * kept - 1) * spread)
     bias = np.sort(np.stack([seen.low / kept, seen.high / kept]), axis=0)
     new = {
         "__moves": (laws.moved > 0) | seen.moves,
         "__near": lost | (usable & seen.near),
         "__estimate": estimate,
         "__squares": squares,
-        "__variance": np.where(usable, unbiased, 0.0),
+        "__variance": spread,
+        "__shift": shift if alone else np.full(z.size, np.nan),
         "__plug_in": np.where(usable, plug_in, 0.0),
         "__plain": np.where(usable, plain, estimate),
         "__slope": np.where(usable, slope, 0.0),

@@ -36,6 +36,7 @@ from stirred.spec.number_text import percent
 TOLERANCE: Final = 0.05
 """Strata with ``|lambda|`` below this keep their published counts: the noise would grow more than twentyfold."""
 
+SQUARED_ERROR: Final = "squared_error"
 # What is beyond is noise of floating point.
 _DECIMALS: Final = 9
 
@@ -48,8 +49,9 @@ class Unswapped:
     the interval ``low`` to ``high``, and ``kept``: how much of the count comes from strata that could not be
     corrected. Their bias is unknown but bounded by the margins, and the interval contains these bounds.
     No interval leaves what the margins allow, which is certain; an estimate may. ``projected`` is there on request:
-    the nearest table that the margins allow. ``added`` empty cells were not in the table that was given, and
-    ``uninformative`` cells have an interval that says no more than the margins.
+    the nearest table that the margins allow. ``squared_error`` is an unbiased estimate of the expected squared error of
+    each published count (of one cell it may be negative; none after two stages). ``added`` empty cells were not in the
+    table that was given, and ``uninformative`` cells have an interval that says no more than the margins.
     """
 
     table: pl.DataFrame
@@ -62,6 +64,7 @@ class Unswapped:
     swapped: bool
     added: int
     uninformative: int
+    squared_error: pl.Series
     member: str = "permutation"
     first_kept: str = ""
 
@@ -193,6 +196,7 @@ def unswap(
     return Unswapped(
         # Adding 0 makes -0.0 the 0 it is.
         table=found.select(*variables, *names).with_columns(cs.float().round(_DECIMALS) + 0.0),
+        squared_error=found.get_column(SQUARED_ERROR),
         variables=tuple(variables),
         level=level,
         tolerance=tolerance,
@@ -210,7 +214,7 @@ def unswap(
 def corrected_tables(
     swap: Swapping, release: Release, data: Microdata, plan: SwapPlan, tables: Sequence[Table]
 ) -> dict[str, pl.DataFrame]:
-    """Return by title the unbiased estimates of tables, from what a release has for everybody."""
+    """Return by title the unbiased estimates of tables and squared errors, from what a release has for everybody."""
     persons = data.persons is not None
     public = SwappedRelease.published(
         release.public["data"].lazy(),
@@ -225,8 +229,10 @@ def corrected_tables(
     found = {}
     for table in tables:
         with suppress(TooLargeError):
-            estimate = unswap(table.variables, public).table
-            found[table.title] = estimate.select(*table.variables, pl.col("estimate").alias(COUNT))
+            undone = unswap(table.variables, public)
+            columns = {"estimate": COUNT, COUNT: "published", "kept": "kept"}
+            own = undone.table.select(*table.variables, *(pl.col(name).alias(new) for name, new in columns.items()))
+            found[table.title] = own.with_columns(undone.squared_error.alias(SQUARED_ERROR))
     return found
 
 
@@ -310,6 +316,9 @@ def _summed(cells: pl.DataFrame, variables: Sequence[str], *, level: float) -> p
         _mean("__slope", by=likely.filter(pl.col("__plug_in") > 0)),
         _mean("__step", by=pl.col("__plug_in").filter(pl.col("__plug_in") > 0)),
         pl.col("__variance", "__plug_in", "__plain", "__low", "__high", "__bias_low", "__bias_high").sum(),
+        # Z - X^ estimates the bias, but its square has its own variance in it: adding 2 Cov(Z, X^) - Var X^ makes
+        # the sum unbiased for the expected squared error of Z, the published cell. Strata are independent.
+        ((pl.col("__cell").sum() - pl.col("__estimate").sum()) ** 2 + pl.col("__shift").sum()).alias(SQUARED_ERROR),
         pl.col("__independent").sum(),
     )
     positive = pl.col("__variance") > 0

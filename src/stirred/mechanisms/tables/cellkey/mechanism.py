@@ -33,6 +33,7 @@ from stirred.mechanisms.protocol import (
     Settings,
     Table,
     TooLargeError,
+    Typical,
     Written,
     failed,
 )
@@ -40,7 +41,7 @@ from stirred.mechanisms.tables.cellkey.keys import KeyFile, Keys, whole_keys
 from stirred.mechanisms.tables.cellkey.law import LETTERS, SmallTables, mixed_law
 from stirred.mechanisms.tables.cellkey.magnitudes import Magnitude
 from stirred.mechanisms.tables.cellkey.perturbed import Perturbation, identified, perturbed_table, summed
-from stirred.mechanisms.tables.cellkey.plan import CellKeyPlan, promised, sections_of
+from stirred.mechanisms.tables.cellkey.plan import CellKeyPlan, promised, sections_of, typical_of
 from stirred.mechanisms.tables.cellkey.ptable import PTable
 from stirred.mechanisms.tables.cellkey.settings import CellKeySettings, table_of
 from stirred.mechanisms.tables.cellkey.tradeoff import KeyedBy, TradeOff
@@ -497,6 +498,10 @@ class CellKey(Mechanism):
     def file_notes(self, plan: Any) -> list[str]:
         """Return why there is no file of records."""
         return ["There is no file of records: the promise is about the tables alone."]
+
+    def typical_errors(self, plan: Any, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
+        """Return the noise of large counts."""
+        return typical_of(plan)
 
     def sections(self, plan: Any) -> list[Section]:
         """Return the promise, the trade-off and the perturbation table."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from stirred.mechanisms.protocol import Fact, Grid, Plan, Section
+from stirred.mechanisms.protocol import Fact, Grid, Plan, Section, Typical
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
 from stirred.spec.specification import Specification
@@ -108,6 +109,18 @@ def promised(plan: CellKeyPlan) -> list[str]:
         "Nothing is promised about averages over many tables that split one total in different ways, nor once the key "
         "is known.",
     ]
+
+
+def typical_of(plan: CellKeyPlan) -> list[Typical]:
+    """Return the noise of large counts by the perturbation table; nothing where something else was done before."""
+    if plan.inner is not None:
+        return []
+    table, last = plan.mechanism.table, plan.mechanism.table.rows[-1]
+    error = math.sqrt(sum(many * value**2 for value, many in last.law.items()) / table.keys)
+    inside = (k for k in range(max(map(abs, last.law)) + 1)
+              if 10 * sum(many for value, many in last.law.items() if abs(value) <= k) >= 9 * table.keys)  # fmt: skip
+    size, within, error = f"{last.count:,} and more", next(inside) / table.step, error / table.step
+    return [Typical(table=t, size=size, cells=c.height, error=error, within=within) for t, c in plan.cells.items()]
 
 
 def sections_of(plan: CellKeyPlan) -> list[Section]:

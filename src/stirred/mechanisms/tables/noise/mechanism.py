@@ -396,6 +396,7 @@ class NoisyTables(Mechanism):
     conclusions = published.reading
     reading_tables = published.reading
     sections = published.sections
+    typical_errors = published.typical_errors
     verify = evidence.verify
     verify_exact = evidence.verify_kept
     audit_bundle = evidence.audit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import Grid, PublicFile, Section, Table
+from stirred.mechanisms.protocol import Grid, PublicFile, Section, Table, Typical
 from stirred.mechanisms.tables.cells import with_numbers
 from stirred.mechanisms.tables.noise.budget import Measure
 from stirred.mechanisms.tables.noise.estimate import Estimates, consistent
@@ -148,6 +149,17 @@ def reading(mechanism: NoisyTables, plan: NoisePlan) -> list[str]:
     return [*lines, *([f"{plan.after}."] if plan.after else [])]
 
 
+def typical_errors(mechanism: NoisyTables, plan: NoisePlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
+    """Return the noise of each table, by its law: the same for counts of every size."""
+    return [
+        Typical(
+            table=each.title, cells=each.cells, error=float(each.cell.variance) ** 0.5,
+            within=each.cell.half_width(Fraction(9, 10)),
+        )
+        for each in sorted(plan.measures, key=lambda each: -each.cells)
+    ]  # fmt: skip
+
+
 def sections(mechanism: NoisyTables, plan: NoisePlan) -> list[Section]:
     """Return the sections on noise and intervals by size of a count, and on the bias of what was done afterwards."""
     letter = plan.specification.output_premetric.parameter.removesuffix("2")
@@ -163,17 +175,15 @@ def sections(mechanism: NoisyTables, plan: NoisePlan) -> list[Section]:
         header=("table", *(f"count of {size:,}" for size in sizes)),
         rows=tuple((title, *(f"±{100 * width / size:,.3g}%" for size in sizes)) for title, width in widths.items()),
     )
-    told = f"Each {letter} is {plan.relation}; together {plan.specification.budget_text}. {plan.why_this_number}."
+    told = f"Each {letter} is {plan.relation}; losses of tables add up to {plan.specification.budget_text}."
     noise = (mechanism.in_words, told, Grid(header=header, rows=rows), "Half-width of the interval, by the true count:")
     cut = [f"Of {each.title} {bounds_in_words(each)}." for each in plan.measures if each.added_up is not None]
     found = [Section(title="Noise and intervals", blocks=(*noise, relative, *cut))]
-    if plan.after:
-        blocks: list[str | Grid] = [f"{plan.after.replace('`', '')}."]
-        if mechanism.nonnegative:
-            counts = [each for each in plan.measures if each.added_up is None]
-            bias = tuple((m.title, *(f"{m.cell.bias_of_cutting(n):.3g}" for n in _SIZES[:5])) for m in counts)
-            words = "By how much a noisy count is too large on average once it is cut off at 0, by the true count"
-            least = " (for consistent numbers less: as of a normal error of their own variance)" * mechanism.consistent
-            blocks += [f"{words}{least}:", Grid(header=("table", *(f"count of {n}" for n in _SIZES[:5])), rows=bias)]
-        found.append(Section(title="After the noise", blocks=tuple(blocks)))
+    if mechanism.nonnegative:
+        counts = [each for each in plan.measures if each.added_up is None]
+        bias = tuple((m.title, *(f"{m.cell.bias_of_cutting(n):.3g}" for n in _SIZES[:5])) for m in counts)
+        words = "By how much a noisy count is too large on average once it is cut off at 0, by the true count"
+        least = " (for consistent numbers less: as of a normal error of their own variance)" * mechanism.consistent
+        grid = Grid(header=("table", *(f"count of {n}" for n in _SIZES[:5])), rows=bias)
+        found.append(Section(title="After the noise", blocks=(f"{words}{least}:", grid)))
     return found
