@@ -27,7 +27,7 @@ from stirred.cli import (
     publish,
     risk,
     schema,
-    spec,
+    spec_price,
     swap,
     synth,
     unswap,
@@ -44,7 +44,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.add_typer(spec.app, name="spec")
+app.add_typer(spec_price.app, name="spec")
 app.add_typer(budget.app, name="budget")
 app.add_typer(audit.app, name="audit")
 app.add_typer(codebook.app, name="codebook")

@@ -17,6 +17,7 @@ from stirred.mechanisms.protocol import Bars, Block, Curve, ExpectedError, Grid,
 from stirred.report.charts import bars, loss_curve, share_bar
 from stirred.report.learned import learned_section
 from stirred.report.page import bullets, page, paragraph, section, table
+from stirred.report.pipeline import pipeline_section
 from stirred.report.safes import SafesSheet, safes_section
 from stirred.risk.exposed import exposed_in_words
 from stirred.risk.uniqueness import Uniqueness, share_in_words
@@ -68,7 +69,8 @@ class ReleaseReport:
 
 def public_report(report: ReleaseReport) -> str:
     """Return the edition that may be published as far as the specification says."""
-    body = [_head(report, internal=False), first_screen(report.plan.specification), _exposed(report)]
+    body = [_head(report, internal=False), first_screen(report.plan.specification)]
+    body += [pipeline_section(report.plan.specification), _exposed(report)]
     body += [learned_section(report.plan.specification)]
     body += [_own(report), _checks(report), _tables(report), _conditions(report)]
     body.append(_safes(report, internal=False))
@@ -77,7 +79,8 @@ def public_report(report: ReleaseReport) -> str:
 
 def internal_report(report: ReleaseReport) -> str:
     """Return the edition for the agency: the public one, and before and after with errors."""
-    body = [_head(report, internal=True), first_screen(report.plan.specification), _exposed(report)]
+    body = [_head(report, internal=True), first_screen(report.plan.specification)]
+    body += [pipeline_section(report.plan.specification), _exposed(report)]
     body += [
         *map(_section, report.inside),
         learned_section(report.plan.specification),
