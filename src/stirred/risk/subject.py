@@ -153,6 +153,9 @@ def revealed_by_tables(subject: Subject, table: ExactTable) -> Revealed | None:
     data = subject.data
     if subject.specification is None or not subject.exchanged or table.by_persons:
         return None
+    margins = [{*each.variables} for each in subject.specification.multiverse.invariants if isinstance(each, Margin)]
+    if not any({*subject.exchanged} <= each for each in margins):
+        return None  # how often what is exchanged occurs is protected itself
     frame, keys = records_and_keys(data, table)
     held = [name for name in keys if name not in subject.exchanged]
     return revealed(

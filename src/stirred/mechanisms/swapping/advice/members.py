@@ -258,7 +258,10 @@ def stronger(mechanism: Any, plan: Any) -> Stronger | None:
     """
     if not isinstance(mechanism, Swap) or plan.universe.imputed is not None or plan.perturbed is not None:
         return None
-    areas = mechanism.areas_changed(plan) if plan.strata.margins.count.size <= _MOST_MARGINS else None
+    try:
+        areas = mechanism.areas_changed(plan) if plan.strata.margins.count.size <= _MOST_MARGINS else None
+    except StirredError:
+        return None  # whom it changes is protected
     wanted = 0.0 if areas is None else share_changed(areas)
     if not wanted:
         return None
