@@ -88,7 +88,7 @@ def _blank(prepared: Prepared, specification: Specification) -> ReleaseReport:
         plan=prepared.plan.promising(specification),
         checks=(),
         tables={},
-        records=prepared.mechanism.number_of_records(prepared.data),
+        records=_fixed_number(prepared, specification),
         seeded=specification.seeded,
         made=f"Made with stirred {__version__}.",
         safes=prepared.planned.plan.safes_sheet,
@@ -98,6 +98,12 @@ def _blank(prepared: Prepared, specification: Specification) -> ReleaseReport:
         not_counted="" if prepared.exposure is not None else prepared.exposed_in_words,
         labels=prepared.labels,
     )
+
+
+def _fixed_number(prepared: Prepared, specification: Specification) -> int | None:
+    """Return the number of records, unless the promise is about records that come or go: then it is protected."""
+    bounded = specification.input_premetric.bounded
+    return prepared.mechanism.number_of_records(prepared.data) if bounded else None
 
 
 def _accuracy(prepared: Prepared, release: Release) -> dict[str, pl.DataFrame]:
