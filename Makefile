@@ -144,6 +144,10 @@ bench-safetab: $(STAMP) ## measure SafeTab-P on a domain of the nation's size
 bench-risk: $(STAMP) ## measure uniqueness beside one group_by, and a county reconstructed
 	@$(BIN)/python benchmarks/bench_risk.py --write
 
+.PHONY: bench-attacks
+bench-attacks: $(STAMP) ## attack swaps and TopDown on a synthetic county, beside published figures
+	@$(BIN)/python benchmarks/bench_attacks.py
+
 .PHONY: bench-noise
 bench-noise: $(STAMP) ## measure exact noise beside OpenDP and numpy
 	@$(BIN)/python benchmarks/bench_noise.py --write

@@ -25,7 +25,7 @@ WITH_PERSONS = [
 ]  # fmt: skip
 ROLES = ["--match", "size", "--swap", "county", "--id", "hid"]
 START = "stirred swap homes.parquet --match size --swap county"
-LABELS = ["unchanged", "disturbed", "promise", "meaning", "doubts", "exposed", "next"]
+LABELS = ["unchanged", "disturbed", "promise", "meaning", "doubts", "exposed", "stronger", "next"]
 
 
 @pytest.fixture(autouse=True)
@@ -53,10 +53,36 @@ def labels(text: str) -> list[str]:
     return re.findall(r"^([a-z]+)  ", text, re.M)
 
 
+def test_a_plan_says_in_one_line_which_relative_promises_more_and_how_to_see_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    massachusetts_1940().write_parquet("ma.parquet")
+    [line] = [line for line in shown(capsys, "plan", *MASSACHUSETTS).splitlines() if line.startswith("stronger")]
+    assert line.endswith("at equal change; stirred compare PLAN.toml --family")
+    told = json.loads(shown(capsys, "plan", *MASSACHUSETTS, "--json"))
+    better = told["stronger"]
+    assert better["epsilon"] < 0.95 * told["epsilon"]
+    assert f"{better['name']}: ε=" in line
+    # The command that is named shows the same member with the same numbers.
+    section = '[mechanism]\nmatch = ["state", "size"]\nswap = ["county"]\nrate = "1/20"\n'
+    Path("ma.toml").write_text(f'[data]\nhouseholds = "ma.parquet"\n{section}[release]\nout = "b"\n', encoding="utf-8")
+    assert "stirred compare ma.toml --family" in shown(capsys, "plan", "ma.toml")
+    family = json.loads(shown(capsys, "compare", "ma.toml", "--family", "--json"))["swaps"]
+    same = next(each for each in family if each["name"] == better["name"])
+    assert (same["setting"], same["epsilon"]) == (better["setting"], better["epsilon"])
+    assert same["share_changed"] == pytest.approx(better["changed"], abs=1e-4)
+    assert same["epsilon"] == min(each["epsilon"] for each in family)
+
+
+def test_the_strongest_member_names_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    massachusetts_1940().write_parquet("ma.parquet")
+    assert "stronger" not in shown(capsys, "plan", *MASSACHUSETTS, "--mechanism", "conditioned-swap")
+
+
 # ---- ten lines ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("columns", "most"), [(100, 11), (80, 14)])
+@pytest.mark.parametrize(("columns", "most"), [(100, 12), (80, 16)])
 def test_a_plan_of_massachusetts_is_about_ten_lines(
     columns: int, most: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +95,7 @@ def test_a_plan_of_massachusetts_is_about_ten_lines(
     assert all(len(line) <= columns for line in out.splitlines() if not line.startswith("next"))
 
 
-@pytest.mark.parametrize(("columns", "most"), [(100, 12), (80, 15)])
+@pytest.mark.parametrize(("columns", "most"), [(100, 13), (80, 17)])
 def test_a_plan_with_persons_is_about_ten_lines(
     columns: int, most: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +134,7 @@ def test_many_held_columns_are_counted(capsys: pytest.CaptureFixture[str]) -> No
     assert "and by size x tenure x rooms_0 x rooms_1 x" in " ".join(out.split())
     assert re.search(r"x \d+ more columns x rooms_29", " ".join(out.split()))
     assert "All details: --verbose" in out
-    assert len(out.splitlines()) <= 13
+    assert len(out.splitlines()) <= 14
     swapped = [f"rooms_{n}" for n in range(9)]
     out = shown(capsys, "plan", "wide.parquet", *ROLES, "--rate", "1/2", *(w for n in swapped for w in ("--swap", n)))
     assert f"by size x county x {' x '.join(swapped)}, and" in " ".join(out.split()), "what is disturbed is named"

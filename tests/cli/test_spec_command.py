@@ -25,13 +25,22 @@ SHOWN = ["pure-dp", "zcdp", "randomised-response", "das-2020-pl-household", "das
 def test_the_list_has_every_entry_with_its_budget(command: Command) -> None:
     entries = [catalogue.load(name) for name in catalogue.names()]
     assert told(command, "spec", "list") == [
-        {"name": e.name, "title": e.title, "notation": e.specification.notation, "source": e.source} for e in entries
+        {"name": e.name, "title": e.title, "notation": e.specification.notation, "source": e.source}
+        | ({} if e.printed is None else {"printed": e.printed})
+        for e in entries
     ]
     shown = words(command, "spec", "list")
     assert shown.startswith(
-        " ".join(flat(f"{e.name} {e.title}: {e.specification.budget_text}") for e in entries)
+        " ".join(flat(f"{e.name} {e.title}: {e.budget_text}") for e in entries)
         + " The budgets are in different currencies and must not be ranked"
     )
+
+
+def test_a_number_that_is_printed_otherwise_is_shown_with_both(command: Command) -> None:
+    listed = words(command, "spec", "list")
+    assert "households of equal size at 50%: ε=12.49, printed 12.48" in listed
+    assert "households of equal size at 5%: ε=15.43 psa" in listed  # the same, said once
+    assert "printed ε=12.49, printed 12.48" in words(command, "spec", "show", "psa-1940-massachusetts-50pct")
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -128,6 +137,8 @@ def test_compare_gives_an_overall_verdict_only_where_one_follows(
 ) -> None:
     meant = compare(load(a), load(b))
     facts = told(command, "spec", "compare", a, b)
+    prices = facts.pop("prices")
+    assert [len(prices[name]) for name in ("first", "second")] == [len(load(n).multiverse.invariants) for n in (a, b)]
     assert facts == {
         "first": {"name": a, "notation": load(a).notation},
         "second": {"name": b, "notation": load(b).notation},

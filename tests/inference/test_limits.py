@@ -131,6 +131,40 @@ def test_for_probabilities_the_ratio_distance_is_between_one_and_two_multiplicat
     assert ratio != mult or mult == 0
 
 
+LAWS = [[F(n, 6) for n in parts] for parts in product(range(7), repeat=3) if sum(parts) == 6]
+
+
+def test_both_distances_are_metrics_and_quasi_convex() -> None:
+    """On all laws over three outcomes in sixths: C.3.3, C.3.4 and C.8; zero only between equal laws."""
+    for distance in (multiplicative_distance, density_ratio_distance):
+        apart = {(i, j): distance(p, q) for i, p in enumerate(LAWS) for j, q in enumerate(LAWS)}
+        assert all(apart[i, j] == apart[j, i] and (apart[i, j] == 0) == (i == j) for i, j in apart)
+        doubles = {pair: math.inf if d.is_infinite else float(d) for pair, d in apart.items()}
+        for i, j in apart:
+            assert all(doubles[i, j] <= doubles[i, k] + doubles[k, j] + 1e-12 for k in range(len(LAWS)))
+    for p, q, r in product(LAWS[::5], repeat=3):
+        mixed = [(a + b) / 2 for a, b in zip(q, r, strict=True)]
+        larger = max(multiplicative_distance(p, q), multiplicative_distance(p, r))
+        assert multiplicative_distance(p, mixed) <= larger
+
+
+def test_the_multiplicative_distance_is_continuous_only_where_no_outcome_is_impossible() -> None:
+    """Proposition 9 of appendix C with its own delta, and a law nearby at the edge that is infinitely far away."""
+    law, epsilon = [F(1, 2), F(3, 10), F(1, 5)], ln(F(5, 4))
+    shift = F(1, 5) * F(1, 5) * F(99, 100)  # below min f (1 - e^-epsilon)
+    moved = [law[0] + shift, law[1], law[2] - shift]
+    assert multiplicative_distance(law, moved) < epsilon
+    tiny = F(1, 10**9)
+    assert multiplicative_distance([F(1), F(0)], [1 - tiny, tiny]) == INFINITE
+
+
+def test_an_interval_around_a_law_is_the_ball_of_its_radius() -> None:
+    """Lemma 5.3.4 on all laws over three outcomes in sixths, the loss ln 2 being attained by some."""
+    for p in LAWS:
+        interval = ProbabilityInterval.around(p, ln(2))
+        assert [interval.contains(q) for q in LAWS] == [multiplicative_distance(p, q) <= ln(2) for q in LAWS]
+
+
 def test_t6_two_laplace_densities() -> None:
     at = 1 - math.log(20) / 2
     assert at == pytest.approx(-0.4978661368, abs=TINY)

@@ -152,6 +152,12 @@ SPOKEN: dict[str, tuple[Specification, str, Specification]] = {
         "serious",
         specification(VARYING, multiverse=APART),
     ),
+    "zero-budget": (
+        replace(specification("0"), settings_from=None),
+        "warning",
+        replace(specification("0"), settings_from="policy"),
+    ),
+    "part-of-output": (specification(measured_on=("the total",)), "warning", specification()),
     "seeded": (specification(seeded=True), "serious", specification(seeded=False)),
 }
 
@@ -203,7 +209,7 @@ FELL: dict[str, tuple[Specification, Specification, dict[str, str]]] = {
     "invariants were added, and the loss did not fall": (
         specification("2"),
         specification("2", multiverse=fixing(COUNTIES)),
-        {},
+        {"weaker": "note"},
     ),
     "invariants were taken away": (specification("2", multiverse=fixing(COUNTIES)), specification("1"), {}),
     "a bounded distance fixes the size, and that is nothing new": (
@@ -222,7 +228,7 @@ FELL: dict[str, tuple[Specification, Specification, dict[str, str]]] = {
         specification("1", premetric=replace(PERSONS, post_imputation=True)),
         {"fell-by-unit": "serious", "post-imputation-units": "warning"},
     ),
-    "another measure": (specification("2"), specification("1", output=GDP), {"fell-by-output-premetric": "warning"}),
+    "another measure": (specification("2"), specification("1", output=GDP), {"fell-by-output-premetric": "serious"}),
     "another measure, and more": (specification("1"), specification("2", output=GDP), {}),
     "a letter is not compared": (
         catalogue.load("pure-dp").specification,

@@ -8,9 +8,23 @@ from fractions import Fraction
 import pytest
 
 from stirred.spec.exact import INFINITE, Exact, exact, ln, sqrt
-from stirred.spec.output_premetric import GDP, PURE, TOTAL_VARIATION, ZCDP, Between, OutputPremetric, approximate
+from stirred.spec.output_premetric import (
+    CHI_SQUARED,
+    GDP,
+    HELLINGER,
+    KULLBACK_LEIBLER,
+    PURE,
+    TOTAL_VARIATION,
+    WASSERSTEIN,
+    ZCDP,
+    Between,
+    OutputPremetric,
+    approximate,
+    trade_off,
+)
 from stirred.spec.problems import StirredError
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Noise, ShiftLaw
+from stirred.spec.tradeoff import TradeOff
 
 RENYI = OutputPremetric(name="D_Renyi", order=Fraction(5, 2))
 NOISES: list[Noise] = [
@@ -73,6 +87,32 @@ def test_distances_agree_with_plain_floating_point(premetric: OutputPremetric, k
     assert float(found.low) - 1e-9 <= wanted + slack
     assert wanted <= float(found.high) + slack
     assert float(found.high) - float(found.low) <= 1e-5
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=str)
+@pytest.mark.parametrize("k", [1, 3])
+def test_rarer_measures_agree_with_plain_floating_point(k: int, noise: Noise) -> None:
+    both = [(p, q) for p, q in pairs(noise, k) if p > 1e-290 and q > 1e-290]
+    wanted = {
+        KULLBACK_LEIBLER: math.fsum(p * math.log(p / q) for p, q in both),
+        HELLINGER: math.sqrt(1 - math.fsum(math.sqrt(p * q) for p, q in both)),
+        CHI_SQUARED: math.fsum((p - q) / q * (p - q) for p, q in both),
+        WASSERSTEIN: float(k),
+    }
+    for premetric, value in wanted.items():
+        found = premetric.distance(ShiftLaw(7, noise), ShiftLaw(7 - k, noise))
+        assert float(found.low) == pytest.approx(value, rel=1e-9)
+        assert float(found.high) == pytest.approx(value, rel=1e-9)
+    curve = trade_off(TradeOff.bounded([(3, 0)])).distance(ShiftLaw(0, noise), ShiftLaw(1, noise))
+    if noise == DiscreteLaplace("ln(3)"):
+        assert curve == exactly(exact(1))
+    elif isinstance(noise, DiscreteGaussian):
+        assert curve == Between(exact(0), INFINITE)
+
+
+def test_a_very_large_chi_squared_distance_is_not_taken_for_an_infinite_one() -> None:
+    found = CHI_SQUARED.distance(ShiftLaw(0, DiscreteGaussian("1/3")), ShiftLaw(5, DiscreteGaussian("1/3")))
+    assert float(found.low) == pytest.approx(math.exp(75), rel=1e-9)
 
 
 def exactly(value: Exact) -> Between:

@@ -35,7 +35,7 @@ def test_a_mechanism_of_others_stands_beside_ours() -> None:
     assert len(ours.errors) == 1
     assert (theirs.areas, theirs.changed, theirs.smallest_area, theirs.errors) == (None, None, None, ())
     header, lines = rows([ours, theirs])
-    assert lines[1][:3] == ["theirs", "epsilon 1.70", "1.70"]
+    assert lines[1][:3] == ["theirs", "epsilon 1.70", "ε=1.70"]
     assert lines[1][-1] == "not computed"
     assert len(header) == len(lines[1])
     shown = comparison_page("both", [ours, theirs], source="margins")

@@ -11,9 +11,7 @@ from stirred.cli.output import emit_json, facts, shown_progress
 from stirred.cli.swap_options import Quiet, names
 
 if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
-
+    from stirred.cli.reidentified import Match
     from stirred.risk.subject import Subject
 
 
@@ -21,7 +19,17 @@ def attack(
     file: Annotated[Path, arg("FILE|BUNDLE|PLAN.toml", "Whose tables are attacked: a file, a release, or a plan.")],
     out: Annotated[Path, opt("--out FOLDER", "Where results are kept; the same attack goes on where it stopped.")],
     area: Annotated[Names, opt("--area COLUMN", "The area of the tables, such as block; repeat.")] = None,
-    tables: Annotated[str, opt("--tables NAME", "Which tables: sf (summary file) or pl (redistricting).")] = "sf",
+    tables: Annotated[
+        Text,
+        opt(
+            "--tables NAME",
+            "Which tables: sf (summary file), pl (redistricting), or those that a bundle has published (default: sf "
+            "where there are records of persons, else published).",
+        ),
+    ] = None,
+    table: Annotated[
+        Names, opt("--table VARIABLES", "A table of your own, counted from the records: 'sex x age'; repeat.")
+    ] = None,
     persons: Annotated[Place, opt("--persons FILE", "With a file of households: the persons in them.")] = None,
     hid: Annotated[Text, opt("--hid COLUMN", "With a file: the column linking persons to households.")] = None,
     truth: Annotated[
@@ -53,61 +61,70 @@ def attack(
     """Reconstruct the persons of every area, and look for known ones.
 
     Says in how many areas there is one solution, how many persons are certain, and with --reidentify who is found.
+    Disturbed tables are fitted.
     """
-    from stirred.cli.reidentified import prepared, reidentified, shown
+    from stirred.cli.reidentified import reidentified, shown
     from stirred.cli.risk import subject_of
-    from stirred.risk.areas import reconstruct_areas
+    from stirred.risk.attacks import PUBLISHED, attacked, has_records, target_of
+    from stirred.risk.published import Published
+    from stirred.risk.subject import bundle_files, is_bundle
     from stirred.risk.table_lists import LISTS
 
-    if tables not in LISTS:
-        raise bad_plan(f"'{tables}' is no list of tables", where="--tables", remedy=f"write {' or '.join(LISTS)}")
+    if tables not in (None, PUBLISHED, *LISTS):
+        remedy = f"write {' or '.join([*LISTS, PUBLISHED])}"
+        raise bad_plan(f"'{tables}' is no list of tables", where="--tables", remedy=remedy)
+    if tables is not None and table:
+        raise bad_plan("both name the tables", where="--tables and --table", remedy="give one of them")
     by = names(area) or ["block"]
-    errors = {"coverage": coverage, "age_error": age_error, "address_error": address_error}
-    subject = subject_of(file, persons=persons, hid=hid)
+    files = bundle_files(file) if is_bundle(file) else None
+    subject = subject_of(file, persons=persons, hid=hid) if files is None or has_records(files) else None
     true = subject if truth is None else subject_of(truth, persons=None, hid=None)
-    match = prepared(
-        reidentify, subject, true, out=out, tables=tables, area=by, known=names(known), learn=names(learn),
-        file=attacker, id=names(id), errors=errors,
+    alone = reidentify == "records" and subject is not None
+    target = subject if alone else target_of(subject, files, by, name=str(file), tables=tables, own=table or ())
+    assert target is not None
+    attacked_list = PUBLISHED if isinstance(target, Published) else tables or "sf"
+    match = _match(
+        subject, true, reidentify, out=out, tables=attacked_list, area=by, known=names(known), learn=names(learn),
+        file=attacker, id=names(id), errors={"coverage": coverage, "age_error": age_error,
+                                             "address_error": address_error},
     )  # fmt: skip
-    cells = None if reidentify == "records" else _cells(subject, by)
-    compared = None if truth is None or cells is None else _cells(true, by)
+    # Tables are compared with the records that they are counted from, too.
+    compared = true if truth is not None or isinstance(target, Published) else None
     found: dict[str, Any] = {}
     with shown_progress(quiet=quiet) as progress:
-        if cells is not None:
-            found = reconstruct_areas(
-                *cells, tables=tables, folder=out, truth=compared, seconds=seconds, progress=progress
+        if not alone:
+            found = attacked(
+                target, by, out, truth=compared, tables=attacked_list, seconds=seconds, progress=progress
             ).facts
         again = None if match is None else reidentified(match, out, progress)
     # A released file may be compared with itself by anybody; any other comparison is with confidential records.
-    public = subject.public and truth is None
+    public = target.public and truth is None
     if json:
         more = {} if again is None else {"reidentification": again}
         emit_json({"file": str(file), "out": str(out), "public": public, **found, **more})
         return
-    facts([("file", subject.in_words), *(_rows(found, public=public) if found else []), ("written", str(out))])
+    facts([("file", target.in_words), *(_rows(found, public=public) if found else []), ("written", str(out))])
     if again is not None:
         shown(again)
 
 
-def _cells(subject: Subject, by: list[str]) -> tuple[np.ndarray, pl.DataFrame]:
-    """Return the kinds of all persons, and their areas."""
-    from stirred.data.microdata import missing_column
-    from stirred.data.problems import DataError
-    from stirred.risk.table_lists import cells_of
+def _match(subject: Subject | None, true: Subject | None, matched_to: str | None, **options: Any) -> Match | None:
+    """Return what an attacker's file is matched to, if anything; refuse a release without records."""
+    from stirred.cli.reidentified import prepared
 
-    people = subject.persons
-    lacking = [name for name in by if name not in people.columns]
-    if lacking:
-        raise DataError(missing_column(name, people.columns, where="--area", role="an area") for name in lacking)
-    return cells_of(people, where=subject.name), people.select(by)
+    if subject is not None and true is not None:
+        return prepared(matched_to, subject, true, **options)
+    if matched_to is not None:
+        remedy = "leave it out; `stirred compare --attack` matches what the tables of a plan give away"
+        raise bad_plan("this release has no records", where="--reidentify", remedy=remedy)
+    return None
 
 
 def _rows(found: dict[str, Any], *, public: bool) -> list[tuple[str, str]]:
     outcomes = found["areas_by_outcome"]
-    unsolved = [f"{outcomes[name]:,} {words}" for name, words in _OTHERS if name in outcomes]
-    whose = "the released records" if public else "the confidential records (keep this inside)"
-    return [
-        ("schema", found["schema"]),
+    fitted = outcomes.get("fitted", 0)
+    left = f"{outcomes.get('time limit', 0):,} areas were left at the time limit"
+    whole = [
         (
             "one",
             f"{found['share_of_areas_with_one_solution']:.1%} of {found['areas']:,} areas have one solution, with "
@@ -115,9 +132,27 @@ def _rows(found: dict[str, Any], *, public: bool) -> list[tuple[str, str]]:
         ),
         ("certain", f"{found['share_of_persons_certain']:.1%} of the persons are there in every solution"),
         ("varying", f"another solution differs in at most {found['variability']:.1%} of the persons"),
-        *([("others", ", ".join(unsolved))] if unsolved else []),
-        ("agreement", f"{found['agreement']:.1%} of the persons found agree with {whose}"),
+    ]
+    words = (
+        f"{fitted:,} of {found['areas']:,} areas have tables that were disturbed or contradict each other: the nearest "
+        f"{found['persons']:,} persons; their tables differ by {found['residual']:,} in all"
+    )
+    return [
+        ("schema", found["schema"]),
+        *(whole if fitted < found["areas"] else []),
+        *([("fitted", words)] if fitted else []),
+        *([("others", left)] if "time limit" in outcomes else []),
+        *_agreement(found, public=public),
     ]
 
 
-_OTHERS = (("none", "areas whose tables contradict each other"), ("time limit", "areas were left at the time limit"))
+def _agreement(found: dict[str, Any], *, public: bool) -> list[tuple[str, str]]:
+    if found["agreement"] is None:
+        return [("agreement", "nobody to compare with; --truth PLAN.toml names the confidential records")]
+    whose = "the released records" if public else "the confidential records (keep this inside)"
+    chance = found["agreement_by_chance"]
+    beside = "" if chance is None else f"; with those of another area of about this size {chance:.1%} agree"
+    words = (
+        f"{found['agreement']:.1%} of the persons found agree with {whose}, {found['compared_and_found']:.1%} of which"
+    )
+    return [("agreement", f"{words} are found{beside}")]

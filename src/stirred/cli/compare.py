@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stirred.cli.option_words import bad_plan
-from stirred.cli.options import Json, Place, arg, opt
-from stirred.cli.output import bullets, emit, emit_json, exactly, heading, paragraph, picked, table
+from stirred.cli.options import Json, Names, Place, arg, opt
+from stirred.cli.output import bullets, emit, emit_json, exactly, heading, paragraph, picked, shown_progress, table
+from stirred.cli.swap_options import Quiet, names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from stirred.data.microdata import Microdata
-    from stirred.mechanisms.protocol import Mechanism
+    from stirred.mechanisms.protocol import Mechanism, Progress
+    from stirred.release.prepared import Prepared
+    from stirred.risk.attackers import Asked
+    from stirred.risk.faced import Faced
     from stirred.utility.comparison import Compared
 
 _OF_AREA = ("area", "records", "share_changed")
@@ -28,16 +32,38 @@ def compare(
     expect_from: Annotated[
         str, opt("--expect-from FILE", "Error of the plan's tables from: margins, or this-data (confidential).")
     ] = "margins",
+    attack: Annotated[
+        bool, opt("--attack", "Also draw each plan once as a test and attack it: CONFIDENTIAL, spends nothing.")
+    ] = False,
+    area: Annotated[
+        Names, opt("--area COLUMN", "With --attack: the area of the tables (default: block); repeat.")
+    ] = None,
+    known: Annotated[
+        Names, opt("--known COLUMN", "With --attack: what is known of a person (default: sex, age); repeat.")
+    ] = None,
+    learn: Annotated[
+        Names, opt("--learn COLUMN", "With --attack: what is to be learned (default: race, hispanic); repeat.")
+    ] = None,
     out: Annotated[Place, opt("--out FILE", "Also write a page with a plot; must not exist.")] = None,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Compare swaps on a file: promise, cost, and whom each changes.
+    """Compare plans on a file: promise, cost, and who is exposed.
 
-    Nothing random happens.
+    Nothing random happens, but for the test draws of --attack.
     """
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
-    from stirred.report.comparison import block_by_block, comparison_page, rests_on, rows
+    from stirred.report.comparison import (
+        INSIDE,
+        NOT_RANKED,
+        block_by_block,
+        comparison_page,
+        promises,
+        rests_on,
+        risks,
+        rows,
+    )
     from stirred.utility.comparison import compare_mechanisms
 
     if family == (len(plans) > 1):
@@ -47,6 +73,7 @@ def compare(
         raise bad_plan(f"'{expect_from}' is not known", where="--expect-from", remedy="write margins or this-data")
     if out is not None and out.exists():
         raise bad_plan("something is already there", where=str(out), remedy="choose a new file")
+    _check_attack(attack=attack, family=family, others={"--area": area, "--known": known, "--learn": learn})
     prepared = [prepare(read_plan(path)) for path in plans]
     if len({tuple(sorted(each.inputs.items())) for each in prepared}) > 1:
         raise bad_plan(
@@ -60,12 +87,20 @@ def compare(
     )
     wanted = list(dict.fromkeys(table.variables for each in prepared for table in each.tables))
     found = compare_mechanisms(first.data, swaps, tables=wanted, source=expect_from)
+    faced: list[Faced] = []
+    if not family:
+        asked = _asked(first.data, area, known, learn) if attack else None
+        with shown_progress(quiet=quiet or not attack) as progress:
+            faced = _faced(prepared, asked, wanted, beside=out, progress=progress)
     header, lines = rows(found)
     if out is not None:
-        title = f"Swaps of {first.data.name} side by side"
-        out.write_text(comparison_page(title, found, source=expect_from), encoding="utf-8")
+        title = f"{'CONFIDENTIAL: ' if attack else ''}Swaps of {first.data.name} side by side"
+        out.touch(mode=0o600 if attack else 0o666)
+        out.write_text(comparison_page(title, found, source=expect_from, faced=faced), encoding="utf-8")
     if json:
-        emit_json({"equal": equal if family else None, "swaps": [_facts(each) for each in found]})
+        told = [each.facts for each in faced] or [{}] * len(found)
+        both = [{**_facts(each), **more} for each, more in zip(found, told, strict=True)]
+        emit_json({"equal": equal if family else None, "confidential": attack, "swaps": both})
         return
     how = {"changed": "at an equal share of changed records", "epsilon": "at an equal loss"}[equal]
     heading(f"Swaps of {first.data.name}, {how if family else 'as planned'}")
@@ -73,8 +108,82 @@ def compare(
     paragraph(rests_on(found, source=expect_from))
     if len(found) > 1:
         bullets(block_by_block(found))
+    if faced:
+        names_ = ["", *(each.name for each in found)]
+        heading("The promises, and what an attacker can do")
+        table(names_, [*promises(found), *risks(faced)])
+        paragraph(NOT_RANKED)
+        paragraph(
+            INSIDE if attack else "Attacks and measured errors need a test draw: --attack. They are confidential."
+        )
     if out is not None:
         emit(f"page  {out}")
+
+
+def _check_attack(*, attack: bool, family: bool, others: Mapping[str, Sequence[str] | None]) -> None:
+    """Refuse options that say nothing without the others."""
+    if attack and family:
+        what = "members of the family that no plan names are not drawn"
+        raise bad_plan(what, where="--attack", remedy="write each as a plan, and compare the plans")
+    for name, given in others.items():
+        if given and not attack:
+            raise bad_plan("it is about attacks", where=name, remedy="add --attack, or leave it out")
+
+
+def _asked(data: Microdata, area: list[str] | None, known: list[str] | None, learn: list[str] | None) -> Asked:
+    """Return what an attacker knows and wants; refuse columns that were named and are not there."""
+    from stirred.data.microdata import missing_column
+    from stirred.data.problems import DataError
+    from stirred.risk.attackers import Asked
+
+    given = {"area": names(area), "known": names(known), "learn": names(learn)}
+    columns = [*data.variables, *data.person_variables]
+    problems = [
+        missing_column(name, columns, where=f"--{role}", role="a column")
+        for role, own in given.items()
+        for name in own
+        if name not in columns
+    ]
+    if problems:
+        raise DataError(problems)
+    return Asked(**{role: tuple(own) for role, own in given.items() if own})
+
+
+def _faced(
+    prepared: Sequence[Prepared],
+    asked: Asked | None,
+    tables: Sequence[Sequence[str]],
+    *,
+    beside: Path | None,
+    progress: Progress | None,
+) -> list[Faced]:
+    """Return what each plan leaves to an attacker, measured on a draw that is removed again where one is asked for."""
+    from dataclasses import replace
+    from tempfile import TemporaryDirectory
+
+    from stirred.release.trial import trial_draw
+    from stirred.risk.faced import attack_draw, faced
+    from stirred.risk.subject import Subject
+
+    found = []
+    for each in prepared:
+        truth = Subject(
+            name=each.planned.source,
+            data=each.data,
+            specification=each.plan.specification,
+            exchanged=each.mechanism.areas,
+        )
+        one = faced(truth)
+        if asked is not None:
+            # Beside the page, on the custodian's own disk, readable by its owner alone.
+            with TemporaryDirectory(prefix=".stirred-", dir=None if beside is None else beside.parent) as place:
+                levels = [(name, asked.learn[0]) for name in dict.fromkeys((*each.mechanism.areas, *asked.area))]
+                bundle = trial_draw(each, Path(place) / "draw", seed="stirred compare", progress=progress)
+                attack = Path(place) / "attack"
+                drawn = attack_draw(bundle, truth, asked, folder=attack, tables=tables or levels, progress=progress)
+            one = replace(one, drawn=drawn)
+        found.append(one)
+    return found
 
 
 def _relatives(data: Microdata, mechanism: Mechanism, *, equal: str) -> Sequence[tuple[str, Mechanism]]:

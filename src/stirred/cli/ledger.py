@@ -17,6 +17,7 @@ from stirred.cli.spec_given import read as read_specification
 if TYPE_CHECKING:
     from stirred.release.ledger import Entry, Ledger, Total
     from stirred.release.ledger.currency import Currency
+    from stirred.release.ledger.samples import Sampling
 
 
 Where = Annotated[str, arg("LEDGER", "The ledger: a file, or postgresql://user@host/database.")]
@@ -92,6 +93,11 @@ def add(
     ] = None,
     sample: Annotated[Text, opt("--sample NAME", "Name of the sample it was computed from.")] = None,
     amplified: Annotated[bool, opt("--amplified", "The loss is already amplified by the sampling.")] = False,
+    design: Annotated[Text, opt("--design TEXT", "How the sample was drawn, such as 'srswor n=100 N=1000'.")] = None,
+    inner: Annotated[Text, opt("--inner NUMBER", "The loss on the sample itself, before amplification.")] = None,
+    joint: Annotated[
+        Names, opt("--joint SAMPLE=RATE", "A dependent sample, and the probability of being in both, or unknown.")
+    ] = None,
     bundle: Annotated[Text, opt("--checksum TEXT", "Checksum of what was released.")] = None,
     when: Annotated[Text, opt("--when DAY", "The day it was released, such as 2021-08-12, if that is known.")] = None,
     who: Who = None,
@@ -119,11 +125,29 @@ def add(
         unspecified=unspecified or "",
         sample=sample,
         amplified=amplified,
+        sampling=_sampling(design, inner, joint or []),
         **(bundle_origin(folder) if specification is not None else {}),
         bundle=bundle,
         made=when,
     )
     _changed(_open(ledger).add(request), as_json=json)
+
+
+def _sampling(design: str | None, inner: str | None, joint: list[str]) -> Sampling | None:
+    """Return how a sample was drawn, as options say it."""
+    from stirred.release.ledger.samples import Sampling
+
+    if design is None and inner is None and not joint:
+        return None
+    if design is None or inner is None:
+        raise wrong("the design and the inner loss go together", where="--design", remedy="give --design and --inner")
+    name, *given = design.split()
+    pairs = [each.partition("=") for each in (*given, *joint)]
+    if any(not sign or not value for _, sign, value in pairs):
+        raise wrong("a number has no name, or a name no number", where="--design", remedy="'srswor n=100 N=1000'")
+    numbers = {key: value for key, _, value in pairs[: len(given)]}
+    dependent = {key: value for key, _, value in pairs[len(given) :]}
+    return Sampling.of({"design": {"design": name, **numbers}, "inner": inner, "joint": dependent})
 
 
 @app.command()

@@ -75,7 +75,7 @@ def entry_facts(entry: Entry) -> dict[str, Any]:
         **picked(entry, "elsewhere", "who", "when", "made"),
         "parameters": dict(entry.parameters),
         "inputs": dict(entry.inputs),
-        **picked(entry, "sample", "amplified"),
+        **picked(entry, "sample", "amplified", "sampling"),
         "derived_from": list(entry.derived_from),
         "includes": list(entry.includes),
         **picked(entry, "unspecified", "place", "bundle", "reason", "previous", "hash"),

@@ -28,7 +28,7 @@ from stirred.cli import (
     report,
     risk,
     schema,
-    spec,
+    spec_price,
     swap,
     synth,
     unswap,
@@ -45,7 +45,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.add_typer(spec.app, name="spec")
+app.add_typer(spec_price.app, name="spec")
 app.add_typer(budget.app, name="budget")
 app.add_typer(audit.app, name="audit")
 app.add_typer(codebook.app, name="codebook")

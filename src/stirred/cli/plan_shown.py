@@ -16,7 +16,7 @@ from stirred.cli.risk import uniqueness_out
 from stirred.data.bundle import checksum
 from stirred.data.frames import exists
 from stirred.data.problems import bad_file
-from stirred.mechanisms.protocol import Rated, doubt_rows, tunable
+from stirred.mechanisms.protocol import Rated, Stronger, doubt_rows, tunable
 from stirred.release.expectation import Expectation, expectations
 from stirred.release.fitting import Fit, fitting
 from stirred.release.ledger import OverLimitError, Total
@@ -214,6 +214,7 @@ def show_plan(
             both = [] if tuned is None else tuned.rates_reaching(prepared.plan, wanted)
         rates_in_words = {"target_rates": [rate for rate, _ in both], "usable_rates": [str(rate) for _, rate in both]}
         target = {"target_epsilon": epsilon, **rates_in_words} if both else {}
+    better, better_shown = _stronger(prepared)
     if as_json:
         emit_json(
             {
@@ -223,6 +224,9 @@ def show_plan(
                 "epsilon_by_rate": [{"rate": str(rate), **exactly(epsilon=loss)} for rate, loss in curve],
                 "dropped": list(prepared.plan.dropped),
                 "exposed": None if prepared.exposure is None else uniqueness_out(prepared.exposure),
+                "stronger": None if better is None else {
+                    **picked(better, "name", "setting", "changed"), **exactly(epsilon=better.epsilon)
+                },
                 "doubts": doubt_facts(prepared.doubts, prepared.accepted),
                 "ledger": None if account is None else ledger_facts(account),
                 "expected_error": [_expected_out(each) for each in expected],
@@ -243,6 +247,7 @@ def show_plan(
             *(_expected_line(each) for each in expected),
             *doubts_shown(prepared),
             *([("exposed", prepared.exposed_in_words)] if prepared.exposed_in_words else []),
+            *better_shown,
             *([("ledger", ledger_text(account))] if account is not None else []),
             *other_file_lines(prepared),
             *([] if refusal is None else refusal_lines(fit)),
@@ -265,6 +270,18 @@ def doubts_shown(prepared: Prepared) -> list[tuple[str, str]]:
     rows = [("doubt", f"{name} refuses the release; the error message says why") for name in refusing]
     others = [row for row in doubt_rows(shown, accepted=prepared.accepted) if not rows or row[0] != "doubts"]
     return [*rows, *others]
+
+
+def _stronger(prepared: Prepared) -> tuple[Stronger | None, list[tuple[str, str]]]:
+    """Return the relative that promises more at an equal share of changed records, and the one line that says so."""
+    adviser = prepared.mechanism.adviser()
+    found = None if adviser is None else adviser.stronger(prepared.mechanism, prepared.plan)
+    if found is None:
+        return None, []
+    source = Path(prepared.planned.source)
+    plan = source if source.suffix == ".toml" else "PLAN.toml"
+    words = f"{found.name}: ε={found.epsilon.shown()} at equal change"
+    return found, [("stronger", f"{words}; stirred compare {plan} --family")]
 
 
 def _details(prepared: Prepared, curve: Sequence[tuple[Fraction, Exact]]) -> None:

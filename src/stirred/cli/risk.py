@@ -113,10 +113,9 @@ def risk(
 def subject_of(file: Path, *, persons: Path | None, hid: str | None) -> Subject:
     """Return what is looked at; options that belong to a file alone are refused beside a plan or a bundle."""
     from stirred.data.microdata import Microdata
-    from stirred.risk.subject import Subject, from_bundle
+    from stirred.risk.subject import Subject, from_bundle, is_bundle
 
-    plan = file.suffix == ".toml"
-    bundle = file.is_dir() and any((file / name).exists() for name in ("public", "manifest.json", "specification.json"))
+    plan, bundle = file.suffix == ".toml", is_bundle(file)
     if (plan or bundle) and (persons is not None or hid is not None):
         what = f"the {'plan' if plan else 'bundle'} says this already"
         raise bad_plan(what, where="--persons" if persons is not None else "--hid", remedy="leave it out")

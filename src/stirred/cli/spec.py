@@ -10,11 +10,12 @@ import typer
 from stirred.cli.option_words import told_by_options, wrong
 from stirred.cli.options import Json, Names, Place, Text, arg, opt
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, picked, say, step_facts, wrapped
-from stirred.cli.spec_given import factors, invariant, output_premetric, read, write_new
+from stirred.cli.spec_given import counted, factors, invariant, output_premetric, price_facts, read, write_new
 
 if TYPE_CHECKING:
     from stirred.spec import Derivation
     from stirred.spec.catalogue import Entry
+    from stirred.spec.price import Price
     from stirred.spec.problems import SpecificationError
 
 app = typer.Typer(
@@ -28,6 +29,8 @@ Out = Annotated[Place, opt("--out FILE", "Also write the resulting specification
 Kappa = Annotated[
     Names, opt("--kappa OLD:NEW=K", "OLD:NEW=K, one NEW unit changes at most K OLD records: household:person=1.")
 ]
+Count = Annotated[Names, opt("--count NAME=NUMBER", "How many values a level or variable has, for prices: state=51.")]
+Beta = Annotated[str, opt("--beta SHARE", "Chance, for prices, that noise changes any of the counts.")]
 STATED = "stated on the command line"
 Because = Annotated[str, opt("--because TEXT", "Why the factor holds; kept as an assumption.")]
 
@@ -42,13 +45,14 @@ def list_(json: Json = False) -> None:
         emit_json(
             [
                 {"name": e.name, "title": e.title, "notation": e.specification.notation, "source": e.source}
+                | ({} if e.printed is None else {"printed": e.printed})
                 for e in entries
             ]
         )
         return
     for entry in entries:
         heading(entry.name)
-        emit(wrapped(f"{entry.title}: {entry.specification.budget_text}", first="    ", rest="    "))
+        emit(wrapped(f"{entry.title}: {entry.budget_text}", first="    ", rest="    "))
     emit()
     paragraph(
         "The budgets are in different currencies and must not be ranked: `stirred spec explain NAME` says what each "
@@ -90,7 +94,9 @@ def _show(entry: Entry) -> None:
         bullets([str(step) for step in entry.steps])
     if entry.source:
         emit()
-        facts([("source", entry.source), *(("note", note) for note in entry.notes)])
+        both = f"{entry.budget_text} (there cut off or rounded to nearest, here rounded up)"
+        printed = [("printed", both)] if ", printed" in entry.budget_text else []
+        facts([("source", entry.source), *printed, *(("note", note) for note in entry.notes)])
 
 
 @app.command()
@@ -132,12 +138,21 @@ def explain(name: Name, budget: Budget = None, json: Json = False) -> None:
 
 
 @app.command()
-def compare(a: Name, b: Name, kappa: Kappa = None, because: Because = STATED, json: Json = False) -> None:
+def compare(
+    a: Name,
+    b: Name,
+    kappa: Kappa = None,
+    because: Because = STATED,
+    count: Count = None,
+    beta: Beta = "0.05",
+    json: Json = False,
+) -> None:
     """Compare two specifications block by block.
 
     There is an overall verdict only where a theorem gives one.
     """
     from stirred.spec import compare as compare_specifications
+    from stirred.spec.price import CALLED, axes
 
     first, second = read(a), read(b)
     units = {first.specification.input_premetric.unit, second.specification.input_premetric.unit}
@@ -146,6 +161,9 @@ def compare(a: Name, b: Name, kappa: Kappa = None, because: Because = STATED, js
             remedy = f"use {', '.join(sorted(units))}"
             raise wrong(f"{factor.old} and {factor.new} are not the units here", where="--kappa", remedy=remedy)
     comparison = compare_specifications(first.specification, second.specification, units=factors(kappa, because))
+    if counted(count).keys() - axes(first.specification) - axes(second.specification):
+        raise _idle("--count")
+    prices = {name: _prices(entry, count, beta) for name, entry in (("first", first), ("second", second))}
     if json:
         emit_json(
             {
@@ -153,6 +171,7 @@ def compare(a: Name, b: Name, kappa: Kappa = None, because: Because = STATED, js
                 "second": {"name": b, "notation": comparison.second.notation},
                 "blocks": {each.block: picked(each, "question", "verdict", "reason") for each in comparison.blocks},
                 **picked(comparison, "overall", "because", "to_change"),
+                "prices": {name: [price_facts(each) for each in found] for name, found in prices.items()},
             }
         )
         return
@@ -168,6 +187,20 @@ def compare(a: Name, b: Name, kappa: Kappa = None, because: Because = STATED, js
         emit()
         emit("For a verdict one would have to:")
         bullets(comparison.to_change)
+    if any(prices.values()):
+        emit()
+        emit(f"What is published exactly, priced as noise ({CALLED}):")
+        bullets([f"{name}: {each}" for name, found in prices.items() for each in found])
+
+
+def _prices(entry: Entry, count: list[str] | None, beta: str) -> tuple[Price, ...]:
+    """Return the prices of the invariants, with those of the stated numbers of values that concern them."""
+    from stirred.spec.price import axes, price
+
+    known = axes(entry.specification)
+    with told_by_options():
+        counts = {name: number for name, number in counted(count).items() if name in known}
+        return price(entry.specification, counts=counts, beta=beta)
 
 
 def _verdict(word: str) -> str:
@@ -206,7 +239,7 @@ def compose(
         raise _idle("--delta")
     if delta is not None and reached.output_premetric.name != "D_Mult^delta":
         raise _idle("--delta")
-    _derived(derivation, title=" + ".join(names), out=out, as_json=json)
+    derived(derivation, title=" + ".join(names), out=out, as_json=json)
 
 
 @app.command()
@@ -285,10 +318,11 @@ def convert(
         if at_distance is not None and step.specification.input_premetric == before.input_premetric:
             raise _idle("--at-distance")
         derivation = derivation.then(step)
-    _derived(derivation, title=name, out=out, as_json=json)
+    derived(derivation, title=name, out=out, as_json=json)
 
 
-def _derived(derivation: Derivation, *, title: str, out: Path | None, as_json: bool) -> None:
+def derived(derivation: Derivation, *, title: str, out: Path | None, as_json: bool) -> None:
+    """Show a derived specification with its steps, and write it where that is asked for."""
     from stirred.spec.catalogue import Entry
     from stirred.spec.document import to_document, to_json
 
@@ -318,7 +352,7 @@ def lint(
 
     Exits with 1 on a serious finding.
     """
-    from stirred.spec.lint import SERIOUS
+    from stirred.spec.finding import SERIOUS
     from stirred.spec.lint import lint as check
 
     if records is not None and records < 1:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from stirred.cli.option_words import told_by_options, wrong
 
 if TYPE_CHECKING:
     from stirred.spec import Margin, OutputPremetric, Specification, UnitFactor
     from stirred.spec.catalogue import Entry
+    from stirred.spec.price import Price
 
 
 def read(name: str, *, budget: str | None = None) -> Entry:
@@ -68,6 +69,33 @@ def write_new(path: Path, text: str) -> None:
         path.write_bytes(content)
     except OSError as error:
         raise wrong(f"cannot write: {error.strerror}", where=str(path), remedy="choose another place") from None
+
+
+def counted(texts: list[str] | None) -> dict[str, int]:
+    """Return how many values each level or variable has, as ``--count`` states."""
+    stated = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not value.strip().isdecimal():
+            raise wrong(f"{text!r} is not NAME=NUMBER", where="--count", remedy="write such as state=51")
+        stated[name.strip()] = int(value)
+    return stated
+
+
+def price_facts(price: Price) -> dict[str, Any]:
+    """Return the price of an invariant for JSON, its numbers rounded up."""
+    from stirred.spec.document import number_out
+
+    losses = {name: getattr(price, name) for name in ("rho2", "epsilon")}
+    return {
+        "invariant": str(price.invariant),
+        **{name: None if value is None else number_out(value) for name, value in losses.items()},
+        "counts": price.counts,
+        "beta": str(price.beta),
+        "moved": None if price.moved is None else str(price.moved),
+        "unchanged_at_budget": price.unchanged,
+        "missing": price.missing,
+    }
 
 
 def factors(texts: list[str] | None, because: str) -> list[UnitFactor]:

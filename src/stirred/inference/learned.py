@@ -42,6 +42,9 @@ def pure_loss(specification: Specification, *, where: str = "output_premetric") 
     stirred.inference.learned.UnsupportedFlavor: output_premetric: ...
     """
     output = specification.output_premetric
+    if specification.measured_on:
+        what = "unsupported flavor: the promise is about a part of the output only"
+        raise UnsupportedFlavor([Problem(what=what, where=where, remedy="specify the release for all of its output")])
     if output.name != "D_Mult":
         raise UnsupportedFlavor(
             [

@@ -14,5 +14,6 @@ GROUPS: Final[Mapping[str, tuple[str, str]]] = {
         "stirred.mechanisms.topdown.commands",
         "Estimates and records from noisy measurements.",
     ),
+    "survey": ("stirred.survey.commands", "Surveys: settings, sampling designs, amplification, attackers."),
     "census": ("stirred.mechanisms.tables.census_2020", "The 2020 US Census as one account."),
 }

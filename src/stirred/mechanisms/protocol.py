@@ -691,6 +691,16 @@ class Advised:
     values: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stronger:
+    """A relative that promises more than a plan with the same invariants, unit and measure, and changes as much."""
+
+    name: str
+    setting: str
+    epsilon: Exact
+    changed: float
+
+
 class Adviser(Protocol):
     """Who advises on the settings of a family of mechanisms; nothing random happens, and nothing is written."""
 
@@ -708,6 +718,10 @@ class Adviser(Protocol):
 
     def relatives(self, data: Microdata, mechanism: Any, *, equal: str) -> Sequence[tuple[str, Mechanism]]:
         """Return the members of the family, by name, that change as much, or lose as much, as a mechanism."""
+        ...
+
+    def stronger(self, mechanism: Any, plan: Any) -> Stronger | None:
+        """Return the relative that promises most of those that change as many records, if it is more than a plan."""
         ...
 
 

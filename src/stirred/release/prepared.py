@@ -30,9 +30,9 @@ from stirred.release.tables import wanted_tables, with_declared_codes
 from stirred.risk.exposed import MOST_RECORDS, counted, exposed_in_words, exposure
 from stirred.risk.uniqueness import Uniqueness
 from stirred.spec.accepted import with_accepted
-from stirred.spec.convert import pull_back
 from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised, refuse_doubts
 from stirred.spec.problems import Problem, StirredError, placed
+from stirred.spec.pull_back import pull_back
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

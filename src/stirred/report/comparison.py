@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from html import escape
 
 from stirred.inference.learned import what_could_be_learned
-from stirred.report.charts import areas_changed
+from stirred.mechanisms.protocol import Bars
+from stirred.report.charts import areas_changed, bars
 from stirred.report.page import bullets, page, paragraph, section, table
+from stirred.risk.faced import Faced, vulnerable_in_words
+from stirred.risk.reidentification import VULNERABLE
+from stirred.risk.uniqueness import share_in_words
+from stirred.spec.brief import blocks
 from stirred.spec.compare import compare
 from stirred.utility.comparison import Compared
 
@@ -17,6 +22,17 @@ _PROTECTED = "not shown: protected"
 _CONFIDENTIAL = (
     "The errors are from the confidential file and do not: choosing settings by them voids the guarantee; use an "
     "earlier census or the synthetic one."
+)
+
+
+INSIDE = (
+    "CONFIDENTIAL: attacks and errors are estimates from one test draw of each plan, compared with the confidential "
+    "file. Keep this inside. Nothing was spent, and nothing of the draws is kept. Choosing settings by these numbers "
+    "voids the guarantee."
+)
+NOT_RANKED = (
+    "Losses are not ranked: they compare only where the other four answers are equal. What an attacker can do is "
+    "measured in the same way for all."
 )
 
 
@@ -32,7 +48,8 @@ def rests_on(found: Sequence[Compared], *, source: str) -> str:
 def rows(found: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of the table: one swap a row."""
     tables = list(dict.fromkeys(name for each in found for name, _ in each.errors))
-    header = ["swap", "setting", "ε", "records changed", "in the smallest area", *(f"error, {name}" for name in tables)]
+    header = ["swap", "setting", "loss", "records changed", "in the smallest area"]
+    header += [f"error, {name}" for name in tables]
     return header, [_row(each, tables) for each in found]
 
 
@@ -42,7 +59,7 @@ def _row(each: Compared, tables: Sequence[str]) -> list[str]:
     return [
         each.name,
         each.setting,
-        each.epsilon.shown(),
+        each.plan.specification.budget_text,  # with its letter: losses in different currencies stand side by side
         _PROTECTED if changed is None else f"{100 * changed:.2f}%",
         _PROTECTED if smallest is None else f"{100 * smallest[2]:.1f}% of {smallest[1]:,} ({smallest[0]})",
         *(
@@ -50,6 +67,81 @@ def _row(each: Compared, tables: Sequence[str]) -> list[str]:
             for name in tables
         ),
     ]
+
+
+def promises(found: Sequence[Compared]) -> list[list[str]]:
+    """Return the five blocks, one a row, one column for each plan."""
+    each = [blocks(one.plan.specification) for one in found]
+    return [[question, *(dict(own)[question] for own in each)] for question, _ in each[0]]
+
+
+def risks(faced: Sequence[Faced]) -> list[list[str]]:
+    """Return whom plans expose and what attacks found, one measure a row, one column for each plan."""
+    lines = [
+        ["unique on what is exact", *(_unique(each) for each in faced)],
+        ["told by exact tables alone", *(_revealed(each) for each in faced)],
+    ]
+    if all(each.drawn is None for each in faced):
+        return lines
+    lines += [
+        [label, *(_reconstructed(each, measure) for each in faced)]
+        for label, measure in (
+            ("areas with one solution", "share_of_areas_with_one_solution"),
+            ("persons who are certain", "share_of_persons_certain"),
+            ("reconstructed persons who are right", "agreement"),
+            ("the same by chance", "agreement_by_chance"),
+        )
+    ]
+    lines.append(["reidentified, vulnerable persons", *(_reidentified(each) for each in faced)])
+    titles = dict.fromkeys(title for each in faced if each.drawn is not None for title in each.drawn.errors)
+    return lines + [[f"mean absolute error, {title}", *(_error(each, title) for each in faced)] for title in titles]
+
+
+def _unique(each: Faced) -> str:
+    found = each.unique
+    return "no table of records is exact" if found is None else f"{found.share_unique} of the {found.of}"
+
+
+def _revealed(each: Faced) -> str:
+    found = each.revealed
+    return "nothing" if found is None else f"{share_in_words(found.at_least, found.records)} of what was exchanged"
+
+
+def _reconstructed(each: Faced, measure: str) -> str:
+    found = None if each.drawn is None else each.drawn.reconstruction
+    if found is None:
+        return _why(each)
+    return "no other area" if found[measure] is None else f"{found[measure]:.1%}"
+
+
+def _reidentified(each: Faced) -> str:
+    found = None if each.drawn is None else each.drawn.reidentified
+    return vulnerable_in_words(found) if found is not None else _why(each)
+
+
+def _why(each: Faced) -> str:
+    return f"not measured: {'' if each.drawn is None else each.drawn.why_not}"
+
+
+def _error(each: Faced, title: str) -> str:
+    error = None if each.drawn is None else each.drawn.errors.get(title)
+    return "not published" if error is None else f"{error:.3g}"
+
+
+def _picture(found: Sequence[Compared], faced: Sequence[Faced]) -> str:
+    """Return one picture: for each plan who is alone, who is certain, and how often attacks are right."""
+    heights = []
+    for plan, each in zip(found, faced, strict=True):
+        if each.unique is not None:
+            heights.append(("unique on what is exact", plan.name, each.unique.unique / max(each.unique.records, 1)))
+        if each.drawn is not None and (rebuilt := each.drawn.reconstruction) is not None:
+            heights.append(("reconstructed, right", plan.name, rebuilt["agreement"]))
+            heights.append(("the same by chance", plan.name, rebuilt["agreement_by_chance"] or 0.0))
+        if each.drawn is not None and (matched := each.drawn.reidentified) is not None:
+            heights.append(("vulnerable, right", plan.name, matched[VULNERABLE].precision or 0.0))
+    order = {group: None for group, _, _ in heights}
+    kept = tuple(each for group in order for each in heights if each[0] == group)
+    return bars(Bars(bars=kept, x="", y="share")) if kept else ""
 
 
 def block_by_block(found: Sequence[Compared]) -> list[str]:
@@ -69,8 +161,15 @@ def _learned(found: Sequence[Compared]) -> list[str]:
     return [f"{name}: {seen.rows[0].words if seen.rows else seen.refused}" for name, seen in told]
 
 
-def comparison_page(title: str, found: Sequence[Compared], *, source: str) -> str:
-    """Return the page."""
+def comparison_page(title: str, found: Sequence[Compared], *, source: str, faced: Sequence[Faced] = ()) -> str:
+    """Return the page; ``faced`` is what each plan leaves to an attacker, in the order of the plans."""
+    names = ["", *(each.name for each in found)]
+    drawn = any(each.drawn is not None for each in faced)
+    risk = [
+        section("The promises", paragraph(NOT_RANKED), table(names, promises(found))),
+        section("What an attacker can do", paragraph(INSIDE) if drawn else "", table(names, risks(faced)),
+                _picture(found, faced)),
+    ] if faced else []  # fmt: skip
     header, body = rows(found)
     most = max((each.areas.height for each in found if each.areas is not None), default=0)
     left_out = f" The first {_MOST_POINTS:,} of {most:,} combinations are shown." if most > _MOST_POINTS else ""
@@ -84,6 +183,7 @@ def comparison_page(title: str, found: Sequence[Compared], *, source: str) -> st
         title,
         [
             f"<h1>{escape(title)}</h1>",
+            *risk,
             section("Side by side", paragraph(rests_on(found, source=source)), table(header, body)),
             section(
                 "Who is changed",

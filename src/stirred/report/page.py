@@ -30,6 +30,11 @@ h1 { font-size:1.7rem; line-height:1.2; margin:.4rem 0 .2rem; } h2 { font-size:1
 .five > div { background:var(--card); border-radius:.5rem; padding:.8rem 1rem; }
 .five b { display:block; color:var(--accent); font-size:.85rem; text-transform:uppercase; letter-spacing:.05em; }
 .big { font-size:2rem; font-weight:650; line-height:1.1; }
+.pipeline { display:flex; flex-wrap:wrap; gap:.8rem 1.3rem; list-style:none; padding:0; }
+.pipeline li { position:relative; flex:1 1 9rem; background:var(--card); border-radius:.5rem; padding:.6rem .8rem; }
+.pipeline li + li::before { content:"\\2192" / ""; position:absolute; left:-1.1rem; top:.6rem; color:var(--soft); }
+.pipeline b { display:block; } .pipeline .before { border:1px dashed var(--line); background:none; }
+.pipeline .start { border-top:5px solid var(--accent); } .pipeline .exact { border-top:5px solid var(--second); }
 .scroll { overflow-x:auto; }
 table { border-collapse:collapse; width:100%; font-variant-numeric:tabular-nums; font-size:.92rem; }
 th, td { text-align:left; padding:.35rem .7rem; border-bottom:1px solid var(--line); vertical-align:top; }

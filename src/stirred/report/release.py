@@ -21,6 +21,7 @@ from stirred.report.facts import embedded, public_facts
 from stirred.report.first_screen import first_screen, protects_nothing
 from stirred.report.learned import learned_section
 from stirred.report.page import bullets, folded, page, paragraph, section, table
+from stirred.report.pipeline import pipeline_section
 from stirred.report.safes import SafesSheet, safes_section
 from stirred.report.transparency import Shown, faces_section
 from stirred.report.validity import Validity
@@ -75,6 +76,7 @@ def public_report(report: ReleaseReport) -> str:
     body = [
         _head(report, internal=False),
         first_screen(report),
+        pipeline_section(report.plan.specification),
         learned_section(report.plan.specification),
         _own(report),
         _checks(report),
@@ -92,6 +94,7 @@ def internal_report(report: ReleaseReport) -> str:
     body = [
         _head(report, internal=True),
         first_screen(report),
+        pipeline_section(report.plan.specification),
         *(_section(own, report) for own in report.inside),
         learned_section(report.plan.specification),
         _doubts(report),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
@@ -18,10 +19,13 @@ import polars as pl
 
 from stirred.data.problems import bad_file
 from stirred.risk import reconstruction, systems, table_lists
-from stirred.risk.reconstruction import reconstruct
-from stirred.risk.table_lists import table_list
+from stirred.risk.published import Published, cells_in
+from stirred.risk.reconstruction import fit, reconstruct
+from stirred.risk.table_lists import TableList, table_list
 
 _Array = npt.NDArray[Any]
+# The kinds of the persons of an area, whose tables are counted; or its counts as they were published.
+_Area = _Array | Mapping[str, _Array]
 Progress = Callable[[str, int, int], None]
 _PIECE: Final = 64  # areas that are done, and kept, together
 _SERIAL: Final = 256  # so few areas are not worth another process
@@ -31,10 +35,14 @@ AREAS, RECORDS, PARTS = "areas.parquet", "records.parquet", "parts"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reconstructed:
-    """What the published tables of all areas say; ``areas`` has a row for each."""
+    """What the published tables of all areas say; ``areas`` has a row for each.
+
+    ``compared`` is how many persons it was compared with.
+    """
 
     schema: str
     areas: pl.DataFrame
+    compared: int | None = None
 
     def _sum(self, name: str, where: pl.Expr | None = None) -> int:
         frame = self.areas if where is None else self.areas.filter(where)
@@ -50,6 +58,7 @@ class Reconstructed:
         """Return areas and persons by outcome, persons who are certain, and how far solutions may differ."""
         one = pl.col("outcome") == "one"
         people = max(self.persons, 1)
+        lone = self.compared is None or self.areas.height < 2  # no other area to compare with
         return {
             "schema": self.schema,
             "areas": self.areas.height,
@@ -59,7 +68,11 @@ class Reconstructed:
             "share_of_persons_in_them": self._sum("persons", one) / people,
             "share_of_persons_certain": self._sum("certain") / people,
             "variability": self._sum("difference") / people,
-            "agreement": self._sum("agreement") / people,
+            "areas_with_residual": self.areas.filter(pl.col("residual") > 0).height,
+            "residual": self._sum("residual"),
+            "agreement": None if self.compared is None else self._sum("agreement") / people,
+            "agreement_by_chance": None if lone else self._sum("by_chance") / people,
+            "compared_and_found": None if self.compared is None else self._sum("agreement") / max(self.compared, 1),
         }
 
 
@@ -83,34 +96,87 @@ def reconstruct_areas(
     keys = area.unique().sort(area.columns)
     groups = _by_area(listed.project[cells], area, keys)
     true = groups if truth is None else _by_area(listed.project[truth[0]], truth[1], keys)
-    _claim(folder, tables, groups, true)
-    pieces = [range(begin, min(begin + _PIECE, keys.height)) for begin in range(0, keys.height, _PIECE)]
-    missing = [n for n in range(len(pieces)) if not (folder / PARTS / f"{n}.parquet").exists()]
-    jobs = [(n, tables, [groups[i] for i in pieces[n]], [true[i] for i in pieces[n]], seconds) for n in missing]
+    compared = cells.size if truth is None else truth[0].size
+    return _attacked(_Attack(listed, keys, groups, true, compared, None, seconds), folder, progress, processes)
+
+
+def reconstruct_published(
+    published: Published,
+    *,
+    folder: Path,
+    truth: pl.DataFrame | None = None,
+    seconds: float = 30.0,
+    progress: Progress | None = None,
+    processes: int | None = None,
+) -> Reconstructed:
+    """Reconstruct the persons of every area from tables as they were published, exact or disturbed.
+
+    ``truth`` are the records to agree with: the variables of the tables and the columns of the areas.
+    """
+    listed, keys = published.tables, published.areas
+    true = None if truth is None else _by_area(cells_in(truth, listed), truth.select(keys.columns), keys)
+    compared = None if truth is None else truth.height
+    attack = _Attack(listed, keys, published.counts, true, compared, published.weight, seconds)
+    return _attacked(attack, folder, progress, processes)
+
+
+@dataclass(frozen=True)
+class _Attack:
+    """What is attacked: tables, areas, what is known of each, who was there, and how much noise the tables have."""
+
+    listed: TableList
+    keys: pl.DataFrame
+    groups: Sequence[_Area]
+    true: Sequence[_Array] | None
+    compared: int | None
+    weight: Mapping[str, float] | None
+    seconds: float
+
+    def piece(self, begin: int) -> tuple[Any, ...]:
+        """Return the areas of a piece, as its process needs them."""
+        own = range(begin, min(begin + _PIECE, len(self.groups)))
+        true = [None if self.true is None else (self.true[n], self.true[self.others[n]]) for n in own]
+        return self.listed, self.groups[own.start : own.stop], true, self.weight, self.seconds
+
+    @cached_property
+    def others(self) -> Mapping[int, int]:
+        """Return for every area the next larger one, and the next smaller of the largest: whom chance alone finds."""
+        order = sorted(range(len(self.groups)), key=lambda place: self.true[place].size if self.true else 0)
+        return dict(zip(order, [*order[1:], *order[-2:-1], *order[:1]], strict=False))
+
+
+def _attacked(attack: _Attack, folder: Path, progress: Progress | None, processes: int | None) -> Reconstructed:
+    _claim(folder, attack)
+    begins = range(0, attack.keys.height, _PIECE)
+    missing = [n for n in range(len(begins)) if not (folder / PARTS / f"{n}.parquet").exists()]
+    jobs = [(n, *attack.piece(begins[n])) for n in missing]
     many = sum(len(job[2]) for job in jobs) > _SERIAL
     count = processes or ((os.cpu_count() or 1) if many else 1)
-    done = len(pieces) - len(missing)
+    done = len(begins) - len(missing)
     for number, found in _run(jobs, count):
         path = folder / PARTS / f"{number}.parquet"
         found.write_parquet(path.with_suffix(".new"))
         path.with_suffix(".new").rename(path)  # complete or absent
         done += 1
         if progress is not None:
-            progress("reconstruct", done, len(pieces))
-    parts = [pl.read_parquet(folder / PARTS / f"{n}.parquet") for n in range(len(pieces))]
-    whole = keys.hstack(pl.concat(parts).drop("cells", "counts", "sure"))
-    _write(folder, keys, pl.concat(parts), whole, full=listed.cells == table_lists.CELLS)
-    return Reconstructed(schema=listed.schema, areas=whole)
+            progress("reconstruct", done, len(begins))
+    parts = pl.concat([pl.read_parquet(folder / PARTS / f"{n}.parquet") for n in range(len(begins))])
+    whole = attack.keys.hstack(parts.drop("cells", "counts", "sure"))
+    _write(folder, attack, parts, whole)
+    return Reconstructed(schema=attack.listed.schema, areas=whole, compared=attack.compared)
 
 
 def _by_area(cells: _Array, area: pl.DataFrame, keys: pl.DataFrame) -> list[_Array]:
     """Return the sorted cells of the persons of each area."""
-    number = area.join(keys.with_row_index("__area"), on=keys.columns, how="left", maintain_order="left")["__area"]
+    place = keys.cast(pl.String).with_row_index("__area")  # of CSV files all codes are texts
+    number = area.cast(pl.String).join(place, on=keys.columns, how="left", maintain_order="left", nulls_equal=True)[
+        "__area"
+    ]
     known = number.is_not_null().to_numpy()
-    place = number.drop_nulls().to_numpy()
+    row = number.drop_nulls().to_numpy()
     own = cells[known]
-    order = np.lexsort((own, place))
-    return np.split(own[order], np.searchsorted(place[order], np.arange(1, keys.height)))
+    order = np.lexsort((own, row))
+    return np.split(own[order], np.searchsorted(row[order], np.arange(1, keys.height)))
 
 
 def _run(jobs: Sequence[tuple[Any, ...]], processes: int) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -133,33 +199,48 @@ def _completed(pool: Executor, jobs: Sequence[tuple[Any, ...]]) -> Iterator[tupl
             future.cancel()
 
 
-def _piece(tables: str, groups: Sequence[_Array], true: Sequence[_Array], seconds: float) -> pl.DataFrame:
+def _piece(
+    listed: TableList,
+    groups: Sequence[_Area],
+    true: Sequence[tuple[_Array, _Array] | None],
+    weight: Mapping[str, float] | None,
+    seconds: float,
+) -> pl.DataFrame:
     """Return what the tables of some areas say, one row each."""
-    listed = table_list(tables)
     rows = []
     for own, truth in zip(groups, true, strict=True):
-        found = reconstruct(listed.counts(own), listed, seconds=seconds)
+        counts = own if isinstance(own, Mapping) else listed.counts(own)
+        found = reconstruct(counts, listed, seconds=seconds) if weight is None else None
+        if found is None or found.outcome == "none":
+            found = fit(counts, listed, weight=weight, seconds=seconds)
         rows.append(
             {
                 "persons": found.persons, "outcome": found.outcome, "certain": int(found.certain.sum()),
-                "difference": found.difference, "agreement": found.agreement(truth), "cells": found.cells.tolist(),
+                "difference": found.difference, "residual": found.residual,
+                "agreement": None if truth is None else found.agreement(truth[0]),
+                "by_chance": None if truth is None else found.agreement(truth[1]), "cells": found.cells.tolist(),
                 "counts": found.counts.tolist(), "sure": found.certain.tolist(),
             }
         )  # fmt: skip
     numbers = pl.List(pl.Int64)
     kinds: dict[str, Any] = {"persons": pl.Int64, "outcome": pl.String, "certain": pl.Int64, "difference": pl.Int64,
-             "agreement": pl.Int64, "cells": numbers, "counts": numbers, "sure": numbers}  # fmt: skip
+             "residual": pl.Int64, "agreement": pl.Int64, "by_chance": pl.Int64, "cells": numbers, "counts": numbers,
+             "sure": numbers}  # fmt: skip
     return pl.DataFrame(rows, schema=kinds)
 
 
-def _claim(folder: Path, tables: str, groups: Sequence[_Array], true: Sequence[_Array]) -> None:
+def _claim(folder: Path, attack: _Attack) -> None:
     """Make the folder, or go on in one of the same tables, list and code; refuse any other."""
-    digest = hashlib.sha256(tables.encode())
+    listed = attack.listed
+    digest = hashlib.sha256(json.dumps([listed.name, listed.schema, attack.weight]).encode())
     for module in (reconstruction, systems, table_lists):
         digest.update(Path(str(module.__file__)).read_bytes())
-    for part in (*groups, *true):
+    for group in attack.groups:
+        for part in group.values() if isinstance(group, Mapping) else (group,):
+            digest.update(np.int64(part.size).tobytes() + part.astype(np.float64).tobytes())
+    for part in (*listed.tables.values(), *(attack.true or ())):
         digest.update(np.int64(part.size).tobytes() + part.astype(np.int64).tobytes())
-    about = {"sha256": digest.hexdigest(), "tables": tables}
+    about = {"sha256": digest.hexdigest(), "tables": listed.name}
     if folder.exists() and _about(folder) != about:
         what = "something else is already there"
         raise bad_file(what, where=str(folder), remedy="choose a new folder; the same attack goes on where it stopped")
@@ -175,11 +256,15 @@ def _about(folder: Path) -> Any:
         return None
 
 
-def _write(folder: Path, keys: pl.DataFrame, parts: pl.DataFrame, whole: pl.DataFrame, *, full: bool) -> None:
-    """Write one row for each area, and the reconstructed records where their kinds are those of the full schema."""
+def _write(folder: Path, attack: _Attack, parts: pl.DataFrame, whole: pl.DataFrame) -> None:
+    """Write one row for each area, and the reconstructed records where each cell is one kind of persons."""
     whole.write_parquet(folder / AREAS)
-    if full:
-        records = keys.hstack(parts.select("cells", "counts", "sure")).explode("cells", "counts", "sure").drop_nulls()
-        kinds = table_lists.described(records["cells"].to_numpy())
+    records = (
+        attack.keys.hstack(parts.select("cells", "counts", "sure"))
+        .explode("cells", "counts", "sure")
+        .drop_nulls("cells")
+    )
+    kinds = attack.listed.described(records["cells"].to_numpy())
+    if kinds is not None:
         renamed = records.drop("cells").rename({"counts": "persons", "sure": "certain"})
         pl.concat([renamed, kinds], how="horizontal").write_parquet(folder / RECORDS)

@@ -4,6 +4,9 @@ The unknowns are counts of kinds of persons, not persons. Kinds with an empty ma
 the others; what is left falls into components, each an integer program. The largest difference between the solution
 found and any other is one program more: 0 means that there is one solution, and no two solutions differ in more than
 twice its share of the persons (Abowd et al. 2025; their bound max(2 solvar, 100%) must be min).
+
+Tables that were disturbed have no solution, or a wrong one. They are fitted: the persons whose tables are nearest. A
+count of 0 then proves nothing, no kind of person is out, and nobody is certain.
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from stirred.risk.systems import System, propagated, solved
+from stirred.risk.systems import System, nearest, propagated, solved
 from stirred.risk.table_lists import TableList
 
 _Array = npt.NDArray[Any]
-Outcome = Literal["one", "several", "none", "time limit"]
+Outcome = Literal["one", "several", "none", "fitted", "time limit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,7 +30,8 @@ class Block:
     """What tables say of a block: a solution (``cells`` with ``counts``), and how far it is certain.
 
     ``certain`` persons of each cell are there in every solution. ``difference`` is how many persons of the solution at
-    most have no equal in another one; of an outcome "time limit" it is a bound.
+    most have no equal in another one; of an outcome "time limit" it is a bound. ``residual`` is how far the tables of
+    a "fitted" solution are from the published ones, all counts added up.
     """
 
     outcome: Outcome
@@ -36,6 +40,7 @@ class Block:
     counts: _Array
     certain: _Array
     difference: int = 0
+    residual: int = 0
 
     @property
     def variability(self) -> float:
@@ -103,6 +108,44 @@ def reconstruct(counts: Mapping[str, _Array], tables: TableList, *, seconds: flo
         counts=values[kept],
         certain=certain[kept],
         difference=min(difference, persons),
+    )
+
+
+def fit(
+    counts: Mapping[str, _Array], tables: TableList, *, weight: Mapping[str, float] | None = None, seconds: float = 30.0
+) -> Block:
+    """Return the persons whose tables are nearest to disturbed ones; a count that was left out is NaN.
+
+    >>> from stirred.risk.table_lists import table_list
+    >>> listed = table_list("pl")
+    >>> found = fit(listed.counts(np.array([3, 3, 200])), listed)
+    >>> found.cells.tolist(), found.counts.tolist(), found.residual
+    ([3, 200], [2, 1], 0)
+    """
+    members, sizes, totals, weights = [], [], [], []
+    for name, category in tables.tables.items():
+        known = np.append(~np.isnan(counts[name]), False)  # -1, of a cell outside the table, is the last
+        inside = np.flatnonzero(known[category])
+        own = category[inside]
+        many = np.bincount(own, minlength=counts[name].size)
+        members.append(inside[np.argsort(own, kind="stable")])
+        sizes.append(many[many > 0])
+        totals.append(np.asarray(counts[name])[many > 0].astype(np.int64))
+        weights.append(np.full(totals[-1].size, 1.0 if weight is None else weight[name]))
+    start = np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64)
+    whole = System(cells=tables.cells, start=start, index=np.concatenate(members), total=np.concatenate(totals))
+    found = nearest(whole, weight=np.concatenate(weights), seconds=seconds)
+    if found.status != "solved":
+        nobody = np.zeros(0, dtype=np.int64)
+        return Block(outcome="time limit", persons=0, cells=nobody, counts=nobody, certain=nobody)
+    cells = np.flatnonzero(found.values)
+    return Block(
+        outcome="fitted",
+        persons=int(found.values.sum()),
+        cells=cells,
+        counts=found.values[cells],
+        certain=np.zeros(cells.size, dtype=np.int64),
+        residual=int(np.abs(whole.sums(found.values) - whole.total).sum()),
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -13,7 +14,7 @@ from stirred.data.bundle import BundleFiles, Findings, probe_parquet, public_fol
 from stirred.data.codes import encode
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, bad_file, number
-from stirred.mechanisms.registry import build
+from stirred.mechanisms.registry import build, is_installed, mechanism_class
 from stirred.risk.bounds import Revealed, revealed
 from stirred.risk.exposed import ExactTable, exact_tables, of_persons, person_code, unique_in
 from stirred.risk.uniqueness import Uniqueness, uniqueness
@@ -55,20 +56,34 @@ class Subject:
         return f"{self.name}: {data.households.height:,} {plural(data.record)}{persons}, from {where}"
 
 
-def from_bundle(folder: Path) -> Subject:
-    """Return the public records of a bundle, or of the folder that was published of it."""
+def is_bundle(path: Path) -> bool:
+    """Say whether a path is a bundle, or a folder that was published of one."""
+    return path.is_dir() and any((path / name).exists() for name in ("public", "manifest.json", "specification.json"))
+
+
+def bundle_files(folder: Path) -> BundleFiles:
+    """Return the public files of a bundle, or of the folder that was published of it."""
     public, found = public_folder(folder), Findings()
     probe_parquet(public, found)
     specification = published_specification(public)
     if specification is None:
         raise bad_file("its specification.json cannot be read", where=str(public), remedy="name a finished release")
-    files = BundleFiles(public=public, specification=specification, found=found)
-    if not any(public.glob("data.*")):
+    name, _ = _stated(public)
+    beside = mechanism_class(name).table_columns if is_installed(name) else ()
+    return BundleFiles(public=public, specification=specification, found=found, beside=beside)
+
+
+def from_bundle(folder: Path) -> Subject:
+    """Return the public records of a bundle, or of the folder that was published of it."""
+    files = bundle_files(folder)
+    specification, public = files.specification, files.public
+    flat = not any(public.glob("data.*"))  # persons alone, each with its areas
+    if flat and not files.has_persons:
         remedy = "uniqueness is about records; name a release of records, or the file itself"
         raise bad_file("this release has no records", where=str(public), remedy=remedy)
-    homes, persons = files.data, files.persons
-    if homes is None or (files.has_persons and persons is None):
-        raise DataError(found.problems)
+    homes, persons = (files.persons, None) if flat else (files.data, files.persons)
+    if homes is None or (files.has_persons and not flat and persons is None):
+        raise DataError(files.found.problems)
     link = [] if persons is None else [name for name in files.issued if name in persons.columns]
     data = Microdata(
         households=homes,
@@ -80,12 +95,20 @@ def from_bundle(folder: Path) -> Subject:
     return Subject(name=str(folder), data=data, specification=specification, public=True, exchanged=exchanged)
 
 
+def _stated(public: Path) -> tuple[str, Mapping[str, Any]]:
+    """Return the name and the settings of the mechanism that a release states; an empty name where it does not."""
+    try:
+        stated = json.loads((public / "specification.json").read_text(encoding="utf-8"))["mechanism"]
+        return str(stated["name"]), dict(stated["settings"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return "", {}
+
+
 def _exchanged(public: Path) -> Sequence[str]:
     """Return the columns that the stated mechanism exchanges; none where it does not state its settings."""
     try:
-        stated = json.loads((public / "specification.json").read_text(encoding="utf-8"))["mechanism"]
-        return build(stated["name"], stated["settings"]).areas
-    except (OSError, ValueError, LookupError, TypeError, StirredError):
+        return build(*_stated(public)).areas
+    except (ValueError, TypeError, StirredError):
         return ()
 
 

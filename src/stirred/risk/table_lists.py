@@ -32,13 +32,18 @@ CELLS: Final = 2 * len(AGES) * RACES * 2
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableList:
-    """Tables by name: the category of every cell in each. ``project`` gives the cell of a person of the full schema."""
+    """Tables by name: the category of every cell in each. ``project`` gives the cell of a person of the full schema.
+
+    ``codes`` are the values of the variables where the schema is not that of the census lists: its kinds of persons are
+    their combinations.
+    """
 
     name: str
     schema: str
     cells: int
     project: _Array
     tables: Mapping[str, _Array]
+    codes: Mapping[str, tuple[str, ...]] | None = None
 
     def counts(self, cells: _Array) -> dict[str, _Array]:
         """Return what is published of some persons: the count of every category of every table."""
@@ -47,6 +52,17 @@ class TableList:
             own = category[cells]
             found[name] = np.bincount(own[own >= 0], minlength=int(category.max()) + 1)
         return found
+
+    def described(self, cells: _Array) -> pl.DataFrame | None:
+        """Return kinds of persons as columns; None where a cell is more than one kind."""
+        if self.codes is None:
+            return described(cells) if self.cells == CELLS else None
+        kinds = np.argsort(self.project, kind="stable")[cells]  # of every cell its combination: what is none comes last
+        shape = tuple(len(own) for own in self.codes.values())
+        places = np.unravel_index(kinds, shape) if shape else ()
+        return pl.DataFrame(
+            {name: np.array(own)[at] for (name, own), at in zip(self.codes.items(), places, strict=True)}
+        )
 
 
 @cache

@@ -31,7 +31,9 @@ from stirred.spec.output_premetric import (
     trade_off,
 )
 from stirred.spec.output_rules import change_output
+from stirred.spec.price import Price, noise_price, price
 from stirred.spec.problems import ConversionRefusedError, Problem, SpecificationError, StirredError
+from stirred.spec.pull_back import pull_back
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, ShiftLaw
 from stirred.spec.specification import Flavor, Specification
 from stirred.spec.staged_law import Staged, StagedLaw
@@ -66,6 +68,7 @@ __all__ = [
     "Multiverse",
     "Named",
     "OutputPremetric",
+    "Price",
     "Problem",
     "Refines",
     "ShiftLaw",
@@ -87,8 +90,11 @@ __all__ = [
     "compose",
     "exact",
     "ln",
+    "noise_price",
     "post_process",
+    "price",
     "protection_loss",
+    "pull_back",
     "refine",
     "sqrt",
     "to_metric",

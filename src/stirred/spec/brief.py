@@ -48,6 +48,28 @@ def promise(specification: Specification) -> str:
     )
 
 
+def blocks(specification: Specification) -> list[Row]:
+    """Return the five blocks, each in a few words.
+
+    >>> from stirred.spec import catalogue
+    >>> for question, answer in blocks(catalogue.load("pure-dp").specification):
+    ...     print(f"{question}: {answer}")
+    who: datasets
+    where: the total number of records
+    what: one record
+    how: odds (D_Mult)
+    how much: ε
+    """
+    premetric = specification.output_premetric
+    return [
+        ("who", specification.domain.name),
+        ("where", published_exactly(specification)),
+        ("what", _unit(specification)),
+        ("how", f"{premetric.measured} ({premetric.name})"),
+        ("how much", specification.budget_text),
+    ]
+
+
 def _unit(specification: Specification) -> str:
     premetric = specification.input_premetric
     unit = f"{premetric.unit} record after imputation" if premetric.post_imputation else premetric.unit

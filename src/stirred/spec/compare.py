@@ -20,6 +20,7 @@ from stirred.spec.multiverse import Multiverse, Refines, Verdict
 from stirred.spec.output_rules import can_change_output, change_output
 from stirred.spec.problems import StirredError, refused
 from stirred.spec.specification import Specification
+from stirred.spec.unit_parts import is_part
 
 STRONGER: Final = "stronger"
 WEAKER: Final = "weaker"
@@ -116,10 +117,6 @@ def _fixed(answer: Refines) -> str:
     return "the " + ", the ".join(str(invariant) for invariant in answer.free) if answer.free else answer.reason
 
 
-# Units from the finest to the coarsest: one of a later kind is made of several of an earlier kind.
-_COARSER: Final = ("transaction", "person", "household")
-
-
 def _units(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) -> _Judged:
     mine, yours = a.input_premetric, b.input_premetric
     if mine == yours:
@@ -162,8 +159,8 @@ def _different_units(mine: str, yours: str, units: tuple[UnitFactor, ...]) -> _J
             return STRONGER, f"it gives one for each {yours} too, at another budget: {stated} ({relation.because})"
         if (relation.old, relation.new) == (yours, mine):
             return WEAKER, f"the second gives one for each {mine} too, at another budget: {stated} ({relation.because})"
-    if mine in _COARSER and yours in _COARSER:
-        stronger = _COARSER.index(mine) > _COARSER.index(yours)
+    stronger = is_part(yours, of=mine)
+    if stronger or is_part(mine, of=yours):
         first, second = ("it", "the second") if stronger else ("the second", "it")
         coarse, fine = (mine, yours) if stronger else (yours, mine)
         return (STRONGER if stronger else WEAKER), (
@@ -175,6 +172,10 @@ def _different_units(mine: str, yours: str, units: tuple[UnitFactor, ...]) -> _J
 
 def _how(a: Specification, b: Specification) -> _Judged:
     mine, yours = a.output_premetric, b.output_premetric
+    if a.measured_on != b.measured_on:
+        parts = "; ".join(f"only {', '.join(each)}" for each in (a.measured_on, b.measured_on) if each)
+        verdict = INCOMPARABLE if a.measured_on and b.measured_on else WEAKER if a.measured_on else STRONGER
+        return verdict if mine == yours else INCOMPARABLE, f"a part of the output is looked at: {parts}"
     if mine == yours:
         return EQUAL, f"both by {mine.classic}"
     if mine.name == yours.name == "D_Mult^delta":
@@ -253,6 +254,8 @@ def _implies(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) 
         return _Implication(None, "a budget is left open")
     if a.domain != b.domain:
         return _Implication(None, "the domains differ")
+    if a.measured_on and a.measured_on != b.measured_on:
+        return _Implication(None, "change is measured on a part of the output only")
     obstacle = ""
     for aligned_first in (False, True):
         try:

@@ -13,7 +13,7 @@ from stirred.spec.convert import can_change_distance, change_distance, change_un
 from stirred.spec.derivation import Derivation, Step
 from stirred.spec.domain import AS_GIVEN, Domain
 from stirred.spec.exact import Exact, add_up, exp, ln, sqrt
-from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, records_of
+from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, Named, records_of
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_kinds import PRODUCT, ROOT
 from stirred.spec.output_premetric import GDP, ZCDP, OutputPremetric, approximate
@@ -83,6 +83,12 @@ def compose(
         raise refused(
             "the releases are not counted one by one", where="times", remedy="give one count for each, 1 or more"
         )
+    if partial := [each for specification in specifications for each in specification.measured_on]:
+        raise refused(
+            f"change is measured on a part of the output only: {', '.join(partial)}",
+            where="compose how",
+            remedy="specify each release for all of its output",
+        )
     _same_domain(specifications)
     specifications = _told_apart(specifications)
     parts = [Derivation(specification=specification) for specification in specifications]
@@ -142,11 +148,13 @@ def _told_apart(specifications: Sequence[Specification]) -> Sequence[Specificati
 def _with_prepared_names(specification: Specification) -> Specification:
     if not specification.domain.prepared:
         return specification
-    names = {ALL: "all characteristics as prepared"}
+    names, whole = {ALL: "all characteristics as prepared"}, dict(specification.domain.prepared).get(ALL)
     for column, words in specification.domain.prepared:
         names[column] = f"{names.get(column, column)} ({words})"
 
     def named(invariant: Invariant) -> Invariant:
+        if whole:  # a step that is no function of single records: its figures are others, whatever they count
+            return Named(name=f"{invariant}, after the file was {whole}")
         if isinstance(invariant, Inequality):
             on = None if invariant.on is None else named(invariant.on)
             return replace(invariant, on=on if isinstance(on, Margin) else None)

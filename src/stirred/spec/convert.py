@@ -34,32 +34,18 @@ def post_process(specification: Specification, *, description: str = "any functi
             where="output_premetric",
             remedy="specify the release by a measure that functions of the output cannot increase, such as D_TV",
         )
+    if specification.measured_on:
+        raise refused(
+            f"the promise is about {', '.join(specification.measured_on)} only, not about functions of all the output",
+            where="post-process",
+            remedy="specify the release for all of its output",
+        )
     return stepped(
         specification,
         specification,
         action=f"post-process: {description}",
         theorem="Proposition 2.5.4 (post-processing)",
         assuming="post-processing uses only released output, fresh randomness and the invariants",
-    )
-
-
-def pull_back(specification: Specification, *, prepared: tuple[tuple[str, str], ...]) -> Derivation:
-    """Return the specification of a mechanism that is run on a prepared file, for the file as it was.
-
-    The preparation f maps each record by itself, by a rule fixed beforehand, and drops none. A changed record then
-    changes at most one prepared record, d(f(x), f(x')) <= d(x, x'), and the loss carries over with factor 1. Figures
-    that are fixed are fixed in f(x): the invariants are c(f(x)), and the columns those of the coarser file.
-    ``prepared`` says by column what was done. Distances other than by records (an earth-mover distance) may grow.
-    """
-    if not prepared:
-        return Derivation(specification=specification)
-    before = replace(specification.domain, prepared=prepared)
-    return stepped(
-        specification,
-        specification.with_flavor(domain=before),
-        action=f"pull back along the preparation ({before.prepared_in_words}), factor 1",
-        theorem="pull-back along a function of single records, factor 1 (Proposition 2.4.15)",
-        assuming="the preparation was fixed beforehand, without looking at this file",
     )
 
 

@@ -160,9 +160,10 @@ def pure_to_epsilon(epsilon: Exact, *, delta: Fraction, more: Fraction) -> Exact
     >>> pure_to_epsilon(ln(3), delta=Fraction(0), more=Fraction(1, 8))
     Exact('ln(5/2)')
     """
-    if epsilon > _HUGE:
+    part = (more - delta) / (1 - delta)
+    if epsilon > _HUGE or part < Fraction(1, 10**6):  # so small a delta saves at most twice itself: keep the number
         return epsilon
-    ratio, part = exp(epsilon), (more - delta) / (1 - delta)
+    ratio = exp(epsilon)
     left = ratio - part * (1 + ratio)
     return ln(left) if left > 1 else ZERO
 

@@ -87,6 +87,7 @@ def to_document(specification: Specification) -> dict[str, Any]:
         "settings_from": specification.settings_from,
         "seeded": specification.seeded,
         **({"relies_on": [_reliance_out(one) for one in specification.relies_on]} if specification.relies_on else {}),
+        **({"measured_on": list(specification.measured_on)} if specification.measured_on else {}),
     }
 
 
@@ -302,6 +303,7 @@ def _specification_in(document: SpecificationDocument) -> Specification:
         settings_from=document.settings_from,
         seeded=document.seeded,
         relies_on=relies_on,
+        measured_on=document.measured_on,
     )
 
 

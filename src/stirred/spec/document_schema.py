@@ -184,6 +184,9 @@ class SpecificationDocument(Strict):
     settings_from: Literal["policy", "invariants", "other-data", "this-data"] | None = None
     seeded: bool = False
     relies_on: list[Annotated[OneRunDocument | UnpublishedDocument, Field(discriminator="kind")]] = []
+    measured_on: Texts = Field(
+        default=(), description="the parts of the output that the promise is about, where it is not all of it"
+    )
     mechanism: MechanismDocument | None = Field(
         default=None, description="the mechanism of the release with its public settings, where it is stated"
     )

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from stirred.spec.invariant import ALL
 from stirred.spec.problems import Problem, SpecificationError, wrong
 
 # Where the mechanism starts in the life of the data (section 2.4.2 of the dissertation): protection
@@ -29,10 +30,10 @@ class Domain:
 
     ``columns`` are the columns it is about, where the file has further ones: two files that differ only in
     others are the same dataset here, and different ones for a release that uses those. ``prepared`` says by column
-    what was done to each record before the mechanism saw it (:func:`stirred.spec.convert.pull_back`); columns and
-    invariants are then those of the prepared file, and the datasets still those of the file as it was. ``datasets``
-    optionally lists all datasets, for audits on small examples; it is no part of the domain's identity and
-    is never written to a file.
+    what was done to each record before the mechanism saw it, and by ``*`` what was done to the file
+    (:func:`stirred.spec.pull_back.pull_back`); columns and invariants are then those of the prepared file, and the
+    datasets still those of the file as it was. ``datasets`` optionally lists all datasets, for audits on small
+    examples; it is no part of the domain's identity and is never written to a file.
 
     >>> Domain(name="CEF", dataset="a Census Edited File", stage="edited-file").stage_in_words
     'the file after coding, editing and imputation'
@@ -69,7 +70,7 @@ class Domain:
         >>> Domain(name="f", dataset="a file", prepared=(("age", "top-coded at 90"),)).prepared_in_words
         'age top-coded at 90'
         """
-        return "; ".join(f"{column} {words}" for column, words in self.prepared)
+        return "; ".join(f"{'the file' if column == ALL else column} {words}" for column, words in self.prepared)
 
     @property
     def stage_in_words(self) -> str:

@@ -103,6 +103,7 @@ def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer,
     coarser = f"; what is fixed is fixed in the prepared file ({domain.prepared_in_words})"
     made = coarser if domain.prepared else ""
     spoilt = "" if output.immune else "; a function of the output may lie further apart than the output itself"
+    part = f"; measured on {', '.join(specification.measured_on)} only" if specification.measured_on else ""
     if specification.multiverse.is_vacuous:
         where = "everywhere: no figure is published exactly"
         if premetric.bounded:
@@ -117,7 +118,9 @@ def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer,
         Answer(question="who", block="domain", answer=f"{domain.dataset}; protected as {domain.stage_in_words}{made}"),
         Answer(question="where", block="multiverse", answer=where),
         Answer(question="what", block="input_premetric", answer=_what(specification)),
-        Answer(question="how", block="output_premetric", answer=f"{output.words}; known as {output.classic}{spoilt}"),
+        Answer(
+            question="how", block="output_premetric", answer=f"{output.words}; known as {output.classic}{spoilt}{part}"
+        ),
         Answer(question="how much", block="budget", answer=_how_much(specification, with_paper=with_paper)),
     )
 

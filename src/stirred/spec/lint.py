@@ -14,24 +14,12 @@ from typing import Final
 from stirred.spec.budget import PermutationSwapping
 from stirred.spec.domain import AS_GIVEN
 from stirred.spec.exact import exact
+from stirred.spec.finding import NOTE, SERIOUS, WARNING, Finding
 from stirred.spec.invariant import ALL, Margin, records_of
-from stirred.spec.multiverse import Multiverse, Verdict
+from stirred.spec.lint_before import since
+from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import small
 from stirred.spec.specification import Specification
-
-SERIOUS: Final = "serious"
-WARNING: Final = "warning"
-NOTE: Final = "note"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing a reader of the specification should know: what was seen, and what to do about it."""
-
-    check: str
-    severity: str
-    message: str
-    advice: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +29,6 @@ class Context:
     specification: Specification
     before: Specification | None = None
     records: int | None = None
-
-    @property
-    def fell_from(self) -> Specification | None:
-        """Return the earlier version, if its number was the larger one."""
-        before, now = self.before, self.specification
-        if before is None or before.budget.is_free or now.budget.is_free:
-            return None
-        return before if now.budget.realised < before.budget.realised else None
 
 
 def lint(
@@ -269,49 +249,33 @@ def _seeded(context: Context) -> Iterator[Finding]:
         )
 
 
-def _fell_by_invariants(context: Context) -> Iterator[Finding]:
-    before, now = context.fell_from, context.specification
-    if before is None:
-        return
-    finer = now.flavor.effective_multiverse.refines(before.flavor.effective_multiverse)
-    coarser = before.flavor.effective_multiverse.refines(now.flavor.effective_multiverse)
-    if finer.verdict is Verdict.YES and coarser.verdict is not Verdict.YES:
+def _zero_budget(context: Context) -> Iterator[Finding]:
+    specification = context.specification
+    if specification.settings_from is None and not specification.budget.is_free and specification.budget.realised == 0:
         yield Finding(
-            check="fell-by-invariants",
-            severity=SERIOUS,
-            message=f"The budget fell from {before.budget_text} to {now.budget_text} while invariants were added: "
-            f"newly fixed is the {coarser.reason}.",
-            advice="Do not present this as better protection: less is left to protect.",
+            check="zero-budget",
+            severity=WARNING,
+            message="The budget is 0: the output is the same whatever the data are. Nothing says where it comes from, "
+            "and a constant that was read off the data gives them away at no loss.",
+            advice="Say on what the settings are based; a constant must be fixed before anybody sees the data.",
         )
 
 
-def _fell_by_unit(context: Context) -> Iterator[Finding]:
-    before, now = context.fell_from, context.specification
-    if before is None:
-        return
-    old, new = before.input_premetric, now.input_premetric
-    finer_unit = (old.unit, new.unit) in {("household", "person"), ("person", "transaction"), ("business", "employee")}
-    if finer_unit or (new.post_imputation and not old.post_imputation and new.unit == old.unit):
+def _part_of_output(context: Context) -> Iterator[Finding]:
+    parts = context.specification.measured_on
+    if parts:
         yield Finding(
-            check="fell-by-unit",
-            severity=SERIOUS,
-            message=f"The budget fell from {before.budget_text} to {now.budget_text} while the unit became smaller: "
-            f"{old.words}, now {new.words}.",
-            advice="Convert one of them by group privacy before comparing.",
+            check="part-of-output",
+            severity=WARNING,
+            message=f"Change is measured on a part of the output only ({', '.join(parts)}): what else is published may "
+            "give everything away at no loss.",
+            advice="Measure it on all that is published, or publish no more than this.",
         )
 
 
-def _fell_by_output(context: Context) -> Iterator[Finding]:
-    before, now = context.fell_from, context.specification
-    if before is None or before.output_premetric == now.output_premetric:
-        return
-    yield Finding(
-        check="fell-by-output-premetric",
-        severity=WARNING,
-        message=f"The number fell from {before.budget_text} to {now.budget_text} while change is measured differently: "
-        f"{before.output_premetric.classic}, now {now.output_premetric.classic}.",
-        advice="Compare them in one output premetric; a number in another scale is not a smaller loss.",
-    )
+def _since_before(context: Context) -> Iterator[Finding]:
+    if context.before is not None:
+        yield from since(context.before, context.specification)
 
 
 CHECKS: Final[tuple[Callable[[Context], Iterator[Finding]], ...]] = (
@@ -323,9 +287,9 @@ CHECKS: Final[tuple[Callable[[Context], Iterator[Finding]], ...]] = (
     _looked_at_data,
     _budget_outside_partition,
     _seeded,
-    _fell_by_invariants,
-    _fell_by_unit,
-    _fell_by_output,
+    _since_before,
+    _zero_budget,
+    _part_of_output,
     _delta_too_large,
     _swapping_has_no_neighbours,
     _post_imputation,

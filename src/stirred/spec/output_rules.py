@@ -133,6 +133,8 @@ def _to_approximate(spec: Specification, to: OutputPremetric, _method: str | Non
     if spec.input_premetric.is_metric:
         return spec.budget.realised, "D_Mult^delta falls in delta", "the same epsilon"
     value = number.pure_to_epsilon(spec.budget.realised, delta=spec.output_premetric.delta, more=to.delta)
+    if value == spec.budget.realised:
+        return value, "D_Mult^delta falls in delta", "the same epsilon"
     return value, "randomised response is extremal (theory pages)", "ln(e^eps - c (1 + e^eps))"
 
 

@@ -8,7 +8,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from stirred.spec.convert_output import renyi_to_chi2
 from stirred.spec.exact import INFINITE, ZERO, add_up, exact, exp, largest, ln, sqrt
 from stirred.spec.law import Law
 from stirred.spec.normal import normal_quantile
@@ -218,7 +217,7 @@ _GAUSSIAN: Final[dict[str, Callable[[OutputPremetric, DiscreteGaussian, Shifts],
     "D_GDP": _gaussian,
     "D_TV": _total_variation,
     "D_KL": _kullback_leibler,
-    "D_chi2": lambda *given: Between.exactly(renyi_to_chi2(2 * _kullback_leibler(*given).high)),
+    "D_chi2": lambda *given: Between.exactly(exp(2 * _kullback_leibler(*given).high) - 1),
     "D_H": _hellinger,
     "D_W1": _moved,
     "D_Tr": lambda *_: Between(ZERO, INFINITE),  # a curve of straight pieces is not computed here

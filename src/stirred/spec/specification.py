@@ -58,7 +58,7 @@ class Specification:
 
     It is never a bare number: whoever shows the budget shows the other four blocks. Printed, it says what is published
     exactly, and what is promised. ``relies_on`` are those of its assumptions that another release of the same file can
-    contradict, as data.
+    contradict, as data. ``measured_on`` names the parts of the output that the promise is about, where it is not all.
 
     >>> from stirred.spec import catalogue
     >>> catalogue.load("pure-dp").specification
@@ -72,6 +72,7 @@ class Specification:
     settings_from: str | None = None
     seeded: bool = False
     relies_on: tuple[Reliance, ...] = ()
+    measured_on: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.settings_from is not None and self.settings_from not in SETTINGS_FROM:

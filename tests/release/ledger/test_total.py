@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from stirred.release.ledger.total import Total, total
 from stirred.spec import GDP, PURE, ZCDP, Specification, UnitFactor, approximate, compose
 from stirred.spec.domain import Domain
 from stirred.spec.exact import exact
+from stirred.survey.designs import design_from
 from tests.release.ledger.making import COUNTIES, pure, specification
 from tests.spec.strategies import FEW
 
@@ -222,3 +224,99 @@ def test_an_entry_without_a_specification_makes_every_number_a_lower_bound() -> 
     alone = total(known[1:], lambda digest: pure("1"))
     assert (alone.specification, alone.bound) == (None, "at least ")
     assert total(known[:1], lambda digest: pure("1")).bound == ""
+
+
+TENTH = {"design": {"design": "srswor", "n": 100, "N": 1000}}
+
+
+def sampled(*stated: tuple[str, str, dict[str, object]], budgets: Sequence[str] | None = None) -> Total:
+    """Add up amplified losses: the sample, the loss on it, and further statements of each."""
+    design = design_from(dict(TENTH["design"]))
+    losses = budgets or [str(design.loss(exact(inner))) for _, inner, _ in stated]
+    charges = [
+        Charge(number=i, id=str(i), specification=str(i), sample=name, amplified=True,
+               sampling={**TENTH, "inner": inner, **more})
+        for i, (name, inner, more) in enumerate(stated)
+    ]  # fmt: skip
+    return total(charges, lambda digest: pure(losses[int(digest)]))
+
+
+def test_amplified_losses_of_one_sample_are_composed_on_it_and_amplified_once() -> None:
+    found = sampled(("s", "1", {}), ("s", "2", {}))
+    assert float(one(found).budget.realised) == pytest.approx(1.0676559446826, abs=1e-12)  # and not 0.65
+    assert found.parts[0].entries == (0, 1)
+    assert "entry 0-1: their losses on sample 's' were added, then amplified once" in one(found).assumptions
+
+
+def test_losses_of_samples_that_nobody_calls_dependent_are_added_and_that_is_stated() -> None:
+    found = sampled(("s", "1", {}), ("t", "2", {}))
+    assert float(one(found).budget.realised) == pytest.approx(0.6525937867846, abs=1e-12)
+    assert "sample 's' and sample 't' were drawn independently of each other" in one(found).assumptions
+
+
+@pytest.mark.parametrize(
+    ("joint", "loss"),
+    [("1/10", 1.0676559446826), ("1/100", 0.6525937867846), ("unknown", math.log(1 + (math.exp(3) - 1) / 5))],
+)
+def test_dependent_samples_are_composed_by_their_joint_probability(joint: str, loss: float) -> None:
+    found = sampled(("s", "1", {"joint": {"of another ledger": "1/50"}}), ("t", "2", {"joint": {"s": joint}}))
+    assert float(one(found).budget.realised) == pytest.approx(loss, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [
+        ([("s", "1", {}), ("s", "2", {"design": {"design": "srswor", "n": 1, "N": 2}})], "do not state one design"),
+        ([("s", "1", {}), ("t", "2", {"joint": {"s": "1/2"}})], "not possible with 1/10 and 1/10"),
+        (
+            [
+                ("s", "1", {"design": {"design": "cluster", "m": 1, "M": 5, "K": 3}}),
+                ("t", "2", {"joint": {"s": "1/20"}}),
+            ],
+            "designs that draw unit by unit",
+        ),
+    ],
+)
+def test_what_cannot_be_composed_on_the_sample_stands_apart(
+    stated: list[tuple[str, str, dict[str, object]]], told: str
+) -> None:
+    found = sampled(*stated)
+    assert [aside.entries for aside in found.alone] == [(0,), (1,)]
+    assert all(told in aside.reason for aside in found.alone)
+
+
+_STATED = st.tuples(
+    st.sampled_from(["s", "t", "u"]),
+    st.sampled_from(["1/100", "1/5", "1", "3"]),
+    st.dictionaries(st.sampled_from(["s", "t", "x"]), st.sampled_from(["1/100", "1/20", "unknown"]), max_size=1),
+    st.booleans(),
+)
+
+
+@FEW
+@given(st.lists(_STATED, min_size=2, max_size=5))
+def test_no_further_release_from_a_sample_lowers_the_total(drawn: list[tuple[str, str, dict[str, str], bool]]) -> None:
+    design = design_from(dict(TENTH["design"]))
+    losses = [str(design.loss(exact(inner))) if kind else inner for _, inner, _, kind in drawn]
+    charges = [
+        Charge(number=i, id=str(i), specification=str(i), sample=name, amplified=kind,
+               sampling={**TENTH, "inner": inner, "joint": joint} if kind else None)
+        for i, (name, inner, joint, kind) in enumerate(drawn)
+    ]  # fmt: skip
+    found = [total(charges[:k], lambda digest: pure(losses[int(digest)])) for k in range(1, len(charges) + 1)]
+    sums = [float(one(each).budget.realised) for each in found if each.is_one]
+    assert sums == sorted(sums)
+
+
+def test_a_composed_loss_is_never_below_the_losses_that_were_stated() -> None:
+    found = sampled(("s", "1/100", {}), ("s", "1/100", {}), budgets=["3", "4"])
+    assert one(found).budget.realised == 7
+
+
+def test_a_loss_stated_for_the_sample_itself_joins_the_amplified_ones_of_it() -> None:
+    charges = [
+        Charge(number=0, id="0", specification="1", sample="s", amplified=True, sampling={**TENTH, "inner": "3"}),
+        Charge(number=1, id="1", specification="1/2", sample="s"),
+    ]
+    found = one(total(charges, pure))
+    assert float(found.budget.realised) == pytest.approx(math.log(1 + (math.exp(3.5) - 1) / 10), abs=1e-12)

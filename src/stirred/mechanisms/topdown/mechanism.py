@@ -49,7 +49,7 @@ from stirred.spec.budget import Budget
 from stirred.spec.compose import UnitFactor, compose
 from stirred.spec.domain import Domain, after_imputation
 from stirred.spec.doubts import Doubt, refuse_doubts
-from stirred.spec.exact import exact
+from stirred.spec.exact import Exact, exact
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin, plural
@@ -372,6 +372,10 @@ class TopDown(Mechanism):
     def number_of_records(self, data: Microdata) -> int:
         """Return the number of persons, which is fixed; that of households is not."""
         return data.households.height if data.persons is None else data.persons.height
+
+    def setting_in_words(self, epsilon: Exact) -> str:
+        """Return the budget, by its customary letter."""
+        return f"rho {epsilon.shown()}"
 
     def typical_errors(self, plan: TopDownPlan, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
         """Return the noise of measurements, where they are published."""

@@ -77,6 +77,7 @@ class Entry:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     sample: str | None = None
     amplified: bool = False
+    sampling: Mapping[str, Any] | None = None
     derived_from: tuple[str, ...] = ()
     includes: tuple[str, ...] = ()
     unspecified: str = ""
@@ -140,6 +141,7 @@ class Charge(NamedTuple):
     given_up: bool = False
     sample: str | None = None
     amplified: bool = False
+    sampling: Mapping[str, Any] | None = None  # the design, the loss on the sample, and dependent samples
     derived_from: tuple[str, ...] = ()
     includes: tuple[str, ...] = ()
     unspecified: str = ""  # why it has no specification

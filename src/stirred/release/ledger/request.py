@@ -12,6 +12,7 @@ from stirred.release.ledger.account import Account, Standing
 from stirred.release.ledger.entry import numbers
 from stirred.release.ledger.problems import LedgerError, bad_request
 from stirred.release.ledger.row import OpeningFacts, canonical
+from stirred.release.ledger.samples import Sampling, check_stated
 from stirred.release.ledger.total import total
 from stirred.spec.compose import compose
 from stirred.spec.document import to_document
@@ -37,6 +38,7 @@ class Request:
     inputs: Mapping[str, str] | None = None
     sample: str | None = None
     amplified: bool = False
+    sampling: Sampling | None = None
     derived_from: Sequence[str | int] = ()
     includes: Sequence[str | int] = ()
     unspecified: str = ""
@@ -70,6 +72,7 @@ def opening_facts(account: Account, request: Request, *, at: str, who: str) -> O
         parameters=dict(request.parameters or {}),
         sample=request.sample,
         amplified=request.amplified,
+        sampling=None if request.sampling is None else request.sampling.document(),
         derived_from=[_source(account, reference) for reference in request.derived_from],
         includes=[account.find(reference).opening.id for reference in request.includes],
         unspecified=request.unspecified.strip(),
@@ -122,6 +125,11 @@ def _check(account: Account, request: Request) -> None:
     if request.derived_from and (request.includes or request.sample):
         what = "a derived product costs nothing, so it includes nothing and draws from no sample"
         raise bad_request(what, where="derived_from", remedy="leave out includes and sample")
+    if request.sampling is not None and not request.amplified:
+        remedy = "say --amplified, or leave --design, --inner and --joint out"
+        raise bad_request("a design is given for a loss that is not amplified", where="design", remedy=remedy)
+    if request.sampling is not None and request.specification is not None:
+        check_stated(request.sampling, request.specification)
     if request.amplified and request.sample is None:
         remedy = "name the sample, so that other releases from it are recognised"
         raise bad_request("the loss is amplified by a sample that has no name", where="sample", remedy=remedy)

@@ -167,6 +167,7 @@ class OpeningFacts(Facts):
     parameters: dict[str, Any] = Field(default_factory=dict)
     sample: str | None = None
     amplified: bool = False
+    sampling: dict[str, Any] | None = None
     derived_from: list[str] = Field(default_factory=list)
     includes: list[str] = Field(default_factory=list)
     unspecified: str = ""
@@ -178,7 +179,8 @@ class OpeningFacts(Facts):
     def relations(self) -> dict[str, Any]:
         """Return what relates the entry to others, and to a sample."""
         lists = {"derived_from": tuple(self.derived_from), "includes": tuple(self.includes)}
-        return {"sample": self.sample, "amplified": self.amplified, "unspecified": self.unspecified, **lists}
+        drawn = {"sample": self.sample, "amplified": self.amplified, "sampling": self.sampling}
+        return {**drawn, "unspecified": self.unspecified, **lists}
 
 
 # Settings that the promise has in it, or that change nothing of what is drawn.

@@ -9,6 +9,7 @@ from typing import Any
 from stirred.release.ledger.contradictions import Contradiction, PlanOf, contradictions, rested
 from stirred.release.ledger.currency import Counted, Currency, expressed
 from stirred.release.ledger.entry import Charge, numbers
+from stirred.release.ledger.samples import by_sample
 from stirred.spec.compose import compose
 from stirred.spec.derivation import Derivation
 from stirred.spec.problems import Problem, StirredError
@@ -95,6 +96,7 @@ class Total:
 class _Share:
     specification: Specification
     entries: list[int]
+    once: bool = False  # the specification is of all entries together
 
 
 def total(
@@ -121,18 +123,24 @@ def total(
         left_out = numbers([charge.number for charge in unknown])
         claims = (*claims, f"entry {left_out} has no specification and is not counted: everything costs at least this")
     covered = [specification(charge.specification) for charge in included]
-    alone, added = _by_sample(counted, specification)
+    sampled = by_sample(counted, specification)
+    claims = (*claims, *sampled.claims)
+    alone = [
+        Aside(entries=(charge.number,), reason=reason, specification=specification(charge.specification))
+        for charge, reason in sampled.apart
+    ]
     digests = {charge.specification for charge in counted}
     infinite = {digest for digest in digests if specification(digest).budget.is_unbounded}
     unbounded = [charge for charge in counted if charge.specification in infinite]
     shares: dict[str, _Share] = {}
-    for charge in added:
+    for charge in sampled.plain:
         if charge.specification not in shares:
             shares[charge.specification] = _Share(specification(charge.specification), [])
         shares[charge.specification].entries.append(charge.number)
     parts: list[Part] = []
     apart: dict[Problem, None] = {}
-    for group, problems in _groups(list(shares.values()), currency):
+    together = [_Share(one, entries, once=True) for one, entries in sampled.composed]
+    for group, problems in _groups([*shares.values(), *together], currency):
         apart |= dict.fromkeys(problems)
         try:
             parts.append(_rested(_part(group, currency, covered), claims, group, contradicted))
@@ -220,37 +228,6 @@ def _counted(charges: list[Charge], reserved: bool) -> tuple[list[Charge], list[
     return counted, free, tuple(claims), [charge for inner in included.values() for charge in inner]
 
 
-def _by_sample(
-    charges: list[Charge], specification: Callable[[str], Specification]
-) -> tuple[list[Aside], list[Charge]]:
-    """Set aside losses amplified by one and the same sample: they do not add up (section 6.5.2).
-
-    Adding them would understate the loss; they would have to be composed on the sample and amplified
-    once. Losses stated for the sample itself add up as any others.
-    """
-    samples: dict[str, list[Charge]] = {}
-    for charge in charges:
-        if charge.sample is not None:
-            samples.setdefault(charge.sample, []).append(charge)
-    shared = {
-        name: group for name, group in samples.items() if len(group) > 1 and any(charge.amplified for charge in group)
-    }
-    alone = [
-        Aside(
-            entries=(charge.number,),
-            reason=f"shares sample {name!r} with entry "
-            f"{', '.join(str(other.number) for other in group if other is not charge)}, and a loss amplified by a "
-            "sample adds up with no other of that sample: compose on the sample first, then amplify once",
-            specification=specification(charge.specification),
-        )
-        for name, group in shared.items()
-        for charge in group
-    ]
-    if not shared:
-        return [], charges
-    return alone, [charge for charge in charges if charge.sample not in shared]
-
-
 def _groups(shares: list[_Share], currency: Currency) -> list[tuple[list[_Share], tuple[Problem, ...]]]:
     """Divide shares into groups that compose; each further group comes with the reasons why it stands apart.
 
@@ -289,7 +266,7 @@ def _part(group: list[_Share], currency: Currency, covered: Sequence[Specificati
     """Compose a group in the wanted currency."""
     counted = Counted(
         specifications=[share.specification for share in group],
-        times=[len(share.entries) for share in group],
+        times=[1 if share.once else len(share.entries) for share in group],
         names=[f"entry {numbers(share.entries)}" for share in group],
     )
     entries = tuple(sorted(number for share in group for number in share.entries))

@@ -27,7 +27,8 @@ FILES: Final = ("definitions.toml", "us-census-2020.toml", "swapping.toml")
 class Entry:
     """A published specification: its name here, its title, where it comes from, and how it was derived.
 
-    ``parts`` are the releases that it adds up, each for its own unit, where they are known.
+    ``parts`` are the releases that it adds up, each for its own unit, where they are known. ``printed`` is the number
+    of the source, cut off or rounded to nearest; ours is computed and rounded up.
     """
 
     name: str
@@ -37,6 +38,18 @@ class Entry:
     specification: Specification
     steps: tuple[Step, ...] = ()
     parts: tuple[Specification, ...] = ()
+    printed: str | None = None
+
+    @property
+    def budget_text(self) -> str:
+        """Return the budget, with the number as its source prints it where the two differ.
+
+        >>> load("psa-1940-massachusetts-50pct").budget_text
+        'ε=12.49, printed 12.48'
+        """
+        text = self.specification.budget_text
+        differs = self.printed is not None and self.printed != self.specification.budget.shown
+        return f"{text}, printed {self.printed}" if differs else text
 
     def in_unit(self, unit: str, *, factor: int | Fraction | str, because: str) -> Derivation | None:
         """Return everything together for another unit, where some parts are about that unit already; else None.
@@ -106,6 +119,7 @@ def _entry(name: str) -> Entry:
         notes=tuple(entry.get("notes", ())),
         specification=specification,
         steps=steps,
+        printed=entry.get("printed"),
         parts=tuple(each for part in within for each in part.parts or (part.specification,)),
     )
 

@@ -17,7 +17,7 @@ import polars as pl
 from stirred.data.codes import count
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.protocol import share_changed
+from stirred.mechanisms.protocol import Stronger, share_changed
 from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
 from stirred.mechanisms.swapping.core.margins import (
     Positions,
@@ -41,6 +41,8 @@ from stirred.spec.swap_budget import smallest_psa_rate
 
 # Rates are found to a hundredth of a percent, the loss of the Mallows swap to a hundredth.
 STEPS: Final = 10_000
+_MOST_MARGINS: Final = 50_000
+_NOTICED: Final = 0.05  # of the loss: what is less is rounding of rates
 _LARGEST_MALLOWS: Final = 3_000
 
 # Every member with one number: a rate, or for the Mallows swap how far its loss is below the largest tried.
@@ -246,6 +248,31 @@ def relatives(data: Any, swap: Swapping, *, equal: str) -> list[tuple[str, Swapp
                 step = dial.first(lambda step, dial=dial: dial.changed(step) >= wanted)  # type: ignore[misc]
                 found.append((name, dial.at(step or dial.steps)))
     return found
+
+
+def stronger(mechanism: Any, plan: Any) -> Stronger | None:
+    """Return the member with the smallest loss of those that change as many records, if it is below the plan's.
+
+    All have the same invariants, unit and measure, so losses compare. From the margins alone, without a draw; None
+    where whom a swap changes is protected, or where so many margins would take minutes.
+    """
+    if not isinstance(mechanism, Swap) or plan.universe.imputed is not None or plan.perturbed is not None:
+        return None
+    areas = mechanism.areas_changed(plan) if plan.strata.margins.count.size <= _MOST_MARGINS else None
+    wanted = 0.0 if areas is None else share_changed(areas)
+    if not wanted:
+        return None
+    roles = {name: getattr(mechanism, name) for name in ("match", "swap", "hold", "unit", "settings_from")}
+    found = []
+    for name in MEMBERS:
+        dial = Dial(name=name, roles=roles, plan=plan)
+        step = dial.first(lambda step, dial=dial: dial.changed(step) >= wanted)  # type: ignore[misc]
+        if name != mechanism.member and step is not None:
+            found.append((dial.loss(step), name, dial.at(step)))
+    least, name, swap = min(found, key=lambda each: each[0], default=(plan.epsilon, "", mechanism))
+    if not name or not float(least) < float(plan.epsilon) * (1 - _NOTICED):
+        return None
+    return Stronger(name=name, setting=swap.setting_in_words(least), epsilon=least, changed=wanted)
 
 
 def _at_loss(name: str, roles: dict[str, Any], plan: SwapPlan) -> list[Swap]:

@@ -55,7 +55,7 @@ from stirred.mechanisms.tables.cells import (
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted, with_accepted_names
 from stirred.spec.budget import Budget
-from stirred.spec.convert import post_process, pull_back
+from stirred.spec.convert import post_process
 from stirred.spec.domain import Domain
 from stirred.spec.doubts import Doubt, nothing_promised, refuse_doubts
 from stirred.spec.exact import INFINITE, Exact
@@ -66,6 +66,7 @@ from stirred.spec.law import Law
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import PURE, approximate
 from stirred.spec.problems import Problem
+from stirred.spec.pull_back import pull_back
 from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Flavor, Specification
 

@@ -1,0 +1,169 @@
+"""Releases from one sample, or from dependent ones: composed on the sample first, then amplified once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from stirred.release.ledger.entry import Charge, numbers
+from stirred.release.ledger.problems import bad_request
+from stirred.spec.budget import Budget, derived
+from stirred.spec.exact import Exact, add_up
+from stirred.spec.given_numbers import loss, probability
+from stirred.spec.output_premetric import PURE
+from stirred.spec.problems import StirredError, refused
+from stirred.spec.specification import Specification
+from stirred.survey.amplify import greatest
+from stirred.survey.compose import compose
+from stirred.survey.designs import Design, design_from
+
+_INSTEAD = "compose on the sample first, then amplify once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How the sample of a release was drawn, and what the release lost on it before amplification.
+
+    ``joint`` names dependent samples with the probability that a unit is in both, or "unknown".
+
+    >>> stated = Sampling.of({"design": {"design": "srswor", "n": 100, "N": 1000}, "inner": "1"})
+    >>> stated.design.loss(stated.inner).shown(3)
+    '0.159'
+    """
+
+    design: Design
+    inner: Exact
+    joint: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Sampling:
+        """Return what a ledger keeps."""
+        inner, joint = loss(str(document.get("inner")), where="inner"), dict(document.get("joint", {}))
+        return cls(design=design_from(dict(document.get("design", {}))), inner=inner, joint=joint)
+
+    def document(self) -> dict[str, Any]:
+        """Return what a ledger keeps, checked."""
+        if self.inner.is_infinite:
+            raise bad_request("the inner loss is infinite", where="inner", remedy="give the loss on the sample itself")
+        for value in self.joint.values():
+            if value != "unknown":
+                probability(value, where="joint")
+        found = {"design": self.design.document(), "inner": str(self.inner), "joint": dict(self.joint)}
+        return {key: value for key, value in found.items() if value}
+
+
+def check_stated(sampling: Sampling, specification: Specification) -> None:
+    """Refuse an amplified loss above what the design makes of the inner loss: the two would be of different changes."""
+    claimed = specification.budget.realised
+    if specification.output_premetric == PURE and float(claimed) > float(sampling.design.loss(sampling.inner)) + 1e-12:
+        most = sampling.design.loss(sampling.inner).shown(6)
+        raise bad_request(
+            f"a loss of {sampling.inner} on the sample is at most {most} by this design, and the specification says "
+            f"{specification.budget.shown}", where="inner",
+            remedy="give the specification the loss that was not rounded; state a loss for added and removed records "
+            "twice, and one for entities of several units as often as they have units",
+        )  # fmt: skip
+
+
+class Sampled(NamedTuple):
+    """Charges by what their samples make of them: apart with a reason, composed, and counted as they are."""
+
+    apart: list[tuple[Charge, str]]
+    composed: list[tuple[Specification, list[int]]]
+    plain: list[Charge]
+    claims: tuple[str, ...]
+
+
+def by_sample(charges: list[Charge], specification: Callable[[str], Specification]) -> Sampled:
+    """Compose charges that share a sample, or have dependent ones, where an amplified loss is among them.
+
+    Adding amplified losses would understate what is lost (section 6.5.2). Losses stated for the sample itself add up.
+    """
+    found = Sampled([], [], [charge for charge in charges if charge.sample is None], ())
+    if len(found.plain) == len(charges):
+        return found
+    claims: list[str] = []
+    alone: list[str] = []
+    for group in _components([charge for charge in charges if charge.sample is not None]):
+        amplified = [charge for charge in group if charge.amplified]
+        alone += [f"sample {amplified[0].sample!r}"] if amplified else []
+        if not amplified or len(group) == 1:
+            found.plain.extend(group)
+            continue
+        entries = [charge.number for charge in group]
+        names = ", ".join(sorted({repr(charge.sample) for charge in group}))
+        try:
+            found.composed.append((_together(group, specification), entries))
+            claims.append(f"entry {numbers(entries)}: their losses on sample {names} were added, then amplified once")
+        except StirredError as error:
+            for charge in group:
+                others = ", ".join(str(number) for number in entries if number != charge.number)
+                reason = f"shares sample {names} with entry {others}, and a loss amplified by a sample adds up with no "
+                reason += f"other of that sample: {_INSTEAD}. {error.problems[0].what}"
+                found.apart.append((charge, reason))
+    if len(alone) > 1:
+        claims.append(f"{' and '.join(alone)} were drawn independently of each other")
+    # The order of entries is that of the ledger.
+    return found._replace(plain=sorted(found.plain, key=lambda charge: charge.number), claims=tuple(claims))
+
+
+def _components(charges: list[Charge]) -> list[list[Charge]]:
+    """Group charges by sample, and samples by what is stated of their dependence."""
+    leader = {charge.sample: charge.sample for charge in charges}
+
+    def find(name: str | None) -> str | None:
+        while leader[name] != name:
+            name = leader[name]
+        return name
+
+    for charge in charges:
+        for other in (charge.sampling or {}).get("joint", {}):
+            if other in leader:
+                leader[find(other)] = find(charge.sample)
+    groups: dict[str | None, list[Charge]] = {}
+    for charge in charges:
+        groups.setdefault(find(charge.sample), []).append(charge)
+    return list(groups.values())
+
+
+def _together(group: list[Charge], specification: Callable[[str], Specification]) -> Specification:
+    """Return one specification of all charges of dependent samples, or refuse."""
+    specifications = [specification(charge.specification) for charge in group]
+    first = specifications[0]
+    if any(s.flavor != first.flavor or s.budget.is_unbounded for s in specifications) or first.output_premetric != PURE:
+        raise refused("their specifications are not of one flavor with a pure, finite loss", where="sample")
+    stated = [Sampling.of(charge.sampling) if charge.sampling else None for charge in group]
+    if any(charge.amplified and one is None for charge, one in zip(group, stated, strict=True)):
+        raise refused("an entry does not state its design and its inner loss (--design, --inner)", where="sample")
+    inner: dict[str, list[Exact]] = {}
+    designs: dict[str, set[Design]] = {}
+    for charge, one, own in zip(group, stated, specifications, strict=True):
+        name = str(charge.sample)
+        inner.setdefault(name, []).append(own.budget.realised if one is None else one.inner)
+        designs.setdefault(name, set()).update([] if one is None else [one.design])
+    if any(len(found) != 1 for found in designs.values()):
+        raise refused("the entries of one sample do not state one design", where="sample")
+    drawn = {name: found.pop() for name, found in designs.items()}
+    losses = {name: add_up(found) for name, found in inner.items()}
+    joint = {p for one in stated if one is not None for other, p in one.joint.items() if other in drawn}
+    lost = _lost(losses, drawn, joint)
+    # Never less than what was counted before an entry came in, amplified or not: no further entry lowers a total.
+    parts = [[s.budget.realised for c, s in zip(group, specifications, strict=True) if c.amplified is kind]
+             for kind in (True, False)]  # fmt: skip
+    value = greatest([lost, *map(add_up, parts)])
+    policy = derived("losses on the sample added, then amplified once", value, *(s.budget for s in specifications))
+    relies = tuple(dict.fromkeys(reliance for s in specifications for reliance in s.relies_on))
+    assumed = tuple(dict.fromkeys(assumption for s in specifications for assumption in s.assumptions))
+    return replace(first, budget=Budget(policy=policy), relies_on=relies, assumptions=assumed)
+
+
+def _lost(losses: Mapping[str, Exact], drawn: Mapping[str, Design], joint: set[str]) -> Exact:
+    names = list(losses)
+    if len(names) == 1:
+        return drawn[names[0]].loss(losses[names[0]])
+    if not all(design.rated for design in drawn.values()):
+        raise refused("a joint bound is known for designs that draw unit by unit", where="sample")
+    even = all(len({*design.shape.units}) == 1 for design in drawn.values())
+    known = joint.pop() if len(names) == 2 and len(joint) == 1 and even else "unknown"
+    return compose([losses[name] for name in names], [drawn[name].shape.rate for name in names], joint=known)
