@@ -170,12 +170,13 @@ def test_a_file_that_holds_persons_only_is_not_said_to_hold_nothing_else(tmp_pat
 
 
 def test_reports_say_when_they_show_the_first_rows_of_a_table_only(tmp_path: Path) -> None:
-    homes = households(600).with_columns(kind=pl.int_range(600) % 50)
+    homes = households(600).with_columns(kind=pl.int_range(600) % 60)
     write(tmp_path, homes)
     out = bundle(tmp_path, content(tables=[["county", "kind"], ["county", "tenure"]]))
-    for edition in ("public", "internal"):
+    for edition, place in (("public", "tables/county-x-kind.csv"), ("internal", "internal/accuracy.parquet")):
         page = (out / edition / "report.html").read_text()
-        assert page.count("200 rows; the first 40 are shown.") == 1, edition
+        assert page.count(f"Showing the first 200 of 240 rows; all are in {place}.") == 1, edition
+        assert (out / edition / place.removeprefix("internal/")).exists()
 
 
 # ---- tables of persons beside swaps --------------------------------------------------------------------

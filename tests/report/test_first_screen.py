@@ -162,9 +162,10 @@ def test_sections_of_a_mechanism_have_the_labels_of_the_codebook(tmp_path: Path)
 def test_long_tables_fold_and_nothing_is_cut_silently(tmp_path: Path) -> None:
     report = blank(tmp_path, SWAP)
     long = pl.DataFrame({"county": [f"C{number}" for number in range(201)], "count": range(201)})
-    page = public_report(replace(report, tables={"long": long, "short": long.head(40)}))
+    tables = {"long": long, "short": long.head(40)}
+    page = public_report(replace(report, tables=tables, places=dict.fromkeys(tables, "tables/long.csv")))
     assert "<details><summary>200 rows</summary>" in page
-    assert page.count("201 rows; the first 200 are shown.") == 1
+    assert page.count("Showing the first 200 of 201 rows; all are in tables/long.csv.") == 1
     assert page.count("<summary>40 rows") == 0
 
 

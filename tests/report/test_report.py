@@ -142,7 +142,9 @@ def test_the_public_edition_is_the_same_whatever_the_accuracy_was(
 
 @pytest.mark.parametrize("edition", EDITIONS)
 def test_the_page_points_nowhere_and_forbids_it_too(edition: str, bundle: Path) -> None:
-    page = (bundle / edition / "report.html").read_text(encoding="utf-8").replace(escape(NAUGHTY), "")
+    page = (bundle / edition / "report.html").read_text(encoding="utf-8")
+    for shown in (escape(NAUGHTY), escape(NAUGHTY, quote=False)):  # in the page, and as text of a chart
+        page = page.replace(shown, "")
     outside = [
         url for url in re.findall(r"(?:https?|wss?|ftp):[^\s\"'<>)]*", page) if not url.startswith("http://www.w3.org/")
     ]

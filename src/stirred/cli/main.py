@@ -25,6 +25,7 @@ from stirred.cli import (
     mechanism,
     prepare,
     publish,
+    report,
     risk,
     schema,
     spec_price,
@@ -53,6 +54,7 @@ app.add_typer(demo.app, name="demo")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(mechanism.app, name="mechanism")
 app.add_typer(limits.app, name="limits")
+app.add_typer(report.app, name="report")
 app.command("swap")(swap.swap)
 app.command("plan")(swap.plan)
 app.command("release")(swap.release)

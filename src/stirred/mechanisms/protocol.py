@@ -181,6 +181,11 @@ class Settings(BaseModel):
                     found[key] = str((folder / given).absolute())
         return self.model_copy(update=found)
 
+    @property
+    def impossible(self) -> Sequence[Mapping[str, Sequence[str]]]:
+        """Return the codes of some columns that no record has together, where the settings state any."""
+        return ()
+
     def public(self) -> dict[str, Any]:
         """Return the settings that may be published, as plain data for JSON."""
         return {key: value for key, value in self.dumped(context="public").items() if not self.mark(key, "internal")}
@@ -772,6 +777,8 @@ class Mechanism(ABC):
     own_tables: ClassVar[bool] = False
     # Columns that its tables may have beside their variables and the count, such as the bounds of an interval.
     table_columns: ClassVar[tuple[str, ...]] = ()
+    # Columns of its public files that are published numbers, as opposed to codes and errors.
+    number_columns: ClassVar[tuple[str, ...]] = ("count", "sum", "value", "estimate")
     # Why no rate can be given for a wanted loss, and what to do instead, where its rate does not decide the loss alone.
     untunable: ClassVar[tuple[str, str] | None] = None
 

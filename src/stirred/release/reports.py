@@ -15,11 +15,14 @@ from stirred.data.columns import select
 from stirred.data.frames import write_frame
 from stirred.data.table_labels import without_labels
 from stirred.mechanisms.protocol import Check, Release, Table, TooLargeError
+from stirred.mechanisms.registry import is_installed, package_of
 from stirred.release.expectation import Expectation, expectations, within_reach
 from stirred.release.files import notes_on, table_counts, title_of
 from stirred.release.prepared import Prepared
 from stirred.release.tables import in_words, tabulate
 from stirred.report.release import ReleaseReport, internal_report, public_report
+from stirred.report.transparency import transparency
+from stirred.report.validity import facial_validity
 from stirred.spec.specification import Specification
 from stirred.utility.measures import Accuracy, compare_tables, measure
 
@@ -31,18 +34,25 @@ def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Se
     expected = _expected(prepared)
     mechanism, data, plan = prepared.mechanism, prepared.data, prepared.plan
     estimates = _estimates(prepared, release)
-    shown = {
-        f"{table.title} ({mechanism.table_in_words(table, data, plan)})": without_labels(
-            pl.read_csv(folder / "public" / "tables" / f"{table.name}.csv", infer_schema=False)
-        ).with_columns(pl.col("count").cast(pl.Int64))
+    places = {
+        f"{table.title} ({mechanism.table_in_words(table, data, plan)})": f"tables/{table.name}.csv"
         for table in prepared.tables
+    }
+    shown = {
+        title: without_labels(pl.read_csv(folder / "public" / place, infer_schema=False)).with_columns(
+            pl.col("count").cast(pl.Int64)
+        )
+        for title, place in places.items()
     }
     shown = {title: in_words(frame, prepared.labels) for title, frame in shown.items()}
     accuracy = {title: in_words(frame, prepared.labels) for title, frame in accuracy.items()}
+    records = [file.name for file in mechanism.files(data, plan) if file.kind == "records"]
+    validity = facial_validity(folder / "public", type(mechanism), records=records, zeros=_impossible(prepared))
     report = replace(
         _blank(prepared, release.specification),
         checks=[(check.what, check.cells, check.result) for check in checks],
         tables=shown,
+        places=places,
         accuracy=accuracy,
         measures=measures,
         expected={each.table.title: each.error for each in expected},
@@ -51,6 +61,14 @@ def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Se
         doubts=prepared.doubts,
         accepted=[doubt.name for doubt in prepared.accepted],
         inside=mechanism.inside(plan, release),
+        validity=validity,
+        shown=transparency(
+            type(mechanism),
+            prepared.settings.public(),
+            release.specification,
+            code=_code(mechanism.name),
+            errors=validity.errors,
+        ),
     )
     (folder / "public" / "report.html").write_text(public_report(report), encoding="utf-8")
     (folder / "internal" / "report.html").write_text(internal_report(report), encoding="utf-8")
@@ -75,6 +93,18 @@ def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Se
         write_frame(pl.concat(frames), folder / "internal" / "accuracy.parquet", note=notes_on(release.specification))
 
 
+def _code(name: str) -> str:
+    """Return the package that made the release, and the one that its mechanism comes from."""
+    own = package_of(name) if is_installed(name) else "stirred"
+    return f"stirred {__version__}{'' if own == 'stirred' else f' with {own}'}"
+
+
+def _impossible(prepared: Prepared) -> list[Mapping[str, Sequence[str]]]:
+    """Return the codes that no record has together, by the settings and by the codebook."""
+    declared = () if prepared.codebook is None else prepared.codebook.structural_zeros
+    return [*prepared.settings.impossible, *(zero.when for zero in declared)]
+
+
 def blank_reports(prepared: Prepared, specification: Specification) -> tuple[str, str]:
     """Return both editions as far as they are known before the draw: without tables, checks and accuracy."""
     report = _blank(prepared, specification)
@@ -88,7 +118,7 @@ def _blank(prepared: Prepared, specification: Specification) -> ReleaseReport:
         plan=prepared.plan.promising(specification),
         checks=(),
         tables={},
-        records=prepared.mechanism.number_of_records(prepared.data),
+        records=_fixed_number(prepared, specification),
         seeded=specification.seeded,
         made=f"Made with stirred {__version__}.",
         safes=prepared.planned.plan.safes_sheet,
@@ -98,6 +128,12 @@ def _blank(prepared: Prepared, specification: Specification) -> ReleaseReport:
         not_counted="" if prepared.exposure is not None else prepared.exposed_in_words,
         labels=prepared.labels,
     )
+
+
+def _fixed_number(prepared: Prepared, specification: Specification) -> int | None:
+    """Return the number of records, unless the promise is about records that come or go: then it is protected."""
+    bounded = specification.input_premetric.bounded
+    return prepared.mechanism.number_of_records(prepared.data) if bounded else None
 
 
 def _accuracy(prepared: Prepared, release: Release) -> dict[str, pl.DataFrame]:

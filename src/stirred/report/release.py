@@ -16,17 +16,22 @@ from stirred.data.problems import number
 from stirred.data.table_labels import Labels
 from stirred.mechanisms.protocol import Bars, Block, Curve, ExpectedError, Grid, Mechanism, Plan, Section, Typical
 from stirred.report.charts import bars, loss_curve
+from stirred.report.errors import error_charts
+from stirred.report.facts import embedded, public_facts
 from stirred.report.first_screen import first_screen, protects_nothing
 from stirred.report.learned import learned_section
 from stirred.report.page import bullets, folded, page, paragraph, section, table
 from stirred.report.pipeline import pipeline_section
 from stirred.report.safes import SafesSheet, safes_section
+from stirred.report.transparency import Shown, faces_section
+from stirred.report.validity import Validity
 from stirred.risk.uniqueness import Uniqueness
 from stirred.spec.doubts import Doubt
 from stirred.spec.invariant import records_of
 from stirred.utility.measures import CELL_CLASSES, Accuracy, by_area_size, by_cell_size
 
 _ROWS_SHOWN = 200
+_ALL_ERRORS: Final = "internal/accuracy.parquet"
 _ROWS_OPEN = 40  # longer tables open on a click
 PUBLIC_STAMP = '<span class="stamp">public edition</span>'
 INTERNAL_STAMP = '<span class="stamp internal">internal: computed from confidential data, never publish</span>'
@@ -61,6 +66,9 @@ class ReleaseReport:
     not_counted: str = ""  # why there is no exposure, where records are too many
     typical: Sequence[Typical] = ()
     labels: Labels = field(default_factory=dict)
+    validity: Validity | None = None
+    shown: tuple[Shown, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)  # the file of each table
 
 
 def public_report(report: ReleaseReport) -> str:
@@ -73,8 +81,10 @@ def public_report(report: ReleaseReport) -> str:
         _own(report),
         _checks(report),
         _tables(report),
+        faces_section(report.validity, report.shown),
         _conditions(report),
         _safes(report, internal=False),
+        embedded(public_facts(report)),
     ]
     return page(_title(report), body, seeded=report.seeded)
 
@@ -91,6 +101,7 @@ def internal_report(report: ReleaseReport) -> str:
         _accuracy(report),
         _own(report),
         _checks(report),
+        faces_section(report.validity, report.shown),
         _conditions(report),
         _safes(report, internal=True),
     ]
@@ -144,17 +155,21 @@ def _checks(report: ReleaseReport) -> str:
 def _tables(report: ReleaseReport) -> str:
     if not report.tables:
         return ""
-    parts = [f"<h3>{escape(name)}</h3>{_first_rows(frame, name)}" for name, frame in report.tables.items()]
+    parts = [
+        f"<h3>{escape(name)}</h3>{_first_rows(frame, name, everything=report.places[name])}"
+        for name, frame in report.tables.items()
+    ]
     reading = [paragraph(text.replace("`", "")) for text in report.mechanism.reading_tables(report.plan)]
     return section("Tables", *reading, *parts)
 
 
-def _first_rows(frame: pl.DataFrame, caption: str) -> str:
-    """Return a frame as a table; where it is long its first rows, and that there are more."""
+def _first_rows(frame: pl.DataFrame, caption: str, *, everything: str) -> str:
+    """Return a frame as a table; where it is long its first rows, and where all of them are."""
     shown = _long(frame.columns, frame.head(_ROWS_SHOWN).rows(), caption=caption)
     if frame.height <= _ROWS_SHOWN:
         return shown
-    return shown + paragraph(f"{frame.height:,} rows; the first {_ROWS_SHOWN} are shown.", note=True)
+    told = f"Showing the first {_ROWS_SHOWN} of {frame.height:,} rows; all are in {everything}."
+    return shown + paragraph(told, note=True)
 
 
 def _long(header: Sequence[str], rows: Sequence[Sequence[object]], *, numbers: Sequence[str] = (), caption: str) -> str:
@@ -179,8 +194,9 @@ def _accuracy(report: ReleaseReport) -> str:
         parts.append(
             f"<h3>{escape(name)}</h3>"
             + _measured(report.measures[name], report.expected.get(name), report.corrected.get(name))
+            + error_charts(frame, name=name, everything=_ALL_ERRORS)
             + "<p class=note>Cell by cell:</p>"
-            + _first_rows(frame, f"{name}, cell by cell")
+            + _first_rows(frame, f"{name}, cell by cell", everything=_ALL_ERRORS)
             + "<p class=note>By true size of the cell:</p>"
             + _by_size(by_cell_size(frame), of="cell")
         )

@@ -130,8 +130,12 @@ def test_the_public_folder_is_a_function_of_the_invariants_and_the_noise(folder:
         for name in sorted(files_in(bundle))
         if name.startswith("public/") and sha256(bundle / name) != sha256(folder / "other" / name)
     ]
-    # The first names its entry in the ledger.
-    assert changed == ["public/measurements.parquet", "public/specification.json", "public/specification.md"]
+    # The first names its entry in the ledger; the report counts how many measurements are negative.
+    numbers = ["public/measurements.parquet", "public/report.html"]
+    assert changed == [*numbers, "public/specification.json", "public/specification.md"]
+    pages = [(place / "public/report.html").read_text(encoding="utf-8") for place in (bundle, folder / "other")]
+    before, after = (text.partition("<h2>Facial validity")[0] for text in pages)
+    assert before == after
 
 
 def test_the_pages_say_how_much_noise_there_is_and_what_is_exact(bundle: Path) -> None:

@@ -56,6 +56,11 @@ class CountedSettings(Settings):
         default={}, description="The codes that an attribute, or the groups of a grouping, had then, in the same order."
     )
 
+    @property
+    def impossible(self) -> list[dict[str, Names]]:
+        """Return the structural zeros."""
+        return self.zeros
+
 
 class UnitSettings(CountedSettings):
     """[mechanism.units]: what is measured of the file of households, which also lists vacant housing units."""

@@ -1,0 +1,351 @@
+"""The public edition says nothing of the truth but what its specification fixes: to the last byte.
+
+A truth is changed inside its universe, so that everything the specification states as invariant stays as it is. The
+released file and all randomness are kept: the mechanism draws from the first truth with the same seed, and everything
+around it (plan, pages, tables, checks, report) sees the second. Then the two public folders must have the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from stirred import Entropy
+from stirred.mechanisms.protocol import Release
+from stirred.mechanisms.swapping.core.swapping import Swapping
+from stirred.release import reports
+from stirred.release.plan_file import read_plan
+from stirred.release.prepared import Prepared, prepare
+from stirred.release.run import run
+from tests.mechanisms.tables.test_table_bundles import GROUPS, PLANS, toy_toml
+from tests.mechanisms.tables.toy import BLOCKS, ITERATIONS, PERSONS, RESIDENTS, UNITS
+from tests.mechanisms.topdown.people import CODES, people, wards
+from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons, stirred
+
+Frames = Mapping[str, pl.DataFrame]
+Change = Callable[[Frames, np.random.Generator], Frames]
+HOMES = '[data]\nhouseholds = "homes.parquet"\nid = ["hid"]\n'
+WITH_PERSONS = '[data]\nhouseholds = "homes.parquet"\npersons = "people.parquet"\nhid = "hid"\nid = ["pid"]\n'
+DECLARED = '[data]\nhouseholds = "homes.parquet"\ncodebook = "codebook.toml"\n'
+CROSSED = '[[tables]]\nvariables = ["county", "tenure"]\n'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A plan, the first truth, and how a truth is changed without leaving its universe."""
+
+    plan: str
+    truth: Callable[[], Frames]
+    change: Change
+    accept: str = ""
+    beside: Mapping[str, str | bytes] = field(default_factory=dict)
+    own_pairs: bool = False  # whether what is kept inside can be that of the other truth and of other randomness
+
+
+# ---- changes ----------------------------------------------------------------------------------------------
+
+
+def exchanged(*columns: str, within: tuple[str, ...] = ()) -> Change:
+    """Permute columns, together, among the homes that agree on others: the universe of a swap."""
+
+    def change(truth: Frames, rng: np.random.Generator) -> Frames:
+        homes = truth["homes.parquet"]
+        drawn = homes.with_columns(pl.Series("__u", rng.random(homes.height)), pl.int_range(pl.len()).alias("__row"))
+        place = {name: pl.col(name).sort_by("__u") for name in columns}
+        moved = drawn.with_columns(**({k: e.over(within) for k, e in place.items()} if within else place))
+        return {**truth, "homes.parquet": moved.sort("__row").drop("__u", "__row")}
+
+    return change
+
+
+def redrawn(name: str, **columns: list[Any]) -> Change:
+    """Draw columns anew from their codes: all files of this many records."""
+
+    def change(truth: Frames, rng: np.random.Generator) -> Frames:
+        frame = truth[name]
+        own = [pl.Series(column, rng.choice(codes, frame.height)) for column, codes in columns.items()]
+        return {**truth, name: frame.with_columns(own)}
+
+    return change
+
+
+def fewer(name: str) -> Change:
+    """Leave a third of the records out: all files, where neighbours come or go."""
+
+    def change(truth: Frames, rng: np.random.Generator) -> Frames:
+        frame = truth[name]
+        return {**truth, name: frame[np.sort(rng.choice(frame.height, frame.height * 2 // 3, replace=False))]}
+
+    return change
+
+
+def homes_alone() -> Frames:
+    return {"homes.parquet": households(240)}
+
+
+def homes_and_people() -> Frames:
+    homes = households(240)
+    return {"homes.parquet": homes, "people.parquet": persons(homes)}
+
+
+def regions() -> Frames:
+    region = pl.col("county").replace_strict({"East": "E", "North": "N", "South": "E", "West": "N"})
+    homes = households(240).with_columns(region=region, minors=pl.lit(0), race=pl.lit("w"))
+    return {"homes.parquet": homes, "people.parquet": persons(homes)}
+
+
+def at_risk() -> Frames:
+    """Homes that are alike in all that is released, but for their county; who is in danger is not released."""
+    homes = households(240).with_columns(pl.lit("owned").alias("tenure"), (pl.col("hid") // 7 % 3).alias("danger"))
+    return {"homes.parquet": homes}
+
+
+def ptable(tmp: Path) -> bytes:
+    assert stirred("ptable", "design", "--D", "2", "--V", "9/10", "--out", "ptable.csv", cwd=tmp).returncode == 0
+    return (tmp / "ptable.csv").read_bytes()
+
+
+def swap(name: str, **settings: str) -> str:
+    own = {"match": '["size"]', "swap": '["county"]', "rate": '"1/5"', **settings}
+    return f'[mechanism]\nname = "{name}"\n' + "".join(f"{key} = {value}\n" for key, value in own.items() if value)
+
+
+COUNTIES, TENURES = ["East", "North", "South", "West"], ["owned", "rented"]
+COUNTY_IN_SIZE = exchanged("county", within=("size",))
+TOPDOWN = """[data]
+file = "people.csv"
+record = "person"
+[mechanism]
+name = "topdown"
+levels = ["region", "district", "ward"]
+areas = "wards.csv"
+attributes = ["sex", "age", "work"]
+values = { sex = ["m", "f"], age = ["0-17", "18-64", "65+"], work = ["yes", "no"] }
+rho = "1/2"
+totals = ["region"]
+"""
+TARGETED = """[mechanism]
+name = "targeted-record-swap"
+hierarchy = ["region", "county"]
+similar = ["size"]
+swaprate = "1/5"
+risk_variables = ["age"]
+k_anonymity = 2
+"""
+AT_RISK = """[mechanism]
+name = "targeted-record-swap"
+hierarchy = ["county"]
+similar = ["size"]
+swaprate = "1/5"
+risk = ["danger"]
+risk_threshold = 2
+"""
+PAIRWISE = """[mechanism]
+name = "pairwise-swap-2010"
+state = "region"
+geography = ["county"]
+adults = "size"
+minors = "minors"
+tenure = "tenure"
+unique_on = ["age"]
+unique_in = "county"
+by_block_size = { 100 = "1/4" }
+race = "race"
+unique_race = "1/2"
+cap = "1/2"
+"""
+NOISY = '[mechanism]\nname = "noisy-tables"\nrho = 1\n'
+KEYED = '[mechanism]\nname = "cell-key"\nptable = "ptable.csv"\n'
+
+
+def moved_inside(truth: Frames, rng: np.random.Generator) -> Frames:
+    """Move people to other wards of their region, with other attributes: totals of regions stay."""
+    frame = truth["people.csv"]
+    places = wards().sort("region", maintain_order=True)
+    rows = {region: np.flatnonzero((places["region"] == region).to_numpy()) for region in "NESW"}
+    drawn = places[np.array([rng.choice(rows[region]) for region in frame["region"]])]
+    own = [pl.Series(column, rng.choice(codes, frame.height)) for column, codes in CODES.items()]
+    return {**truth, "people.csv": drawn.with_columns(own)}
+
+
+CASES = {
+    "permutation": Case(
+        plan=WITH_PERSONS + swap("permutation-swap") + CROSSED, truth=homes_and_people, change=COUNTY_IN_SIZE
+    ),
+    "conditioned": Case(plan=HOMES + swap("conditioned-swap") + CROSSED, truth=homes_alone, change=COUNTY_IN_SIZE),
+    "shuffle": Case(plan=HOMES + swap("shuffle-swap") + CROSSED, truth=homes_alone, change=COUNTY_IN_SIZE),
+    "noisy swap": Case(
+        plan=DECLARED + swap("noisy-swap", noise_epsilon="1") + CROSSED, truth=homes_alone,
+        change=redrawn("homes.parquet", tenure=TENURES, county=COUNTIES),
+        beside={"codebook.toml": CODEBOOK_OF_HOMES},
+    ),
+    "targeted": Case(
+        plan=WITH_PERSONS + TARGETED + CROSSED, truth=regions, change=exchanged("region", "county", within=("size",)),
+        accept='"nothing-promised"', own_pairs=True,
+    ),
+    "targeted, risks given": Case(
+        plan=HOMES + AT_RISK + '[[tables]]\nvariables = ["county", "size"]\n', truth=at_risk,
+        change=redrawn("homes.parquet", danger=[1]), accept='"nothing-promised"', own_pairs=True,
+    ),
+    "pairwise": Case(
+        plan=WITH_PERSONS + PAIRWISE + CROSSED, truth=regions,
+        change=exchanged("county", within=("region", "size", "minors", "tenure")), accept='"nothing-promised"',
+        own_pairs=True,
+    ),
+    "noisy tables": Case(
+        plan=DECLARED + NOISY + CROSSED, truth=homes_alone,
+        change=redrawn("homes.parquet", tenure=TENURES, county=COUNTIES), beside={"codebook.toml": CODEBOOK_OF_HOMES},
+    ),
+    "noisy tables, a margin kept": Case(
+        plan=DECLARED + NOISY + 'keep = ["county"]\nconsistent = true\n' + CROSSED, truth=homes_alone,
+        change=redrawn("homes.parquet", tenure=TENURES), beside={"codebook.toml": CODEBOOK_OF_HOMES},
+    ),
+    "cell keys": Case(
+        plan=DECLARED + KEYED + CROSSED, truth=homes_alone, change=fewer("homes.parquet"), accept='"large-delta"',
+        beside={"codebook.toml": CODEBOOK_OF_HOMES},
+    ),
+    "topdown": Case(
+        plan=TOPDOWN, truth=lambda: {"people.csv": people(900)},
+        change=moved_inside, beside={"wards.csv": wards().write_csv()},
+    ),
+    "safetab": Case(
+        plan=PLANS["p"] + GROUPS, truth=lambda: {"persons.csv": PERSONS.drop("hid")},
+        change=redrawn("persons.csv", block=["b1", "b2"], sex=["1", "2"]),
+        beside={"budget.toml": toy_toml(), "blocks.csv": BLOCKS.write_csv(), "iterations.csv": ITERATIONS.write_csv()},
+    ),
+    "phsafe": Case(
+        plan=PLANS["s"], truth=lambda: {"units.csv": UNITS, "residents.csv": RESIDENTS},
+        change=redrawn("residents.csv", cenrace=["1", "2"]),
+    ),
+    "two stages": Case(
+        plan=HOMES + swap("two-stage-swap", fine_match='["tenure"]', fine_rate='"1/2"') + CROSSED, truth=homes_alone,
+        change=exchanged("county", within=("size", "tenure")),
+    ),
+    "mallows": Case(
+        plan=HOMES + swap("mallows-swap", rate="", epsilon="2") + CROSSED, truth=homes_alone, change=COUNTY_IN_SIZE
+    ),
+    "metric": Case(
+        plan=WITH_PERSONS + swap("metric-swap", rate="", epsilon="2", swap='["county", "region"]',
+                                 distances='["county", "region"]') + CROSSED,
+        truth=regions, change=exchanged("region", "county", within=("size",)),
+    ),
+    "response": Case(
+        plan=HOMES + swap("response-swap", respond='"tenure"', change='"1/10"', values='["owned", "rented"]')
+        + CROSSED, truth=homes_alone,
+        change=redrawn("homes.parquet", tenure=TENURES),
+    ),
+    "cell keys after a swap": Case(
+        plan=DECLARED + KEYED + 'after = { name = "permutation-swap", match = ["size"], swap = ["county"], '
+        'rate = "1/5" }\n' + CROSSED, truth=homes_alone, change=COUNTY_IN_SIZE,
+        beside={"codebook.toml": CODEBOOK_OF_HOMES},
+    ),
+    "rates by what is held": Case(
+        plan=HOMES + swap("permutation-swap", rates='[{ tenure = "owned", county = "East", rate = "1/3" }]') + CROSSED,
+        truth=homes_alone, change=COUNTY_IN_SIZE,
+    ),
+}  # fmt: skip
+
+
+# ---- the comparison ---------------------------------------------------------------------------------------
+
+
+def laid_out(case: Case, truth: Frames, folder: Path) -> Prepared:
+    """Write the files of a truth and its plan, and read them as a release does."""
+    folder.mkdir()
+    for name, frame in truth.items():
+        frame.write_parquet(folder / name) if name.endswith(".parquet") else frame.write_csv(folder / name)
+    for name, content in case.beside.items():
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    if "ptable.csv" in case.plan:
+        ptable(folder)
+    plan = f'{case.plan}[release]\nout = "out"\naccept = [{case.accept}]\n'
+    (folder / "plan.toml").write_text(plan, encoding="utf-8")
+    return prepare(read_plan(folder / "plan.toml"))
+
+
+def public(bundle: Path) -> dict[str, bytes]:
+    """Return the bytes of every public file."""
+    root = bundle / "public"
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def as_if(release: Release, seen: Prepared) -> Release:
+    """Return a release with what would have made it from another truth, where a mechanism keeps its noise inside.
+
+    The file of that truth is taken as it is, nothing exchanged, and the noise is what remains.
+    """
+    if "drawn" not in release.internal:
+        return release
+    drawn = {}
+    for title, cells in release.internal["drawn"].items():
+        before = "true" if "true" in cells.columns else "swapped"
+        by = cells.columns[: cells.columns.index(before)]
+        counts = seen.data.households.group_by(by).len("new").cast({"new": pl.Int64})
+        joined = cells.join(counts, on=by, how="left", maintain_order="left").with_columns(pl.col("new").fill_null(0))
+        noise = pl.col(before) + pl.col("noise") - pl.col("new")
+        drawn[title] = joined.with_columns(noise=noise).with_columns(pl.col("new").alias(before)).drop("new")
+    codes = {"swapped": seen.plan.swap.codes} if "swapped" in release.internal else {}  # type: ignore[attr-defined]
+    return replace(release, internal={**release.internal, **codes, "drawn": drawn})
+
+
+def editions(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch, *, changes: int = 1) -> list[dict[str, bytes]]:
+    """Return the public folder of the first truth, and those of others that release the same file."""
+    first = laid_out(case, case.truth(), folder / "0")
+    drawn = type(first.mechanism).release
+    found = [public(run(first, entropy=Entropy.from_seed("one")))]
+    for number in range(1, changes + 1):
+        truth = case.change(case.truth(), np.random.default_rng(number))
+        assert any(not truth[name].equals(frame) for name, frame in case.truth().items()), "nothing was changed"
+        other = laid_out(case, truth, folder / str(number))
+
+        def released(mechanism: Any, data: Any, entropy: Entropy, *, seen: Prepared = other, **how: Any) -> Release:
+            found = as_if(drawn(mechanism, first.data, entropy, **{**how, "plan": first.plan}), seen)
+            if case.own_pairs:
+                other = drawn(mechanism, data, Entropy.from_seed("two"), **how)
+                return replace(found, internal=other.internal)
+            return found
+
+        with monkeypatch.context() as patched:
+            patched.setattr(type(first.mechanism), "release", released)
+            found.append(public(run(other, entropy=Entropy.from_seed("one"))))
+    return found
+
+
+def differing(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> list[str]:
+    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+
+
+SLOW = ("metric", "mallows", "two stages", "shuffle", "phsafe", "rates by what is held", "cell keys after a swap")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in CASES])
+def test_the_public_edition_is_the_same_for_every_truth_of_its_universe(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = editions(CASES[name], tmp_path, monkeypatch)
+    for other in others:
+        assert differing(first, other) == []
+
+
+def test_a_number_from_the_truth_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One count that no invariant fixes, planted in each place where words meet the public folder."""
+
+    def owned_in_the_east(data: Any) -> str:
+        return str(data.households.filter(county="East", tenure="owned").height)
+
+    planted: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+        "report.html": (reports, "title_of", lambda prepared: owned_in_the_east(prepared.data)),
+        "README.md": (Swapping, "conclusions", lambda own, plan: [owned_in_the_east(plan.origin.data)]),
+    }
+    for number, (file, (place, name, leak)) in enumerate(planted.items()):
+        with monkeypatch.context() as patched:
+            patched.setattr(place, name, leak)
+            (tmp_path / str(number)).mkdir()
+            one, other = editions(CASES["permutation"], tmp_path / str(number), patched)
+        assert file in differing(one, other)
