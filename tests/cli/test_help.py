@@ -59,5 +59,5 @@ def test_a_total_offers_what_it_can_be_expressed_in(capsys: pytest.CaptureFixtur
     assert run(["ledger", "init", str(tmp_path / "a.ledger"), "--dataset", "d"]) == 0
     assert run(["ledger", "total", str(tmp_path / "a.ledger"), "--output", "renyi"]) == 2
     error = capsys.readouterr().err
-    assert "one of pure, zcdp, approximate, gdp, tv." in error
-    assert "pure, zcdp, approximate, gdp or tv" in told
+    assert "one of pure, zcdp, approximate, gdp, tv, kl, hellinger, chi2." in error
+    assert "pure, zcdp, approximate, gdp, tv, kl, hellinger or chi2" in told

@@ -25,7 +25,9 @@ Reference = Annotated[str, arg("ENTRY", "An entry: its number, or the beginning 
 Who = Annotated[Text, opt("--who NAME", "Who does this (default: the user at work).")]
 Reason = Annotated[str, opt("--reason TEXT", "Why; it stays in the ledger.")]
 Unit = Annotated[Text, opt("--unit NAME", "The common unit, where entries differ.")]
-Output = Annotated[Text, opt("--output NAME", "Express the total in: pure, zcdp, approximate, gdp or tv.")]
+Output = Annotated[
+    Text, opt("--output NAME", "Express the total in: pure, zcdp, approximate, gdp, tv, kl, hellinger or chi2.")
+]
 Delta = Annotated[Text, opt("--delta NUMBER", "delta; alone it means --output approximate.")]
 Copies = Annotated[
     Text, opt("--copies NUMBER", "Protect people, whose answers stand in at most this many records, say 2.")

@@ -79,10 +79,10 @@ def belief_in_released(count: int, records: int, moves: Fraction) -> Belief:
 def effective_privacy(epsilon: Number, group: int) -> Exact:
     """Return the loss of the posterior with a record against that with the record replaced, keeping the invariants.
 
-    Ashmead et al. (2019): the odds of the two differ by a factor of at most exp(2 epsilon |S|), where S is the
-    smallest group of records that has to change together for the invariants to stay. In a swap's universe no record
-    can change alone, so |S| is 2 or more; for a column that is an invariant by itself there is no such group, and no
-    bound. Always say |S| with the number.
+    Ashmead et al. (2019): the odds of the two differ by a factor of at most exp(2 epsilon s), where s is the size
+    of the smallest group of records that has to change together for the invariants to stay. In a swap's universe no
+    record can change alone, so s is 2 or more; for a column that is an invariant by itself there is no such group,
+    and no bound. Always say s with the number.
 
     >>> effective_privacy("1/2", 2)
     Exact('2')
