@@ -92,6 +92,10 @@ def test_a_model_may_list_laws_and_conjectures(command: Command, tmp_path: Path)
         ({"mechanism": {"a": {"t": 1}}}, "share and correlation are for", "attackers apart"),
         ({"mechanism": {}}, "there is no file in it", "mechanism"),
         ({"mechanism": {**RESPONSE, "records": 99}}, "99 records give too many files", "mechanism records"),
+        ({"mechanism": {**RESPONSE, "name": "geometric-sum", "records": 10**9}}, "too many files", "mechanism records"),
+        ({"mechanism": {**RESPONSE, "epsilon": 10**6}}, "epsilon 1000000 cannot be listed", "mechanism epsilon"),
+        ({"attackers": {"a": {"": 1}}}, "the mechanism has no output law for ''", "attacker a"),
+        ({"attackers": {"a": {"00": -1}}}, "-1 is not a weight", "attackers a 00"),
         ({"mechanism": {**RESPONSE, "records": "2"}}, "input should be a valid integer", "mechanism records"),
         ({"attackers": {"a": {"share": [1]}}}, "input should be a valid string", "attackers a share str"),
     ],
@@ -113,6 +117,41 @@ def test_files_that_cannot_be_read_are_refused(command: Command, tmp_path: Path)
     assert "not JSON" in refused(command, "pufferfish", "--model", str(tmp_path / "half.json"))["what"]
     (tmp_path / "list.json").write_text("[]", encoding="utf-8")
     assert "not a model" in refused(command, "pufferfish", "--model", str(tmp_path / "list.json"))["what"]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "the file is empty"),
+        ('{"attackers": {"a": {"00": 1}, "a": {"11": 1}}}', "the key 'a' stands twice"),
+        ('{"mechanism": {"a": {"t": NaN}}}', "NaN is not a number in JSON"),
+        ('{"mechanism": %s}' % ("9" * 5000), "4300 digits"),
+        ("[" * 10**5, "nested too deeply"),
+    ],
+    ids=["empty", "twice", "nan", "digits", "nested"],
+)
+def test_a_model_that_is_no_plain_json_is_refused_and_is_no_fault_of_ours(
+    command: Command, tmp_path: Path, text: str, what: str
+) -> None:
+    (tmp_path / "odd.json").write_text(text, encoding="utf-8")
+    assert what in refused(command, "pufferfish", "--model", str(tmp_path / "odd.json"))["what"]
+
+
+def test_no_pair_at_all_is_not_called_skipped(command: Command, tmp_path: Path) -> None:
+    shown = words(command, "limits", "pufferfish", "--model", model(tmp_path, pairs=[]))
+    assert "vacuous: there is no pair of conjectures" in shown
+
+
+def test_numbers_beyond_every_double_and_at_the_bottom_are_still_json(command: Command) -> None:
+    far = told(command, "limits", "density", "--epsilon", "1000", "--records", "1000", "--at", "500")
+    assert (far["upper"], far["upper_exact"]) == ("inf", "500*exp(500000)")
+    assert (
+        told(command, "limits", "required", "--alpha", "5%", "--power", "80%", "--distance", "1e-320")["epsilon"]
+        == "inf"
+    )
+    lower = told(command, "limits", "power", "--alpha", "5%", "--epsilon", "inf")["lower"]
+    assert str(lower) == "0.0"  # and not -0.0
+    assert "infinite" in words(command, "limits", "required", "--alpha", "0", "--power", "50%")
 
 
 def test_explain_reads_a_specification_and_refuses_other_flavors_by_name(command: Command, tmp_path: Path) -> None:
@@ -143,6 +182,10 @@ def test_explain_reads_a_specification_and_refuses_other_flavors_by_name(command
         (["posterior", "--prior", "2", "--epsilon", "1"], "--prior"),
         (["density", "--epsilon", "1", "--records", "3"], "--at"),
         (["density", "--epsilon", "1", "--records", "3", "--at", "1", "--method", "best"], "--method"),
+        (
+            ["density", "--epsilon", "1", "--records", "3", "--mechanism", "randomised-response", "--method", "best"],
+            "--method",
+        ),
         (["density", "--epsilon", "0", "--records", "3", "--at", "1"], "--epsilon"),
         (["density", "--epsilon", "1", "--records", "0", "--at", "1"], "--records"),
         (["density", "--epsilon", "1", "--records", "3", "--mechanism", "gauss"], "--mechanism"),

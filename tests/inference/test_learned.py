@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
-from stirred.inference import UnsupportedFlavor, explain, power_bounds, pure_loss, what_could_be_learned
+from stirred.inference import (
+    UnsupportedFlavor,
+    explain,
+    posterior_bounds,
+    power_bounds,
+    pure_loss,
+    what_could_be_learned,
+)
 from stirred.report.learned import learned_section
 from stirred.spec import GDP, PURE, TOTAL_VARIATION, ZCDP, InputPremetric, OutputPremetric, approximate, catalogue
 from stirred.spec.exact import exact
@@ -87,6 +96,21 @@ def test_numbers_are_rounded_up_and_the_words_say_what_the_limits_say() -> None:
     odds = math.e / 9
     assert 0.2319 < odds / (1 + odds) < 0.232
     assert "at most 99.97%" in explain(8)  # 1 - 0.95 exp(-8) is 0.99968: never shown as 100%
+
+
+@pytest.mark.parametrize("given", ["1/10000", "3/20000", "0.0012345", "1/3", "0.99999", "2/7", 0, 1])
+def test_the_words_are_true_of_the_very_numbers_they_print(given: object) -> None:
+    """The limit at the size and at the prior that are printed is no more than the limit that is printed."""
+    told = explain(1, 1, given, given)  # type: ignore[arg-type]
+    size, power, prior, posterior = re.fullmatch(
+        r"a ([0-9.]+)% test has power at most ([0-9.]+)%; a prior of (.+) can become at most ([0-9.]+)%", told
+    ).groups()  # type: ignore[union-attr]
+    before = Fraction(1, int(prior[5:])) if prior.startswith("1 in ") else Fraction(prior[:-1]) / 100
+    exactly = Fraction(str(given))
+    assert power_bounds(Fraction(size) / 100, 1).upper <= Fraction(power) / 100
+    assert posterior_bounds(before, 1).upper <= Fraction(posterior) / 100
+    for printed in (Fraction(size) / 100, before):
+        assert exactly * Fraction(99, 100) <= printed <= exactly
 
 
 @pytest.mark.parametrize(("epsilon", "distance", "assured"), [(10, 1, True), ("10.0001", 1, False), (1, 10, True)])

@@ -12,6 +12,7 @@ import pytest
 
 from stirred.inference import (
     DensityBand,
+    DensityRatioBall,
     Weights,
     coupling_distance,
     density_ratio_distance,
@@ -24,6 +25,7 @@ from stirred.inference import (
     power_bounds,
     privacy_loss,
     pufferfish_loss,
+    randomised_response,
     record_pairs,
     required_loss,
 )
@@ -300,3 +302,15 @@ def test_weights_that_are_not_rational_lose_no_digit_that_is_shown() -> None:
     found = Weights.probabilities({"yes": flip, "no": 1 - flip})
     assert abs(found.total - 1) < F(1, 10**58)
     assert abs(float(found["yes"]) - 1 / (1 + math.e)) < 1e-16
+
+
+@pytest.mark.parametrize("digits", [44, 45, 50, 70])
+def test_what_is_tiny_is_neither_nothing_nor_negative(digits: int) -> None:
+    """The odds form at a prior of 5e-45 was shown from -1e-44, and at 1e-50 as at most 0."""
+    prior = Fraction(5, 10**digits)
+    low, high = DensityRatioBall({0: prior, 1: 1 - prior}, 1).event([0])
+    truth = posterior_bounds(prior, 1)
+    assert 0 <= low <= truth.lower < truth.upper <= high
+    if digits < 60:  # probabilities are kept to sixty digits
+        found = privacy_loss(randomised_response(1, f"1e-{digits}"), ["0", "1"], hamming).value
+        assert found >= exact(Fraction(1, 10**digits))

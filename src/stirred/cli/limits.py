@@ -74,6 +74,9 @@ def required(
     if json:
         emit_json(exactly(loss=needed, epsilon=each))
         return
+    if needed.is_infinite:
+        facts([("loss", "infinite: under no finite epsilon has such a test this power")])
+        return
     facts(
         [("loss", f"epsilon times distance of at least {needed.shown()} (exactly {needed})"),
          ("epsilon", f"at least {each.shown()} for versions {distance} apart")]
@@ -137,6 +140,8 @@ def density(
         raise wrong(
             "a noisy sum needs an output, and randomised response takes none", where="--at", remedy="such as --at 5"
         )
+    if method not in ("lipschitz", "envelope"):
+        raise wrong(f"there is no method {method!r}", where="--method", remedy="write lipschitz or envelope")
     with told_by_options():
         if at is None:
             limits = rr_bounds(records, epsilon)
@@ -178,7 +183,8 @@ def pufferfish(
                    "output": found.output, "skipped": skipped})  # fmt: skip
         return
     if found.value is None:
-        facts([("loss", "vacuous: every pair was skipped, so nothing was examined and nothing is promised")])
+        why = "every pair was skipped" if skipped else "there is no pair of conjectures"
+        facts([("loss", f"vacuous: {why}, so nothing was examined and nothing is promised")])
     else:
         facts(
             [("loss", found.value.shown()), ("attacker", str(found.attacker)), ("pair", str(found.pair)),
@@ -280,8 +286,7 @@ def _cell(value: Any) -> str:
 
 def _ends(limits: Limits) -> dict[str, Any]:
     """Return both ends, rounded outwards, and beside them the exact expressions."""
-    low, high = limits.doubles
-    return {"lower": low, "lower_exact": str(limits.lower), "upper": high, "upper_exact": str(limits.upper)}
+    return {"lower": limits.doubles[0], "lower_exact": str(limits.lower), **exactly(upper=limits.upper)}
 
 
 def _percent(limits: Limits) -> tuple[str, str]:

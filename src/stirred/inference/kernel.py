@@ -19,6 +19,7 @@ from stirred.spec.problems import wrong
 Kernel = Mapping[Any, Given]
 
 _MOST_RECORDS: Final = 12
+_MOST_EPSILON: Final = 1_000  # beyond it, probabilities have more digits than anyone can wait for
 _MOST_RESPONSES: Final = 8  # a kernel of all answers to all files grows with the square of their number
 
 
@@ -105,8 +106,8 @@ def geometric_sum(records: int, epsilon: Number) -> dict[str, Weights]:
 
     Moving an output into the range loses nothing here: all outputs beyond an end have the same ratios as the end.
     """
-    laws = geometric_counts(records, epsilon)
-    return {x: laws[x.count("1")] for x in bits(records)}
+    files, laws = bits(records), geometric_counts(records, epsilon)
+    return {x: laws[x.count("1")] for x in files}
 
 
 def geometric_counts(records: int, epsilon: Number) -> list[Weights]:
@@ -126,6 +127,10 @@ def geometric_counts(records: int, epsilon: Number) -> list[Weights]:
 
 def _finite(epsilon: Number) -> Exact:
     value = loss(epsilon, where="epsilon")
-    if value.is_infinite:
-        raise wrong("this mechanism has a finite epsilon", where="epsilon", remedy="write a number such as 1")
+    if value.is_infinite or value > _MOST_EPSILON:
+        raise wrong(
+            f"a mechanism with epsilon {value.shown()} cannot be listed",
+            where="epsilon",
+            remedy=f"write a number such as 1, at most {_MOST_EPSILON:,}",
+        )
     return value

@@ -19,7 +19,7 @@ from stirred.spec.exact import Exact, exact
 from stirred.spec.explain import explain as explain_specification
 from stirred.spec.given_numbers import Number, probability
 from stirred.spec.invariant import plural, records_of
-from stirred.spec.number_text import rounded_up
+from stirred.spec.number_text import places_for, rounded_up
 from stirred.spec.problems import ConversionRefusedError, Problem, wrong
 from stirred.spec.specification import Specification
 
@@ -112,17 +112,20 @@ def _words(far: Exact, alpha: Fraction, prior: Fraction) -> str:
     if far > NO_ASSURANCE_ABOVE:
         return f"no assurance: epsilon times distance is {far.shown()}, and limits beyond 10 rule out almost nothing"
     power, posterior = power_bounds(alpha, far).upper, posterior_bounds(prior, far).upper
-    one_in = f"1 in {prior.denominator}" if prior.numerator == 1 < prior.denominator else _share(exact(prior))
+    # What is stated before is rounded down: a limit for more than that holds for it, and not the other way round.
+    one_in = f"1 in {prior.denominator}" if prior.numerator == 1 < prior.denominator else _share(exact(prior), up=False)
     return (
-        f"a {_share(exact(alpha))} test has power at most {_share(power)}; "
+        f"a {_share(exact(alpha), up=False)} test has power at most {_share(power)}; "
         f"a prior of {one_in} can become at most {_share(posterior)}"
     )
 
 
-def _share(value: Exact) -> str:
-    """Write a probability in percent, rounded up to a tenth; never 100% where it is less."""
-    places = next((p for p in range(1, 20) if rounded_up(value * 100, p) < 100), 1)
-    text = f"{rounded_up(value * 100, places):f}"
+def _share(value: Exact, *, up: bool = True) -> str:
+    """Write a probability in percent, to a tenth or three digits; never 100% where it is less."""
+    share = value * 100
+    least = 1 if value == 0 or share >= 1 else places_for(share.enclose().high)
+    places = next((p for p in range(least, least + 20) if rounded_up(share, p) < 100), least)
+    text = f"{rounded_up(share, places) if up else abs(rounded_up(-share, places)):f}"
     return f"{text.rstrip('0').rstrip('.')}%"
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
@@ -12,10 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from stirred.inference.kernel import Kernel, bits, geometric_sum, randomised_response
 from stirred.inference.pufferfish import Pair, PufferfishLoss, pufferfish_loss, record_pairs
 from stirred.inference.weights import Weights
+from stirred.spec.document import plain_data
 from stirred.spec.given_numbers import probability
 from stirred.spec.problems import Problem, SpecificationError, placed, wrong
 
-_Number = str | int | float
+_Number = str | int | Decimal
 _Table = dict[str, _Number]
 # A table of a file called "share" would otherwise be preferred to the form that is meant.
 _IN_ORDER: Any = Field(union_mode="left_to_right")
@@ -126,10 +127,7 @@ def correlated(records: int, share: Fraction, correlation: Fraction) -> Weights:
 
 def read_model(text: str, *, source: str) -> Model:
     """Read a model from JSON; everything that is wrong with it is told at once."""
-    try:
-        given = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise wrong(f"this is not JSON ({error.msg})", where=f"{source} line {error.lineno}", remedy="fix it") from None
+    given = plain_data(text, source=source, remedy="see docs/limits.md for what a model holds")
     if not isinstance(given, dict):
         raise wrong("this is not a model", where=source, remedy="write mechanism, attackers and pairs")
     try:

@@ -34,7 +34,7 @@ class Limits(NamedTuple):
     @property
     def doubles(self) -> tuple[float, float]:
         """Return both ends as doubles, rounded outwards."""
-        return -float(-self.lower), float(self.upper)
+        return 0.0 - float(-self.lower), float(self.upper)  # 0.0, and not -0.0, at the bottom
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +59,7 @@ class Weights:
         if isinstance(given, Law):
             return cls(given.probabilities)
         pairs = given.items() if isinstance(given, Mapping) else enumerate(given)
-        read = {outcome: _read(value, where=f"{where} {outcome}") for outcome, value in pairs}
+        read = {outcome: _read(value, where=f"{where} {outcome}".strip()) for outcome, value in pairs}
         kept = {outcome: value for outcome, (value, _) in read.items() if value}
         return cls(MappingProxyType(kept), all(rational for _, rational in read.values()))
 
@@ -137,8 +137,8 @@ def settled(value: Fraction, *, rational: bool, up: bool = True) -> Exact:
     if rational:
         return exact(value)
     simple = value.limit_denominator(_SIMPLE)
-    if abs(simple - value) < _TRUSTED:
+    if abs(simple - value) < _TRUSTED and (simple or not value):  # what is tiny is not nothing
         return exact(simple)
     places = 10**44
-    outwards = -((-value * places) // 1) if up else (value * places) // 1
-    return exact(Fraction(outwards + (1 if up else -1), places))
+    outwards = -((-value * places) // 1) + 1 if up else (value * places) // 1 - 1
+    return exact(Fraction(outwards if value < 0 else max(outwards, 0), places))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from decimal import Decimal
@@ -159,24 +160,26 @@ def from_json(text: str, *, source: str = "specification") -> Specification:
     >>> from_json(to_json(specification)) == specification
     True
     """
+    remedy = "write a specification.json; `stirred spec export NAME --format json` gives an example"
+    return from_document(plain_data(text, source=source, remedy=remedy), source=source)
+
+
+def plain_data(text: str, *, source: str, remedy: str) -> Any:
+    """Read JSON as plain data, decimals as they are written; no key twice, no NaN, nothing endless."""
     try:
         data = json.loads(text, parse_float=Decimal, parse_constant=_no_constant, object_pairs_hook=_no_key_twice)
         text.encode("utf-8")
         json.dumps(data, ensure_ascii=False, default=str).encode("utf-8")
     except RecursionError:
-        raise wrong("the file is nested too deeply", where=source, remedy="write a specification.json") from None
+        raise wrong("the file is nested too deeply", where=source, remedy=remedy) from None
     except UnicodeEncodeError:
         raise wrong("the text holds half a character", where=source, remedy="save the file as UTF-8") from None
     except json.JSONDecodeError as error:
-        empty = not text.strip()
-        raise wrong(
-            "the file is empty" if empty else f"this is not JSON ({error})",
-            where=source,
-            remedy="write a specification.json; `stirred spec export NAME --format json` gives an example",
-        ) from None
+        what = f"this is not JSON ({error})" if text.strip() else "the file is empty"
+        raise wrong(what, where=source, remedy=remedy) from None
     except ValueError as error:
         raise wrong(str(error), where=source, remedy="correct it there") from None
-    return from_document(data, source=source)
+    return data
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -266,8 +269,9 @@ def _budget_out(budget: Budget, *, parameter: str) -> dict[str, Any]:
 
 
 def number_out(value: Exact) -> float | str:
-    """Return a loss for JSON: a double rounded up, infinity as the text ``"inf"``."""
-    return "inf" if value.is_infinite else float(value)
+    """Return a loss for JSON: a double rounded up, infinity and what no double reaches as the text ``"inf"``."""
+    double = float(value)
+    return "inf" if math.isinf(double) else double
 
 
 def _policy_out(policy: Policy) -> dict[str, Any]:
