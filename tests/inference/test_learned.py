@@ -20,6 +20,8 @@ from stirred.inference import (
 from stirred.report.learned import learned_section
 from stirred.spec import GDP, PURE, TOTAL_VARIATION, ZCDP, InputPremetric, OutputPremetric, approximate, catalogue
 from stirred.spec.exact import exact
+from stirred.spec.invariant import Margin
+from stirred.spec.multiverse import Multiverse
 from stirred.spec.problems import SpecificationError
 from stirred.spec.specification import Specification
 
@@ -80,8 +82,25 @@ def test_under_invariants_the_nearest_versions_are_further_apart_and_priors_know
     assert any("seen the exact figures" in note for note in told.notes)
 
 
+def test_a_record_that_goes_and_comes_takes_no_other_with_it() -> None:
+    """Two added or removed records are one that changed: the total fixes nothing more."""
+    total = Multiverse(invariants=(Margin(of="person"),), nearest=2, nearest_because="one goes and one comes")
+    specification = pure(name="d_SymDiff").with_flavor(multiverse=total)
+    assert distances(specification)["one person"] == 2
+    assert not any("is taken to change" in note for note in what_could_be_learned(specification).notes)
+    further = specification.with_flavor(multiverse=replace(total, nearest=4))
+    assert any("is taken to change 1 more" in note for note in what_could_be_learned(further).notes)
+
+
+def test_without_invariants_a_neighbour_relation_adds_up_to_all_distances() -> None:
+    near, far = (what_could_be_learned(pure(within=within)) for within in (1, None))
+    assert near == far
+    assert near.rows[1].power == power_bounds("0.05", 4).upper
+
+
 def test_a_neighbour_relation_states_nothing_further_away() -> None:
-    rows = what_could_be_learned(pure(within=1)).rows
+    fixed = Multiverse(invariants=(Margin(of="person", level="state"),))
+    rows = what_could_be_learned(pure(within=1).with_flavor(multiverse=fixed)).rows
     assert rows[0].assured
     assert not rows[1].assured
     assert "nothing is stated for versions more than 1 person record apart" in rows[1].words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -158,3 +159,29 @@ def test_the_census_of_2020_is_priced_beside_its_budget() -> None:
     states = price(catalogue.load("das-2020").specification, counts={"state": 51})[0]
     assert states.unchanged is not None
     assert states.unchanged > 0.999999
+
+
+def test_of_two_invariants_that_say_the_same_one_has_the_price() -> None:
+    first, second = price(specification(STATES, Margin(of="person", variables=("state",))), counts={"state": 51})
+    assert first.rho2 is not None
+    assert "follows from the others" in second.missing
+
+
+def test_neighbours_that_differ_in_two_persons_move_counts_by_two() -> None:
+    """Both move from one state to another: two counts change by two, so a square of 8 and not of 2."""
+    one = specification(STATES)
+    two = one.with_flavor(input_premetric=replace(one.input_premetric, within=2))
+    (near,), (far,) = (price(each, counts={"state": 51}) for each in (one, two))
+    assert near.rho2 is not None
+    assert near.epsilon is not None
+    assert (far.rho2, far.epsilon) == (4 * near.rho2, 2 * near.epsilon)
+    relation = InputPremetric(name="d_r", unit="person", relation="same street")
+    (unknown,) = price(one.with_flavor(input_premetric=relation), counts={"state": 51})
+    assert unknown.rho2 is None
+    assert "not known" in str(unknown)
+
+
+def test_less_than_certain_is_never_called_100_percent() -> None:
+    (found,) = price(specification(STATES), counts={"state": 51}, beta="1e-30")
+    assert "100%" not in str(found)
+    assert "with probability above 99.9999999%" in str(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
@@ -30,6 +31,7 @@ from stirred.spec import (
     pull_back,
 )
 from stirred.spec.document import from_json, to_json
+from stirred.spec.explain import explain
 from stirred.spec.pull_back import REFUSED, STEPS
 
 File = tuple[Any, ...]
@@ -252,3 +254,21 @@ def test_figures_of_the_file_before_and_after_a_step_are_not_taken_for_one_anoth
 def test_every_step_has_a_case_here() -> None:
     assert {*STEPS} == {c[0] for c in CASES.values()}
     assert {*REFUSED} == {c[0] for c in GROWS.values()} | {"link", "clip-at-quantile"}  # tests/release has the latter
+
+
+def test_versions_before_a_step_may_be_closer_than_any_two_after_it() -> None:
+    """Of the files 01 and 10 with the total 1, every two are 2 apart; before a copy of each record they are 1 apart."""
+    swapped = catalogue.load("psa-1940-massachusetts-50pct").specification
+    near = swapped.with_flavor(input_premetric=replace(swapped.input_premetric, within=2))
+    before = pull_back(near, "impute-copies", lipschitz=2).specification
+    assert (before.input_premetric.within, before.multiverse.nearest) == (1, 1)
+    assert "nothing is promised" not in str(explain(before))
+
+
+def test_files_that_a_recode_makes_one_are_not_said_to_be_two_apart() -> None:
+    """Without 'tenure', files that differ in one tenure are one file: 1 apart before, with the same figures."""
+    swapped = catalogue.load("psa-1940-massachusetts-50pct").specification
+    assert swapped.multiverse.nearest == 2
+    assert "on the fixed figures are at least 2 apart" in str(explain(swapped))
+    told = str(explain(pull_back(swapped, "recode").specification))
+    assert "on the fixed figures and differ once prepared are at least 2 apart" in told

@@ -6,6 +6,7 @@ none is converted silently: the gate is `UnsupportedFlavor`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +19,7 @@ from stirred.spec.budget import PermutationSwapping
 from stirred.spec.exact import Exact, exact
 from stirred.spec.explain import explain as explain_specification
 from stirred.spec.given_numbers import Number, probability
+from stirred.spec.group_privacy import can_be_metric, to_metric
 from stirred.spec.invariant import plural, records_of
 from stirred.spec.number_text import places_for, rounded_up
 from stirred.spec.problems import ConversionRefusedError, Problem, wrong
@@ -151,6 +153,8 @@ def what_could_be_learned(
     size, before = probability(alpha, where="alpha"), probability(prior, where="prior")
     reveals = explain_specification(specification).not_protected
     found: dict[str, Any] = {"alpha": size, "prior": before, "reveals": reveals}
+    if specification.input_premetric.within == 1 and can_be_metric(specification):
+        specification = to_metric(specification).specification  # the same promise, for all distances
     try:
         epsilon = pure_loss(specification)
     except UnsupportedFlavor as error:
@@ -174,7 +178,7 @@ def _subjects(specification: Specification, household: int, copies: int, area: i
         return
     # A changed record is one that goes and one that comes, where these are what is counted. Where figures are held
     # fixed, it takes others with it.
-    each = max(1 if premetric.bounded else 2, specification.multiverse.nearest)
+    each = _each(specification)
     if not premetric.bounded:
         yield f"whether one {unit} is in the file", specification.multiverse.nearest
     yield "one household, or one person in it" if unit == "household" else f"one {unit}", each
@@ -186,6 +190,11 @@ def _subjects(specification: Specification, household: int, copies: int, area: i
     yield f"everything about an area of {area} {plural(unit)}", area * each
     apart = int(count_distance(*(binomial(area, share) for share in _SHARES)).rational)
     yield f"an analyst of that area: is a share {_SHARES[0]} or {_SHARES[1]}", apart * each
+
+
+def _each(specification: Specification) -> int:
+    """Return how far apart two versions are that differ in one unit."""
+    return max(1 if specification.input_premetric.bounded else 2, specification.multiverse.nearest)
 
 
 def _row(
@@ -212,9 +221,9 @@ def _notes(specification: Specification) -> Iterator[str]:
     )
     if specification.input_premetric.counts:
         yield "The analyst's distance is that of the best coupling of the two models, not of their furthest files."
-    nearest = specification.multiverse.nearest
     if not specification.multiverse.is_vacuous and specification.input_premetric.is_metric:
-        others = f"Each record that changes is taken to change {nearest - 1} more. " if nearest > 1 else ""
+        more = math.ceil(_each(specification) / (1 if specification.input_premetric.bounded else 2)) - 1
+        others = f"Each record that changes is taken to change {more} more. " if more else ""
         yield (
             f"{others}The exact figures may force more records to change; such versions are further apart than these "
             "rows assume, and the limits weaker. Priors are those of someone who has seen the exact figures."

@@ -132,7 +132,9 @@ def _what(specification: Specification) -> str:
     counted = f"the {premetric.words}" if premetric.is_metric else premetric.words
     words = f"one {premetric.unit}; the distance between two versions of the file is {counted}"
     if nearest > 1 and premetric.is_metric:
-        words += f"; versions that agree on the fixed figures are at least {nearest} apart"
+        # A preparation may map versions that are closer to one and the same file, and nothing is lost between those.
+        differ = " and differ once prepared" if specification.domain.prepared else ""
+        words += f"; versions that agree on the fixed figures{differ} are at least {nearest} apart"
     if premetric.post_imputation is None:
         words += "; whether a record may hold answers that imputation copied from another one is not said"
     return words

@@ -54,14 +54,19 @@ class Price:
         many = "its one count" if self.counts == 1 else f"all {self.counts:,} counts"
         text = (
             f"{the(self.invariant)}: at ρ²={self.rho2.shown()} Gaussian noise, or at ε={self.epsilon.shown()} Laplace "
-            f"noise, would leave {many} unchanged with probability {percent(1 - self.beta)}"
+            f"noise, would leave {many} unchanged with probability {_nearly(1 - self.beta)}"
         )
         if self.moved is None and isinstance(self.invariant, Margin):
             text += f", if one {self.unit} moves one {self.invariant.of}"
         if self.unchanged is not None:
             text += "; at the budget itself "
-            text += f"with probability {percent(self.unchanged)}" if self.unchanged > _NEVER else "almost surely not"
+            text += f"with probability {_nearly(self.unchanged)}" if self.unchanged > _NEVER else "almost surely not"
         return text
+
+
+def _nearly(share: Fraction | float) -> str:
+    """Write a probability below 1 that a double may have rounded to 1."""
+    return percent(share) if share < 1 - _NEVER else f"above {percent(1 - _NEVER, digits=12)}"
 
 
 def noise_price(counts: int, *, beta: Fraction | str = BETA) -> Exact:
@@ -121,13 +126,15 @@ def _priced(
     units: tuple[UnitFactor, ...],
 ) -> Price:
     premetric, multiverse = specification.input_premetric, specification.multiverse
-    if missing := _missing(invariant, many, multiverse):
+    missing = "since how far apart related files are is not known" if premetric.name == "d_r" else ""
+    if missing := missing or _missing(invariant, many, multiverse):
         return Price(invariant=invariant, unit=premetric.unit, beta=beta, missing=missing)
     assert isinstance(invariant, Margin)
     total = math.prod(many[name] for name in _axes(invariant))
     factors = {u.old: fraction(u.factor, where="--kappa") for u in units if u.new == premetric.unit}
     moved = Fraction(1) if invariant.of == premetric.unit else factors.get(invariant.of)
-    at_once = (2 if premetric.bounded else 1, moved or Fraction(1))  # counts that move, and by how much
+    # Counts that move, and by how much: neighbours may differ in several units at once.
+    at_once = (2 if premetric.bounded else 1, (moved or Fraction(1)) * (premetric.within or 1))
     log = _log(total, beta)
     return Price(
         invariant=invariant,
@@ -145,10 +152,14 @@ def _missing(invariant: Invariant, many: Mapping[str, int], multiverse: Multiver
     """Return why an invariant has no price of its own; empty where it has one."""
     if not isinstance(invariant, Margin):
         return "since it is no table of counts"
-    others = Multiverse(
-        invariants=tuple(i for i in multiverse.invariants if i != invariant), hierarchies=multiverse.hierarchies
-    )
-    if not others.is_vacuous and others.refines(Multiverse(invariants=(invariant,), hierarchies=others.hierarchies)):
+
+    def only(*kept: Invariant) -> Multiverse:
+        return Multiverse(invariants=kept, hierarchies=multiverse.hierarchies)
+
+    after = multiverse.invariants[multiverse.invariants.index(invariant) :]
+    same = [i for i in after if only(invariant).refines(only(i))]  # of two that say the same, the first has the price
+    others = only(*(i for i in multiverse.invariants if i not in same))
+    if not others.is_vacuous and others.refines(only(invariant)):
         return "since it follows from the others and comes with theirs"
     unknown = [name for name in _axes(invariant) if name not in many]
     return f"since how many there are is not said: {' '.join(f'--count {n}=K' for n in unknown)}" if unknown else ""

@@ -184,4 +184,6 @@ def _stretched(specification: Specification, factor: Fraction) -> Specification:
         )
     if premetric.within is None or factor < 1:
         return specification
-    return specification.with_flavor(input_premetric=replace(premetric, within=int(within // factor)))
+    return specification.with_flavor(
+        input_premetric=replace(premetric, within=int(within // factor)), multiverse=multiverse
+    )
