@@ -92,6 +92,14 @@ def test_a_record_that_goes_and_comes_takes_no_other_with_it() -> None:
     assert any("is taken to change 1 more" in note for note in what_could_be_learned(further).notes)
 
 
+def test_where_there_is_no_limit_no_note_is_about_limits_and_no_figure_reveals_what_is_not_published() -> None:
+    open_ended = pure(name="d_SymDiff")
+    assert what_could_be_learned(open_ended).reveals == ("nothing: no figure is published exactly",)
+    assert "the total number of persons" in what_could_be_learned(pure()).reveals[0]
+    assert any("These limits hold" in note for note in what_could_be_learned(open_ended).notes)
+    assert not any("These limits hold" in note for note in what_could_be_learned(open_ended.with_budget("inf")).notes)
+
+
 def test_without_invariants_a_neighbour_relation_adds_up_to_all_distances() -> None:
     near, far = (what_could_be_learned(pure(within=within)) for within in (1, None))
     assert near == far

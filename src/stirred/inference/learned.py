@@ -151,8 +151,7 @@ def what_could_be_learned(
         if not 1 <= number <= 1_000:
             raise wrong(f"{number} is not a number of records", where=name, remedy="write 1 to 1,000")
     size, before = probability(alpha, where="alpha"), probability(prior, where="prior")
-    reveals = explain_specification(specification).not_protected
-    found: dict[str, Any] = {"alpha": size, "prior": before, "reveals": reveals}
+    found: dict[str, Any] = {"alpha": size, "prior": before, "reveals": _reveals(specification)}
     if specification.input_premetric.within == 1 and can_be_metric(specification):
         specification = to_metric(specification).specification  # the same promise, for all distances
     try:
@@ -166,7 +165,16 @@ def what_could_be_learned(
         _row(specification, epsilon, about, distance, size, before)
         for about, distance in _subjects(specification, household, copies, area)
     )
-    return Learned(**found, rows=rows, notes=tuple(_notes(specification)))
+    assured = any(row.assured for row in rows)
+    return Learned(**found, rows=rows, notes=tuple(_notes(specification, assured=assured)))
+
+
+def _reveals(specification: Specification) -> tuple[str, ...]:
+    told = explain_specification(specification).not_protected
+    multiverse = specification.multiverse
+    if specification.input_premetric.bounded or not multiverse.is_vacuous or multiverse.consequences:
+        return told
+    return ("nothing: no figure is published exactly", *told[1:])
 
 
 def _subjects(specification: Specification, household: int, copies: int, area: int) -> Iterator[tuple[str, int]]:
@@ -213,12 +221,13 @@ def _row(
     return Row(about=about, distance=distance, far=far, power=power, posterior=posterior, words=words)
 
 
-def _notes(specification: Specification) -> Iterator[str]:
-    yield (
-        "These limits hold for every test, and for every prior that gives the other records the same chances either "
-        "way. For someone who knows that several records move together, the distance is their number. They bound how "
-        "far the release moves a belief from before to after, not what was known before."
-    )
+def _notes(specification: Specification, *, assured: bool) -> Iterator[str]:
+    if assured:
+        yield (
+            "These limits hold for every test, and for every prior that gives the other records the same chances "
+            "either way. For someone who knows that several records move together, the distance is their number. They "
+            "bound how far the release moves a belief from before to after, not what was known before."
+        )
     if specification.input_premetric.counts:
         yield "The analyst's distance is that of the best coupling of the two models, not of their furthest files."
     if not specification.multiverse.is_vacuous and specification.input_premetric.is_metric:

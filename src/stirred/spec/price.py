@@ -126,7 +126,7 @@ def _priced(
     units: tuple[UnitFactor, ...],
 ) -> Price:
     premetric, multiverse = specification.input_premetric, specification.multiverse
-    missing = "since how far apart related files are is not known" if premetric.name == "d_r" else ""
+    missing = "since how far apart related files are is not known" if not premetric.counts else ""
     if missing := missing or _missing(invariant, many, multiverse):
         return Price(invariant=invariant, unit=premetric.unit, beta=beta, missing=missing)
     assert isinstance(invariant, Margin)
