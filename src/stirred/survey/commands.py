@@ -17,6 +17,7 @@ from stirred.survey.amplify import amplify, deamplify
 from stirred.survey.attackers import attackers
 from stirred.survey.compose import compose
 from stirred.survey.designs import KINDS, Design, Listed, Poisson, design_from, integer
+from stirred.survey.plain import EstimateOptions, estimate
 from stirred.survey.programme import programme_loss
 from stirred.survey.sensitivity import compare_settings, poststrat_sensitivity
 from stirred.survey.settings import ELEVENTH, Setting, all_settings
@@ -340,6 +341,6 @@ COMMANDS: Final = tuple(
         ("amplify", AmplifyOptions, amplified), ("deamplify", DeamplifyOptions, deamplified),
         ("compose", ComposeOptions, composed), ("poststrat", PoststratOptions, poststratified),
         ("attacker", AttackerOptions, attacked), ("compare", CompareOptions, compared),
-        ("audit-design", AuditOptions, audited),
+        ("audit-design", AuditOptions, audited), ("estimate", EstimateOptions, estimate),
     )
 )  # fmt: skip
