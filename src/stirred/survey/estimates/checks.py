@@ -218,7 +218,9 @@ def _most(mechanism: SurveyEstimates, design: SurveyDesign, sizes: Any) -> int:
 
 def _check_design_weights(design: SurveyDesign, drawn: Drawn) -> None:
     """Refuse weights that are not those of the design, where the file shows them."""
-    if design.weights is None or any(stage.population is None for stage in drawn.stages):
+    last = drawn.stages[-1].unit
+    shown = np.unique(last).size == last.size and all(stage.population is not None for stage in drawn.stages)
+    if design.weights is None or not shown:  # further stages are in the weights alone
         return
     own = np.ones(drawn.weights.size)
     for stage in drawn.stages:
