@@ -147,6 +147,15 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"setting": "moon"}, "not a stage"),
     ({"setting": 12}, "no setting 12"),
     ({"setting": 11}, "the draw is not stated"),
+    (
+        {
+            "setting": 11,
+            "sample": "s",
+            "attest": ["design-weights", "random-sample", "secret-sample"],
+            "sampling": {"design": "poisson", "pi": "0.1,0.2"},
+        },
+        "samples differ in size",
+    ),
     ({"sampling": {"design": "srswor", "n": 1, "N": 2}}, "protects nobody further"),
     ({"imputation": "hot-deck"}, "hot deck copies answers"),
     ({"estimates": []}, "is needed"),

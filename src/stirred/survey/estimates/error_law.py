@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from stirred.mechanisms.tables.noise.law import CellLaw
@@ -84,6 +85,11 @@ def _added_up(t: float, sd: float, noise: Noise) -> float:
     return found
 
 
+@lru_cache(maxsize=1024)
+def _steps(loss: float, level: float) -> int:
+    return CellLaw(DiscreteLaplace(Fraction(loss))).half_width(Fraction(level).limit_denominator(10**6))
+
+
 def half_width(level: float, sd: float, noises: Sequence[Noise]) -> float:
     """Return the half-width of an interval that holds the error with this probability.
 
@@ -91,9 +97,7 @@ def half_width(level: float, sd: float, noises: Sequence[Noise]) -> float:
     (1.96, 4.605)
     """
     if not sd and len(noises) == 1:
-        (one,) = noises
-        steps = CellLaw(DiscreteLaplace(Fraction(one.loss))).half_width(Fraction(level).limit_denominator(10**6))
-        return steps * one.step
+        return _steps(noises[0].loss, level) * noises[0].step
     if not sd and not noises:
         return 0.0
     high = sd + sum(noise.scale for noise in noises)

@@ -15,7 +15,7 @@ from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
 from stirred.mechanisms.doubts import settings_doubts
-from stirred.mechanisms.protocol import Check, Frames, Mechanism, Progress, Release, Settings, Written, failed
+from stirred.mechanisms.protocol import Check, Frames, Mechanism, Progress, Release, Section, Settings, Written, failed
 from stirred.mechanisms.tables.cells import (
     Values,
     declared_cells,
@@ -31,7 +31,7 @@ from stirred.spec.accepted import with_accepted
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
 from stirred.spec.doubts import refuse_doubts
-from stirred.spec.exact import Exact, exact
+from stirred.spec.exact import exact
 from stirred.spec.given_numbers import Number, fraction
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Named
@@ -147,7 +147,8 @@ class SurveyEstimates(Mechanism):
         """Return the loss on the sample, which is split over the estimates: composed first, then amplified once."""
         if self.design is None:
             return self.loss
-        return deamplify(exact(self.loss), self.design, setting=self.stage).rational
+        # The noise covers replaced records of a sample of fixed size: other designs are refused here.
+        return deamplify(exact(self.loss), self.design, setting=self.stage, inner="substitute").rational
 
     @property
     def paid(self) -> Fraction | None:
@@ -220,7 +221,8 @@ class SurveyEstimates(Mechanism):
         """Return the loss before those who know something of the sample, where it is amplified."""
         if self.design is None:
             return ()
-        return tuple((each.name, each.epsilon.shown(6)) for each in attackers(exact(self.inner), self.design))
+        found = attackers(exact(self.inner), self.design, inner="substitute")
+        return tuple((each.name, each.epsilon.shown(6)) for each in found)
 
     def specification(self, *, name: str, columns: Sequence[str], post_imputation: bool | None = None) -> Specification:
         """Return the promise: replaced records of the first stage, and what the setting holds fixed."""
@@ -360,25 +362,16 @@ class SurveyEstimates(Mechanism):
     audit_specification = small.audit_specification
 
     def inside(self, plan: Any, release: Release) -> Sequence[Any]:
-        """Return both errors of every estimate, and the share of values that were clamped."""
-        from stirred.mechanisms.protocol import Section
-
+        """Return both errors of every estimate, and how many values were clamped."""
         clamped = {title: int(frame["clamped"][0]) for title, frame in release.internal["drawn"].items()}
         told = [f"{title}: {count:,} of {plan.public.n:,} values were clamped." for title, count in clamped.items()]
-        return [Section(title="Clamping", blocks=tuple(told))]
+        bars = published.errors(release.internal["estimates"], self.coded_columns)
+        return [Section(title="Both errors, and clamping", blocks=(bars, *told))]
 
     def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
         """Return the columns of the file of estimates."""
         return {published.ESTIMATES: {*published.LABELS, *published.NUMBERS, *self.coded_columns}}
 
-    def number_of_records(self, data: Microdata) -> int | None:
-        """Return the size of the sample, which neighbours share."""
-        return data.households.height
-
     def file_notes(self, plan: Any) -> Sequence[str]:
         """Return why there is no file of records."""
         return ["There is no file of records: the promise is about the estimates alone."]
-
-    def setting_in_words(self, epsilon: Exact) -> str:
-        """Return the loss."""
-        return f"epsilon {epsilon.shown()}"

@@ -151,7 +151,7 @@ def sections(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[Section]:
 
 
 def errors(estimates: pl.DataFrame, by: Sequence[str]) -> Bars:
-    """Return both errors of each estimate, as shares of the variance."""
+    """Return both errors of each estimate, of the first forty."""
     bars = []
     for row in estimates.filter(pl.col("estimate").is_not_null()).head(40).iter_rows(named=True):
         label = " ".join([row["name"], *(str(row[name]) for name in by if row[name] is not None)])
