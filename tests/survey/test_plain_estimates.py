@@ -185,6 +185,19 @@ def test_replicate_weights(kind: str, scale: float, mse: bool, tmp_path: Path, c
     assert found["se"] == pytest.approx(np.sqrt(scale * np.sum((each - centre) ** 2)))
 
 
+def test_files_are_read_as_r_reads_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """NA is a missing value, and is left out like the rows of another domain; ids = 1 says that rows were drawn."""
+    (tmp_path / "s.csv").write_text("w,y,d\n2,1,a\n2,NA,b\n2,5,a\n2,3,a\n")
+    file, line = str(tmp_path / "s.csv"), ["--ids", "1", "--weights", "w", "--mean", "y", "--json"]
+    found = []
+    for more in (["--na-rm"], ["--na-rm", "--where", "d=a"]):
+        assert run(["survey", "estimate", file, *line, *more]) == 0
+        found.append(json.loads(capsys.readouterr().out)["estimates"][0])
+    assert found[0]["estimate"] == 3
+    assert found[0]["se"] == found[1]["se"] == pytest.approx((4 / 3 * (4 + 4) / 9) ** 0.5)
+    assert run(["survey", "estimate", file, *line]) == 2
+
+
 LONELY_ROWS = {"h": [1, 1, 2], "w": [3.0, 3.0, 5.0]}
 
 

@@ -58,7 +58,7 @@ class EstimateOptions(BaseModel):
     def drawn_by(self) -> SurveyDesign:
         """Return the design that the options name, or the section [design] of a file."""
         own: dict[str, Any] = {name: _names(getattr(self, name)) for name in ("ids", "strata", "fpc")}
-        given = {name: value for name, value in own.items() if value}
+        given = {name: value for name, value in own.items() if value and value not in (["0"], ["1"])}  # R's ids = ~1
         if self.design is None:
             return SurveyDesign(**given, weights=self.weights, nest=self.nest)
         if given or self.weights or self.nest:
@@ -151,7 +151,7 @@ class Sample:
 def estimate(options: EstimateOptions, _: Progress | None) -> Outcome:
     """Plain estimates of a sample with standard errors, without noise, to check against R."""
     design = options.drawn_by()
-    rows = read_frame(options.file)
+    rows = read_frame(options.file).with_columns(pl.col(pl.String).replace("NA", None))  # as R reads a file
     sample = Sample(rows, design, lonely=options.lonely, replicates=_replicates(options, rows))
     found = [*_estimates(sample, options)]
     if not found:

@@ -12,7 +12,7 @@ import pytest
 
 from stirred.survey.amplify import amplify
 from stirred.survey.designs import SRSWOR
-from stirred.survey.estimates.measure import Rows, cell_variances
+from stirred.survey.estimates.measure import Rows, cell_variances, nearest
 from stirred.survey.estimates.mechanism import SurveyEstimates
 
 TOTAL = {"kind": "total", "variable": "y", "bounds": [-1, 3]}
@@ -69,6 +69,12 @@ def test_means_and_ratios_lose_no_more_than_promised(estimate: dict[str, Any]) -
 @pytest.mark.parametrize("estimate", [TOTAL, {**TOTAL, "by": ["a"]}, TABLE, MEAN, {**MEAN, "by": ["a"]}, RATIO])
 def test_paid_variances_lose_no_more_than_promised(estimate: dict[str, Any]) -> None:
     assert largest_loss(survey(estimate, variance="paid")) <= 1
+
+
+def test_rounding_keeps_numbers_as_far_apart_as_the_next_whole_number() -> None:
+    ends = [Fraction(k, 4) for k in range(-9, 10)]
+    assert all(abs(nearest(a) - nearest(b)) <= math.ceil(abs(a - b)) for a in ends for b in ends)
+    assert any(abs(round(a) - round(b)) > math.ceil(abs(a - b)) for a in ends for b in ends)  # to even would not do
 
 
 def test_estimates_together_lose_what_was_split() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -52,6 +53,15 @@ def in_steps(column: Any, ends: Range, grid: Fraction) -> tuple[Integers, int]:
     return rounded, int(((given < ends[0]) | (given > ends[1])).sum())
 
 
+def nearest(number: Fraction) -> int:
+    """Return the nearest whole number, halves upwards: numbers k apart stay k apart, which rounding to even breaks.
+
+    >>> nearest(Fraction(1, 2)), nearest(Fraction(3, 2)), round(Fraction(1, 2)), round(Fraction(3, 2))
+    (1, 2, 0, 2)
+    """
+    return math.floor(number + Fraction(1, 2))
+
+
 def values_of(asked: Asked, file: pl.DataFrame, cells: pl.DataFrame) -> Values:
     """Return what an estimate uses of each record."""
     estimate, ones = asked.estimate, np.ones(file.height, dtype=np.int64)
@@ -88,7 +98,7 @@ def totals(asked: Asked, rows: Rows, values: Values) -> dict[str, Integers]:
         if role == "mean":
             top, below = int(rows.weights @ values.y), int(rows.weights.sum())
             mean = Fraction(top, below) * asked.grid / query.step
-            found[role] = np.array([round(mean)], dtype=np.int64)
+            found[role] = np.array([nearest(mean)], dtype=np.int64)
         elif role != "variance":
             found[role] = added(rows.weights * (values.y if role == "top" else values.x), values.cell, query.cells)
     return found
@@ -119,7 +129,7 @@ def variances(asked: Asked, rows: Rows, values: Values, ratio: Sequence[int]) ->
         scores = rows.weights * (asked.fine * values.y - around * values.x)
     spread = cell_variances(scores, values.cell, rows, query.cells)
     unit = asked.score_step**2
-    return np.array([round(v * unit / query.step) for v in spread], dtype=np.int64)
+    return np.array([nearest(v * unit / query.step) for v in spread], dtype=np.int64)
 
 
 def cell_variances(scores: Integers, cell: Integers, rows: Rows, cells: int) -> list[Fraction]:

@@ -99,6 +99,8 @@ def asked(estimate: Estimate, public: Public, *, cells: int, loss: Fraction, pai
     alone = estimate.kind == "mean" and not (estimate.by or estimate.where)
     below = Fraction(1) if estimate.kind != "ratio" else grid
     x = _steps(estimate.denominator_bounds, below, "denominator_bounds") if estimate.kind == "ratio" else (1, 1)
+    if x == (0, 0):
+        raise wrong("the denominator is always 0", where="denominator_bounds", remedy="write its public bounds")
     divided = estimate.kind == "ratio" or (estimate.kind == "mean" and not alone)
     if not public.setting.weights_fixed and (divided or alone):
         raise wrong(
