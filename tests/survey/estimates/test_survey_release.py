@@ -179,19 +179,38 @@ def test_bad_settings_are_refused(settings: dict[str, Any], told: str) -> None:
         SurveyEstimates(**{**given, **settings})
 
 
-def planned(sample: pl.DataFrame, **settings: Any) -> Any:
+def planned(file: pl.DataFrame, **settings: Any) -> Any:
     given: dict[str, Any] = {
         "epsilon": 1, "attest": ["design-weights"], "weight_bounds": [10, 20], "values": {"sex": ["f", "m"]},
         "estimates": [{"kind": "table", "by": ["sex"]}],
     }  # fmt: skip
     design = settings.pop("design", {"strata": ["region"], "fpc": ["N"], "weights": "w"})
-    return SurveyEstimates(**{**given, **settings}).plan(Microdata(households=sample, design=design))
+    return SurveyEstimates(**{**given, **settings}).plan(Microdata(households=file, design=design))
 
 
 def test_calibrated_weights_given_as_fixed_are_refused_with_both_ways_out() -> None:
     calibrated = a_sample().with_columns(w=pl.col("w") * 1.01)
     with pytest.raises(WeightsNotFixed, match="after the noise, or hold the counts"):
         planned(calibrated)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "fits"),
+    [
+        ({"design": "stratified", "n": "200,200", "N": "2000,4000"}, True),
+        ({"design": "stratified", "n": "200,200", "N": "4000,4000"}, False),
+        ({"design": "stratified", "n": "100,200", "N": "2000,4000"}, False),
+        ({"design": "srswor", "n": 400, "N": 6000}, False),
+    ],
+)
+def test_a_stated_draw_must_be_that_of_the_file(sampling: dict[str, Any], fits: bool) -> None:
+    attest = ["design-weights", "random-sample", "secret-sample"]
+    settings = {"setting": 11, "attest": attest, "sample": "s", "sampling": sampling}
+    if fits:
+        assert planned(a_sample(), **settings).epsilon == 1
+    else:
+        with pytest.raises(StirredError, match="not that of the file"):
+            planned(a_sample(), **settings)
 
 
 def test_weights_without_public_bounds_are_refused_unless_the_sample_is_fixed() -> None:

@@ -15,6 +15,7 @@ from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError
 from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import Problem, wrong
+from stirred.survey.designs import SRSWOR, Design, Stratified
 from stirred.survey.estimates.measure import Rows, all_columns, in_steps
 from stirred.survey.estimates.published import LABELS, NUMBERS
 from stirred.survey.estimates.queries import Public
@@ -164,6 +165,8 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
     drawn = design.drawn({name: data.households[name].to_list() for name in design.columns})
     if setting.weights_fixed:
         _check_design_weights(design, drawn)
+    if mechanism.design is not None:
+        _check_draw(mechanism.design, drawn)
     grid = fraction(mechanism.weight_grid, where="weight_grid")
     low, high = _weight_bounds(mechanism, setting, drawn)
     ends = max(math.floor(low / grid), 1), math.ceil(high / grid)
@@ -214,6 +217,25 @@ def _most(mechanism: SurveyEstimates, design: SurveyDesign, sizes: Any) -> int:
         what = f"a cluster has more than {mechanism.most_in_cluster} records"
         raise wrong(what, where="most_in_cluster", remedy="declare the largest number that the design allows")
     return mechanism.most_in_cluster
+
+
+def _check_draw(stated: Design, drawn: Drawn) -> None:
+    """Refuse a stated draw that is not the file's, as far as the file shows it: a lower rate would promise too much."""
+    if not isinstance(stated, SRSWOR | Stratified):
+        return
+    stage = drawn.stages[0]
+    n, there = ((stated.n,), (stated.N,)) if isinstance(stated, SRSWOR) else (stated.n, stated.N)
+    _, first = np.unique(stage.stratum, return_index=True)
+    counts, sizes = (
+        stage.sampled[first].tolist(),
+        None if stage.population is None else stage.population[first].tolist(),
+    )
+    found = sorted(counts) if sizes is None else sorted(zip(counts, sizes, strict=True))
+    if found != (sorted(n) if sizes is None else sorted(zip(n, there, strict=True))):
+        raise wrong(
+            "the stated draw is not that of the file: its strata have other sizes", where="sampling",
+            remedy="state n and N of the strata of [design]; with nonresponse start at the responses instead",
+        )  # fmt: skip
 
 
 def _check_design_weights(design: SurveyDesign, drawn: Drawn) -> None:
