@@ -165,7 +165,7 @@ class FigureOptions(BaseModel):
 
 
 def figures(options: FigureOptions, _: Progress | None) -> Outcome:
-    """The numbers of figures 6.1 and 7.2: two releases from one sample, and three settings."""
+    """Print the numbers of figures 6.1 and 7.2."""
     rows, points = [], []
     for each in options.epsilon.split(","):
         one = loss(each.strip(), where="epsilon")

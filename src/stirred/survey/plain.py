@@ -149,7 +149,7 @@ class Sample:
 
 
 def estimate(options: EstimateOptions, _: Progress | None) -> Outcome:
-    """Plain estimates of a sample with standard errors, without noise, to check against R."""
+    """Estimate from a sample without noise, to check against R."""
     design = options.drawn_by()
     rows = read_frame(options.file).with_columns(pl.col(pl.String).replace("NA", None))  # as R reads a file
     sample = Sample(rows, design, lonely=options.lonely, replicates=_replicates(options, rows))
