@@ -190,3 +190,18 @@ def test_samplings_that_make_no_sense_are_refused(
 ) -> None:
     assert run(["ledger", "add", ledger, "2.json", *more]) == 2
     assert said in capsys.readouterr().err
+
+
+FIGURE_6_1 = {0.5: (0.125709, 0.158565), 1: (0.317130, 0.494029), 2: (0.988057, 1.849999), 3: (2.135312, 3.719478),
+              5: (5.512578, 7.697823)}  # fmt: skip
+
+
+def test_figures_have_the_numbers_of_the_source(capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys, "figures")
+    points = {point["epsilon"]: (point["naive"], point["true"]) for point in found["figure_6_1"]}
+    assert points.keys() == FIGURE_6_1.keys()
+    for epsilon, pair in FIGURE_6_1.items():
+        assert points[epsilon] == pytest.approx(pair, abs=1.5e-6)
+    numbers = [panel["setting"] and panel["setting"]["number"] for panel in found["figure_7_2"]]
+    assert numbers == [None, 3, 9]
+    assert run(["survey", "figures"]) == 0

@@ -81,3 +81,25 @@ def census(
             ("files", ", ".join(str(out / name) for name in made["files"])),
         ]
     )
+
+
+@app.command("survey")
+def survey(
+    households: Annotated[int, opt("--households NUMBER", "Households of the census that is sampled.")],
+    seed: Annotated[int, opt("--seed NUMBER", "A whole number; the same one gives the same survey.")],
+    out: Annotated[Path, opt("--out FOLDER", "Folder to create, with sample.csv, plan.toml and truth in it.")],
+    json: Json = False,
+) -> None:
+    """A stratified two-stage sample of the synthetic census.
+
+    With nonresponse, imputation flags and calibrated weights; the truth is kept apart.
+    """
+    from stirred.cli.output import facts
+    from stirred.data.synth.survey import write_survey
+
+    made = write_survey(out, households=households, seed=seed)
+    if json:
+        emit_json(made)
+    else:
+        facts([("sampled", f"{made['sampled']:,} households in {made['clusters']:,} clusters"),
+               ("files", f"{out}/sample.csv, plan.toml, truth/")])  # fmt: skip

@@ -133,7 +133,8 @@ class Settings(BaseModel):
     Every field has a description. ``json_schema_extra`` may say ``{"example": "1/20"}``, how a value is written;
     ``{"pairs": "distance"}``, that a text names a file with the columns from, to and this number, which the release
     reads; ``{"document": True}``, that a text may name a TOML file, and its content then stands in its place;
-    ``{"path": True}``, that a text names a file that the mechanism reads itself, from the folder of the plan; and
+    ``{"path": True}``, that a text names a file that the mechanism reads itself, from the folder of the plan;
+    ``{"section": True}``, that it may stand in a plan as a section of its own; and
     ``{"internal": True}``, that the setting stays inside the agency. A ``TableFile`` is read as well.
     """
 
@@ -249,6 +250,11 @@ class Plan(ABC):
     def why_this_number(self) -> str:
         """Say how the loss stands to published bounds and to the exact loss, if there is anything to say."""
         return ""
+
+    @property
+    def sampled(self) -> tuple[str, Mapping[str, Any]] | None:
+        """Return the sample whose draw amplifies the loss, for the ledger: its name, ``design`` and ``inner`` loss."""
+        return None
 
     def promising(self, specification: Specification, *, accepted: tuple[str, ...] = ()) -> Self:
         """Return the same plan with its promise said more fully: with hierarchies, or with accepted doubts."""

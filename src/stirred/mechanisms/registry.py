@@ -42,6 +42,7 @@ BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
     "safetab-p": ("stirred.mechanisms.tables.safetab", "SafeTabP"),
     "safetab-h": ("stirred.mechanisms.tables.safetab", "SafeTabH"),
     "phsafe": ("stirred.mechanisms.tables.phsafe", "PHSafe"),
+    "survey-estimates": ("stirred.survey.estimates.mechanism", "SurveyEstimates"),
 }
 
 

@@ -14,7 +14,7 @@ from stirred.data.problems import PlanError, bad_plan
 from stirred.data.sources import READS, Source, read_toml
 from stirred.data.spelling import told_once
 from stirred.mechanisms.protocol import Names, Settings
-from stirred.mechanisms.registry import DEFAULT, Words, settings_for, usable
+from stirred.mechanisms.registry import DEFAULT, Words, mechanism_class, settings_for, usable
 from stirred.report.safes import SAFES, SafesSheet
 from stirred.spec.problems import Problem, StirredError
 
@@ -262,6 +262,7 @@ def read_plan(path: Path, *, out: Path | None = None) -> Planned:
 def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
     """Return a plan from plain data; ``source`` names it in messages."""
     problems: list[tuple[str, Problem]] = []
+    content = _with_own_sections(content)
     given = content.get("mechanism")
     if isinstance(given, dict):
         section = _NO_MECHANISM
@@ -281,6 +282,20 @@ def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
         order = {name: place for place, name in enumerate(PlanFile.model_fields)}
         raise PlanError(problem for _, problem in sorted(problems, key=lambda told: order.get(told[0], len(order))))
     return Planned(plan=plan, folder=folder, source=source)
+
+
+def _with_own_sections(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a plan in which sections that are settings of its mechanism stand under [mechanism]."""
+    given = content.get("mechanism")
+    if not isinstance(given, dict) or {*content} <= {*PlanFile.model_fields}:
+        return content
+    try:
+        model = mechanism_class(str(given.get("name", DEFAULT))).settings_model
+    except StirredError:  # told with the section
+        return content
+    own = [key for key in content if key in model.model_fields and model.mark(key, "section")]
+    moved = {key: content[key] for key in own if key not in given}
+    return {**{key: value for key, value in content.items() if key not in moved}, "mechanism": {**given, **moved}}
 
 
 def _data_problems(plan: PlanFile, source: str) -> Iterator[Problem]:
@@ -343,6 +358,8 @@ def json_schema() -> dict[str, Any]:
         if name != DEFAULT:
             own["required"] = ["name", *own.get("required", [])]
         parts[model.__name__] = own
+        sections = {key: own["properties"][key] for key in model.model_fields if model.mark(key, "section")}
+        schema["properties"].update(sections)
         mechanisms.append({"$ref": f"#/$defs/{model.__name__}"})
     described = {"description": MechanismSection.__doc__, "oneOf": mechanisms, "title": "MechanismSection"}
     schema["$defs"] = dict(sorted({**schema["$defs"], **parts, "MechanismSection": described}.items()))

@@ -20,6 +20,7 @@ from stirred.release.bundle import bundle_in, mark_seeded, write_manifest
 from stirred.release.files import Files, public_files, released_columns, verify_public, write_public
 from stirred.release.kept import Kept
 from stirred.release.ledger import Request, Total
+from stirred.release.ledger.samples import Sampling
 from stirred.release.ledger.store import store_at
 from stirred.release.place import Place, claimed
 from stirred.release.plan_file import Planned
@@ -115,7 +116,7 @@ def _parameters(planned: Planned) -> dict[str, Any]:
 
 def release_request(prepared: Prepared, *, seeded: bool) -> Request:
     """Return what the ledger is asked for: the promise of this run, and enough to explain it years later."""
-    planned = prepared.planned
+    planned, sampled = prepared.planned, prepared.plan.sampled
     return Request(
         mechanism=planned.plan.mechanism.name,
         specification=replace(prepared.plan.specification, seeded=seeded),
@@ -123,6 +124,9 @@ def release_request(prepared: Prepared, *, seeded: bool) -> Request:
         parameters=_parameters(planned),
         inputs=prepared.inputs,
         place=planned.out,
+        sample=None if sampled is None else sampled[0],
+        amplified=sampled is not None,
+        sampling=None if sampled is None else Sampling.of(sampled[1]),
     )
 
 

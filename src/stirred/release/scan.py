@@ -32,6 +32,7 @@ from stirred.spec.reliance import Unpublished
 from stirred.spec.specification import Specification
 
 _PART = r"(/part-\d{5}\.(parquet|csv))?"
+_ENDINGS = {"records": "(parquet|csv)", "table": "csv"}
 _PAGES = r"specification\.(json|md)|README\.md|report\.html"
 TABLES = "tables"
 _NOTES = {"ARROW:schema", "stirred.specification", "stirred.seeded"}
@@ -125,10 +126,7 @@ def _paths(public: Path, declared: Sequence[PublicFileListed], names: Collection
     own = [file for file in declared if file.name in names]
     tables = [file.name for file in declared if re.fullmatch(rf"{TABLES}/[^/]+", file.name)]
     endings = [
-        *(
-            rf"{re.escape(file.name)}\.{'(parquet|csv)' if file.kind == 'records' else 'parquet'}{_PART}"
-            for file in own
-        ),
+        *(rf"{re.escape(file.name)}\.{_ENDINGS.get(file.kind, 'parquet')}{_PART}" for file in own),
         *(rf"{re.escape(name)}\.csv" for name in tables),
     ]
     may_be_there = re.compile("|".join([_PAGES, *endings]))

@@ -16,7 +16,9 @@ from stirred.spec.problems import StirredError, wrong
 from stirred.survey.amplify import amplify, deamplify
 from stirred.survey.attackers import attackers
 from stirred.survey.compose import compose
+from stirred.survey.design import amp
 from stirred.survey.designs import KINDS, Design, Listed, Poisson, design_from, integer
+from stirred.survey.plain import EstimateOptions, estimate
 from stirred.survey.programme import programme_loss
 from stirred.survey.sensitivity import compare_settings, poststrat_sensitivity
 from stirred.survey.settings import ELEVENTH, Setting, all_settings
@@ -153,6 +155,31 @@ class CompareOptions(BaseModel):
     bounds: str = _option("Public bounds of the values.", "LOW,HIGH", "0,1")
     epsilon: str = _option("The loss that is wanted in every setting.", default="1")
     estimator: Literal["any", "ht-total"] = _option("ht-total uses the sharper rule of the eleventh.", default="any")
+
+
+class FigureOptions(BaseModel):
+    """`stirred survey figures`."""
+
+    rate: str = _option("6.1: the share of the frame that is drawn.", "RATE", "1/10")
+    epsilon: str = _option("6.1: losses of each of two releases on the sample.", "NUMBER[,...]", "0.5,1,2,3,5")
+
+
+def figures(options: FigureOptions, _: Progress | None) -> Outcome:
+    """Print the numbers of figures 6.1 and 7.2."""
+    rows, points = [], []
+    for each in options.epsilon.split(","):
+        one = loss(each.strip(), where="epsilon")
+        naive, true = 2 * amp(one, fraction(options.rate, where="rate")), compose([one, one], [options.rate])
+        rows.append((each.strip(), naive.shown(6), true.shown(6)))
+        points.append({"epsilon": float(one), **_exactly(naive=naive, true=true)})
+    shown = [("a", "the processed data, nothing fixed: weights vary, nothing amplifies", None),
+             ("b", "the frame, given the population", Setting("frame", "population")),
+             ("c", "the responses, given the frame", Setting("responding", "frame"))]  # fmt: skip
+    panels = [(panel, words, "-" if s is None else s.number) for panel, words, s in shown]
+    told = [{"panel": panel, "words": words, "setting": None if s is None else _told(s)} for panel, words, s in shown]
+    grids = (Grid(header=("6.1: epsilon of each", "amplified, then added (wrong)", "added, then amplified"),
+                  rows=tuple(rows)), Grid(header=("7.2", "starts at", "setting"), rows=tuple(panels)))  # fmt: skip
+    return Outcome(grids=grids, values={"figure_6_1": points, "figure_7_2": told})
 
 
 def settings(options: SettingOptions, _: Progress | None) -> Outcome:
@@ -340,6 +367,7 @@ COMMANDS: Final = tuple(
         ("amplify", AmplifyOptions, amplified), ("deamplify", DeamplifyOptions, deamplified),
         ("compose", ComposeOptions, composed), ("poststrat", PoststratOptions, poststratified),
         ("attacker", AttackerOptions, attacked), ("compare", CompareOptions, compared),
-        ("audit-design", AuditOptions, audited),
+        ("audit-design", AuditOptions, audited), ("estimate", EstimateOptions, estimate),
+        ("figures", FigureOptions, figures),
     )
 )  # fmt: skip

@@ -1,0 +1,377 @@
+"""Survey estimates: weighted totals, means, ratios and tables of a sample, with exact integer noise."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Final, Self
+
+import polars as pl
+
+from stirred.data.codebook import Codebook
+from stirred.data.given import as_microdata, like
+from stirred.data.microdata import Microdata
+from stirred.data.problems import PlanError, listed
+from stirred.mechanisms.doubts import settings_doubts
+from stirred.mechanisms.protocol import Check, Frames, Mechanism, Progress, Release, Section, Settings, Written, failed
+from stirred.mechanisms.tables.cells import (
+    Values,
+    declared_cells,
+    declared_columns,
+    values_of_tables,
+    with_numbers,
+    write_drawn,
+)
+from stirred.mechanisms.tables.noise.budget import confidence_of
+from stirred.mechanisms.tables.noise.settings import as_part
+from stirred.randomness.entropy import Entropy
+from stirred.spec.accepted import with_accepted
+from stirred.spec.budget import Budget, Derived
+from stirred.spec.domain import Domain
+from stirred.spec.doubts import refuse_doubts
+from stirred.spec.exact import exact
+from stirred.spec.given_numbers import Number, fraction
+from stirred.spec.input_premetric import InputPremetric
+from stirred.spec.invariant import Named
+from stirred.spec.multiverse import Multiverse
+from stirred.spec.output_premetric import PURE
+from stirred.spec.problems import placed
+from stirred.spec.reliance import ONE_RUN
+from stirred.spec.specification import Flavor, Specification
+from stirred.survey.amplify import deamplify
+from stirred.survey.attackers import attackers
+from stirred.survey.designs import Design, design_from
+from stirred.survey.estimates import checks, published, small
+from stirred.survey.estimates.measure import all_columns, ratio_steps, totals, values_of, variances
+from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
+from stirred.survey.estimates.queries import Asked, Public, asked, split
+from stirred.survey.estimates.settings import Estimate, SurveyEstimatesSettings
+from stirred.survey.settings import Setting
+
+ASSUMPTIONS: Final = (
+    "nothing of the sample is published but these estimates with noise, and what follows from them",
+    "estimates, bounds, grids, weights and domains were fixed beforehand, not read off the records",
+    "neither the noise, nor the randomness, nor accuracy measured against the confidential file is published",
+    ONE_RUN.words,
+    "the operating system's generator and AES-256 in counter mode are taken as perfectly random",
+)
+HELD: Final = {
+    "population": "population of the survey, as far as it limits what a record can be",
+    "frame": "frame of the survey: who could be drawn, and the weight of each",
+    "sample": "sample: who was drawn, and the weight of each",
+    "frame-variables": "frame variables of every unit: who is on the frame, strata, clusters and weights",
+}
+LAPLACE: Final = "discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 2009)"
+SENSITIVITY: Final = "sensitivities of survey estimates (docs/theory/survey-estimates.md)"
+COMPOSED: Final = "composition (section 2.5 of the dissertation)"
+AMPLIFIED: Final = "amplification by sampling (docs/theory/surveys.md)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyEstimates(Mechanism):
+    """Estimates of a sample with noise: a record of the setting's first stage is protected with ``epsilon`` in all.
+
+    >>> sample = pl.DataFrame({"w": [2.0, 2.0, 4.0], "sex": ["f", "m", "f"], "age": [30, 40, 50]})
+    >>> survey = SurveyEstimates(
+    ...     epsilon=1, attest=["design-weights"], weight_bounds=[1, 5], variance="none",
+    ...     estimates=[{"kind": "table", "by": ["sex"]}], values={"sex": ["f", "m"]},
+    ... )
+    >>> data = Microdata(households=sample, record="person", design={"weights": "w"})
+    >>> survey.release(data, Entropy.from_os()).public["estimates"].height
+    2
+    """
+
+    name: ClassVar[str] = "survey-estimates"
+    title: ClassVar[str] = "survey estimates"
+    settings_model: ClassVar[type[Settings]] = SurveyEstimatesSettings
+    loss_setting: ClassVar[str] = "epsilon"
+    counts_tables: ClassVar[bool] = False
+    own_tables: ClassVar[bool] = True
+    table_columns: ClassVar[tuple[str, ...]] = (*published.LABELS, *published.NUMBERS)
+
+    epsilon: Number
+    setting: str | int = "sample/frame"
+    attest: Sequence[str] = ()
+    weight_bounds: Sequence[Number] | None = None
+    weight_grid: Number = "1/100"
+    most_in_cluster: int | None = None
+    estimates: Sequence[Any] = ()
+    variance: str = "paid"
+    variance_share: Number = "1/5"
+    values: Values = field(default_factory=dict)
+    confidence: Number = "95%"
+    quality: str = "statcan"
+    imputation: str = "none"
+    adjust: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    sample: str | None = None
+    unit: str = "household"
+    settings_from: str | None = None
+    tables: Sequence[Sequence[str]] = ()
+    taken: Sequence[str] = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        attest = (self.attest,) if isinstance(self.attest, str) else tuple(self.attest)
+        object.__setattr__(self, "attest", attest)
+        object.__setattr__(
+            self, "estimates", tuple(as_part(Estimate, each, where="estimates") for each in self.estimates)
+        )
+        if problems := [*checks.settings_problems(self)]:
+            raise PlanError(problems)
+        self.inner  # noqa: B018 (a design that cannot amplify is told before any file is read)
+
+    @property
+    def stage(self) -> Setting:
+        """Return the setting: where the promise starts, and what is held fixed."""
+        return checks.setting_of(self.setting)
+
+    @property
+    def loss(self) -> Fraction:
+        """Return the loss that is promised."""
+        return fraction(self.epsilon, where="epsilon")
+
+    @property
+    def sure(self) -> Fraction:
+        """Return the confidence of the intervals."""
+        return confidence_of(self.confidence, where="confidence")
+
+    @property
+    def design(self) -> Design | None:
+        """Return how the sample was drawn, where that amplifies."""
+        return design_from(dict(self.sampling)) if self.sampling else None
+
+    @property
+    def inner(self) -> Fraction:
+        """Return the loss on the sample, which is split over the estimates: composed first, then amplified once."""
+        if self.design is None:
+            return self.loss
+        # The noise covers replaced records of a sample of fixed size: other designs are refused here.
+        return deamplify(exact(self.loss), self.design, setting=self.stage, inner="substitute").rational
+
+    @property
+    def paid(self) -> Fraction | None:
+        """Return the share of a loss that a sampling variance gets."""
+        return fraction(self.variance_share, where="variance_share") if self.variance == "paid" else None
+
+    def asked(self, public: Public, sizes: Sequence[int]) -> tuple[Asked, ...]:
+        """Return the estimates with their queries; ``sizes`` are their numbers of cells."""
+        found = []
+        for each, cells, loss in zip(self.estimates, sizes, split(self.estimates, self.inner), strict=True):
+            with placed(f"estimate '{each.title}'"):
+                found.append(asked(each, public, cells=cells, loss=loss, paid=self.paid))
+        return tuple(found)
+
+    @property
+    def coded_columns(self) -> Sequence[str]:
+        """Return the columns of domains: every value of theirs must be declared."""
+        return [*dict.fromkeys(name for each in self.estimates for name in each.by)]
+
+    def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
+        """Return the mechanism with the values that a codebook declares for its domains."""
+        values = values_of_tables(codebook, {*self.coded_columns})
+        return replace(
+            self, values={**values, **self.values}, taken=[name for name in values if name not in self.values]
+        )
+
+    def learned(self, codebook: Codebook) -> Sequence[str]:
+        """Return the columns whose values are those of the codebook, and not of the settings."""
+        return self.taken
+
+    @property
+    def in_words(self) -> str:
+        """Return in one sentence what is done."""
+        titles = listed([each.title for each in self.estimates])
+        amplified = "" if self.design is None else f", by a sample drawn as {self.design}"
+        return (
+            f"Survey estimates: discrete Laplace noise on {titles}; epsilon {self.loss} in all, for one changed record "
+            f"of the stage {self.stage.start}{amplified}. {VARIANCE[self.variance].capitalize()}. No records are "
+            "published."
+        )
+
+    # ---- the promise and the act
+
+    def plan(self, data: Any, *, doubts: bool = True) -> SurveyPlan:
+        """Return the estimates with their noise, and the loss; nothing random happens."""
+        data = as_microdata(data)
+        self.check(data)
+        _, public = checks.sampled(self, data)
+        names = self.coded_columns
+        declared = declared_columns(names, self.values, {name: data.households[name] for name in names})
+        cells = tuple(declared_cells(each.by, declared) for each in self.estimates)
+        found = self.asked(public, [each.height if each.width else 1 for each in cells])
+        used = [*dict.fromkeys([*all_columns(self.estimates), *checks.design_of(data).columns])]
+        plan = SurveyPlan(
+            specification=self.specification(name=data.name, columns=used, post_imputation=data.post_imputation),
+            estimates=found,
+            cells=cells,
+            public=public,
+            variance=self.variance,
+            inner=exact(self.inner),
+            attackers=self.beside,
+            drawn_by=self.design,
+            sample=self.sample,
+            dropped=tuple(name for name in data.households.columns if name not in used),
+        )
+        return replace(plan, doubts=tuple(settings_doubts(self.settings_from))) if doubts else plan
+
+    @property
+    def beside(self) -> tuple[tuple[str, str], ...]:
+        """Return the loss before those who know something of the sample, where it is amplified."""
+        if self.design is None:
+            return ()
+        found = attackers(exact(self.inner), self.design, inner="substitute")
+        return tuple((each.name, each.epsilon.shown(6)) for each in found)
+
+    def specification(self, *, name: str, columns: Sequence[str], post_imputation: bool | None = None) -> Specification:
+        """Return the promise: replaced records of the first stage, and what the setting holds fixed."""
+        stage = self.stage
+        held = [Named(name=f"survey {stage.invariant}", description=HELD[stage.invariant])] if stage.invariant else []
+        if self.variance != "none":
+            counts = "number of sampled clusters in each stratum"
+            held.append(Named(name="survey clusters by stratum", description=counts))
+        parts = ", ".join(each.title for each in self.estimates)
+        formula = f"the losses of {parts} added up"
+        if self.design is not None:
+            formula = f"{formula} on the sample ({exact(self.inner).shown()}), then amplified once by {self.design}"
+        vouched = [f"attested: {checks.ATTESTED[each]}" for each in self.attest]
+        return Specification(
+            flavor=Flavor(
+                domain=Domain(
+                    name=name, dataset=stage.domain, stage=stage.start, record_types=(self.unit,),
+                    columns=tuple(columns),
+                ),
+                multiverse=Multiverse(invariants=tuple(held)),
+                input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=post_imputation),
+                output_premetric=PURE,
+            ),
+            budget=Budget(policy=Derived(formula=formula, value=exact(self.loss))),
+            assumptions=(*ASSUMPTIONS, *vouched),
+            relies_on=(ONE_RUN,),
+            theorem=(LAPLACE, SENSITIVITY, COMPOSED, *(() if self.design is None else (AMPLIFIED,))),
+            settings_from=self.settings_from,
+        )  # fmt: skip
+
+    def release(
+        self,
+        data: Any,
+        entropy: Entropy,
+        *,
+        accept: Sequence[str] = (),
+        plan: Any = None,
+        progress: Progress | None = None,
+    ) -> Release:
+        """Compute every number, draw its noise once, and return the estimates that follow from the noisy numbers."""
+        Entropy.expected(entropy)
+        microdata = as_microdata(data)
+        plan = plan or self.plan(microdata)
+        accepted = refuse_doubts(dict.fromkeys((*settings_doubts(self.settings_from), *plan.doubts)), accept=accept)
+        entropy = entropy.for_release()
+        drawn = self.drawn(microdata, plan, entropy.child("noise"))
+        noisy = {each.title: self.noisy(drawn[each.title]) for each in plan.estimates}
+        table = published.published(self, plan, noisy)
+        if progress is not None:
+            progress("noise", 1, 1)
+        promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
+        return Release(
+            public=Frames({published.ESTIMATES: lambda: [table]}, convert=like(data)),
+            specification=replace(promised, seeded=entropy.seeded),
+            internal={"plan": plan, "drawn": drawn, "estimates": table},
+        )
+
+    def drawn(self, data: Microdata, plan: SurveyPlan, entropy: Entropy) -> dict[str, pl.DataFrame]:
+        """Return for each estimate its cells with every number, true and noise; variances follow the noisy numbers."""
+        from stirred.randomness.noise import integer_noise
+
+        rows, _ = checks.sampled(self, data)
+        found = {}
+        for each, cells in zip(plan.estimates, plan.cells, strict=True):
+            values = values_of(each, data.households, cells)
+            true = totals(each, rows, values)
+
+            def noise(role: str, own: Asked = each) -> Any:
+                query = own.queries[role]
+                return integer_noise(query.noise, count=query.cells, entropy=entropy, purpose=repr((own.title, role)))
+
+            columns: dict[str, Any] = {}
+            for role, numbers in true.items():
+                columns |= {f"{role}_true": numbers, f"{role}_noise": noise(role)}
+            if "variance" in each.queries:
+                around = ratio_steps(each, {role: columns[f"{role}_true"] + columns[f"{role}_noise"] for role in true})
+                columns |= {"variance_true": variances(each, rows, values, around), "variance_noise": noise("variance")}
+            found[each.title] = with_numbers(cells, columns).with_columns(clamped=pl.lit(values.cut))
+        return found
+
+    @staticmethod
+    def noisy(drawn: pl.DataFrame) -> dict[str, Any]:
+        """Return the noisy numbers by role: what the published estimates are made of."""
+        roles = [name.removesuffix("_true") for name in drawn.columns if name.endswith("_true")]
+        return {role: (drawn[f"{role}_true"] + drawn[f"{role}_noise"]).to_numpy() for role in roles}
+
+    def warm(self) -> None:
+        """Load what the draw needs."""
+        import stirred.randomness.noise_kernel  # noqa: F401
+
+    def premises(self, plan: SurveyPlan) -> Mapping[str, str]:
+        """Return a checksum of the cells, by which the noise is addressed."""
+        text = "\n".join(f"{a.title}\n{c.write_csv()}" for a, c in zip(plan.estimates, plan.cells, strict=True))
+        return {"the declared cells": hashlib.sha256(text.encode()).hexdigest()}
+
+    def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
+        """Keep the true numbers, the noise, and how many values were clamped."""
+        write_drawn(release, written.internal, note=note)
+
+    def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
+        """Raise if a number, computed again from the file, is not the one that the estimates were made of."""
+        rows, _ = checks.sampled(self, data)
+        for each, cells in zip(plan.estimates, plan.cells, strict=True):
+            kept = release.internal["drawn"][each.title]
+            for role, numbers in totals(each, rows, values_of(each, data.households, cells)).items():
+                if kept[f"{role}_true"].to_list() != numbers.tolist():
+                    raise failed(f"{each.title}, computed again, is not what it was made of")
+        count = release.internal["estimates"].height
+        return [Check(what="every estimate, computed again", cells=count, result="the true numbers with the noise")]
+
+    def audit_bundle(self, bundle: Any, found: Any) -> None:
+        """Compare the promise with that of the settings; name and columns of the file are believed."""
+        said = bundle.specification
+        again = self.specification(
+            name=said.domain.name, columns=said.domain.columns, post_imputation=said.input_premetric.post_imputation
+        )
+        for block, one, other in (
+            ("budget", said.budget, again.budget),
+            ("multiverse", said.multiverse.invariants, again.multiverse.invariants),
+            ("domain stage", said.domain.stage, again.domain.stage),
+        ):
+            if one != other:
+                found.bad(f"it says {one}, and the settings give {other}", where=f"public/specification.json {block}")
+        if not found.problems:
+            found.checks.append(f"budget {said.budget_text}: computed anew from the settings")
+        found.unchecked.append(
+            "whether the numbers are those of the sample and the noise is of the stated law: both are confidential"
+        )
+
+    check = checks.check
+    files = published.files
+    conclusions = published.reading
+    reading_tables = published.reading
+    sections = published.sections
+    law = small.law
+    audit_universes = small.audit_universes
+    audit_specification = small.audit_specification
+
+    def inside(self, plan: Any, release: Release) -> Sequence[Any]:
+        """Return both errors of every estimate, and how many values were clamped."""
+        clamped = {title: int(frame["clamped"][0]) for title, frame in release.internal["drawn"].items()}
+        told = [f"{title}: {count:,} of {plan.public.n:,} values were clamped." for title, count in clamped.items()]
+        bars = published.errors(release.internal["estimates"], self.coded_columns)
+        return [Section(title="Both errors, and clamping", blocks=(bars, *told))]
+
+    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
+        """Return the columns of the file of estimates."""
+        return {published.ESTIMATES: {*published.LABELS, *published.NUMBERS, *self.coded_columns}}
+
+    def file_notes(self, plan: Any) -> Sequence[str]:
+        """Return why there is no file of records."""
+        return ["There is no file of records: the promise is about the estimates alone."]

@@ -1,0 +1,86 @@
+"""The plan of survey estimates: each with its loss, its noise and what is said of the sampling error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from stirred.data.problems import number
+from stirred.mechanisms.protocol import Fact, Plan
+from stirred.spec.doubts import Doubt
+from stirred.spec.exact import Exact, exact
+from stirred.spec.specification import Specification
+from stirred.survey.design import Design
+from stirred.survey.estimates.queries import Asked, Public
+
+VARIANCE = {
+    "paid": "the sampling variance is estimated, with noise of its own",
+    "public-bound": "the sampling error is a public bound, larger than the true one",
+    "none": "the sampling error is not published: intervals cover the noise alone",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class SurveyPlan(Plan):
+    """What would be published; nothing random has happened."""
+
+    specification: Specification
+    estimates: tuple[Asked, ...]
+    cells: tuple[pl.DataFrame, ...] = field(repr=False)
+    public: Public
+    variance: str
+    inner: Exact
+    attackers: tuple[tuple[str, str], ...] = ()
+    drawn_by: Design | None = None
+    sample: str | None = None
+    doubts: tuple[Doubt, ...] = ()
+    accepted: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def releases(self) -> Mapping[str, Sequence[str]]:
+        """Return the columns of domains: no other column of the file is published."""
+        return {"households": [*dict.fromkeys(name for each in self.estimates for name in each.estimate.by)]}
+
+    @property
+    def disturbed(self) -> str:
+        """Say that only estimates with noise are published."""
+        count = sum(next(iter(each.queries.values())).cells for each in self.estimates)
+        return f"{number(count, 'estimate')} with noise; {VARIANCE[self.variance]}; no records are published"
+
+    @property
+    def sampled(self) -> tuple[str, Mapping[str, Any]] | None:
+        """Return the sample, with its design and the loss on it, where the draw amplifies."""
+        if self.drawn_by is None or self.sample is None:
+            return None
+        return self.sample, {"design": self.drawn_by.document(), "inner": str(self.inner)}
+
+    @property
+    def why_this_number(self) -> str:
+        """Say how the loss comes about."""
+        return str(self.specification.budget.policy)
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Return each estimate with its queries, and before whom an amplified loss holds."""
+        found, values = [], []
+        for each in self.estimates:
+            told: dict[str, Any] = {"estimate": each.title}
+            for role, query in each.queries.items():
+                sd = float(query.step) * 2**0.5 * float(query.sensitivity / query.loss)
+                told[role] = {
+                    "cells": query.cells, "epsilon": str(query.loss), "step": str(query.step), "noise_sd": sd,
+                    "sensitivity": str(query.sensitivity * query.step),
+                }  # fmt: skip
+                name = {"top": "total", "below": "denominator"}.get(role, role)
+                words = f"{each.title}, {name}: noise of standard deviation {sd:.4g}"
+                found.append(f"{words}, epsilon {exact(query.loss).shown()}")
+            values.append(told)
+        return (
+            *(Fact(label="noise", sentence=sentence) for sentence in found),
+            *(Fact(label="before", sentence=f"{who}: epsilon {loss}") for who, loss in self.attackers),
+            Fact(values={"survey_estimates": values, "inner_epsilon": str(self.inner), "variance": self.variance}),
+        )

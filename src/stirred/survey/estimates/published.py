@@ -1,0 +1,160 @@
+"""What survey estimates publish: both errors apart, intervals from the law of their sum, and quality flags."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import polars as pl
+
+from stirred.data.microdata import Microdata
+from stirred.mechanisms.protocol import Bars, Grid, PublicFile, Section
+from stirred.survey.estimates.error_law import Noise, half_width
+from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
+from stirred.survey.estimates.queries import Asked, Query, bounded_variance
+
+if TYPE_CHECKING:
+    from stirred.survey.estimates.mechanism import SurveyEstimates
+
+ESTIMATES: Final = "estimates"
+LABELS: Final = ("name", "kind", "variable", "where")
+NUMBERS: Final = ("estimate", "se_sampling", "se_privacy", "se", "moe90", "lci", "uci", "cv", "flag")
+_FLAGS: Final = {"statcan": (0.165, 0.333, "E", "F"), "abs": (0.25, 0.5, "*", "**")}
+Drawn = Mapping[str, Mapping[str, np.ndarray]]
+
+
+def flag(preset: str, *, estimate: float, cv: float | None, moe90: float) -> str:
+    """Return the quality flag of an estimate; empty where there is nothing to say.
+
+    >>> flag("statcan", estimate=10, cv=0.2, moe90=3.3), flag("acs", estimate=10, cv=0.8, moe90=13)
+    ('E', 'n')
+    """
+    if preset == "acs":
+        return "n" if abs(estimate) <= moe90 else ""
+    first, second, some, much = _FLAGS[preset]
+    return much if cv is None or cv > second else some if cv > first else ""
+
+
+def published(mechanism: SurveyEstimates, plan: SurveyPlan, noisy: Drawn) -> pl.DataFrame:
+    """Return the file of estimates: a function of the noisy numbers and of what is public alone."""
+    rows: list[dict[str, Any]] = []
+    for asked, cells in zip(plan.estimates, plan.cells, strict=True):
+        own = noisy[asked.title]
+        names = cells.rows(named=True) if cells.width else [{}]
+        for place, cell in enumerate(names):
+            numbers = _numbers(mechanism, plan, asked, {role: int(z[place]) for role, z in own.items()})
+            label = {"name": asked.title, "kind": asked.estimate.kind, "variable": asked.estimate.variable or "",
+                     "where": asked.estimate.where_in_words}  # fmt: skip
+            rows.append({**label, **{name: str(value) for name, value in cell.items()}, **numbers})
+    by = plan.releases["households"]
+    schema: dict[str, Any] = {
+        **dict.fromkeys([*LABELS, *by], pl.String), **dict.fromkeys(NUMBERS[:-1], pl.Float64), "flag": pl.String
+    }  # fmt: skip
+    return pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)
+
+
+def _noise(query: Query, factor: float) -> Noise:
+    return Noise(float(query.loss / query.sensitivity), float(query.step) * factor)
+
+
+def _numbers(mechanism: SurveyEstimates, plan: SurveyPlan, asked: Asked, z: Mapping[str, int]) -> dict[str, Any]:
+    """Return the numbers of one estimate; none where a denominator came out as 0 or less."""
+    queries = asked.queries
+    if asked.is_ratio:
+        below = float(z["below"] * queries["below"].step)
+        if below <= 0:
+            return {"flag": "x"}
+        estimate = float(z["top"] * queries["top"].step) / below
+        noises = [_noise(queries["top"], 1 / below), _noise(queries["below"], max(abs(estimate), 1e-12) / below)]
+    else:
+        role = "mean" if "mean" in queries else "top"
+        estimate, noises, below = float(z[role] * queries[role].step), [_noise(queries[role], 1.0)], 1.0
+    sd = _sampling(plan, asked, z, below)
+    privacy = math.sqrt(sum(noise.variance for noise in noises))
+    se = math.hypot(sd or 0.0, privacy)
+    moe = half_width(0.9, sd or 0.0, noises)
+    width = half_width(float(mechanism.sure), sd or 0.0, noises)
+    cv = se / abs(estimate) if estimate else None
+    return {
+        "estimate": estimate, "se_sampling": sd, "se_privacy": privacy, "se": se, "moe90": moe,
+        "lci": estimate - width, "uci": estimate + width, "cv": cv,
+        "flag": flag(mechanism.quality, estimate=estimate, cv=cv, moe90=moe),
+    }  # fmt: skip
+
+
+def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, int], below: float) -> float | None:
+    """Return the standard error of sampling: from the noisy variance, from the bound, or None."""
+    if plan.variance == "none":
+        return None
+    least = plan.public.n * plan.public.weights[0]
+    if "mean" in asked.queries:
+        below = float(max(z.get("weight", least), least) * plan.public.weight_grid)
+    found = most = float(bounded_variance(asked, plan.public))
+    if plan.variance == "paid":
+        # A variance below the deviation of its own noise is not told from 0, and 0 would promise too much.
+        query = asked.queries["variance"]
+        found = min(max(float(z["variance"] * query.step), math.sqrt(_noise(query, 1.0).variance)), most)
+    return math.sqrt(found) / below
+
+
+def files(mechanism: SurveyEstimates, data: Microdata, plan: SurveyPlan) -> list[PublicFile]:
+    """Return the estimates, as Parquet and as CSV. No record."""
+    columns = (*LABELS, *plan.releases["households"], *NUMBERS)
+    words = "the estimates with both errors"
+    return [
+        PublicFile(name=ESTIMATES, kind="estimates", columns=columns, words=words),
+        PublicFile(name=ESTIMATES, kind="table", columns=columns, words=f"{words}, as text"),
+    ]
+
+
+def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
+    """Return what a reader of the estimates must know, from public facts alone."""
+    percent = f"{float(100 * mechanism.sure):g}%"
+    covered = "of the noise alone: the sampling error is not published" if plan.variance == "none" else (
+        "of both errors together: normal for sampling, and the exact law for the noise"
+    )  # fmt: skip
+    flags = {
+        "statcan": "`flag` is E for a coefficient of variation above 16.5% and F above 33.3%",
+        "abs": "`flag` is * for a coefficient of variation above 25% and ** above 50%",
+        "acs": "`flag` is n where the estimate is not different from 0 at 90%",
+    }[mechanism.quality]
+    return [
+        "Every estimate is the weighted one of the sample plus noise of mean 0; a ratio divides two such numbers.",
+        f"`se_sampling` and `se_privacy` are the two errors, `se` is both; {VARIANCE[plan.variance]}.",
+        f"`lci` to `uci` is an interval of {percent} and `moe90` the margin of error at 90%, {covered}.",
+        f"{flags}, and x where a denominator came out as 0 or less, so that there is no estimate.",
+        "Values beyond the declared bounds were counted as the nearer bound, and weights likewise.",
+        *(["`se_sampling` is at least what the noise of its variance can hide."] if plan.variance == "paid" else []),
+    ]
+
+
+def sections(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[Section]:
+    """Return the sections on the noise of each estimate, and on who is not covered."""
+    rows = []
+    for asked in plan.estimates:
+        for role, query in asked.queries.items():
+            sd = math.sqrt(_noise(query, 1.0).variance)
+            rows.append((asked.title, role, query.cells, f"{float(query.loss):.4g}", f"{sd:.4g}"))
+    header = ("estimate", "number", "cells", "epsilon on the sample", "noise sd")
+    setting = plan.public.setting
+    told = (
+        f"Protected: {setting.protects}. Not covered: {'; '.join(setting.not_covered) or 'nobody by what they know'}."
+    )
+    low, high = (float(end * plan.public.weight_grid) for end in plan.public.weights)
+    weights = f"Design weights are public between {low:g} and {high:g}."
+    blocks: list[Any] = [mechanism.in_words, told, weights, Grid(header=header, rows=tuple(rows))]
+    if plan.attackers:
+        blocks.append(Grid(header=("attacker", "epsilon"), rows=plan.attackers))
+    return [Section(title="Estimates and their noise", blocks=tuple(blocks))]
+
+
+def errors(estimates: pl.DataFrame, by: Sequence[str]) -> Bars:
+    """Return both errors of each estimate, of the first forty."""
+    bars = []
+    for row in estimates.filter(pl.col("estimate").is_not_null()).head(40).iter_rows(named=True):
+        label = " ".join([row["name"], *(str(row[name]) for name in by if row[name] is not None)])
+        for kind in ("sampling", "privacy"):
+            bars.append((label, kind, float(row[f"se_{kind}"] or 0.0)))
+    return Bars(bars=tuple(bars), x="estimate", y="standard error")

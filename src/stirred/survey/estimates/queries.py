@@ -1,0 +1,224 @@
+"""What survey estimates ask of the records: whole numbers, how far one record moves them, and their noise.
+
+A weight is ``w`` steps of the weight grid and a value ``y`` steps of its own, so a weighted total is a whole number of
+steps. ``T`` below is the range of a cluster's score. Every sensitivity is over replaced records: all pairs of samples,
+divided by their distance (docs/theory/survey-estimates.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import Final
+
+from stirred.spec.given_numbers import fraction
+from stirred.spec.problems import wrong
+from stirred.spec.shift_law import DiscreteLaplace
+from stirred.survey.estimates.settings import Estimate, pair
+from stirred.survey.sensitivity import ht_sensitivity
+from stirred.survey.settings import Setting
+
+FINE: Final = 1000  # steps of noise that one record can cause, where the grid is ours to choose
+_LARGEST: Final = 2**62
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Whole numbers with noise: ``step`` is what one unit stands for, and one record moves them by ``sensitivity``."""
+
+    cells: int
+    step: Fraction
+    sensitivity: int
+    loss: Fraction
+
+    @property
+    def noise(self) -> DiscreteLaplace:
+        """Return the law of the noise of each number."""
+        return DiscreteLaplace(self.loss / self.sensitivity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Public:
+    """What is public of a sample: its size, bounds of the weights in steps, and the design's counts.
+
+    ``strata`` has the number of clusters drawn in each stratum; ``most`` is the largest number of records of a cluster.
+    """
+
+    setting: Setting
+    n: int
+    weights: Range
+    weight_grid: Fraction
+    strata: tuple[int, ...]
+    clustered: bool = False
+    most: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """An estimate with its ranges in steps of the grid, and its queries by their role.
+
+    Roles: ``top`` and ``below`` are totals, ``mean`` is a Hajek mean, ``weight`` the sum of its weights, and
+    ``variance`` that of the sampling error of a sum of scores.
+    """
+
+    estimate: Estimate
+    y: Range
+    x: Range
+    ratio: Range  # of the ratio, in steps of grid / fine
+    grid: Fraction
+    below_grid: Fraction
+    queries: Mapping[str, Query]
+    fine: int  # steps of the ratio for one of the grid
+    reach: int  # the range T of a cluster's score, in steps of ``score_step``
+    score_step: Fraction
+
+    @property
+    def title(self) -> str:
+        """Return what the estimate is called."""
+        return self.estimate.title
+
+    @property
+    def is_ratio(self) -> bool:
+        """Say whether two noisy totals are divided."""
+        return "below" in self.queries
+
+
+def asked(estimate: Estimate, public: Public, *, cells: int, loss: Fraction, paid: Fraction | None) -> Asked:
+    """Return an estimate with its queries; ``paid`` is the share of the loss that its sampling variance gets."""
+    grid = fraction(estimate.grid, where="grid")
+    if grid <= 0:
+        raise wrong(f"{grid} is not a grid", where="grid", remedy="write a number above 0")
+    y = _steps(estimate.bounds, grid, "bounds") if estimate.kind != "table" else (1, 1)
+    if estimate.kind != "table" and y[0] == y[1]:
+        raise wrong("the bounds leave nothing to estimate", where="bounds", remedy="write the smaller one first")
+    alone = estimate.kind == "mean" and not (estimate.by or estimate.where)
+    below = Fraction(1) if estimate.kind != "ratio" else grid
+    x = _steps(estimate.denominator_bounds, below, "denominator_bounds") if estimate.kind == "ratio" else (1, 1)
+    if x == (0, 0):
+        raise wrong("the denominator is always 0", where="denominator_bounds", remedy="write its public bounds")
+    divided = estimate.kind == "ratio" or (estimate.kind == "mean" and not alone)
+    if not public.setting.weights_fixed and (divided or alone):
+        raise wrong(
+            "means and ratios need weights that are fixed, and in this setting they vary", where="setting",
+            remedy="hold the frame fixed (sample/frame), or estimate totals",
+        )  # fmt: skip
+    fine = FINE * max(map(abs, x))
+    ratio = _ratio_range(estimate, y, grid / fine, below) if divided or alone else (0, 0)
+    rest = loss * (1 - (paid or 0))
+    reach, score_step = _reach(estimate, public, y, x, ratio, grid, divided=divided or alone)
+    queries: dict[str, Query] = {}
+    step = public.weight_grid * grid
+    if alone:
+        queries["mean"] = _mean(public, y, grid, rest)
+    else:
+        part = rest / 2 if divided else rest
+        queries["top"] = _total(estimate, public, y, step, cells, part)
+        if divided:
+            queries["below"] = _total(estimate, public, x, public.weight_grid * below, cells, part)
+    if paid is not None:
+        part = loss * paid
+        if alone and public.weights[0] < public.weights[1]:  # the sum of the weights, which divides the variance
+            part = part / 2
+            queries["weight"] = _total(estimate, public, (1, 1), public.weight_grid, 1, part)
+        queries["variance"] = _variance(estimate, public, reach, score_step, cells, part)
+    return Asked(
+        estimate=estimate, y=y, x=x, ratio=ratio, grid=grid, below_grid=below, queries=queries, fine=fine, reach=reach,
+        score_step=score_step,
+    )  # fmt: skip
+
+
+def _steps(bounds: object, grid: Fraction, where: str) -> Range:
+    low, high = pair(bounds, where=where)
+    ends = low / grid, high / grid
+    if any(end.denominator != 1 for end in ends):
+        raise wrong("the bounds are not on the grid", where=where, remedy=f"write multiples of the grid {grid}")
+    return int(ends[0]), int(ends[1])
+
+
+def _ratio_range(estimate: Estimate, y: Range, step: Fraction, below: Fraction) -> Range:
+    if estimate.kind == "mean":
+        return y[0] * FINE, y[1] * FINE
+    low, high = pair(estimate.ratio_bounds, where="ratio_bounds")
+    return math.floor(low * below / step), math.ceil(high * below / step)
+
+
+def _corners(weights: Range, values: Range) -> list[int]:
+    return [w * v for w, v in product(weights, values)]
+
+
+def _total(estimate: Estimate, public: Public, y: Range, step: Fraction, cells: int, loss: Fraction) -> Query:
+    """Return the query of a total: one record changes one cell, or leaves one and enters another."""
+    size, (least, most) = max(map(abs, y)), public.weights
+    if public.n * most * size >= _LARGEST:
+        raise wrong("its numbers are too large", where="grid", remedy="choose coarser grids of values and weights")
+    vary = 0 if public.setting.weights_fixed else (public.n - 1) * (most - least) * size
+    if estimate.by:
+        sensitivity = 2 * most * size + vary
+    elif estimate.where:
+        ends = [0, *_corners(public.weights, y)]
+        sensitivity = max(ends) - min(ends) + vary
+    else:
+        sensitivity = int(ht_sensitivity(public.setting, weights=public.weights, bounds=y, n=public.n))
+    if sensitivity == 0:
+        raise wrong("it is the same in all samples", where="by", remedy="count by a column, or with a condition")
+    return Query(cells=cells, step=step, sensitivity=sensitivity, loss=loss)
+
+
+def _mean(public: Public, y: Range, grid: Fraction, loss: Fraction) -> Query:
+    """Return the query of a Hajek mean, which one record moves by R w_max / (w_max + (n - 1) w_min)."""
+    least, most = public.weights
+    moved = grid * (y[1] - y[0]) * Fraction(most, most + (public.n - 1) * least)
+    # Rounding to the step moves two numbers apart by at most the next whole number of steps.
+    return Query(cells=1, step=moved / FINE, sensitivity=FINE, loss=loss)
+
+
+def _reach(
+    estimate: Estimate, public: Public, y: Range, x: Range, ratio: Range, grid: Fraction, *, divided: bool
+) -> tuple[int, Fraction]:
+    """Return the range of a cluster's score and its step; outside a domain, and in smaller clusters, 0 joins it."""
+    step = public.weight_grid * grid
+    zero = [0] if public.most > 1 or estimate.by or estimate.where or divided else []
+    if not divided:
+        ends = [*zero, *_corners(public.weights, y)]
+        return public.most * (max(ends) - min(ends)), step
+    # The range is convex in the ratio, so its ends decide.
+    reach, fine = 0, FINE * max(map(abs, x))
+    for r in ratio:
+        ends = [*zero, *(w * (fine * a - r * b) for w in public.weights for a in y for b in x)]
+        reach = max(reach, max(ends) - min(ends))
+    if public.n * public.most * reach >= _LARGEST:
+        raise wrong("its numbers are too large", where="grid", remedy="choose coarser grids of values and weights")
+    return public.most * reach, step / fine
+
+
+def _variance(
+    estimate: Estimate, public: Public, reach: int, score_step: Fraction, cells: int, loss: Fraction
+) -> Query:
+    """Return the query of a variance: one cluster's score moves it by at most T^2, and one record moves two at most."""
+    if not public.setting.weights_fixed:
+        raise wrong(
+            "a paid sampling variance needs weights that are fixed", where="variance",
+            remedy="write public-bound or none, or hold the frame fixed",
+        )  # fmt: skip
+    changed = 2 if estimate.by or public.clustered else 1
+    moved = changed * Fraction(reach) ** 2
+    return Query(cells=cells, step=moved * score_step**2 / FINE, sensitivity=FINE, loss=loss)
+
+
+def bounded_variance(asked: Asked, public: Public) -> Fraction:
+    """Return a public bound of the sampling variance of a total of scores: half the range is the largest deviation."""
+    most = sum((Fraction(n * n, n - 1) for n in public.strata if n > 1), Fraction(0))
+    return most * Fraction(asked.reach) ** 2 / 4 * asked.score_step**2
+
+
+def split(estimates: Sequence[Estimate], loss: Fraction) -> list[Fraction]:
+    """Return the loss of each estimate, by its share."""
+    shares = [fraction(each.share, where="share") for each in estimates]
+    if any(share <= 0 for share in shares):
+        raise wrong("a share is not above 0", where="share", remedy="write a weight above 0 for each estimate")
+    return [loss * share / sum(shares) for share in shares]

@@ -1,0 +1,114 @@
+"""Small samples on which the promise of survey estimates is checked by enumeration, and the exact law of each.
+
+Where sampling amplifies, the promise on the sample is checked here; what the draw makes of it is checked by the linear
+programme (`stirred survey audit-design`). Variances follow the published ratio; here it is held fixed, as composition
+allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from stirred.spec.budget import Budget, Derived
+from stirred.spec.exact import exact
+from stirred.spec.given_numbers import fraction
+from stirred.spec.shift_law import Noise, ShiftLaw
+from stirred.spec.specification import Specification
+from stirred.survey.estimates.measure import Rows, Values, totals, variances
+from stirred.survey.estimates.queries import Asked, Public
+from stirred.survey.estimates.settings import pair
+
+if TYPE_CHECKING:
+    from stirred.survey.estimates.mechanism import SurveyEstimates
+
+_MOST: Final = 60  # files of one size: all pairs of them are compared
+
+
+def _axes(mechanism: SurveyEstimates) -> dict[str, list[Any]]:
+    """Return what a record of a small sample can be: its weight, columns at their bounds, domains inside or outside."""
+    axes: dict[str, list[Any]] = {"": [0, 1]}  # the smaller or the larger weight
+    for each in mechanism.estimates:
+        for name, bounds in ((each.variable, each.bounds), (each.denominator, each.denominator_bounds)):
+            if name is not None:
+                ends = [fraction(end, where="bounds") for end in bounds or ()]
+                known = axes.get(name, [])
+                axes[name] = sorted({min([*ends, *known]), max([*ends, *known])})
+        for name in (*each.by, *each.where):
+            axes.setdefault(name, [0, 1])
+    return axes
+
+
+def _public(mechanism: SurveyEstimates, n: int) -> Public:
+    grid = fraction(mechanism.weight_grid, where="weight_grid")
+    low, high = (grid, 2 * grid) if mechanism.weight_bounds is None else pair(mechanism.weight_bounds, where="weights")
+    ends = max(int(low / grid), 1), -int(-high // grid)
+    return Public(setting=mechanism.stage, n=n, weights=ends, weight_grid=grid, strata=(n,))
+
+
+def _values(asked: Asked, records: Sequence[dict[str, Any]]) -> Values:
+    def steps(name: str | None, ends: tuple[int, int], grid: Fraction) -> Any:
+        if name is None:
+            return np.ones(len(records), dtype=np.int64)
+        found = [min(max(round(r[name] / grid), ends[0]), ends[1]) for r in records]
+        return np.array(found, dtype=np.int64)
+
+    estimate = asked.estimate
+    cell = [0] * len(records)
+    for place, record in enumerate(records):
+        for name in estimate.by:
+            cell[place] = 2 * cell[place] + record[name]
+        if not all(record[name] for name in estimate.where):
+            cell[place] = -1
+    return Values(
+        y=steps(estimate.variable, asked.y, asked.grid), x=steps(estimate.denominator, asked.x, asked.below_grid),
+        cell=np.array(cell, dtype=np.int64),
+    )  # fmt: skip
+
+
+def law(mechanism: SurveyEstimates, dataset: Any) -> ShiftLaw:
+    """Return the exact law of all numbers of a small sample."""
+    names, public = [*_axes(mechanism)], _public(mechanism, len(dataset))
+    records = [dict(zip(names, record, strict=True)) for record in dataset]
+    n = len(records)
+    rows = Rows(
+        weights=np.array([public.weights[record[""]] for record in records], dtype=np.int64),
+        cluster=np.arange(n), stratum=np.zeros(n, dtype=np.int64), drawn=(n,), left=(Fraction(1),),
+    )  # fmt: skip
+    centre: list[int] = []
+    noises: list[Noise] = []
+    for each in mechanism.asked(public, [2 ** len(e.by) for e in mechanism.estimates]):
+        values = _values(each, records)
+        numbers = dict(totals(each, rows, values))
+        if "variance" in each.queries:
+            middle = [sum(each.ratio) // 2] * each.queries["variance"].cells
+            numbers["variance"] = variances(each, rows, values, middle)
+        for role, own in numbers.items():
+            centre += own.tolist()
+            noises += [each.queries[role].noise] * own.size
+    return ShiftLaw(centre, noises)
+
+
+def audit_universes(mechanism: SurveyEstimates) -> list[list[Hashable]]:
+    """Return small samples of one, two and three records, with all weights and values at their bounds."""
+    records = [*product(*_axes(mechanism).values())]
+    found: list[list[Hashable]] = []
+    for count in (1, 2, 3):
+        samples: list[Hashable] = [*combinations_with_replacement(records, count)]
+        if count > 2 and len(samples) > _MOST:
+            break
+        found.append(samples)
+    return found
+
+
+def audit_specification(mechanism: SurveyEstimates, universe: Sequence[Hashable]) -> Specification:
+    """Return the promise for a small sample: the loss on the sample, before anything amplifies it."""
+    from dataclasses import replace
+
+    promised = mechanism.specification(name="small", columns=[*_axes(mechanism)][1:])
+    inner = Budget(policy=Derived(formula="the losses of the estimates on the sample", value=exact(mechanism.inner)))
+    return replace(promised, budget=inner)

@@ -1,0 +1,258 @@
+"""Survey estimates through a plan: released, published, kept in the ledger, and refused where a promise would fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from stirred.cli.main import run
+from stirred.data.microdata import Microdata
+from stirred.data.problems import PlanError
+from stirred.randomness.entropy import Entropy
+from stirred.spec.problems import StirredError
+from stirred.survey.estimates.mechanism import SurveyEstimates
+from stirred.survey.refusals import DataDependentSensitivity, WeightsNotFixed
+
+PLAN = """
+[data]
+sample = "sample.csv"
+record = "person"
+[design]
+strata = "region"
+fpc = "N"
+weights = "w"
+[mechanism]
+name = "survey-estimates"
+epsilon = 4
+attest = {attest}
+weight_bounds = [10, 20]
+{more}
+[mechanism.values]
+sex = ["f", "m"]
+[[estimates]]
+kind = "total"
+variable = "income"
+bounds = [0, 100]
+[[estimates]]
+kind = "mean"
+variable = "income"
+bounds = [0, 100]
+by = "sex"
+[[estimates]]
+kind = "table"
+by = "sex"
+[release]
+out = "bundle"
+{ledger}
+"""
+COLUMNS = ["name", "kind", "variable", "where", "sex", "estimate", "se_sampling", "se_privacy", "se", "moe90", "lci",
+           "uci", "cv", "flag"]  # fmt: skip
+
+
+def a_sample() -> pl.DataFrame:
+    rng = np.random.default_rng(4)
+    there = np.repeat([2000, 4000], 200)
+    return pl.DataFrame({
+        "region": np.repeat(["N", "S"], 200), "N": there, "w": there / 200, "sex": rng.choice(["f", "m"], 400),
+        "income": rng.integers(0, 120, 400),
+    })  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    a_sample().write_csv(tmp_path / "sample.csv")
+    return tmp_path
+
+
+def write_plan(folder: Path, *, attest: str = '["design-weights"]', more: str = "", ledger: str = "") -> str:
+    (folder / "plan.toml").write_text(PLAN.format(attest=attest, more=more, ledger=ledger))
+    return str(folder / "plan.toml")
+
+
+def test_a_plan_is_released_and_published(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = write_plan(folder)
+    assert run(["plan", plan, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["variance"] == "paid"
+    assert run(["release", plan]) == 0
+    bundle = folder / "bundle"
+    frames = [pl.read_parquet(bundle / "public/estimates.parquet"), pl.read_csv(bundle / "public/estimates.csv")]
+    assert all(frame.columns == COLUMNS and frame.height == 5 for frame in frames)
+    document = json.loads((bundle / "public/specification.json").read_text())
+    assert document["domain"]["stage"] == "sample"
+    assert "frame" in json.dumps(document["multiverse"])
+    published = "".join(path.read_text(errors="ignore") for path in (bundle / "public").iterdir() if path.is_file())
+    assert "clamped" not in published  # how many values were clamped stays inside
+    kept = pl.concat([pl.read_parquet(path) for path in (bundle / "internal/noise").iterdir()], how="diagonal")
+    assert kept.filter(pl.col("table") == "total income")["clamped"].to_list() == [
+        int((a_sample()["income"] > 100).sum())
+    ]
+    assert run(["audit", "bundle", str(bundle)]) == 0
+    assert run(["publish", str(bundle), str(folder / "out")]) == 0
+    assert {path.name for path in (folder / "out").iterdir()} >= {"estimates.parquet", "estimates.csv"}
+
+
+def test_the_true_numbers_are_the_plain_estimates(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a huge loss the noise is small: what is left are the plain estimates and their errors."""
+    sample = a_sample().with_columns(pl.col("income").clip(0, 100))
+    sample.write_csv(folder / "sample.csv")
+    data = Microdata(households=sample, design={"strata": ["region"], "fpc": ["N"], "weights": "w"})
+    asked: list[dict[str, Any]] = [
+        {"kind": "total", "variable": "income", "bounds": [0, 100]},
+        {"kind": "mean", "variable": "income", "bounds": [0, 100]},
+        {"kind": "mean", "variable": "income", "bounds": [0, 100], "by": ["sex"]},
+        {"kind": "ratio", "variable": "income", "bounds": [0, 100], "denominator": "N", "ratio_bounds": [0, "0.03"],
+         "denominator_bounds": [0, 4000]},
+    ]  # fmt: skip
+    mechanism = SurveyEstimates(
+        epsilon=10**8, attest=["design-weights"], weight_bounds=[10, 20], estimates=asked, values={"sex": ["f", "m"]}
+    )
+    found = mechanism.release(data, Entropy.from_os()).public["estimates"]
+    design = ["--strata", "region", "--fpc", "N", "--weights", "w"]
+    line = ["--total", "income", "--mean", "income", "--ratio", "income/N"]
+    plain = []
+    for more in ([], ["--by", "sex"]):
+        assert run(["survey", "estimate", str(folder / "sample.csv"), *design, *line, *more, "--json"]) == 0
+        plain += json.loads(capsys.readouterr().out)["estimates"]
+    wanted = [plain[0], plain[1], plain[4], plain[7], plain[2]]
+    assert found["estimate"].to_list() == pytest.approx([each["estimate"] for each in wanted], rel=1e-4)
+    assert found["se_sampling"].to_list() == pytest.approx([each["se"] for each in wanted], rel=1e-3)
+
+
+def test_a_secret_sample_amplifies_and_the_ledger_knows_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger = str(folder / "ledger.db")
+    assert run(["ledger", "init", ledger, "--dataset", "survey"]) == 0
+    more = ('setting = "frame/frame-variables"\nsample = "survey-2026"\n'
+            'sampling = {design = "stratified", n = "200,200", N = "2000,4000"}')  # fmt: skip
+    attest = '["design-weights", "random-sample", "secret-sample"]'
+    plan = write_plan(folder, attest=attest, more=more, ledger='ledger = "ledger.db"')
+    capsys.readouterr()
+    assert run(["release", plan]) == 0
+    capsys.readouterr()
+    assert run(["ledger", "show", ledger, "--json"]) == 0
+    told = capsys.readouterr().out
+    assert "survey-2026" in told
+    assert '"amplified": true' in told
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"attest": []}, "calibrate the published estimates after the noise, or hold the counts"),
+    ({"attest": ["design-weights", "honesty"]}, "nothing called 'honesty'"),
+    ({"setting": 2}, "weights vary with the frame"),
+    ({"setting": "moon"}, "not a stage"),
+    ({"setting": 12}, "no setting 12"),
+    ({"setting": 11}, "the draw is not stated"),
+    (
+        {
+            "setting": 11,
+            "sample": "s",
+            "attest": ["design-weights", "random-sample", "secret-sample"],
+            "sampling": {"design": "poisson", "pi": "0.1,0.2"},
+        },
+        "samples differ in size",
+    ),
+    ({"sampling": {"design": "srswor", "n": 1, "N": 2}}, "protects nobody further"),
+    ({"imputation": "hot-deck"}, "hot deck copies answers"),
+    ({"estimates": []}, "is needed"),
+    ({"estimates": [{"kind": "total"}]}, "of a variable"),
+    ({"estimates": [{"kind": "table"}]}, "columns of by"),
+    ({"estimates": [{"kind": "ratio", "variable": "y", "bounds": [0, 1]}]}, "needs a denominator"),
+    ({"estimates": [{"kind": "table", "by": ["sex"]}] * 2}, "asked for twice"),
+    ({"epsilon": 0}, "hides everything"),
+    ({"tables": [["sex"]]}, "among the estimates"),
+    ({"variance_share": 1}, "between 0 and 1"),
+]
+
+
+@pytest.mark.parametrize(("settings", "told"), BAD)
+def test_bad_settings_are_refused(settings: dict[str, Any], told: str) -> None:
+    given: dict[str, Any] = {
+        "epsilon": 1, "attest": ["design-weights"], "weight_bounds": [1, 3],
+        "estimates": [{"kind": "table", "by": ["sex"]}],
+    }  # fmt: skip
+    with pytest.raises(StirredError, match=told):
+        SurveyEstimates(**{**given, **settings})
+
+
+def planned(file: pl.DataFrame, **settings: Any) -> Any:
+    given: dict[str, Any] = {
+        "epsilon": 1, "attest": ["design-weights"], "weight_bounds": [10, 20], "values": {"sex": ["f", "m"]},
+        "estimates": [{"kind": "table", "by": ["sex"]}],
+    }  # fmt: skip
+    design = settings.pop("design", {"strata": ["region"], "fpc": ["N"], "weights": "w"})
+    return SurveyEstimates(**{**given, **settings}).plan(Microdata(households=file, design=design))
+
+
+def test_calibrated_weights_given_as_fixed_are_refused_with_both_ways_out() -> None:
+    calibrated = a_sample().with_columns(w=pl.col("w") * 1.01)
+    with pytest.raises(WeightsNotFixed, match="after the noise, or hold the counts"):
+        planned(calibrated)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "fits"),
+    [
+        ({"design": "stratified", "n": "200,200", "N": "2000,4000"}, True),
+        ({"design": "stratified", "n": "200,200", "N": "4000,4000"}, False),
+        ({"design": "stratified", "n": "100,200", "N": "2000,4000"}, False),
+        ({"design": "srswor", "n": 400, "N": 6000}, False),
+    ],
+)
+def test_a_stated_draw_must_be_that_of_the_file(sampling: dict[str, Any], fits: bool) -> None:
+    attest = ["design-weights", "random-sample", "secret-sample"]
+    settings = {"setting": 11, "attest": attest, "sample": "s", "sampling": sampling}
+    if fits:
+        assert planned(a_sample(), **settings).epsilon == 1
+    else:
+        with pytest.raises(StirredError, match="not that of the file"):
+            planned(a_sample(), **settings)
+
+
+def test_weights_without_public_bounds_are_refused_unless_the_sample_is_fixed() -> None:
+    with pytest.raises(DataDependentSensitivity, match="no public bounds"):
+        planned(a_sample(), weight_bounds=None)
+    planned(a_sample(), weight_bounds=None, setting="responding/sample")
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "told"),
+    [
+        (pl.lit(None).cast(pl.String).alias("sex"), {}, "missing values"),
+        (pl.lit("x").alias("sex"), {}, "not declared"),
+        (pl.lit("x").alias("income"), {"estimates": [{"kind": "mean", "variable": "income", "bounds": [0, 1]}]},
+         "not numbers"),
+        (pl.lit(1).alias("y"), {"estimates": [{"kind": "mean", "variable": "y"}]}, "two public numbers"),
+        (pl.lit(1).alias("y"), {"estimates": [{"kind": "mean", "variable": "y", "bounds": [0, "1/2"]}]}, "on the grid"),
+        (pl.lit(1).alias("y"), {"design": {}}, "without a design"),
+        (pl.lit(1).alias("y"), {"design": {"ids": ["region"], "weights": "w"}}, "records of one"),
+        (pl.int_range(pl.len()).alias("h"), {"design": {"strata": ["h"], "weights": "w"}}, "one sampled cluster"),
+        (pl.lit(1).alias("y"), {"setting": "sample", "attest": []}, "needs weights that are fixed"),
+    ],
+)  # fmt: skip
+def test_samples_that_do_not_fit_are_refused(change: pl.Expr, settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(StirredError, match=told):
+        planned(a_sample().with_columns(change), **settings)
+
+
+def test_a_plan_with_estimates_for_another_mechanism_is_refused(folder: Path) -> None:
+    text = PLAN.format(attest="[]", more="", ledger="").replace("survey-estimates", "noisy-tables")
+    (folder / "plan.toml").write_text(text)
+    assert run(["plan", str(folder / "plan.toml")]) == 2
+
+
+def test_an_adjustment_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = write_plan(folder)
+    Path(plan).write_text(Path(plan).read_text() + '\n[adjust]\npoststrata = "sex"\nwhen = "after-noise"\n')
+    assert run(["plan", plan]) == 2
+    assert "calibrat" in capsys.readouterr().err
+
+
+def test_problems_are_told_at_once() -> None:
+    with pytest.raises(PlanError) as caught:
+        SurveyEstimates(epsilon=0, estimates=[], attest=["x"])
+    assert len(caught.value.problems) >= 3
