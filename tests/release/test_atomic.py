@@ -136,6 +136,7 @@ def test_interrupted_terminated_or_hung_up_while_writing_it_cleans_up_and_leaves
 IN_EXEC = """
 import os, signal, sys
 from stirred.cli.main import clean_up_on_signals, interrupted_by
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where the tests run under nohup
 clean_up_on_signals()
 try:
     exec("import os, signal\\nos.kill(os.getpid(), {number})\\nfor _ in range(10**7): pass")
