@@ -55,6 +55,32 @@ def test_a_definition_is_shown_with_its_toys(command: Command) -> None:
     assert "the wording of the source itself was not checked" in shown
 
 
+def test_two_definitions_are_compared_with_a_value_for_their_letters_and_by_the_map(command: Command) -> None:
+    found = told(command, "spec", "compare", "pure-dp", "zcdp", "--budget", "1")
+    assert found["overall"] == "stronger"  # the remedy that the comparison of two letters names
+    found = told(command, "spec", "compare", "event-dp", "free-lunch")
+    ways = [line.partition(":")[0] for line in found["map"]]
+    assert ways == ["free-lunch implies user-dp", "user-dp implies event-dp"]
+    assert "2 back" in found["map"][1]
+    shown = words(command, "spec", "compare", "user-dp", "event-dp")
+    assert "Neither was derived from the other" in shown
+    assert "user-dp implies event-dp: decided on 2 x 2 bits" in shown
+    assert told(command, "spec", "compare", "edge-dp", "pure-dp")["map"] == []
+    assert told(command, "spec", "compare", "das-2020", "pure-dp")["map"] == []
+
+
+def test_a_letter_is_not_said_to_be_free_of_manoeuvres(command: Command) -> None:
+    code, out, _ = command("spec", "lint", "edge-dp", "--before", "node-dp", "--json")
+    assert code == 2
+    assert json.loads(out)["errors"][0]["what"] == "the budget is a letter, so nothing says whether it fell"
+    code, out, _ = command("spec", "lint", "edge-dp", "--before", "node-dp", "--budget", "1", "--json")
+    assert code == 1
+    assert "fell-by-unit" in [finding["check"] for finding in json.loads(out)["findings"]]
+    code, out, _ = command("spec", "compare", "das-2020", "das-2020-topdown", "--budget", "1", "--json")
+    assert code == 2
+    assert json.loads(out)["errors"][0]["where"] == "--budget"
+
+
 def test_the_map_of_definitions_is_listed_and_drawn(command: Command) -> None:
     arrows = told(command, "spec", "map")
     node = next(one for one in arrows if one["stronger"] == "node-dp")
@@ -168,7 +194,8 @@ def test_compare_gives_an_overall_verdict_only_where_one_follows(
 ) -> None:
     meant = compare(load(a), load(b))
     facts = told(command, "spec", "compare", a, b)
-    prices = facts.pop("prices")
+    prices, arrows = facts.pop("prices"), facts.pop("map")
+    assert len(arrows) == (2 if (a, b) == ("pure-dp", "zcdp") else 0)  # by way of gaussian-dp
     assert [len(prices[name]) for name in ("first", "second")] == [len(load(n).multiverse.invariants) for n in (a, b)]
     assert facts == {
         "first": {"name": a, "notation": load(a).notation},

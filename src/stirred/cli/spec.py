@@ -10,8 +10,8 @@ import typer
 from stirred.cli.option_words import told_by_options, wrong
 from stirred.cli.options import Json, Names, Place, Text, arg, opt
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, picked, say, step_facts, wrapped
-from stirred.cli.spec_atlas import draw_map, entry_facts, list_absent, toy_rows
-from stirred.cli.spec_given import counted, factors, invariant, output_premetric, price_facts, read, write_new
+from stirred.cli.spec_atlas import draw_map, entry_facts, list_absent, on_the_map, toy_rows
+from stirred.cli.spec_given import counted, factors, invariant, output_premetric, price_facts, read, read_two, write_new
 
 if TYPE_CHECKING:
     from stirred.spec import Derivation
@@ -156,6 +156,7 @@ def compare(
     because: Because = STATED,
     count: Count = None,
     beta: Beta = "0.05",
+    budget: Budget = None,
     json: Json = False,
 ) -> None:
     """Compare two specifications block by block.
@@ -165,7 +166,7 @@ def compare(
     from stirred.spec import compare as compare_specifications
     from stirred.spec.price import CALLED, axes
 
-    first, second = read(a), read(b)
+    first, second = read_two(a, b, budget=budget)
     units = {first.specification.input_premetric.unit, second.specification.input_premetric.unit}
     for factor in factors(kappa, because):
         if not {factor.old, factor.new} <= units:
@@ -175,6 +176,7 @@ def compare(
     if counted(count).keys() - axes(first.specification) - axes(second.specification):
         raise _idle("--count")
     prices = {name: _prices(entry, count, beta) for name, entry in (("first", first), ("second", second))}
+    arrows = on_the_map(first, second)
     if json:
         emit_json(
             {
@@ -182,6 +184,7 @@ def compare(
                 "second": {"name": b, "notation": comparison.second.notation},
                 "blocks": {each.block: picked(each, "question", "verdict", "reason") for each in comparison.blocks},
                 **picked(comparison, "overall", "because", "to_change"),
+                "map": arrows,
                 "prices": {name: [price_facts(each) for each in found] for name, found in prices.items()},
             }
         )
@@ -194,6 +197,10 @@ def compare(
     emit()
     overall = _verdict(comparison.overall) if comparison.overall else "no verdict"
     paragraph(f"Overall: {overall}. {comparison.because}")
+    if arrows:
+        emit()
+        emit("On the map of definitions, which knows how their units relate (`stirred spec map`):")
+        bullets(arrows)
     if comparison.to_change:
         emit()
         emit("For a verdict one would have to:")
@@ -368,8 +375,16 @@ def lint(
 
     if records is not None and records < 1:
         raise wrong(f"{records} is not a number of records", where="--records", remedy="write 1 or more")
-    earlier = read(before).specification if before else None
-    findings = check(read(name, budget=budget).specification, before=earlier, records=records)
+    if before is None:
+        now, earlier = read(name, budget=budget).specification, None
+    else:
+        now, earlier = (entry.specification for entry in read_two(name, before, budget=budget))
+        if now.budget.is_free or earlier.budget.is_free:
+            where = name if now.budget.is_free else before
+            raise wrong(
+                "the budget is a letter, so nothing says whether it fell", where=where, remedy="give it: --budget 1"
+            )
+    findings = check(now, before=earlier, records=records)
     if json:
         emit_json({"findings": [picked(each, "check", "severity", "message", "advice") for each in findings]})
     else:

@@ -44,6 +44,16 @@ def list_absent(*, json: bool) -> None:
         emit(wrapped(reason, first="    ", rest="    "))
 
 
+def on_the_map(first: Entry, second: Entry) -> list[str]:
+    """Return the arrows that lead from one definition to the other, in whichever direction; none for a release."""
+    from stirred.spec.catalogue import atlas
+
+    if {first.kind, second.kind} != {"definition"}:
+        return []
+    found = atlas.path(first.name, second.name) or atlas.path(second.name, first.name)
+    return [f"{arrow.stronger} implies {arrow.weaker}: {arrow.because}" for arrow in found]
+
+
 def draw_map(out: Annotated[Place, opt("--out FILE", "Draw the map here, as SVG.")] = None, json: Json = False) -> None:
     """Which definition implies which, and by what factor.
 

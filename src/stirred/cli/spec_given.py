@@ -55,6 +55,19 @@ def read(name: str, *, budget: str | None = None) -> Entry:
     return entry
 
 
+def read_two(first: str, second: str, *, budget: str | None) -> tuple[Entry, Entry]:
+    """Return two specifications; ``--budget`` gives the value of each budget that is a letter."""
+    a, b = read(first), read(second)
+    if budget is None:
+        return a, b
+    if not (a.specification.budget.is_free or b.specification.budget.is_free):
+        read(first, budget=budget)  # refuses: nothing is left to choose
+    return (
+        read(first, budget=budget) if a.specification.budget.is_free else a,
+        read(second, budget=budget) if b.specification.budget.is_free else b,
+    )
+
+
 def write_new(path: Path, text: str) -> None:
     """Write a file that does not exist yet."""
     if path.exists():

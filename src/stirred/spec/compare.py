@@ -408,7 +408,7 @@ def _overall(forward: _Implication, backward: _Implication) -> tuple[str | None,
         which = "The second follows from the first" if forward.reached else "The first follows from the second"
         return (STRONGER if forward.reached else WEAKER), f"{which}: {steps}"
     return None, (
-        "Neither follows from the other, so the two budgets cannot be compared. "
+        "Neither was derived from the other, so the two budgets cannot be compared. "
         f"From first to second: {forward.obstacle}. From second to first: {backward.obstacle}."
     )
 

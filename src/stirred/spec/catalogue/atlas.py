@@ -126,6 +126,21 @@ def arrows() -> tuple[Arrow, ...]:
     return (*decided, *measured, *(_stated(*row) for row in atlas["stated"]))
 
 
+def path(stronger: str, weaker: str) -> list[Arrow]:
+    """Return the fewest arrows that lead from one definition to another; none if the map has no such way.
+
+    >>> [arrow.weaker for arrow in path("free-lunch", "event-dp")]
+    ['user-dp', 'event-dp']
+    """
+    ways: dict[str, list[Arrow]] = {stronger: []}
+    while weaker not in ways:
+        further = {a.weaker: [*ways[a.stronger], a] for a in arrows() if a.stronger in ways and a.weaker not in ways}
+        if not further:
+            return []
+        ways |= further
+    return ways[weaker]
+
+
 def _decided(stronger: str, weaker: str, on: Any, words: str) -> Arrow:
     datasets = domain(on)
     a, b = (_flavor(name, raw_atlas()["definitions"][name]["blocks"], viewed=datasets) for name in (stronger, weaker))
