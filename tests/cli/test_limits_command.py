@@ -70,6 +70,16 @@ def test_pufferfish_says_what_it_skipped(command: Command, tmp_path: Path) -> No
     assert "vacuous: every pair was skipped" in words(command, "limits", "pufferfish", "--model", vacuous)
 
 
+def test_what_no_number_answers_is_said_in_words(command: Command) -> None:
+    assert "no finite epsilon" in words(command, "limits", "required", "--alpha", "5%", "--power", "1")
+    assert told(command, "limits", "required", "--alpha", "5%", "--power", "1")["loss"] == "inf"
+    asked = ("limits", "posterior", "--prior", ".3", "--epsilon")
+    assert "no assurance: epsilon times distance is 12" in words(command, *asked, "12")
+    assert "no assurance" not in words(command, *asked, "10")
+    problem = refused(command, "power", "--alpha", "5%", "--epsilon", "1", "--distance", "-2")
+    assert problem["remedy"] == "write a distance of 0 or more"
+
+
 def test_a_model_may_list_laws_and_conjectures(command: Command, tmp_path: Path) -> None:
     kernel = {"a": {"yes": "3/4", "no": "1/4"}, "b": {"yes": "1/4", "no": "3/4"}}
     pairs = [{"first": ["a"], "second": ["b"]}]
@@ -81,7 +91,7 @@ def test_a_model_may_list_laws_and_conjectures(command: Command, tmp_path: Path)
 @pytest.mark.parametrize(
     ("changed", "what", "where"),
     [
-        ({"extra": 1}, "extra inputs are not permitted", "extra"),
+        ({"extra": 1}, "there is no key 'extra' here", "extra"),
         ({"attackers": {}}, "at least 1 item", "attackers"),
         ({"attackers": {"a": {"00": "1/2"}}}, "the probabilities sum to 0.5", "attackers a"),
         ({"attackers": {"a": {"0": 1}}}, "the mechanism has no output law for '0'", "attacker a"),
@@ -90,6 +100,12 @@ def test_a_model_may_list_laws_and_conjectures(command: Command, tmp_path: Path)
         ({"pairs": [{"first": ["00"], "second": ["00"]}]}, "'00' is in both", "pairs pair 1"),
         ({"mechanism": {"a": {"t": "-1"}}}, "-1 is not a weight", "mechanism a t"),
         ({"mechanism": {"a": {"t": 1}}}, "share and correlation are for", "attackers apart"),
+        (
+            {"mechanism": {"name": "randomised-response", "epsilon": 1}},
+            "the key 'records' is missing",
+            "mechanism records",
+        ),
+        ({"pairs": []}, "there is no pair of conjectures", "pairs"),
         ({"mechanism": {}}, "there is no file in it", "mechanism"),
         ({"mechanism": {**RESPONSE, "records": 99}}, "99 records give too many files", "mechanism records"),
         ({"mechanism": {**RESPONSE, "name": "geometric-sum", "records": 10**9}}, "too many files", "mechanism records"),
@@ -115,6 +131,8 @@ def test_files_that_cannot_be_read_are_refused(command: Command, tmp_path: Path)
     assert "cannot read" in refused(command, "pufferfish", "--model", str(tmp_path / "none.json"))["what"]
     (tmp_path / "half.json").write_text("{", encoding="utf-8")
     assert "not JSON" in refused(command, "pufferfish", "--model", str(tmp_path / "half.json"))["what"]
+    (tmp_path / "half.json").write_text(" ", encoding="utf-8")
+    assert "file is empty" in refused(command, "pufferfish", "--model", str(tmp_path / "half.json"))["what"]
     (tmp_path / "list.json").write_text("[]", encoding="utf-8")
     assert "not a model" in refused(command, "pufferfish", "--model", str(tmp_path / "list.json"))["what"]
 

@@ -14,6 +14,7 @@ from stirred.spec import (
     ln,
 )
 from stirred.spec.budget import PermutationSwapping
+from stirred.spec.explain import explain
 from stirred.spec.swap_budget import psa_epsilon
 
 NAMES = catalogue.names()
@@ -21,6 +22,23 @@ NAMES = catalogue.names()
 
 def entry(name: str) -> Specification:
     return catalogue.load(name).specification
+
+
+def test_a_definition_is_found_by_its_other_names() -> None:
+    """Otherwise who looks for bounded-dp is sent to its opposite, whose name is the nearest."""
+    assert catalogue.load("bounded-dp") == catalogue.load("pure-dp")
+    also = catalogue.raw_atlas()["also"]
+    assert set(also.values()) <= set(catalogue.names("definition"))
+    assert not set(also) & {*catalogue.names(), *catalogue.raw_atlas()["absent"]}
+    assert "Also called gdp." in catalogue.load("gaussian-dp").notes
+
+
+def test_what_a_definition_holds_fixed_and_counts_reads_as_a_sentence() -> None:
+    for name in catalogue.names("definition"):
+        words = explain(catalogue.load(name).specification)
+        assert not any(item.startswith("the everything") for item in words.not_protected), name
+        assert "is sum of" not in words.answers[2].answer, name
+        assert "imputation" not in words.answers[2].answer, name  # a definition has no file
 
 
 def test_names_are_unique_and_every_one_loads() -> None:

@@ -25,6 +25,7 @@ from stirred.spec import (
     Specification,
     SpecificationError,
     approximate,
+    catalogue,
     compare,
     compose,
     post_process,
@@ -284,6 +285,13 @@ def test_what_is_weaker_with_its_number_explained_is_a_note(case: str) -> None:
     assert since(before, now) == {"weaker": "note"}
     (finding,) = [each for each in lint(now, before=before) if each.check == "weaker"]
     assert "follows from the earlier promise" in finding.message
+
+
+def test_a_number_that_stayed_is_not_said_to_have_moved() -> None:
+    node, edge = (catalogue.load(name).specification.with_budget("1") for name in ("node-dp", "edge-dp"))
+    messages = [finding.message for finding in lint(edge, before=node) if finding.check.startswith("fell")]
+    assert messages
+    assert all(message.startswith("The budget is ε=1 as before while ") for message in messages)
 
 
 def test_a_renamed_unit_or_a_reworded_domain_that_did_not_fall_is_a_doubt() -> None:

@@ -67,7 +67,7 @@ def required(
     from stirred.spec.given_numbers import loss
 
     with told_by_options():
-        needed, apart = required_loss(alpha, power), loss(distance, where="distance")
+        needed, apart = required_loss(alpha, power), loss(distance, where="distance", called="distance")
     if apart == 0 or apart.is_infinite:
         raise wrong(f"at distance {distance} there is no such epsilon", where="--distance", remedy="write 1 or more")
     each = needed / apart
@@ -91,6 +91,9 @@ def posterior(
     json: Json = False,
 ) -> None:
     """How far a belief can move, from prior to posterior."""
+    from stirred.inference.geometry import exponent
+    from stirred.inference.learned import NO_ASSURANCE_ABOVE
+    from stirred.inference.learned import explain as explain_in_words
     from stirred.inference.posterior import posterior_bounds
 
     with told_by_options():
@@ -103,12 +106,14 @@ def posterior(
         )  # fmt: skip
         return
     low, high = _percent(odds)
+    unlimited = exponent(epsilon, distance) > NO_ASSURANCE_ABOVE
     facts(
         [
             ("posterior", f"from {low} to {high}, by the odds (the sharper form)"),
             ("stated", f"from {_percent(stated)[0]} to {_percent(stated)[1]} (the form in which the source states it)"),
             ("meaning", "from before to after seeing the release; the prior is that of someone who knows the exact "
              "figures"),
+            *([("reading", explain_in_words(epsilon, distance))] if unlimited else []),
         ]
     )  # fmt: skip
 

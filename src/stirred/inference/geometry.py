@@ -28,7 +28,7 @@ def exponent(epsilon: Number, distance: Number, *, distinct: bool = False) -> Ex
     >>> exponent(0, "inf"), exponent("inf", 0), exponent("inf", 0, distinct=True), exponent("1/2", 3)
     (Exact('inf'), Exact('0'), Exact('inf'), Exact('3/2'))
     """
-    rate, apart = loss(epsilon, where="epsilon"), loss(distance, where="distance")
+    rate, apart = loss(epsilon, where="epsilon"), loss(distance, where="distance", called="distance")
     return INFINITE if distinct and rate.is_infinite else allowance(rate, apart)
 
 

@@ -82,7 +82,9 @@ def pufferfish_loss(kernel: Kernel, attackers: Mapping[str, Given], pairs: Seque
         beliefs = Weights.probabilities(prior, where=f"attacker {name}")
         if unknown := [x for x in beliefs.values if x not in laws]:
             raise wrong(
-                f"the mechanism has no output law for {unknown[0]!r}", where=f"attacker {name}", remedy="add it to it"
+                f"the mechanism has no output law for {unknown[0]!r}",
+                where=f"attacker {name}",
+                remedy=f"write files that it has, such as {next(iter(laws))!r}",
             )
         for pair in pairs:
             told = [seen(laws, beliefs, event) for event in pair[:2]]

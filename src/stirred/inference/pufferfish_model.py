@@ -93,6 +93,9 @@ class Model(_Part):
     def _pairs(self, kernel: Kernel) -> list[Pair]:
         if self.pairs == "records":
             return record_pairs(kernel)
+        if not self.pairs:
+            remedy = 'write "records", or a list of {"first": [files], "second": [files]}'
+            raise wrong("there is no pair of conjectures", where="pairs", remedy=remedy)
         found = []
         for number, given in enumerate(self.pairs, 1):
             name = given.name or f"pair {number}"
@@ -153,9 +156,10 @@ def _meant(place: tuple[int | str, ...], given: Mapping[str, Any]) -> bool:
 
 def _problem(detail: Any, source: str) -> Problem:
     names = [str(part) for part in detail["loc"] if str(part) not in ("Known", "Correlated") and "[" not in str(part)]
-    message = str(detail["msg"])
-    return Problem(
-        what=f"{message[:1].lower()}{message[1:]}",
-        where=" ".join([source, *names]),
-        remedy="see docs/limits.md for what a model holds",
-    )
+    message, remedy = str(detail["msg"]), "see docs/limits.md for what a model holds"
+    what = f"{message[:1].lower()}{message[1:]}"
+    if detail["type"] == "missing":
+        what, remedy = f"the key '{names[-1]}' is missing", f"add it; {remedy}"
+    elif detail["type"] == "extra_forbidden":
+        what, remedy = f"there is no key '{names[-1]}' here", "remove it, or check its spelling"
+    return Problem(what=what, where=" ".join([source, *names]), remedy=remedy)

@@ -234,7 +234,11 @@ def _problems(error: ValidationError, source: str) -> list[Problem]:
             given = repr(detail.get("input"))
             given = given if len(given) < 60 else given[:57] + "..."
             place = (
-                place.removesuffix(".str").removesuffix(".int").removesuffix(".float").removesuffix(".literal['inf']")
+                place.removesuffix(".str")
+                .removesuffix(".int")
+                .removesuffix(".float")
+                .removesuffix(".decimal")
+                .removesuffix(".literal['inf']")
             )
             what, remedy = _in_words(detail["type"], given, message)
         problem = Problem(what=what, where=f"{source} {place}", remedy=remedy)

@@ -135,7 +135,7 @@ def _what(specification: Specification) -> str:
         # A preparation may map versions that are closer to one and the same file, and nothing is lost between those.
         differ = " and differ once prepared" if specification.domain.prepared else ""
         words += f"; versions that agree on the fixed figures{differ} are at least {nearest} apart"
-    if premetric.post_imputation is None:
+    if premetric.post_imputation is None and not specification.budget.is_free:  # a definition has no file
         words += "; whether a record may hold answers that imputation copied from another one is not said"
     return words
 

@@ -61,7 +61,7 @@ def probability(value: Number, *, where: str) -> Fraction:
     return number
 
 
-def loss(value: Number, *, where: str) -> Exact:
+def loss(value: Number, *, where: str, called: str = "loss") -> Exact:
     """Return ``value`` as a protection loss: an exact number that is not negative.
 
     >>> loss("-1", where="budget")
@@ -72,7 +72,7 @@ def loss(value: Number, *, where: str) -> Exact:
         number = exact(value)
     except SpecificationError:
         raise wrong(
-            f"{str(value)[:60]!r} is not a loss",
+            f"{str(value)[:60]!r} is not a {called}",
             where=where,
             remedy="write a number such as '3/4', '0.75' or 'ln(3)', or 'inf' if nothing is promised",
         ) from None
@@ -81,9 +81,9 @@ def loss(value: Number, *, where: str) -> Exact:
     except ArithmeticError as error:
         raise wrong(f"{str(value)[:60]!r} cannot be evaluated ({error})", where=where, remedy="simplify it") from None
     if negative:
-        raise wrong(f"{value} is negative", where=where, remedy="write a loss of 0 or more")
+        raise wrong(f"{value} is negative", where=where, remedy=f"write a {called} of 0 or more")
     if not number.is_infinite and number.enclose().low > _ABSURD:
         raise wrong(
-            f"a loss above {_ABSURD:,} promises nothing", where=where, remedy="write 'inf', or check the number"
+            f"a {called} above {_ABSURD:,} promises nothing", where=where, remedy="write 'inf', or check the number"
         )
     return number

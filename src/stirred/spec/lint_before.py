@@ -50,11 +50,14 @@ def since(before: Specification, now: Specification) -> Iterator[Finding]:
         explained = follows and not change.check.endswith("domain")
         if explained and not change.noted:
             continue
-        moved = f"from {before.budget_text} to {now.budget_text} while {change.what}"
+        if before.budget_text == now.budget_text:
+            moved = f"is {now.budget_text} as before"
+        else:
+            moved = f"{'fell' if fell else 'went'} from {before.budget_text} to {now.budget_text}"
         yield Finding(
             check="weaker" if explained else change.check,
             severity=NOTE if explained else SERIOUS if change.certain else WARNING,
-            message=f"The budget {'fell' if fell else 'went'} {moved}."
+            message=f"The budget {moved} while {change.what}."
             + (" That number follows from the earlier promise, which was the stronger one." if explained else ""),
             advice=_EXPLAINED if explained else change.advice or _UNEXPLAINED,
         )

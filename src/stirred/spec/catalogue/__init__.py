@@ -79,11 +79,14 @@ def _kind(entry: dict[str, Any]) -> str:
 
 
 def load(name: str) -> Entry:
-    """Return an entry by name.
+    """Return an entry by name, or by another name of a definition.
 
+    >>> load("bounded-dp").name
+    'pure-dp'
     >>> load("psa-2020-state-county-50pct").specification.budget.realised
     Exact('ln(13475624)')
     """
+    name = raw_atlas()["also"].get(name, name)
     if name in raw_atlas()["absent"]:
         remedy = "`stirred spec list --kind definition` shows those that are"
         raise wrong(f"{name} is not in the catalogue: {raw_atlas()['absent'][name]}", where="catalogue", remedy=remedy)
@@ -117,7 +120,8 @@ def _raw() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
 def raw_atlas() -> dict[str, Any]:
     """Return the atlas as it stands in the file: definitions by name, arrows, and what is absent."""
     content = tomllib.loads(resources.files(__package__).joinpath(FILES[0]).read_text(encoding="utf-8"))
-    return {**content["atlas"], "definitions": _definitions(content), "absent": content["absent"]}
+    return {**content["atlas"], "definitions": _definitions(content), "absent": content["absent"],
+            "also": content["also"]}  # fmt: skip
 
 
 def _definitions(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -134,6 +138,8 @@ def _definitions(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
 @lru_cache(maxsize=256)
 def _entry(name: str) -> Entry:
     entry, file = _raw()[name]
+    others = [other for other, meant in raw_atlas()["also"].items() if meant == name]
+    called = [f"Also called {', '.join(others)}."] if others else []
     steps: tuple[Step, ...] = ()
     recipe = entry.get("compose", {})
     within = [load(part) for part in entry.get("parts", recipe.get("of", ()))]
@@ -147,7 +153,7 @@ def _entry(name: str) -> Entry:
         name=name,
         title=entry["title"],
         source=entry["source"],
-        notes=tuple(entry.get("notes", ())),
+        notes=(*called, *entry.get("notes", ())),
         specification=specification,
         kind=_kind(entry),
         steps=steps,

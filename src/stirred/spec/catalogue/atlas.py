@@ -230,5 +230,5 @@ def _law_words(given: Any) -> str:
     if isinstance(given, dict):
         return " and ".join(f"{_law_words(law)} where the statistics are {at}" for at, law in given.items())
     if isinstance(given, list):
-        return f"the laws ({'), ('.join(given)})"
-    return f"randomised response with odds {', '.join('none' if o == 'x' else o for o in given.split()[1:])}"
+        return f"outputs in the proportions {', '.join(row.replace(' ', ':') for row in given)}"
+    return f"randomised response with odds {', '.join('infinite' if o == 'x' else o for o in given.split()[1:])}"
