@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stirred.report.charts import GREY
 from tests.cli.running import SURVEY, Command, told, words
 
 RESPONSE = {"name": "randomised-response", "records": 2, "epsilon": 1}
@@ -220,6 +221,10 @@ def test_figures_come_with_their_data_and_replace_nothing(command: Command, tmp_
     assert {f"figure-5-{n}.{end}" for n in range(1, 5) for end in ("svg", "csv")} <= {*found["files"]}
     for n in range(1, 5):
         assert "<svg" in (out / f"figure-5-{n}.svg").read_text(encoding="utf-8")
+    drawn = (out / "figure-5-4.svg").read_text(encoding="utf-8")
+    assert "exact, count 0 to 6" in drawn  # one entry for all ten
+    assert drawn.rindex(f'stroke="{GREY}"', 0, drawn.index("role-legend")) < drawn.index('stroke-dasharray="5,4"')
+    assert "-0.0," not in (out / "power-region.csv").read_text(encoding="utf-8")
     with (out / "figure-5-2.csv").open(encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
     (peak,) = [r for r in rows if (r["t"], r["epsilon"], r["curve"]) == ("5.0", "0.25", "upper bound")]

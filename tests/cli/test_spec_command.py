@@ -90,6 +90,9 @@ def test_the_map_of_definitions_is_listed_and_drawn(command: Command) -> None:
     code, out, err = command("spec", "map", "--out", "map.svg", "--json")
     assert (code, err, json.loads(out)) == (0, "wrote map.svg\n", arrows)
     assert command("spec", "map", "--out", "map.svg")[0] == 2  # it exists now
+    code, _, err = command("spec", "map", "--out", "map.png")
+    assert (code, err) == (2, "--out map.png: the map is drawn as SVG. Fix: write map.svg.\n")
+    assert not Path("map.png").exists()
     assert Path("map.svg").read_text(encoding="utf-8").startswith("<svg ")
 
 

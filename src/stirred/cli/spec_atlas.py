@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+from stirred.cli.option_words import wrong
 from stirred.cli.options import Json, Place, opt
 from stirred.cli.output import bullets, emit, emit_json, exactly, facts, heading, picked, say, wrapped
 from stirred.cli.spec_given import write_new
@@ -63,6 +64,8 @@ def draw_map(out: Annotated[Place, opt("--out FILE", "Draw the map here, as SVG.
     from stirred.spec.catalogue import atlas
     from stirred.spec.document import number_out
 
+    if out is not None and out.suffix != ".svg":
+        raise wrong("the map is drawn as SVG", where=f"--out {out}", remedy=f"write {out.with_suffix('.svg')}")
     arrows = atlas.arrows()
     if out is not None:
         write_new(out, atlas_svg(arrows))

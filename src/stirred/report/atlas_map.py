@@ -92,7 +92,8 @@ def atlas_svg(arrows: Sequence[Arrow]) -> str:
         f'orient="auto"><path d="M0 0L8 4L0 8z" fill="{_FAINT}"/></marker></defs>',
         _text(_LEFT, 34, "Which definition implies which", size=22, bold=True),
         _text(_LEFT, 58, "A → B: every mechanism that satisfies A satisfies B, at the same budget or at the factor "
-              "written beside the arrow.", size=13, colour=_FAINT),
+              "written beside the arrow. “back × k”: B implies A at k times B's budget. Least and most are the "
+              "smallest and the largest distance or own budget.", size=13, colour=_FAINT),
         *(_line(arrow.how, *ends) for arrow, ends in zip(arrows, lines(arrows), strict=True)),
     ]  # fmt: skip
     for words, place in labels(arrows):
@@ -100,7 +101,9 @@ def atlas_svg(arrows: Sequence[Arrow]) -> str:
         drawn.append(_text(place.x + place.width / 2, place.y + 11.5, words, size=11, colour=_FAINT, centred=True))
     for name, box in boxes().items():
         drawn += [_rectangle(box, _COLOURS[_block(name)][0], stroke=_FAINT)]
-        drawn += [_text(box.x + _WIDTH / 2, box.y + 20, name, size=12.5, bold=True, centred=True)]
+        drawn += [
+            _text(box.x + _WIDTH / 2, box.y + 20, name, size=12.5 if len(name) < 22 else 11.5, bold=True, centred=True)
+        ]
         says = raw_atlas()["definitions"][name]["says"]
         drawn += [_text(box.x + _WIDTH / 2, box.y + 37, says, size=11, centred=True)]
     return "\n".join([*drawn, *_legend(_TOP + _ROWS[-1] + _HEIGHT + 36), "</svg>"]) + "\n"

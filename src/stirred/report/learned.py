@@ -43,14 +43,19 @@ def figure_svg(figure: Figure) -> str | None:
     colours = [*(COLOURS[at % len(COLOURS)] for at in range(len(shown))), *[GREY] * len(exact)]
     dashed = ["prior", *shown[len(COLOURS) :]]
     counted = {curve: sum(row[1] == curve for row in figure.rows) for curve in curves}
+    # The exact curves are one family: one grey entry names them all, and they lie under the others.
+    ends = f"{exact[0]} to {exact[-1].rpartition(' ')[2]}" if exact else ""
+    label = f"indexof(datum.label, 'exact') == 0 ? {json.dumps(ends)} : datum.label"
     encoding: dict[str, Any] = {
         "x": {"field": figure.x, "type": "quantitative"},
         "y": {"field": figure.y, "type": "quantitative", "scale": {"type": "log" if figure.logarithmic else "linear"}},
         "color": {"field": "curve", "type": "nominal", "title": None, "sort": None,
-                  "scale": {"domain": [*shown, *exact], "range": colours}, "legend": {"values": [*shown, *exact[:1]]}},
+                  "scale": {"domain": [*shown, *exact], "range": colours},
+                  "legend": {"values": [*shown, *exact[:1]], "labelLimit": 300, "labelExpr": label}},
         "strokeDash": {"condition": {"test": f"indexof({json.dumps(dashed)}, datum.curve) >= 0", "value": [5, 4]},
                        "value": [1, 0]},
     }  # fmt: skip
+    grey = "indexof(datum.curve, 'exact') == 0"
     single = {"test": " || ".join(f"datum.curve == {json.dumps(c)}" for c, n in counted.items() if n == 1) or "false"}
     specification: dict[str, Any] = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
@@ -62,7 +67,9 @@ def figure_svg(figure: Figure) -> str | None:
         "width": 320 if figure.panel else 560,
         "height": 280,
         "layer": [
-            {"transform": [{"filter": f"!({single['test']})"}], "mark": "line", "encoding": encoding},
+            *({"transform": [{"filter": f"!({single['test']}) && {which}"}],
+               "mark": {"type": "line", "strokeWidth": thick}, "encoding": encoding}
+              for which, thick in ((grey, 1), (f"!({grey})", 2))),
             {"transform": [{"filter": single["test"]}], "mark": {"type": "point", "size": 70, "filled": True},
              "encoding": encoding},
         ],
