@@ -60,3 +60,22 @@ def test_steps_without_a_factor_write_nothing(
     assert (code, out) == (2, "")
     assert message in " ".join(err.split())
     assert not place.exists()
+
+
+def test_what_a_derived_promise_assumes_is_printed(command: Command) -> None:
+    reason = "our edits change three records at most"
+    own = ("pull-back", "pure-dp", "--budget", "1", "--step", "ours", "--lipschitz", "3", "--because", reason)
+    assert f"this holds if: - {reason}" in words(command, "spec", *own)
+    typed = (
+        "convert",
+        "pure-dp",
+        "--budget",
+        "1",
+        "--unit",
+        "person",
+        "--factor",
+        "2",
+        "--because",
+        "two records each",
+    )
+    assert words(command, "spec", *typed).endswith("this holds if: - two records each")

@@ -235,3 +235,11 @@ def test_a_probability_never_changes_by_more_than_1(budget: str, probability: st
 
 def test_a_divergence_of_some_order_is_called_an_average() -> None:
     assert "an average over outputs" in read(OutputPremetric(name="D_Renyi", order=Fraction(2)), "1")
+
+
+def test_the_functions_are_where_people_look_for_them() -> None:
+    import stirred.spec as room
+
+    census = room.catalogue.load("das-2020").specification
+    assert room.explain(census) == explain(census)
+    assert room.lint(census)[0].check == "post-imputation-units"

@@ -103,6 +103,10 @@ def _show(entry: Entry) -> None:
         emit()
         emit("derived by:")
         bullets([str(step) for step in entry.steps])
+        if specification.assumptions:
+            emit()
+            emit("this holds if:")
+            bullets(specification.assumptions)
     if entry.source:
         emit()
         both = f"{entry.budget_text} (there cut off or rounded to nearest, here rounded up)"

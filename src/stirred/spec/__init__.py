@@ -10,12 +10,14 @@ from stirred.spec.convert import change_distance, change_unit, post_process, ref
 from stirred.spec.derivation import Derivation, Step
 from stirred.spec.domain import Domain
 from stirred.spec.exact import INFINITE, Exact, exact, ln, sqrt
+from stirred.spec.explain import explain
 from stirred.spec.group_privacy import to_metric
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.implication import Implication, completion, components, factor, implies, may_tell_budget
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import ALL, Inequality, Invariant, Margin, Named
 from stirred.spec.law import Law
+from stirred.spec.lint import lint
 from stirred.spec.loss import protection_loss
 from stirred.spec.multiverse import Multiverse, Refines, Verdict
 from stirred.spec.output_premetric import (
@@ -93,8 +95,10 @@ __all__ = [
     "components",
     "compose",
     "exact",
+    "explain",
     "factor",
     "implies",
+    "lint",
     "ln",
     "may_tell_budget",
     "noise_price",
