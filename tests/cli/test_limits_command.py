@@ -106,7 +106,6 @@ def test_a_model_may_list_laws_and_conjectures(command: Command, tmp_path: Path)
             "the key 'records' is missing",
             "mechanism records",
         ),
-        ({"pairs": []}, "there is no pair of conjectures", "pairs"),
         ({"mechanism": {}}, "there is no file in it", "mechanism"),
         ({"mechanism": {**RESPONSE, "records": 99}}, "99 records give too many files", "mechanism records"),
         ({"mechanism": {**RESPONSE, "name": "geometric-sum", "records": 10**9}}, "too many files", "mechanism records"),

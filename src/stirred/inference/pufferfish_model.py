@@ -93,9 +93,6 @@ class Model(_Part):
     def _pairs(self, kernel: Kernel) -> list[Pair]:
         if self.pairs == "records":
             return record_pairs(kernel)
-        if not self.pairs:
-            remedy = 'write "records", or a list of {"first": [files], "second": [files]}'
-            raise wrong("there is no pair of conjectures", where="pairs", remedy=remedy)
         found = []
         for number, given in enumerate(self.pairs, 1):
             name = given.name or f"pair {number}"
