@@ -112,6 +112,14 @@ def test_noisy_tables_say_the_width_of_their_noise(mechanism: dict[str, Any], se
     assert "Nobody can be looked up by values that are published exactly; for one household" in text
 
 
+def test_what_was_cut_before_the_noise_makes_an_error_at_least_what_is_said(tmp_path: Path) -> None:
+    sums = [{"column": "size", "by": ["county"], "low": 0, "high": 2}]
+    report = blank(tmp_path, {"name": "noisy-tables", "rho": 1, "sums": sums}, data={"codebook": "codebook.toml"})
+    assert {each.table: each.at_least for each in report.typical} == {
+        "county x tenure": False, "sum of size by county": True,
+    }  # fmt: skip
+
+
 def test_nine_in_ten_errors_of_a_swap_are_within_what_is_said() -> None:
     """By the exact law, all outputs listed: errors are whole, so 1.645 deviations of 0.4 are less than one record."""
     county, tenure, rate = [*"AABBB", *"BBBAA"], [*"oorrrrrrro"], Fraction(1, 12)
