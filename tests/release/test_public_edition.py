@@ -241,6 +241,11 @@ CASES = {
     "mallows": Case(
         plan=HOMES + swap("mallows-swap", rate="", epsilon="2") + CROSSED, truth=homes_alone, change=COUNTY_IN_SIZE
     ),
+    "gibbs": Case(
+        plan=HOMES + swap("gibbs-swap", rate="", weights="{ " + ", ".join(
+            f"{a} = {{ " + ", ".join(f'{b} = "1/2"' for b in COUNTIES if b != a) + " }" for a in COUNTIES) + " }")
+        + CROSSED, truth=homes_alone, change=COUNTY_IN_SIZE,
+    ),
     "metric": Case(
         plan=WITH_PERSONS + swap("metric-swap", rate="", epsilon="2", swap='["county", "region"]',
                                  distances='["county", "region"]') + CROSSED,
@@ -332,7 +337,16 @@ def differing(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> list[str]
     return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
 
 
-SLOW = ("metric", "mallows", "two stages", "shuffle", "phsafe", "rates by what is held", "cell keys after a swap")
+SLOW = (
+    "metric",
+    "gibbs",
+    "mallows",
+    "two stages",
+    "shuffle",
+    "phsafe",
+    "rates by what is held",
+    "cell keys after a swap",
+)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in CASES])
