@@ -45,7 +45,7 @@ def test_the_public_edition_is_told_with_or_without_the_command(place: Path, wor
     told = " ".join(done(place, *words).split())
     assert told.startswith("edition public page")
     assert "negative numbers none among" in told
-    assert "the random numbers no: drawn from the operating system" in told
+    assert "the random numbers no: no key is published" in told
 
 
 def test_an_edition_is_written_as_it_was_made_and_the_internal_one_for_its_owner_alone(place: Path) -> None:

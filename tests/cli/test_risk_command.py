@@ -93,6 +93,14 @@ def test_what_cannot_be_asked_is_refused(
     assert said in str(errors)
 
 
+def test_a_population_file_makes_what_is_found_of_a_bundle_confidential(
+    census: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    beside = [census / "bundle", "--keys", "size"]
+    assert asked(capsys, *beside)["public"]
+    assert not asked(capsys, *beside, "--population", census / "households.parquet")["public"]
+
+
 def test_options_of_files_are_refused_beside_a_bundle(census: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "the bundle says this already" in str(asked(capsys, census / "bundle", "--hid", "hid", code=2))
 

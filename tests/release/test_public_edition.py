@@ -90,8 +90,15 @@ def homes_alone() -> Frames:
 
 
 def homes_and_people() -> Frames:
+    """Homes with their people; every fifth stands empty."""
     homes = households(240)
-    return {"homes.parquet": homes, "people.parquet": persons(homes)}
+    return {"homes.parquet": homes, "people.parquet": persons(homes).filter(pl.col("hid") % 5 != 0)}
+
+
+def homes_with_notes() -> Frames:
+    """Homes with columns that are not released, and may be anything."""
+    notes = [pl.Series("note", [f"note {row}" for row in range(240)]), pl.Series("worth", range(240))]
+    return {"homes.parquet": households(240).with_columns(notes)}
 
 
 def regions() -> Frames:
@@ -178,7 +185,11 @@ CASES = {
     "permutation": Case(
         plan=WITH_PERSONS + swap("permutation-swap") + CROSSED, truth=homes_and_people, change=COUNTY_IN_SIZE
     ),
-    "conditioned": Case(plan=HOMES + swap("conditioned-swap") + CROSSED, truth=homes_alone, change=COUNTY_IN_SIZE),
+    "conditioned": Case(
+        plan=HOMES + swap("conditioned-swap", hold='["tenure"]') + CROSSED, truth=homes_with_notes,
+        change=lambda truth, rng: redrawn("homes.parquet", hid=[*range(10**6)], note=["seen", "lost"], worth=[0, 1, 2])(
+            COUNTY_IN_SIZE(truth, rng), rng),
+    ),
     "shuffle": Case(plan=HOMES + swap("shuffle-swap") + CROSSED, truth=homes_alone, change=COUNTY_IN_SIZE),
     "noisy swap": Case(
         plan=DECLARED + swap("noisy-swap", noise_epsilon="1") + CROSSED, truth=homes_alone,
@@ -229,6 +240,11 @@ CASES = {
     ),
     "mallows": Case(
         plan=HOMES + swap("mallows-swap", rate="", epsilon="2") + CROSSED, truth=homes_alone, change=COUNTY_IN_SIZE
+    ),
+    "gibbs": Case(
+        plan=HOMES + swap("gibbs-swap", rate="", weights="{ " + ", ".join(
+            f"{a} = {{ " + ", ".join(f'{b} = "1/2"' for b in COUNTIES if b != a) + " }" for a in COUNTIES) + " }")
+        + CROSSED, truth=homes_alone, change=COUNTY_IN_SIZE,
     ),
     "metric": Case(
         plan=WITH_PERSONS + swap("metric-swap", rate="", epsilon="2", swap='["county", "region"]',
@@ -321,7 +337,16 @@ def differing(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> list[str]
     return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
 
 
-SLOW = ("metric", "mallows", "two stages", "shuffle", "phsafe", "rates by what is held", "cell keys after a swap")
+SLOW = (
+    "metric",
+    "gibbs",
+    "mallows",
+    "two stages",
+    "shuffle",
+    "phsafe",
+    "rates by what is held",
+    "cell keys after a swap",
+)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in CASES])

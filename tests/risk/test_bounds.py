@@ -1,6 +1,7 @@
 """What exact tables reveal, against cases with known answers and against counting all tables."""
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,7 +16,7 @@ from stirred.risk.bounds import (
     revealed,
     solutions,
 )
-from stirred.risk.systems import System, propagated, solved
+from stirred.risk.systems import Solution, System, propagated, solved
 from tests.depth import examples
 
 
@@ -147,3 +148,22 @@ def test_what_a_swaps_tables_reveal_is_the_sum_over_all_cells(records: list[tupl
         r, c = (np.bincount(each[own]) for each in (held, swapped))
         expected += sum(max(0, int(x) + int(y) - int(own.sum())) for x in r for y in c if x and y)
     assert revealed(strata, held, swapped).at_least == expected
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_program_at_its_time_limit_proves_nothing(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is neither a missing table nor a bound that is attained: what propagation says stays, and is not "proven"."""
+    one, other = pl.DataFrame({"a": [1, 2], "count": [3, 4]}), pl.DataFrame({"b": [1, 2], "count": [2, 5]})
+    calls = iter(range(1_000))
+
+    def limited(system: System, **how: Any) -> Solution:
+        return solved(system, **how) if next(calls) < after else Solution(status="time limit", values=np.zeros(0))
+
+    whole = bounds([one, other])
+    monkeypatch.setattr("stirred.risk.bounds.solved", limited)
+    found = bounds([one, other])
+    assert whole is not None
+    assert found is not None
+    assert whole.proven
+    assert not found.proven
+    assert found.cells.rows() == whole.cells.rows()  # propagation is sharp here

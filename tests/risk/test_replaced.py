@@ -46,6 +46,18 @@ def test_the_records_of_a_swapped_file_are_found_again() -> None:
     assert (origins(truth, truth, ["block"]) == np.arange(persons.height)).all()
 
 
+def test_persons_of_a_household_that_nobody_has_take_nobodys_place() -> None:
+    truth = Microdata(
+        households=pl.DataFrame({"hid": [1], "size": [1]}), persons=pl.DataFrame({"hid": [1], "age": [30]}), hid="hid"
+    )
+    released = Microdata(
+        households=pl.DataFrame({"hid": [1, 2], "size": [9, 1]}),
+        persons=pl.DataFrame({"hid": [1, 2], "age": [30, 30]}),
+        hid="hid",
+    )
+    assert origins(released, truth, ["block"]).tolist() == [-1, 0]
+
+
 def test_somebody_else_is_another_person_of_the_larger_area() -> None:
     truth = pl.DataFrame({"tract": [1, 2, 1, 3, 2, 1] * 20 + [9]})
     found = _somebody_else(truth, Asked(within=("tract",)), np.random.default_rng(1).random(truth.height))

@@ -1,8 +1,9 @@
 """Uniqueness against cases with known answers and against slow, obvious counting."""
 
+import math
 from collections import Counter
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 from math import prod
 
 import numpy as np
@@ -15,6 +16,8 @@ from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping import PermutationSwap
 from stirred.risk.combinations import minimal_uniques
 from stirred.risk.exposed import exact_tables, exposure, with_persons
+from stirred.risk.faced import faced
+from stirred.risk.subject import Subject, default_keys
 from stirred.risk.uniqueness import diversity, individual_risk, share_in_words, unique_match, uniqueness
 from stirred.spec import catalogue
 from stirred.spec.invariant import Margin
@@ -156,7 +159,7 @@ def test_persons_count_in_any_order_and_as_a_whole() -> None:
     margin = Margin(of="household", variables=("size",), includes=("person",))
     found = exposure(specification(margin), homes())
     assert found is not None
-    assert (found.unique, found.keys) == (2, ("size", "age"))
+    assert (found[0].unique, found[0].keys) == (2, ("size", "age"))
     sums = with_persons(homes(), ["age"])
     assert sums["__persons_1"][0] == sums["__persons_1"][1] != sums["__persons_1"][2]
 
@@ -166,7 +169,42 @@ def test_the_most_revealing_exact_table_is_shown_and_coarser_ones_are_left_out()
     assert [table.keys for table in exact_tables(specification(*margins), homes())] == [("size", "county")]
     found = exposure(specification(*margins), homes())
     assert found is not None
-    assert found.unique == 2
+    assert found[0].unique == 2
+
+
+def test_where_nobody_is_alone_the_table_in_which_most_would_be_found_is_shown() -> None:
+    four = pl.DataFrame({"size": [1] * 4, "county": ["A"] * 4, "tenure": ["o", "o", "r", "r"]})
+    margins = [Margin(of="household", variables=("size", name)) for name in ("county", "tenure")]
+    found = exposure(specification(*margins), Microdata(households=four))
+    assert found is not None
+    assert (found[0].unique, found[0].k, found[0].keys) == (0, 2, ("size", "tenure"))
+
+
+def test_who_is_alone_with_what_is_exchanged_is_not_who_is_found() -> None:
+    """The record that a swap publishes there may be another's, and of what is held all are alike."""
+    homes = pl.DataFrame({"size": [1] * 4, "block": [1, 2, 3, 3], "tenure": ["o"] * 4})
+    plan = PermutationSwap(match=["size"], swap=["block"], rate="1/2").plan(Microdata(households=homes), doubts=False)
+    subject = Subject(
+        name="a plan", data=Microdata(households=homes), specification=plan.specification, exchanged=("block",)
+    )
+    found = faced(subject)
+    assert default_keys(subject).keys == ("size", "tenure")
+    assert found.unique is not None
+    assert (found.unique.unique, found.unique.k) == (0, 4)
+
+
+def test_what_the_exact_tables_reveal_is_about_what_is_held() -> None:
+    """Homes that differ in what is held are not placed by a table that leaves their county open."""
+    homes = pl.DataFrame({"size": [1] * 4, "block": [1, 2, 3, 4], "tenure": ["o", "o", "r", "r"]})
+    plan = PermutationSwap(match=["size"], swap=["block"], rate="1/2").plan(Microdata(households=homes), doubts=False)
+    subject = Subject(
+        name="a plan", data=Microdata(households=homes), specification=plan.specification, exchanged=("block",)
+    )
+    told = faced(subject).revealed
+    assert told is not None
+    files = {tuple(sorted(zip(homes["tenure"], each, strict=True))) for each in permutations(homes["block"])}
+    assert (told.determined, told.at_least, len(files)) == (0, 0, 6)
+    assert told.tables[1] == pytest.approx(math.log10(len(files)))
 
 
 def test_totals_of_areas_and_promises_without_exact_tables_expose_nobody() -> None:

@@ -130,7 +130,7 @@ def _rows(found: dict[str, Any], *, public: bool) -> list[tuple[str, str]]:
             f"{found['share_of_areas_with_one_solution']:.1%} of {found['areas']:,} areas have one solution, with "
             f"{found['share_of_persons_in_them']:.1%} of {found['persons']:,} persons",
         ),
-        ("certain", f"{found['share_of_persons_certain']:.1%} of the persons are there in every solution"),
+        ("certain", f"at least {found['share_of_persons_certain']:.1%} of the persons are there in every solution"),
         ("varying", f"another solution differs in at most {found['variability']:.1%} of the persons"),
     ]
     words = (

@@ -75,6 +75,8 @@ def risk(
         what, remedy = "weights and a population file answer the same question", "give one of them"
         raise bad_plan(what, where="--population", remedy=remedy)
     whole = None if population is None else read_given(population)
+    if whole is not None:
+        subject = replace(subject, public=False)  # what is found rests on that file too
     _check_columns(subject, table, names(sensitive), weight, None if whole is None else whole.columns)
     found = unique_records(subject.data, table, weight=weight, population=whole)
     spread = _diversity(subject, table, names(sensitive))

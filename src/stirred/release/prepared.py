@@ -27,7 +27,7 @@ from stirred.release.ledger_doubts import ledger_doubts
 from stirred.release.plan_file import Planned, unprintable
 from stirred.release.preparation import preparation_of
 from stirred.release.tables import wanted_tables, with_declared_codes
-from stirred.risk.exposed import MOST_RECORDS, counted, exposed_in_words, exposure
+from stirred.risk.exposed import MOST_RECORDS, counted, exact_tables, exposed_in_words, exposure
 from stirred.risk.uniqueness import Uniqueness
 from stirred.spec.accepted import with_accepted
 from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised, refuse_doubts
@@ -62,11 +62,16 @@ class Prepared:
     @cached_property
     def exposure(self) -> Uniqueness | None:
         """Return how many records are unique on what is published exactly; None where nobody is counted."""
-        return exposure(self.plan.specification, self.data) if counted(self.data) else None
+        if not counted(self.data):
+            return None
+        found = exposure(self.plan.specification, self.data, exchanged=self.mechanism.areas)
+        return None if found is None else found[0]
 
     @property
     def exposed_in_words(self) -> str:
         """Say how many records are unique on what is published exactly; empty where no table of them is."""
+        if not any(exact_tables(self.plan.specification, self.data)):
+            return ""  # for files of any size: how many records there are may be protected
         if not counted(self.data):
             return f"not counted for more than {MOST_RECORDS:,} records; `stirred risk` counts it"
         return "" if self.exposure is None else exposed_in_words(self.exposure)

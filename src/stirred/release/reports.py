@@ -123,6 +123,7 @@ def _blank(prepared: Prepared, specification: Specification) -> ReleaseReport:
         made=f"Made with stirred {__version__}.",
         safes=prepared.planned.plan.safes_sheet,
         exposure=prepared.exposure,
+        has_records=any(file.kind == "records" for file in prepared.mechanism.files(prepared.data, prepared.plan)),
         # By the law alone; what the released file adds comes after the draw.
         typical=prepared.mechanism.typical_errors(prepared.plan, {}),
         not_counted="" if prepared.exposure is not None else prepared.exposed_in_words,

@@ -87,7 +87,7 @@ def risks(faced: Sequence[Faced]) -> list[list[str]]:
         [label, *(_reconstructed(each, measure) for each in faced)]
         for label, measure in (
             ("areas with one solution", "share_of_areas_with_one_solution"),
-            ("persons who are certain", "share_of_persons_certain"),
+            ("persons who are certain, at least", "share_of_persons_certain"),
             ("reconstructed persons who are right", "agreement"),
             ("the same by chance", "agreement_by_chance"),
         )
@@ -130,17 +130,20 @@ def _error(each: Faced, title: str) -> str:
 
 def _picture(found: Sequence[Compared], faced: Sequence[Faced]) -> str:
     """Return one picture: for each plan who is alone, who is certain, and how often attacks are right."""
-    heights = []
+    heights: list[tuple[str, str, float | None]] = []
     for plan, each in zip(found, faced, strict=True):
         if each.unique is not None:
             heights.append(("unique on what is exact", plan.name, each.unique.unique / max(each.unique.records, 1)))
         if each.drawn is not None and (rebuilt := each.drawn.reconstruction) is not None:
             heights.append(("reconstructed, right", plan.name, rebuilt["agreement"]))
-            heights.append(("the same by chance", plan.name, rebuilt["agreement_by_chance"] or 0.0))
+            heights.append(("the same by chance", plan.name, rebuilt["agreement_by_chance"]))
         if each.drawn is not None and (matched := each.drawn.reidentified) is not None:
-            heights.append(("vulnerable, right", plan.name, matched[VULNERABLE].precision or 0.0))
+            heights.append(("vulnerable, right", plan.name, matched[VULNERABLE].precision))
     order = {group: None for group, _, _ in heights}
-    kept = tuple(each for group in order for each in heights if each[0] == group)
+    # What was not measured is no bar: one of 0 would say that the attack is never right.
+    kept = tuple(
+        (*each[:2], each[2]) for group in order for each in heights if each[0] == group and each[2] is not None
+    )
     return bars(Bars(bars=kept, x="", y="share")) if kept else ""
 
 

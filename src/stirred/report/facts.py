@@ -26,7 +26,8 @@ def public_facts(report: ReleaseReport) -> dict[str, Any]:
         "title": report.title,
         "made": report.made,
         "records": report.records,
-        "exposure": None if exposed is None else {name: getattr(exposed, name) for name in own},
+        # Nothing where no table of records is exact; empty where there are too many records to be counted.
+        "exposure": {name: getattr(exposed, name) for name in own} if exposed else {} if report.not_counted else None,
         "accuracy": [asdict(each) for each in report.typical],
         "validity": {
             "findings": [{**asdict(each), "in_words": each.in_words} for each in findings],

@@ -88,7 +88,10 @@ def _exposed(report: ReleaseReport) -> str:
     if not found.unique:
         shared = f"each shares it with at least {number(found.k - 1, 'other')}"
         return f"None of the {found.of} is unique on what is published unchanged ({found.named}): {shared}."
-    return f"{exposed_in_words(found)}: whoever knows these values of one of them finds its record in the release."
+    # A record with exchanged values may be another's, and of tables alone there is no record to be found.
+    own = report.has_records and not {*found.keys} & {*report.mechanism.areas}
+    finds = "whoever knows these values of one of them finds its record in the release"
+    return f"{exposed_in_words(found)}: {finds if own else 'each of them is a count of 1 in an exact table'}."
 
 
 def _picture(report: ReleaseReport) -> str:

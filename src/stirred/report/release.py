@@ -63,6 +63,7 @@ class ReleaseReport:
     safes: SafesSheet | None = None
     inside: Sequence[Section] = ()
     exposure: Uniqueness | None = None
+    has_records: bool = False
     not_counted: str = ""  # why there is no exposure, where records are too many
     typical: Sequence[Typical] = ()
     labels: Labels = field(default_factory=dict)

@@ -9,6 +9,7 @@ from stirred.data.problems import number
 from stirred.mechanisms.protocol import Mechanism
 from stirred.report.page import paragraph, section, table
 from stirred.report.validity import Validity
+from stirred.spec.brief import published_exactly
 from stirred.spec.specification import Specification
 
 
@@ -35,17 +36,17 @@ def transparency(
     kept = [key for key in kind.settings_model.setting_names() if key not in settings]
     stated = f"{number(len(settings), 'setting')} in specification.json, numbers exactly"
     inside = f"; kept inside: {', '.join(kept)}" if kept else ""
-    fixed = len(specification.multiverse.invariants)
+    fixed = published_exactly(specification)
     seeded = "a seed: this is a test run, and whoever knows the seed can undo it"
     return (
         Shown("the method", "yes", f"{kind.title}, {kind.name} in specification.json"),
         Shown("its settings", "in part" if kept else "yes", f"{stated}{inside}"),
         Shown("its law", "yes", "the probabilities of all outputs follow from the method and its settings"),
         Shown("the code", "yes", code),
-        Shown("what is exact", "yes", f"{number(fixed, 'invariant')} in specification.json" if fixed else "nothing is"),
+        Shown("what is exact", "yes", f"{fixed}; see specification.json"),
         *([Shown("the error of each number", "yes", f"the columns {', '.join(errors)}")] if errors else []),
         Shown("the random numbers", "no", seeded if specification.seeded else
-              "drawn from the operating system; the key was destroyed when the release was complete"),
+              "no key is published; what the operating system gave was destroyed when the release was complete"),
         Shown("what was drawn", "no", "which records changed, and what was added to a number, stays inside"),
     )  # fmt: skip
 

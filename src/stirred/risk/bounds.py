@@ -60,21 +60,26 @@ def bounds(tables: Sequence[pl.DataFrame], *, proof: bool = True) -> Bounds | No
         return None
     low, high = found
     open_cells = np.flatnonzero(low < high)
-    proven = open_cells.size == 0 or (proof and 2 * open_cells.size <= MOST_PROGRAMS)
-    if proven and not settled(system, low, high, open_cells):
+    proven: bool | None = open_cells.size == 0
+    if not proven and proof and 2 * open_cells.size <= MOST_PROGRAMS:
+        proven = settled(system, low, high, open_cells)
+    if proven is None:
         return None
     return Bounds(cells=cells.with_columns(low=pl.Series(low), high=pl.Series(high)), proven=proven)
 
 
-def settled(system: System, low: _Array, high: _Array, open_cells: Iterable[int]) -> bool:
-    """Narrow bounds in place to what whole tables attain; return whether there is any.
+def settled(system: System, low: _Array, high: _Array, open_cells: Iterable[int]) -> bool | None:
+    """Narrow bounds in place to what whole tables attain; return whether all are attained, None where no table exists.
 
-    Each solution found widens what is known to be attained, so that most programs need not be run.
+    A program that reaches its time limit leaves what propagation says. Each solution found widens what is known to be
+    attained, so that most programs need not be run.
     """
     first = solved(system, cost=np.zeros(system.cells), low=low, high=high)
     if first.status == "infeasible":
+        return None
+    if first.status == "time limit":
         return False
-    least, most = first.values.copy(), first.values.copy()
+    least, most, proven = first.values.copy(), first.values.copy(), True
     for cell in open_cells:
         for sign, attained, limit in ((1, least, low), (-1, most, high)):
             if attained[cell] == limit[cell]:
@@ -82,11 +87,13 @@ def settled(system: System, low: _Array, high: _Array, open_cells: Iterable[int]
             cost = np.zeros(system.cells)
             cost[cell] = sign
             found = solved(system, cost=cost, low=low, high=high)
-            if found.status == "solved":
-                limit[cell] = found.values[cell]
-                np.minimum(least, found.values, out=least)
-                np.maximum(most, found.values, out=most)
-    return True
+            if found.status != "solved":
+                proven = False
+                continue
+            limit[cell] = found.values[cell]
+            np.minimum(least, found.values, out=least)
+            np.maximum(most, found.values, out=most)
+    return proven
 
 
 def joint_system(tables: Sequence[pl.DataFrame]) -> tuple[System, pl.DataFrame]:

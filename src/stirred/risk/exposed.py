@@ -62,16 +62,29 @@ def exact_tables(specification: Specification, data: Microdata) -> Iterator[Exac
             yield table
 
 
-def exposure(specification: Specification, data: Microdata) -> Uniqueness | None:
-    """Return the uniqueness on the exact table in which most records are alone; None where no table is exact.
+def exposure(
+    specification: Specification, data: Microdata, *, exchanged: Sequence[str] = ()
+) -> tuple[Uniqueness, ExactTable] | None:
+    """Return the exact table that exposes most, with the uniqueness on it; None where no table is exact.
+
+    It is the one in which most records are alone, or where none are, in which most would be found. Tables with columns
+    that are ``exchanged`` come last: who is alone there stands as a 1 in a table, and the record beside it may be
+    another's.
 
     >>> from stirred.spec import catalogue
     >>> data = Microdata(households=pl.DataFrame({"size": [1, 2]}))
     >>> exposure(catalogue.load("pure-dp").specification, data) is None
     True
     """
-    found = [unique_in(data, table) for table in exact_tables(specification, data)]
-    return max(found, key=lambda each: each.unique / max(each.records, 1), default=None)
+    tables = [*exact_tables(specification, data)]
+    stays = [each for each in tables if not {*each.keys} & {*exchanged}]
+    found = [(unique_in(data, table), table) for table in stays or tables]
+    return max(found, key=lambda each: _exposes(each[0]), default=None)
+
+
+def _exposes(found: Uniqueness) -> tuple[float, float]:
+    many = max(found.records, 1)
+    return found.unique / many, found.expected_matches / many
 
 
 def unique_in(data: Microdata, table: ExactTable, *, weight: str | None = None) -> Uniqueness:

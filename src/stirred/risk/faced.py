@@ -17,7 +17,7 @@ from stirred.risk.areas import AREAS, RECORDS, Progress
 from stirred.risk.attackers import AGE, Asked
 from stirred.risk.attacks import attacked, has_records, people_of, target_of
 from stirred.risk.bounds import Revealed
-from stirred.risk.exposed import exact_tables, unique_in
+from stirred.risk.exposed import exposure
 from stirred.risk.reidentification import VULNERABLE, Reidentified, reidentify
 from stirred.risk.subject import Subject, bundle_files, from_bundle, revealed_by_tables
 from stirred.risk.uniqueness import Uniqueness
@@ -67,11 +67,10 @@ class Faced:
 def faced(subject: Subject) -> Faced:
     """Return what follows from a plan alone: its specification, on its file."""
     assert subject.specification is not None
-    tables = exact_tables(subject.specification, subject.data)
-    found = [(unique_in(subject.data, table), table) for table in tables]
-    if not found:
+    found = exposure(subject.specification, subject.data, exchanged=subject.exchanged)
+    if found is None:
         return Faced()
-    unique, table = max(found, key=lambda each: each[0].unique / max(each[0].records, 1))
+    unique, table = found
     return Faced(unique=unique, revealed=revealed_by_tables(subject, table))
 
 

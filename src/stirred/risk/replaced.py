@@ -73,7 +73,8 @@ def origins(released: Microdata, truth: Microdata, exchanged: Sequence[str]) -> 
     home = np.concatenate([house[household_rows(released)], household_rows(truth)])
     codes = home * np.int64(values.max(initial=0) + 1) + values
     at = len(codes) - household_rows(truth).size
-    return np.where(home[:at] < 0, -1, paired(np.maximum(codes[:at], 0), codes[at:]))
+    # Who lives in a household that nobody has is paired with nobody, and takes nobody's place.
+    return paired(np.where(home[:at] < 0, codes.max(initial=0) + 1, codes[:at]), codes[at:])
 
 
 def _twice_paired(exact: _Array, held: _Array, at: int) -> _Array:

@@ -16,7 +16,7 @@ from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, bad_file, number
 from stirred.mechanisms.registry import build, is_installed, mechanism_class
 from stirred.risk.bounds import Revealed, revealed
-from stirred.risk.exposed import ExactTable, exact_tables, of_persons, person_code, unique_in
+from stirred.risk.exposed import ExactTable, exposure, of_persons, person_code, unique_in
 from stirred.risk.uniqueness import Uniqueness, uniqueness
 from stirred.spec.invariant import Margin, plural
 from stirred.spec.problems import StirredError
@@ -125,17 +125,17 @@ def checked_keys(data: Microdata, keys: Sequence[str]) -> ExactTable:
 
 
 def default_keys(subject: Subject) -> ExactTable:
-    """Return the exact table in which most records are alone; refuse where the file promises nothing."""
+    """Return the exact table that exposes most; refuse where the file promises nothing."""
     if subject.specification is None:
         what = "it is not known what of this file would be published unchanged"
         raise bad_file(
             what, where=subject.name, remedy="name the keys, --keys age,sex,county, or give a plan or a bundle"
         )
-    tables = [*exact_tables(subject.specification, subject.data)]
-    if not tables:
+    found = exposure(subject.specification, subject.data, exchanged=subject.exchanged)
+    if found is None:
         what = "no table of characteristics is published exactly"
         raise bad_file(what, where=subject.name, remedy="name the keys an attacker may know: --keys age,sex,county")
-    return max(tables, key=lambda each: unique_in(subject.data, each).unique)
+    return found[1]
 
 
 def records_and_keys(data: Microdata, table: ExactTable) -> tuple[pl.DataFrame, list[str]]:

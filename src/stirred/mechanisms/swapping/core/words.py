@@ -236,7 +236,7 @@ def swap_errors(mechanism: Swapping, plan: SwapPlan, corrected: Mapping[str, pl.
                 over = ", overstated" if low == 1 else ""
                 size = f"{low:,} to {high:,}{over}" if high < _SIZES[-1][1] else f"{low:,} and more"
                 error, unknown = math.sqrt(squared), bool((own["kept"] > 0).any())
-                within = _NINE_IN_TEN * error
+                within = math.ceil(_NINE_IN_TEN * error)  # errors of counts are whole: half a record is none
                 found[low == 1, -own.height, title, low] = Typical(
                     table=title, size=size, cells=own.height, error=error, within=within, at_least=unknown
                 )

@@ -150,11 +150,14 @@ def reading(mechanism: NoisyTables, plan: NoisePlan) -> list[str]:
 
 
 def typical_errors(mechanism: NoisyTables, plan: NoisePlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
-    """Return the noise of each table, by its law: the same for counts of every size."""
+    """Return the noise of each table, by its law: the same for counts of every size.
+
+    What was cut before the noise was added, persons of large households or values beyond bounds, is not known.
+    """
     return [
         Typical(
             table=each.title, cells=each.cells, error=float(each.cell.variance) ** 0.5,
-            within=each.cell.half_width(Fraction(9, 10)),
+            within=each.cell.half_width(Fraction(9, 10)), at_least=each.added_up is not None or each.of_persons,
         )
         for each in sorted(plan.measures, key=lambda each: -each.cells)
     ]  # fmt: skip
