@@ -101,7 +101,7 @@ def test_releases_stand_side_by_side_in_the_given_order_and_no_flavor_beats_anot
     assert compared["blocks"]["budget"]["verdict"] == "incomparable"
     assert "measures" not in told["releases"][0]
     text = " ".join(done(place, "compare", "noise-out", "swap-out").split())
-    assert "no verdict. Neither follows from the other" in text
+    assert "no verdict. Neither was derived from the other" in text
     assert "error against the truth" not in text
 
 
