@@ -29,7 +29,9 @@ MEASURES = [
     trade_off(TradeOff.bounded([(1, Fraction(1, 5))])),
 ]
 PLACES = InputPremetric(name="d_Euclid", unit="place")
-THREE_APART = InputPremetric(name="d_Given", unit="file", relation="own", table=(("a", "b", 3), ("b", "c", 3)))
+THREE_APART = InputPremetric(
+    name="d_Given", unit="file", relation="own", table=(("a", "b", exact(3)), ("b", "c", exact(3)))
+)
 
 
 def specified(premetric: InputPremetric, output: OutputPremetric, budget: Exact | int | str) -> Specification:
@@ -83,7 +85,9 @@ def test_below_distance_one_the_bounds_that_would_fail_are_for_neighbours() -> N
 def test_a_table_of_other_distances_than_one_is_no_neighbour_relation() -> None:
     with pytest.raises(ConversionRefusedError, match="not all datasets compared are 1 apart"):
         change_output(specified(THREE_APART, OutputPremetric(name="D_NoR"), 1), to=approximate("1/20"))
-    one_apart = InputPremetric(name="d_Given", unit="file", relation="own", table=(("a", "b", 1), ("b", "c", 1)))
+    one_apart = InputPremetric(
+        name="d_Given", unit="file", relation="own", table=(("a", "b", exact(1)), ("b", "c", exact(1)))
+    )
     assert change_output(specified(one_apart, PURE, "ln(3)"), to=approximate("1/8")).specification.budget.realised == (
         exact("ln(5/2)")
     )
@@ -128,3 +132,11 @@ def test_one_way_is_both_ways_where_the_distance_is() -> None:
     for measure in ("D_Mult", "D_KL", "D_GDP"):
         with pytest.raises(ConversionRefusedError, match="one direction"):
             change_output(given, to=OutputPremetric(name=measure))
+
+
+def test_a_small_delta_takes_all_of_a_tiny_epsilon() -> None:
+    people = InputPremetric(name="d_Ham", unit="person", within=1)
+    tiny = change_output(specified(people, PURE, "1e-7"), to=approximate("5e-7")).specification
+    assert tiny.budget.realised == 0
+    usual = change_output(specified(people, PURE, 1), to=approximate("1e-10")).specification
+    assert usual.budget.realised == 1

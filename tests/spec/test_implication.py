@@ -51,6 +51,7 @@ from stirred.spec.implication import (
 )
 from stirred.spec.multiverse import Verdict
 from stirred.spec.tables import shortest
+from stirred.spec.tradeoff import TradeOff
 from tests.spec.strategies import SOME, law, specification
 
 LINE = InputPremetric(name="d_Euclid", unit="value")
@@ -422,3 +423,17 @@ def test_a_coarser_output_hides_a_loss() -> None:
     merged = [one.pushed(lambda outcome: outcome == 0) for one in laws]
     assert PURE.distance(*laws).high == ln(3)
     assert PURE.distance(*merged).high == 0
+
+
+@pytest.mark.parametrize(("name", "budget"), [("D_H", "1/4"), ("D_Tr", "1")])
+def test_other_metrics_add_up_along_paths_too_and_are_not_said_not_to(name: str, budget: str) -> None:
+    curve = TradeOff.bounded([(3, 0)]) if name == "D_Tr" else None
+    bits = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    far = specification(
+        OutputPremetric(name=name, curve=curve), budget, premetric=InputPremetric(name="d_Ham", unit="bit")
+    )
+    near = far.with_flavor(input_premetric=far.input_premetric.neighbours(1))
+    assert implies(near, far, bits)
+    half = implies(near, far.with_budget("1/8"), bits)
+    assert half.verdict is Verdict.CANNOT_TELL
+    assert "no triangle inequality" not in half.reason

@@ -168,7 +168,7 @@ def pure_to_epsilon(epsilon: Exact, *, delta: Fraction, more: Fraction) -> Exact
     Exact('ln(5/2)')
     """
     part = (more - delta) / (1 - delta)
-    # A small part saves at most little more than twice itself, which may be all of a tiny epsilon, or nothing to speak of.
+    # A small part saves little more than twice itself at most: all of a tiny epsilon, or nothing to speak of.
     if epsilon > _HUGE or (part < Fraction(1, 10**6) and epsilon > 2000 * part):
         return epsilon
     ratio = exp(epsilon)
