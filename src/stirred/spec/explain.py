@@ -88,6 +88,8 @@ def _not_protected(specification: Specification) -> tuple[str, ...]:
             )
         elif not items:
             items.append(f"the total number of {plural(premetric.unit)}")
+    if specification.multiverse.universes is not None:
+        items.append("what tells versions apart that no listed universe holds together")
     items += specification.multiverse.consequences
     items.append("whatever can be worked out from these figures together with other knowledge")
     if premetric.post_imputation:
@@ -147,6 +149,8 @@ def _how_much(specification: Specification, *, with_paper: bool) -> str:
     text += _between_nearest(specification)
     if isinstance(budget.policy, ByUniverse) and budget.policy.at is None:
         text += f". This is the largest of the budgets {budget.policy}"
+    elif isinstance(budget.policy, ByUniverse):
+        text += f". It depends on the universe; this is its value for {budget.policy.at}, that of this file"
     elif budget.varies:
         text += ". It depends on the figures held fixed; this is its value for those of this file"
     paper = budget.paper_epsilon
