@@ -344,3 +344,51 @@ def test_every_measure_survives_a_file_and_is_explained(output: OutputPremetric,
     assert words in told.how_to_read
     how = next(answer.answer for answer in told.answers if answer.block == "output_premetric")
     assert ("may lie further apart" in how) == (output == WASSERSTEIN)
+
+
+def specified(
+    *, within: int | None, invariants: tuple[Margin, ...] = (), domain: Domain | None = None, budget: str = "1"
+) -> Specification:
+    """A pure promise for persons, on a listed domain or not."""
+    made = specification(
+        multiverse=Multiverse(invariants=invariants), premetric=replace(ORDERED, within=within), budget=budget
+    )
+    return made if domain is None else made.with_flavor(domain=domain)
+
+
+def test_a_listed_domain_is_looked_at_even_where_the_number_of_records_is_an_invariant_without_a_function() -> None:
+    files = Domain(name="f", dataset="two bits", datasets=((0, 0), (1, 1)))
+    given = specified(within=1, invariants=(Margin(of="person"),), domain=files)
+    with pytest.raises(ConversionRefusedError, match="no path of neighbours"):
+        to_metric(given)
+    every = replace(files, datasets=((0, 0), (0, 1), (1, 0), (1, 1)))
+    assert to_metric(given.with_flavor(domain=every)).specification.budget.realised == 1
+
+
+def test_paths_may_leave_the_universes_of_the_weaker_promise() -> None:
+    counties = (Margin(of="person", level="county"),)
+    neighbours, everywhere = specified(within=1), specified(within=None, invariants=counties)
+    assert compare(neighbours, everywhere).overall == "stronger"
+    assert compare(neighbours, specified(within=2, invariants=counties, budget="2")).overall == "stronger"
+    assert compare(neighbours, specified(within=2, invariants=counties, budget="1.9")).overall is None
+
+
+def test_distances_are_equal_to_neighbours_only_where_both_measures_add_up() -> None:
+    far = specified(within=None).with_flavor(output_premetric=approximate("1/4"))
+    block = next(one for one in compare(far, specified(within=1)).blocks if one.block == "input_premetric")
+    assert block.verdict == "stronger"
+
+
+def test_explain_says_what_follows_for_groups() -> None:
+    def said(specification: Specification) -> str:
+        return explain(specification).answers[-1].answer
+
+    assert "k times that follows for versions that differ in k" in said(specified(within=1))
+    assert "k² times" in said(specified(within=1).with_flavor(output_premetric=ZCDP))
+    assert "delta (e^(k ε) - 1)/(e^ε - 1)" in said(specified(within=1).with_flavor(output_premetric=approximate("1/4")))
+    for silent in (
+        specified(within=1, invariants=(Margin(of="person", level="county"),)),
+        specified(within=1).with_flavor(output_premetric=OutputPremetric(name="D_KL")),
+        specified(within=2).with_flavor(output_premetric=approximate("1/4")),
+    ):
+        assert "nothing is stated for versions further apart" in said(silent)

@@ -37,7 +37,7 @@ from stirred.spec import (
 from stirred.spec.budget import ByUniverse, not_above_by_universe
 from stirred.spec.compare import EQUAL, STRONGER, WEAKER, compare
 from stirred.spec.convert import to_distance
-from stirred.spec.document import from_json, to_json
+from stirred.spec.document import from_document, from_json, to_document, to_json
 from stirred.spec.explain import explain
 from stirred.spec.implication import (
     completion,
@@ -51,6 +51,7 @@ from stirred.spec.implication import (
 )
 from stirred.spec.multiverse import Verdict
 from stirred.spec.tables import shortest
+from stirred.spec.tradeoff import TradeOff
 from tests.spec.strategies import SOME, law, specification
 
 LINE = InputPremetric(name="d_Euclid", unit="value")
@@ -422,3 +423,45 @@ def test_a_coarser_output_hides_a_loss() -> None:
     merged = [one.pushed(lambda outcome: outcome == 0) for one in laws]
     assert PURE.distance(*laws).high == ln(3)
     assert PURE.distance(*merged).high == 0
+
+
+@pytest.mark.parametrize(("name", "budget"), [("D_H", "1/4"), ("D_Tr", "1")])
+def test_other_metrics_add_up_along_paths_too_and_are_not_said_not_to(name: str, budget: str) -> None:
+    curve = TradeOff.bounded([(3, 0)]) if name == "D_Tr" else None
+    bits = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    far = specification(
+        OutputPremetric(name=name, curve=curve), budget, premetric=InputPremetric(name="d_Ham", unit="bit")
+    )
+    near = far.with_flavor(input_premetric=far.input_premetric.neighbours(1))
+    assert implies(near, far, bits)
+    half = implies(near, far.with_budget("1/8"), bits)
+    assert half.verdict is Verdict.CANNOT_TELL
+    assert "no triangle inequality" not in half.reason
+
+
+def test_explain_names_the_universe_of_the_file_and_what_lies_in_no_universe_together() -> None:
+    policy = ByUniverse(budgets=(("a, b", exact(1)), ("b, c", exact(2))), at="a, b")
+    listed = Multiverse(universes=(frozenset("ab"), frozenset("bc")))
+    table = (("a", "b", exact(1)), ("b", "c", exact(1)))
+    premetric = InputPremetric(name="d_Given", unit="place", relation="own", table=table)
+    words = explain(specification(PURE, Budget(policy=policy), premetric=premetric, multiverse=listed))
+    assert words.answers[-1].answer.endswith(
+        "It depends on the universe; this is its value for a, b, that of this file"
+    )
+    assert "what tells versions apart that no listed universe holds together" in words.not_protected
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"universes": []}, "no universe at all"),
+        ({"universes": [["a", "b"], []]}, "without datasets"),
+        ({"invariants": [{"kind": "named", "name": "sum"}]}, "both listed and described"),
+    ],
+)
+def test_listed_universes_in_a_file_hold_datasets_and_stand_for_themselves(changes: dict[str, Any], what: str) -> None:
+    document = to_document(specification(multiverse=Multiverse(universes=(frozenset("ab"),))))
+    assert from_document(document).multiverse.universes == (frozenset("ab"),)
+    document["multiverse"] |= changes
+    with pytest.raises(SpecificationError, match=what):
+        from_document(document)

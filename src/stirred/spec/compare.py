@@ -136,7 +136,8 @@ def _units(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) ->
         if (
             {mine.within, yours.within} == {None, 1}
             and path_factor(a if mine.within else b) == 1
-            and (can_be_metric(a) and can_be_metric(b))
+            and can_be_metric(a if mine.within else b)
+            and (a.output_premetric.is_metric and b.output_premetric.is_metric)
         ):
             return EQUAL, "single changes lead from any version to any other, and losses add up on the way"
         # d <= k d_r: the metric compares all pairs, the relation only those nearby.
@@ -267,9 +268,9 @@ def _implies(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) 
         if answer.verdict is Verdict.NO:
             return _Implication(None, answer.reason)
     obstacle = ""
-    for aligned_first in (False, True):
+    for aligned in ("last", "before the output", "first"):
         try:
-            reached = _to_flavor_of(a, b, units, aligned_first=aligned_first)
+            reached = _to_flavor_of(a, b, units, aligned=aligned)
             same = _same_multiverse(a.multiverse, b.multiverse)
             holds = _not_above(reached.specification.budget, b.budget, same_universes=same)
         except UndecidedError as error:
@@ -347,15 +348,14 @@ def _obstacles(a: Specification, b: Specification, units: tuple[UnitFactor, ...]
     return list(dict.fromkeys(obstacles))
 
 
-def _to_flavor_of(
-    a: Specification, b: Specification, units: tuple[UnitFactor, ...], *, aligned_first: bool
-) -> Derivation:
-    """Derive the flavor of ``b``; the neighbours are those of b from the start, or only after the output premetric.
+def _to_flavor_of(a: Specification, b: Specification, units: tuple[UnitFactor, ...], *, aligned: str) -> Derivation:
+    """Derive the flavor of ``b``; the neighbours are those of b only after the output premetric, or before it.
 
-    Either may be the sharper one, or the only one possible: not every output premetric adds up along paths.
+    Either may be the sharper one, or the only one possible: not every output premetric adds up along paths. Paths
+    need not stay inside the universes of b, so they may be followed first of all.
     """
     wanted = b.input_premetric
-    path = Derivation(specification=a)
+    path = Derivation(specification=a) if aligned != "first" else to_metric(a)
     path = path.then(_unit_step(path.specification, b, units))
     if (
         path.specification.input_premetric.bounded
@@ -368,7 +368,7 @@ def _to_flavor_of(
     if not _same_multiverse(path.specification.multiverse, b.multiverse):
         # What b's distance fixes by itself counts as fixed on both sides.
         path = path.then(refine(path.specification, to=b.flavor.effective_multiverse))
-    if aligned_first:
+    if aligned == "before the output":
         path = path.then(_aligned(path.specification, wanted))
     path = path.then(change_output(path.specification, to=b.output_premetric, at_distance=wanted.within))
     path = path.then(_aligned(path.specification, wanted))

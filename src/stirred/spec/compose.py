@@ -349,7 +349,7 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
 
 def _multiplied(first: Specification, budgets: Sequence[Budget], times: Sequence[int]) -> Exact:
     """Return the product of 1 plus each, minus 1, for neighbours; at distance d it grows faster than d."""
-    if first.input_premetric.is_metric or not first.output_premetric.immune:
+    if not first.input_premetric.one_step or not first.output_premetric.immune:
         doubled = "does not add up: two releases of 4/3 come to 40/9; convert to D_Renyi of order 2 first"
         why = doubled if first.output_premetric.immune else "adds up only if none was chosen by the output of another"
         raise refused(f"{first.output_premetric.classic} {why}", where="compose how", remedy="use another measure")

@@ -85,7 +85,7 @@ def _minimum(f: Callable[[float], float], *, start: float) -> float:
     return 1 + math.exp((low + high) / 2)
 
 
-def pure_to_rho2(epsilon: Exact, *, nearest: int = 1, method: str = "sharp") -> Exact:
+def pure_to_rho2(epsilon: Exact, *, nearest: Exact | int = 1, method: str = "sharp") -> Exact:
     """Return rho squared such that epsilon-DP implies rho2-zCDP, for every distance of ``nearest`` or more.
 
     ``sharp``: ``(epsilon/n) tanh(epsilon n / 2)`` with n = ``nearest``; at n = 1 it is attained by
@@ -104,16 +104,24 @@ def pure_to_rho2(epsilon: Exact, *, nearest: int = 1, method: str = "sharp") -> 
     return epsilon / nearest * ((ratio - 1) / (ratio + 1))
 
 
+# exp(600) is far beyond every use, and fractions of it are slow.
+_HUGE: Final = exact(600)
+
+
 def gdp_to_epsilon(mu: Exact, *, delta: Fraction) -> Exact:
     """Return the smallest epsilon, to nine decimals upwards, with mu-GDP implying (epsilon, delta)-DP.
 
     Dong, Roth and Su (2022), Corollary 1: delta(epsilon) = Phi(-epsilon/mu + mu/2) -
-    exp(epsilon) Phi(-epsilon/mu - mu/2), which falls in epsilon; each comparison is certified.
+    exp(epsilon) Phi(-epsilon/mu - mu/2), which falls in epsilon; each comparison is certified. Where mu is above 600
+    or delta below 1e-1000, a simple bound instead.
     """
     mu = loss(mu, where="mu")
     delta = checked_delta(delta)
     if mu.is_infinite or mu == ZERO:
         return mu
+    if mu > _HUGE or delta < Fraction(1, 10**1000):
+        # delta(epsilon) <= Phi(-z) <= exp(-z^2/2) at epsilon = mu^2/2 + mu z: a bound, where searching takes too long.
+        return mu * mu / 2 + mu * sqrt(2 * ln(1 / delta))
     m = Fraction(mu.enclose().high)  # a larger mu is the weaker promise
     if gaussian_delta_at(m, Fraction(0)) <= delta:
         return ZERO
@@ -145,23 +153,23 @@ def pure_to_mu(epsilon: Exact) -> Exact:
     return exact(2 * normal_quantile(ratio / (1 + ratio))[1])
 
 
-# exp(600) is far beyond every use, and fractions of it are slow.
-_HUGE: Final = exact(600)
 # A budget above this is refused as promising nothing; so is what would become of it.
 _MOST_LOGARITHM: Final = exact(27)
 
 
 def pure_to_epsilon(epsilon: Exact, *, delta: Fraction, more: Fraction) -> Exact:
-    """Return the smallest epsilon' such that (epsilon, delta)-DP implies (epsilon', more)-DP between neighbours.
+    """Return an epsilon' such that (epsilon, delta)-DP implies (epsilon', more)-DP between neighbours.
 
     ``ln(e^eps - c (1 + e^eps))`` with c = (more - delta)/(1 - delta), at least 0: of all laws with that promise,
-    randomised response that tells the truth openly with probability delta is the easiest to tell apart.
+    randomised response that tells the truth openly with probability delta is the easiest to tell apart. None is
+    smaller; where so little can be saved that no digit shown would change, epsilon itself is kept.
 
     >>> pure_to_epsilon(ln(3), delta=Fraction(0), more=Fraction(1, 8))
     Exact('ln(5/2)')
     """
     part = (more - delta) / (1 - delta)
-    if epsilon > _HUGE or part < Fraction(1, 10**6):  # so small a delta saves at most twice itself: keep the number
+    # A small part saves little more than twice itself at most: all of a tiny epsilon, or nothing to speak of.
+    if epsilon > _HUGE or (part < Fraction(1, 10**6) and epsilon > 2000 * part):
         return epsilon
     ratio = exp(epsilon)
     left = ratio - part * (1 + ratio)
@@ -177,6 +185,11 @@ def pure_to_renyi(epsilon: Exact, *, order: Fraction) -> Exact:
     if epsilon.is_infinite or epsilon > _HUGE / order or epsilon == ZERO:
         return epsilon
     return ln((exp(order * epsilon) + exp((1 - order) * epsilon)) / (1 + exp(epsilon))) / (order - 1)
+
+
+def one_way_to_tv(epsilon: Exact) -> Exact:
+    """Return ``1 - e^-eps``: if P is at most e^eps Q, no event loses more than that, and none gains more."""
+    return exact(1) if epsilon > _HUGE else 1 - exp(-epsilon)
 
 
 def pure_to_hellinger(epsilon: Exact) -> Exact:

@@ -358,6 +358,13 @@ def multiverse_of(document: MultiverseDocument) -> Multiverse:
     invariants = tuple(_invariant_in(invariant) for invariant in document.invariants)
     hierarchies = tuple(Hierarchy(**dict(hierarchy)) for hierarchy in document.hierarchies)
     listed = None if document.universes is None else tuple(map(frozenset, document.universes))
+    if listed is not None and (invariants or not listed or not all(listed)):
+        empty = "a universe without datasets" if listed else "no universe at all"
+        raise wrong(
+            "universes both listed and described by invariants" if invariants else empty,
+            where="multiverse universes",
+            remedy="list at least one universe, each with its datasets, or leave the list out",
+        )
     return Multiverse(
         **{**dict(document), "invariants": invariants, "hierarchies": hierarchies, "universes": listed},
     )

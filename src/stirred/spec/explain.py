@@ -9,6 +9,7 @@ from typing import Final
 from stirred.spec.budget import ByUniverse, PermutationSwapping
 from stirred.spec.convert_output import at_most_one, hellinger_to_tv, zcdp_to_epsilon
 from stirred.spec.exact import Exact, exact, exp, sqrt
+from stirred.spec.group_privacy import path_factor
 from stirred.spec.invariant import plural, records_of, the
 from stirred.spec.number_text import small
 from stirred.spec.output_premetric import OutputPremetric
@@ -87,6 +88,8 @@ def _not_protected(specification: Specification) -> tuple[str, ...]:
             )
         elif not items:
             items.append(f"the total number of {plural(premetric.unit)}")
+    if specification.multiverse.universes is not None:
+        items.append("what tells versions apart that no listed universe holds together")
     items += specification.multiverse.consequences
     items.append("whatever can be worked out from these figures together with other knowledge")
     if premetric.post_imputation:
@@ -148,6 +151,8 @@ def _how_much(specification: Specification, *, with_paper: bool) -> str:
     text += _between_nearest(specification)
     if isinstance(budget.policy, ByUniverse) and budget.policy.at is None:
         text += f". This is the largest of the budgets {budget.policy}"
+    elif isinstance(budget.policy, ByUniverse):
+        text += f". It depends on the universe; this is its value for {budget.policy.at}, that of this file"
     elif budget.varies:
         text += ". It depends on the figures held fixed; this is its value for those of this file"
     paper = budget.paper_epsilon
@@ -159,8 +164,8 @@ def _how_much(specification: Specification, *, with_paper: bool) -> str:
 def _how_far(specification: Specification) -> str:
     """Say between which versions the budget holds as it is, and what the specification states for others.
 
-    Only a distance that is a metric says something about every pair: the budget times the distance. From a neighbour
-    relation nothing follows for versions further apart, because those between them may break an invariant.
+    A distance says something about every pair: the budget times the distance. From a neighbour relation that follows
+    where losses add up along single changes, none of which breaks an invariant; otherwise nothing is stated.
     """
     premetric, output = specification.input_premetric, specification.output_premetric
     if premetric.related_only:
@@ -168,14 +173,31 @@ def _how_far(specification: Specification) -> str:
     if premetric.within is not None and not premetric.closure:
         near = premetric.counted(premetric.within)
         stated = f"between versions that differ in {'up to ' if premetric.within > 1 else ''}{near}"
+        stated = stated if premetric.counts else f"between versions at most {premetric.within} apart"
         if premetric.within < specification.multiverse.nearest:
             return f"{stated}; under the fixed figures there are none so close, and nothing is promised"
-        return f"{stated}; nothing is stated for versions further apart"
+        return f"{stated}; {_further(specification)}"
     if output.delta:
         text = "at distance 1; at distance k epsilon is k times that, and delta stays the same"
     else:
         text = f"at distance 1, {'k²' if output.name == 'D_NoR' else 'k'} times that at distance k"
     return f"{text}{', and never above 1' if output.at_most_one else ''}"
+
+
+def _further(specification: Specification) -> str:
+    """Say what follows for versions further apart than neighbours, by group privacy."""
+    premetric, output = specification.input_premetric, specification.output_premetric
+    if not premetric.counts or path_factor(specification) != 1 or not (output.is_metric or output.delta):
+        return "nothing is stated for versions further apart"
+    between = "" if specification.domain.datasets is not None else "if every file in between is eligible, "
+    if output.is_metric:
+        times = "k²" if output.name == "D_NoR" else "k"
+        capped = ", and never above 1" if output.at_most_one else ""
+        return f"{between}{times} times that follows for versions that differ in k{capped}"
+    if premetric.within != 1:
+        return "nothing is stated for versions further apart"
+    delta = "delta (e^(k ε) - 1)/(e^ε - 1) times itself"
+    return f"{between}for versions that differ in k epsilon is k times that, and {delta}"
 
 
 def _between_nearest(specification: Specification) -> str:

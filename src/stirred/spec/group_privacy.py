@@ -49,7 +49,8 @@ def can_be_metric(specification: Specification) -> bool:
 def _why_not_added_up(specification: Specification) -> str:
     premetric, output = specification.input_premetric, specification.output_premetric
     if not premetric.counts:
-        return f"{premetric.symbol} compares neighbours only, and the shortest paths between others are not known"
+        only = "compares neighbours only" if premetric.one_step else "counts no records"
+        return f"{premetric.symbol} {only}, and the shortest paths between others are not known"
     if not output.is_metric:
         return f"{premetric.symbol} compares neighbours only, and {output.classic} does not add up along a path"
     return ""
@@ -58,15 +59,19 @@ def _why_not_added_up(specification: Specification) -> str:
 def path_factor(specification: Specification) -> Exact | str:
     """Return the most neighbour steps that a unit of distance takes inside a universe, or why no number is known."""
     premetric, multiverse = specification.input_premetric, specification.multiverse
-    datasets = specification.domain.datasets
-    if datasets is None or (multiverse.universes is None and any(i.function is None for i in multiverse.invariants)):
-        harmless = {Margin(of=premetric.unit)} if premetric.bounded else set()
-        if multiverse.universes is None and set(multiverse.invariants) <= harmless:
-            return exact(1)
+    datasets, listed = specification.domain.datasets, multiverse.universes is not None
+    # The number of records cannot change at a finite bounded distance, whether it is known how to count them or not.
+    harmless = {Margin(of=premetric.unit)} if premetric.bounded else set()
+    unknown = {i for i in multiverse.invariants if datasets is None or i.function is None}
+    if (datasets is None and listed) or (not listed and not unknown <= harmless):
         return (
             f"{premetric.symbol} compares neighbours only, and under these invariants a path of neighbours between "
             "two versions may be longer than they are apart, or leave the universe"
         )
+    if datasets is None:
+        return exact(1)
+    known = tuple(i for i in multiverse.invariants if i not in unknown)
+    multiverse = replace(multiverse, invariants=known, nearest=1, nearest_because="")
     factor = ZERO
     for universe in multiverse.universes_of(datasets):
         members = [dataset for dataset in datasets if dataset in universe]

@@ -115,9 +115,14 @@ def _decided(a: Specification, given: Costs, wanted: Costs) -> Implication:
             return Implication(verdict=Verdict.NO, reason=_short(pair, paths[pair], most), pair=pair)
         if paths[pair].is_infinite and output.infinite_on_disjoint:
             return Implication(verdict=Verdict.NO, reason=_short(pair, INFINITE, most), pair=pair)
-    if output.name in _BY_PATHS or all(given[pair] <= most for pair, most in asked.items()):
-        return Implication(verdict=Verdict.YES, reason="each pair that is promised something is promised it already")
+    promised = paths if output.is_metric else given
+    if all(promised[pair] <= most for pair, most in asked.items()):
+        along = ", by adding up along paths" if any(given[pair] > most for pair, most in asked.items()) else ""
+        reason = f"each pair that is promised something is promised it already{along}"
+        return Implication(verdict=Verdict.YES, reason=reason)
     reason = f"{output.symbol} has no triangle inequality: what follows beyond the stated pairs is not known"
+    if output.is_metric:
+        reason = f"whether some mechanism comes as far by {output.symbol} as paths allow is not known"
     return Implication(verdict=Verdict.CANNOT_TELL, reason=reason)
 
 

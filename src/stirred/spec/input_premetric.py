@@ -129,6 +129,24 @@ class InputPremetric:
         return not self.directed and (self.closure or (self.within is None and self.name in _KINDS))
 
     @property
+    def one_step(self) -> bool:
+        """Say whether all datasets that are compared are 1 apart: a relation, for which the budget alone decides."""
+        if self.table:
+            return all(far == 1 for far in self._apart())
+        return self.name != "d_Given" and not self.closure and (self.within is not None or self.name == "d_r")
+
+    @property
+    def least(self) -> Exact:
+        """Return a distance that no two different datasets are below; 0 if none is known."""
+        if self.table:
+            return min(self._apart(), default=exact(1))
+        return exact(1) if self.closure or self.one_step or self.counts else exact(0)
+
+    def _apart(self) -> list[Exact]:
+        lengths = lengths_of(self.table, directed=self.directed, closure=self.closure)
+        return [far for far in lengths.values() if far != 0 and not far.is_infinite]
+
+    @property
     def symbol(self) -> str:
         """Return the symbol as in the paper, with the resolution; a star marks the closure."""
         star = "*" if self.closure else ""
@@ -169,6 +187,7 @@ class InputPremetric:
                 f"fewest steps from one to the other, where a step is a change of up to {self.within} in the {counted}"
             )
         reach = "exactly 1" if self.within == 1 else f"from 1 to {self.within}"
+        reach = reach if self.counts else f"above 0 and at most {self.within}"
         return f"1 where the {counted} is {reach}, infinite beyond"
 
     def _own_words(self) -> str:

@@ -81,7 +81,8 @@ class OutputPremetric:
                 remedy="D_Mult^delta needs a delta above 0 and below 1; the others take none",
             )
         if (self.name == "D_Renyi") != (self.order is not None):
-            raise wrong("order", where="output_premetric order", remedy="D_Renyi, and only it, needs an order")
+            missing = "D_Renyi without an order" if self.order is None else f"{self.name} has no order"
+            raise wrong(missing, where="output_premetric order", remedy="D_Renyi, and only it, needs an order")
         if self.order is not None and self.order <= 1:
             raise wrong(f"{self.order} is not above 1", where="output_premetric order", remedy="write a number above 1")
         self._check_curve()
@@ -89,7 +90,8 @@ class OutputPremetric:
     def _check_curve(self) -> None:
         where = "output_premetric curve"
         if (self.name == "D_Tr") != (self.curve is not None):
-            raise wrong("curve", where=where, remedy="D_Tr, and only it, needs a curve")
+            missing = "D_Tr without a curve" if self.curve is None else f"{self.name} has no curve"
+            raise wrong(missing, where=where, remedy="D_Tr, and only it, needs a curve")
         if self.curve is None:
             return
         if self.curve != self.curve.symmetric:
