@@ -168,6 +168,32 @@ def test_attacks_that_cannot_be_made_are_refused_and_nothing_is_written(
     assert not out.exists()
 
 
+@pytest.mark.parametrize("place", ["bundle/public/attack", "bundle/internal/attack"])
+def test_results_of_attacks_are_never_written_into_a_release(
+    census: Path, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    errors = found_again(capsys, census / "bundle", "--tables", "pl", "--out", census / place, code=2)["errors"]
+    assert "must not stand in a release" in str(errors)
+    assert not (census / place).exists()
+
+
+def test_an_attack_speaks_of_the_records_that_it_finds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("firms.csv").write_text("region,industry,size\nN,A,1\nN,B,2\nN,B,2\n", encoding="utf-8")
+    assert run(["attack", "firms.csv", "--out", "found", "--quiet"]) == 2
+    assert 'no area is named, and there is no column "block"' in capsys.readouterr().err
+    assert run(["attack", "firms.csv", "--area", "region", "--out", "found", "--quiet"]) == 2
+    assert "or name tables of your own: --table 'sex x age'" in capsys.readouterr().err
+    own = ["--area", "region", "--table", "industry x size"]
+    assert run(["attack", "firms.csv", *own, "--out", "found", "--quiet"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "100.0% of 1 area has one solution, with 100.0% of 3 records" in told
+    assert "person" not in told
+    assert "written found: areas.parquet, records.parquet" in told
+
+
 def found_again(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> dict[str, Any]:
     capsys.readouterr()
     assert run(["attack", *map(str, arguments), "--quiet", "--json"]) == code
@@ -216,6 +242,15 @@ def test_a_real_attackers_file_finds_whom_a_made_one_finds(
     )
     made = found_again(capsys, *bundle, "--out", tmp_path / "made")
     assert given["reidentification"]["persons"] == made["reidentification"]["persons"]
+    assert given["reidentification"]["unknown_values"] == {}
+    real.with_columns(age=pl.when(pl.col("age") < 20).then(199).otherwise("age")).write_csv(tmp_path / "odd.csv")
+    odd = ["--attacker", tmp_path / "odd.csv", "--id", "hid,pid"]
+    assert run(["attack", *map(str, [*bundle, *odd, "--out", tmp_path / "odd"]), "--quiet"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    young = real.filter(pl.col("age") < 20).height
+    assert f'{young:,} rows of the attacker\'s file have a "age" that no confidential person has' in told
+    assert "are alone there with sex and age:" in told
+    assert "of the matches tell their race and hispanic" in told
 
 
 @pytest.mark.parametrize(
@@ -224,7 +259,7 @@ def test_a_real_attackers_file_finds_whom_a_made_one_finds(
         (["--coverage", "0.5"], "there is nothing to match"),
         (["--reidentify", "names"], "cannot be matched to"),
         (["--reidentify", "records"], "only the confidential records say who was found"),
-        (["--reidentify", "tables", "--tables", "pl", "--truth", "plan.toml"], "have no sex and age"),
+        (["--reidentify", "tables", "--tables", "pl", "--truth", "plan.toml"], "only in the tables of a summary file"),
         (["--reidentify", "tables", "--learn", "race", "--truth", "plan.toml"], "tables are matched by sex and age"),
         (["--reidentify", "records", "--learn", "rase", "--truth", "plan.toml"], 'there is no column "rase"'),
         (["--reidentify", "records", "--truth", "plan.toml", "--attacker", "bad.csv"], "belong together"),
@@ -232,6 +267,12 @@ def test_a_real_attackers_file_finds_whom_a_made_one_finds(
         (["--reidentify", "records", "--truth", "plan.toml", "--attacker", "no.csv", "--id", "pid"], "no such file"),
         (["--reidentify", "records", "--truth", "plan.toml", "--attacker", "few.csv", "--id", "pid"], 'column "sex"'),
         (["--reidentify", "records", "--truth", "plan.toml", "--attacker", "few.csv", "--id", "nid"], 'column "nid"'),
+        (
+            ["--reidentify", "records", "--truth", "plan.toml", "--attacker", "codes.csv", "--id", "hid,pid"],
+            "no value is one of the confidential file",
+        ),
+        (["--reidentify", "records", "--truth", "plan.toml", "--coverage", "0"], "nobody is in the attacker's file"),
+        (["--truth", "bundle"], "this is a release, not the confidential records"),
         (
             [
                 "--reidentify",
@@ -259,6 +300,9 @@ def test_persons_that_cannot_be_looked_for_are_refused_and_nothing_is_written(
     monkeypatch.chdir(census)
     Path("bad.csv").write_text("pid,block,sex,age\n1,here,1,old\n", encoding="utf-8")
     Path("few.csv").write_text("pid,block,age\n1,1,20\n2,1,21\n", encoding="utf-8")
+    people = pl.read_parquet("persons.parquet").join(pl.read_parquet("households.parquet"), on="hid")
+    # Sexes written 7 and 8, and nobody matches: that must not read like protection.
+    people.select("hid", "pid", "block", pl.col("sex") + 6, "age").write_csv("codes.csv")
     errors = found_again(capsys, "bundle", "--out", tmp_path / "out", *options, code=2)["errors"]
     assert said in str(errors)
     assert not (tmp_path / "out").exists()

@@ -63,7 +63,7 @@ def attack(
     Says in how many areas there is one solution, how many persons are certain, and with --reidentify who is found.
     Disturbed tables are fitted.
     """
-    from stirred.cli.reidentified import reidentified, shown
+    from stirred.cli.reidentified import RESULT, reidentified, shown
     from stirred.cli.risk import subject_of
     from stirred.risk.attacks import PUBLISHED, attacked, has_records, target_of
     from stirred.risk.published import Published
@@ -75,9 +75,13 @@ def attack(
         raise bad_plan(f"'{tables}' is no list of tables", where="--tables", remedy=remedy)
     if tables is not None and table:
         raise bad_plan("both name the tables", where="--tables and --table", remedy="give one of them")
+    _check_places(out, truth)
     by = names(area) or ["block"]
     files = bundle_files(file) if is_bundle(file) else None
     subject = subject_of(file, persons=persons, hid=hid) if files is None or has_records(files) else None
+    if not area and subject is not None and by[0] not in subject.persons.columns:
+        remedy = "name the smallest area whose tables are published, such as --area tract"
+        raise bad_plan(f'no area is named, and there is no column "{by[0]}"', where="--area", remedy=remedy)
     true = subject if truth is None else subject_of(truth, persons=None, hid=None)
     alone = reidentify == "records" and subject is not None
     target = subject if alone else target_of(subject, files, by, name=str(file), tables=tables, own=table or ())
@@ -103,9 +107,24 @@ def attack(
         more = {} if again is None else {"reidentification": again}
         emit_json({"file": str(file), "out": str(out), "public": public, **found, **more})
         return
-    facts([("file", target.in_words), *(_rows(found, public=public) if found else []), ("written", str(out))])
+    of = target.of if isinstance(target, Published) else "persons"
+    kept = [*(["areas.parquet", "records.parquet"] if found else []), *([] if again is None else [str(RESULT)])]
+    rows = _rows(found, of=of, public=public) if found else []
+    facts([("file", target.in_words), *rows, ("written", f"{out}: {', '.join(kept)}")])
     if again is not None:
         shown(again)
+
+
+def _check_places(out: Path, truth: Path | None) -> None:
+    """Refuse to keep results in a release, where they could be published, and to take a release for the truth."""
+    from stirred.risk.subject import is_bundle
+
+    if any(is_bundle(each) for each in out.resolve().parents):
+        what, remedy = "results of an attack must not stand in a release", "choose a folder outside of it"
+        raise bad_plan(what, where=f"--out {out}", remedy=remedy)
+    if truth is not None and is_bundle(truth):
+        what, remedy = "this is a release, not the confidential records", "name the plan that it was made by"
+        raise bad_plan(what, where=f"--truth {truth}", remedy=remedy)
 
 
 def _match(subject: Subject | None, true: Subject | None, matched_to: str | None, **options: Any) -> Match | None:
@@ -120,39 +139,40 @@ def _match(subject: Subject | None, true: Subject | None, matched_to: str | None
     return None
 
 
-def _rows(found: dict[str, Any], *, public: bool) -> list[tuple[str, str]]:
+def _rows(found: dict[str, Any], *, of: str, public: bool) -> list[tuple[str, str]]:
+    from stirred.data.problems import number
+
     outcomes = found["areas_by_outcome"]
     fitted = outcomes.get("fitted", 0)
-    left = f"{outcomes.get('time limit', 0):,} areas were left at the time limit"
+    areas = number(found["areas"], "area has", "areas have")
+    left = f"{number(outcomes.get('time limit', 0), 'area was', 'areas were')} left at the time limit"
     whole = [
         (
             "one",
-            f"{found['share_of_areas_with_one_solution']:.1%} of {found['areas']:,} areas have one solution, with "
-            f"{found['share_of_persons_in_them']:.1%} of {found['persons']:,} persons",
+            f"{found['share_of_areas_with_one_solution']:.1%} of {areas} one solution, with "
+            f"{found['share_of_persons_in_them']:.1%} of {found['persons']:,} {of}",
         ),
-        ("certain", f"at least {found['share_of_persons_certain']:.1%} of the persons are there in every solution"),
-        ("varying", f"another solution differs in at most {found['variability']:.1%} of the persons"),
+        ("certain", f"at least {found['share_of_persons_certain']:.1%} of the {of} are there in every solution"),
+        ("varying", f"another solution differs in at most {found['variability']:.1%} of the {of}"),
     ]
     words = (
-        f"{fitted:,} of {found['areas']:,} areas have tables that were disturbed or contradict each other: the nearest "
-        f"{found['persons']:,} persons; their tables differ by {found['residual']:,} in all"
+        f"{fitted:,} of {areas} tables that were disturbed or contradict each other: the nearest "
+        f"{found['persons']:,} {of}; their tables differ by {found['residual']:,} in all"
     )
     return [
         ("schema", found["schema"]),
         *(whole if fitted < found["areas"] else []),
         *([("fitted", words)] if fitted else []),
         *([("others", left)] if "time limit" in outcomes else []),
-        *_agreement(found, public=public),
+        *_agreement(found, of=of, public=public),
     ]
 
 
-def _agreement(found: dict[str, Any], *, public: bool) -> list[tuple[str, str]]:
+def _agreement(found: dict[str, Any], *, of: str, public: bool) -> list[tuple[str, str]]:
     if found["agreement"] is None:
         return [("agreement", "nobody to compare with; --truth PLAN.toml names the confidential records")]
     whose = "the released records" if public else "the confidential records (keep this inside)"
     chance = found["agreement_by_chance"]
     beside = "" if chance is None else f"; with those of another area of about this size {chance:.1%} agree"
-    words = (
-        f"{found['agreement']:.1%} of the persons found agree with {whose}, {found['compared_and_found']:.1%} of which"
-    )
+    words = f"{found['agreement']:.1%} of the {of} found agree with {whose}, {found['compared_and_found']:.1%} of which"
     return [("agreement", f"{words} are found{beside}")]

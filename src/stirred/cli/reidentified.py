@@ -36,7 +36,7 @@ def prepared(
     """Return what is to be matched; refuse options that do not fit together, and columns that are not there."""
     from stirred.data.columns import select
     from stirred.data.frames import read_given
-    from stirred.risk.attackers import Asked, attackers_file, given_attacker
+    from stirred.risk.attackers import Asked, attackers_file, given_attacker, unknown_values
 
     made = {*errors.items()} != {("coverage", 1.0), ("age_error", 0.0), ("address_error", 0.0)}
     if matched_to is None:
@@ -48,8 +48,8 @@ def prepared(
     for refused, what, where, remedy in (
         (not of_tables and matched_to != "records", f"'{matched_to}' cannot be matched to", "--reidentify",
          "write tables or records"),
-        (of_tables and tables != "sf", "these tables have no sex and age to match by", "--tables",
-         "take --tables sf, or --reidentify records"),
+        (of_tables and tables != "sf", "persons are looked for only in the tables of a summary file",
+         "--reidentify tables", "take --tables sf, or --reidentify records"),
         (of_tables and bool(known or learn), "tables are matched by sex and age, for race and hispanic",
          "--known or --learn", "leave it out, or take --reidentify records"),
         (not of_tables and out.exists() and not (out / RESULT).exists(), "something else is already there", str(out),
@@ -69,13 +69,18 @@ def prepared(
                   within=larger)  # fmt: skip
     _check_columns({true.name: truth}, (*asked.keys, *asked.learn))
     _check_columns({subject.name: subject.persons}, (*asked.keys, *asked.learn), truth.schema)
-    said = {"matched_to": matched_to, "attacker": "made from the confidential persons" if file is None else str(file)}
+    whose = "made from the confidential persons" if file is None else str(file)
+    said: dict[str, Any] = {"matched_to": matched_to, "attacker": whose}
+    said |= {"known": [*asked.known], "learn": [*asked.learn]}
     if file is None:
         whole = attackers_file(truth, asked, **errors)  # type: ignore[arg-type]
+        if not whole.height:
+            raise bad_plan("nobody is in the attacker's file", where="--coverage", remedy="choose a larger share")
         return Match(subject=subject, true=true, asked=asked, file=whole, facts={**said, **errors})
     people = true.data.households if true.data.persons is None else true.data.persons
     _check_columns({"--id": people.head(0)}, id)
     whole = given_attacker(read_given(file), truth, select(people, id), asked, where=str(file))
+    said["unknown_values"] = unknown_values(whole, truth, asked)
     return Match(subject=subject, true=true, asked=asked, file=whole, facts=said)
 
 
@@ -116,11 +121,17 @@ def reidentified(match: Match, out: Path, progress: Callable[[str, int, int], No
 
 def shown(found: dict[str, Any]) -> None:
     """Print of each kind of persons how many match, how many are right, and how many would be by other ways."""
-    from stirred.cli.output import paragraph, table
+    from stirred.cli.output import facts, paragraph, table
 
     def share(value: float | None) -> str:
         return "" if value is None else f"{value:.1%}"
 
+    rows = [("vulnerable", _vulnerable(found))]
+    for name, many in found.get("unknown_values", {}).items():
+        rows.append(
+            ("unknown", f'{many:,} rows of the attacker\'s file have a "{name}" that no confidential person has')
+        )
+    facts(rows)
     columns = ("putative_rate", "confirmed_rate", "precision", "modal_guess", "proportional_guess", "person_replaced",
                "excess")  # fmt: skip
     table(
@@ -133,3 +144,17 @@ def shown(found: dict[str, Any]) -> None:
     paragraph(
         f"An attacker's file matched to {found['matched_to']} and compared with the truth: keep all of this inside."
     )
+
+
+def _vulnerable(found: dict[str, Any]) -> str:
+    """Say in one sentence what happens to those who stand out; ``excess`` is what their own record gives away."""
+    from stirred.risk.reidentification import VULNERABLE
+
+    own = found["persons"][VULNERABLE]
+    known, learned = (" and ".join(found[each]) for each in ("known", "learn"))
+    who = f"{own['records']:,} persons differ from most in their area and are alone there with {known}"
+    if own["precision"] is None:
+        return f"{who}; none of them is matched"
+    by_own = "" if own["excess"] is None else f"; {own['excess']:.1%} more than if the record were somebody else's"
+    matched, right = f"{own['putative_rate']:.1%}", f"{own['precision']:.1%}"
+    return f"{who}: {matched} are matched, and {right} of the matches tell their {learned}{by_own}"

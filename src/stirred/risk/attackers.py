@@ -22,6 +22,7 @@ from stirred.spec.problems import Problem
 _Array = npt.NDArray[Any]
 PERSON: Final = "__person"
 AGE: Final = "age"
+_RECODE: Final = "write the codes of that file"
 _YEARS: Final = 5  # a wrong age is off by one to so many years
 
 
@@ -122,7 +123,7 @@ def given_attacker(
     for name, kind in kinds.items():
         if lost := cast[name].null_count() - file[name].null_count():
             what = f"{number(lost, 'value')} cannot be read as {kind}, as the confidential file has them"
-            problems.append(Problem(what=what, where=f'{where} "{name}"', remedy="write the codes of that file"))
+            problems.append(Problem(what=what, where=f'{where} "{name}"', remedy=_RECODE))
     called = listed(ids.columns)
     for whose, who in ((where, cast.select(ids.columns).drop_nulls()), ("the confidential persons", ids)):
         if twice := who.height - who.n_unique():
@@ -132,6 +133,25 @@ def given_attacker(
     if not problems and found[PERSON].null_count() == found.height:
         what, remedy = f"none of its ids ({called}) is that of a confidential person", "write the ids of that file"
         problems.append(Problem(what=what, where=where, remedy=remedy))
+    if not problems:
+        strange = unknown_values(cast, truth, asked)
+        # In other codes nobody would match, which reads like perfect protection.
+        problems += [
+            Problem(what="no value is one of the confidential file", where=f'{where} "{name}"', remedy=_RECODE)
+            for name, many in strange.items()
+            if many == cast.height - cast[name].null_count()
+        ]
     if problems:
         raise DataError(problems)
     return found.select(*asked.keys, pl.col(PERSON).cast(pl.Int64))
+
+
+def unknown_values(file: pl.DataFrame, truth: pl.DataFrame, asked: Asked) -> dict[str, int]:
+    """Return in how many rows of an attacker's file a key has a value that no confidential person has.
+
+    >>> people = pl.DataFrame({"block": [1, 2], "sex": [1, 2], "age": [4, 50]})
+    >>> unknown_values(people.with_columns(block=pl.Series([1, 7])), people, Asked())
+    {'block': 1}
+    """
+    many = {name: file[name].drop_nulls().is_in(truth[name].unique().implode()).not_().sum() for name in asked.keys}
+    return {name: int(each) for name, each in many.items() if each}

@@ -98,6 +98,7 @@ def table_list(name: str) -> TableList:
 
 
 LISTS: Final = ("pl", "sf")
+_OR_OWN: Final = ", or name tables of your own: --table 'sex x age'"
 
 
 def cells_of(frame: pl.DataFrame, *, where: str) -> _Array:
@@ -105,7 +106,7 @@ def cells_of(frame: pl.DataFrame, *, where: str) -> _Array:
     lacking = [name for name in COLUMNS if name not in frame.columns]
     if lacking:
         what = f"there is no column {listed(lacking)}"
-        remedy = "the tables need sex (1, 2), age in years, race (1 to 63) and hispanic (0, 1) of every person"
+        remedy = f"write sex (1, 2), age in years, race (1 to 63) and hispanic (0, 1) of every person{_OR_OWN}"
         raise DataError([Problem(what=what, where=where, remedy=remedy)])
     numbers = frame.select(pl.col(COLUMNS).cast(pl.Int64, strict=False))
     ranges = {"sex": (1, 2), "age": (0, 150), "race": (1, RACES), "hispanic": (0, 1)}
@@ -114,7 +115,11 @@ def cells_of(frame: pl.DataFrame, *, where: str) -> _Array:
         wrong = int((~numbers[name].is_between(low, high).fill_null(value=False)).sum())
         if wrong:
             what = f"{wrong:,} values are not whole numbers from {low} to {high}"
-            problems.append(Problem(what=what, where=f'{where} "{name}"', remedy="recode it; `stirred prepare` helps"))
+            problems.append(
+                Problem(
+                    what=what, where=f'{where} "{name}"', remedy=f"recode it ([[prepare]] steps of a plan){_OR_OWN}"
+                )
+            )
     if problems:
         raise DataError(problems)
     sex, age, race, hispanic = (numbers[name].to_numpy() for name in COLUMNS)
