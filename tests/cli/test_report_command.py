@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ def test_json_has_the_facts_of_the_page_and_the_specification(place: Path) -> No
         (("site", "--edition", "internal"), "this is what was published: it has no internal part"),
         (("swap-out", "--edition", "both"), "'both' is not known"),
         (("nowhere",), "there is no such folder"),
+        (("site/report.html",), "this is a file, not a folder"),
         (("swap",), "this is not a bundle"),
         (("compare", "swap-out"), "one release has nothing beside it"),
         (("compare", "swap-out", "site", "--edition", "internal"), "it has no internal part"),
@@ -91,6 +93,21 @@ def test_a_page_that_was_changed_is_refused(place: Path, tmp_path: Path) -> None
     page = bundle / "public" / "report.html"
     page.write_text(page.read_text(encoding="utf-8").replace("ε=", "ε=0."), encoding="utf-8")
     assert "not the page that was made with the release" in refused(tmp_path, str(bundle))
+
+
+def test_a_page_without_a_checksum_is_not_handed_out(place: Path, tmp_path: Path) -> None:
+    assert "edition" in done(place, "swap-out/public")  # compared with the manifest beside it
+    shutil.copytree(place / "swap-out", tmp_path / "emptied")
+    (tmp_path / "emptied" / "manifest.json").write_text("", encoding="utf-8")
+    shutil.copytree(place / "swap-out" / "public", tmp_path / "plain")
+    for folder in ("emptied", "emptied/public", "plain"):
+        assert "no checksum in manifest.json or CHECKSUMS.sha256" in refused(tmp_path, folder)
+
+
+def test_what_could_not_be_looked_at_is_not_counted_as_zero(place: Path) -> None:
+    text = " ".join(done(place, "compare", "swap-out", "noise-out").split())
+    assert "negative numbers 0" in text
+    assert "margins that do not add up nothing to look at" in text
 
 
 def test_releases_stand_side_by_side_in_the_given_order_and_no_flavor_beats_another(place: Path) -> None:

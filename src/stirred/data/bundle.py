@@ -139,7 +139,8 @@ class Manifest(_Kept):
 def public_folder(bundle: Path) -> Path:
     """Return the public folder: that of a bundle, or the given one if it is what was published."""
     if not bundle.is_dir():
-        raise bad_file("there is no such folder", where=str(bundle), remedy="name the folder of a finished release")
+        what = "this is a file, not a folder" if bundle.exists() else "there is no such folder"
+        raise bad_file(what, where=str(bundle), remedy="name the folder of a finished release")
     if (bundle / "public").is_dir() or (bundle / MANIFEST).exists():
         return bundle / "public"
     if (bundle / SPECIFICATION).exists():

@@ -60,18 +60,31 @@ def edition_of(bundle: Path, edition: str) -> Edition:
 
 
 def _check(bundle: Path, path: Path) -> None:
-    """Refuse a page that is missing, or other than manifest or published checksums say."""
+    """Refuse a page that is missing, other than manifest or published checksums say, or of which they say nothing."""
     if not path.exists():
         raise bad_file("there is no report", where=str(path), remedy="name the folder of a finished release")
-    name = path.relative_to(bundle).as_posix()
-    manifest = Manifest.read((bundle / MANIFEST).read_bytes()) if (bundle / MANIFEST).exists() else None
-    recorded = {} if manifest is None else dict(manifest.files)
-    if manifest is None and (bundle / CHECKSUMS).exists():
-        lines = (bundle / CHECKSUMS).read_text(encoding="utf-8").splitlines()
-        recorded = {file: digest for digest, _, file in (line.partition("  ") for line in lines)}
-    if name in recorded and recorded[name] != checksum(path):
+    # The public folder of a bundle has its checksums beside it.
+    inner = bundle.resolve().name == "public" and (bundle.resolve().parent / MANIFEST).exists()
+    home = bundle.resolve().parent if inner else bundle.resolve()
+    said = _recorded(home).get(path.resolve().relative_to(home).as_posix())
+    if said is None:
+        what = f"no checksum in {MANIFEST} or {CHECKSUMS} says that it is the page made with the release"
+        remedy = "name the whole bundle, or the folder that `stirred publish` made"
+        raise bad_file(what, where=str(path), remedy=remedy)
+    if said != checksum(path):
         what, remedy = "it is not the page that was made with the release", "find out who changed it"
         raise bad_file(what, where=str(path), remedy=remedy)
+
+
+def _recorded(home: Path) -> dict[str, str]:
+    """Return the checksums of a bundle, or of what was published; none where they cannot be read."""
+    if (home / MANIFEST).exists():
+        manifest = Manifest.read((home / MANIFEST).read_bytes())
+        return {} if manifest is None else dict(manifest.files)
+    if not (home / CHECKSUMS).exists():
+        return {}
+    lines = (home / CHECKSUMS).read_text(encoding="utf-8", errors="replace").splitlines()
+    return {file: digest for digest, _, file in (line.partition("  ") for line in lines)}
 
 
 # ---- side by side -----------------------------------------------------------------------------------------
@@ -98,10 +111,14 @@ def side_by_side(found: Sequence[Edition]) -> tuple[list[str], list[list[str]]]:
     if any(one.measures for one in found):
         rows.append(["error against the truth", *(_measured(one.measures) for one in found)])
     odd = [
-        {each["what"]: each["found"] for each in (one.facts.get("validity") or {}).get("findings", ())} for one in found
+        {
+            each["what"]: f"{each['found']:,}" if each["looked_at"] else "nothing to look at"
+            for each in (one.facts.get("validity") or {}).get("findings", ())
+        }
+        for one in found
     ]
     for what in dict.fromkeys(name for each in odd for name in each):
-        rows.append([what, *(f"{each[what]:,}" if what in each else _NOT_SAID for each in odd)])
+        rows.append([what, *(each.get(what, _NOT_SAID) for each in odd)])
     return ["", *names_of(found)], rows
 
 
@@ -132,7 +149,7 @@ def verdicts(found: Sequence[Edition]) -> list[tuple[str, Comparison]]:
 
 def in_words(seen: Comparison) -> str:
     """Say in which blocks two promises differ, and whether one is stronger."""
-    blocks = "; ".join(f"{each.block}: {each.verdict}" for each in seen.blocks)
+    blocks = "; ".join(f"{each.question}: {each.verdict}" for each in seen.blocks)
     return f"{blocks}. Overall: {seen.overall or 'no verdict'}. {seen.because}"
 
 
