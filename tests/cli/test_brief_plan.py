@@ -63,10 +63,18 @@ def test_a_plan_says_in_one_line_which_relative_promises_more_and_how_to_see_it(
     better = told["stronger"]
     assert better["epsilon"] < 0.95 * told["epsilon"]
     assert f"{better['name']}: ε=" in line
-    # The command that is named shows the same member with the same numbers.
-    section = '[mechanism]\nmatch = ["state", "size"]\nswap = ["county"]\nrate = "1/20"\n'
-    Path("ma.toml").write_text(f'[data]\nhouseholds = "ma.parquet"\n{section}[release]\nout = "b"\n', encoding="utf-8")
-    assert "stirred compare ma.toml --family" in shown(capsys, "plan", "ma.toml")
+    # The command that is named shows the same member with the same numbers, once the options are a plan.
+    assert shown(capsys, "plan", *MASSACHUSETTS).endswith("More: --verbose, --write\n")
+    written = shown(capsys, "plan", *MASSACHUSETTS, "--write", "ma.toml")
+    assert "stirred compare ma.toml --family" in written
+    assert next_of(written) == ["stirred", "release", "ma.toml"]
+    assert json.loads(shown(capsys, "plan", "ma.toml", "--json"))["epsilon"] == told["epsilon"]
+    # Nor does the command need a folder for a release that it does not make.
+    text = Path("ma.toml").read_text(encoding="utf-8")
+    Path("ma.toml").write_text(text.partition("[release]")[0], encoding="utf-8")
+    looked = shown(capsys, "plan", "ma.toml")
+    assert "stirred compare ma.toml --family" in looked
+    assert next_of(looked) == ["stirred", "release", "ma.toml", "--out", "FOLDER"]
     family = json.loads(shown(capsys, "compare", "ma.toml", "--family", "--json"))["swaps"]
     same = next(each for each in family if each["name"] == better["name"])
     assert (same["setting"], same["epsilon"]) == (better["setting"], better["epsilon"])
@@ -133,7 +141,7 @@ def test_many_held_columns_are_counted(capsys: pytest.CaptureFixture[str]) -> No
     out = shown(capsys, "plan", "wide.parquet", *ROLES, "--rate", "1/2")
     assert "and by size x tenure x rooms_0 x rooms_1 x" in " ".join(out.split())
     assert re.search(r"x \d+ more columns x rooms_29", " ".join(out.split()))
-    assert "All details: --verbose" in out
+    assert "More: --verbose" in out
     assert len(out.splitlines()) <= 14
     swapped = [f"rooms_{n}" for n in range(9)]
     out = shown(capsys, "plan", "wide.parquet", *ROLES, "--rate", "1/2", *(w for n in swapped for w in ("--swap", n)))

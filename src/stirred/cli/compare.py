@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from stirred.cli.option_words import bad_plan
 from stirred.cli.options import Json, Names, Place, arg, opt
 from stirred.cli.output import bullets, emit, emit_json, exactly, heading, paragraph, picked, shown_progress, table
-from stirred.cli.swap_options import Quiet, names
+from stirred.cli.swap_options import NOWHERE, Quiet, names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ def compare(
     if out is not None and out.exists():
         raise bad_plan("something is already there", where=str(out), remedy="choose a new file")
     _check_attack(attack=attack, family=family, others={"--area": area, "--known": known, "--learn": learn})
-    prepared = [prepare(read_plan(path)) for path in plans]
+    prepared = [prepare(read_plan(path, out=NOWHERE)) for path in plans]
     if len({tuple(sorted(each.inputs.items())) for each in prepared}) > 1:
         raise bad_plan(
             "the plans are for different files", where="stirred compare", remedy="compare plans for the same files"

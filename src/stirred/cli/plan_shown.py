@@ -199,8 +199,10 @@ def show_plan(
     next_step: str,
     verbose: bool,
     as_json: bool,
+    written: Path | None = None,
+    writable: bool = False,
 ) -> None:
-    """Print a plan in about ten lines, at length, or as JSON."""
+    """Print a plan in about ten lines, at length, or as JSON; ``written`` is the plan file that was made of it."""
 
     account, refusal = outlook(prepared)
     fit = None if refusal is None else fitting(prepared)
@@ -214,7 +216,7 @@ def show_plan(
             both = [] if tuned is None else tuned.rates_reaching(prepared.plan, wanted)
         rates_in_words = {"target_rates": [rate for rate, _ in both], "usable_rates": [str(rate) for _, rate in both]}
         target = {"target_epsilon": epsilon, **rates_in_words} if both else {}
-    better, better_shown = _stronger(prepared)
+    better, better_shown = _stronger(prepared, written)
     if as_json:
         emit_json(
             {
@@ -231,6 +233,7 @@ def show_plan(
                 "ledger": None if account is None else ledger_facts(account),
                 "expected_error": [_expected_out(each) for each in expected],
                 **target,
+                **({} if written is None else {"written": str(written)}),
                 **({} if refusal is None else {"would_fit": fit_out(fit)}),
                 **({"errors": errors_out(problems)} if problems else {}),
             }
@@ -251,6 +254,7 @@ def show_plan(
             *([("ledger", ledger_text(account))] if account is not None else []),
             *other_file_lines(prepared),
             *([] if refusal is None else refusal_lines(fit)),
+            *([] if written is None else [("plan", str(written))]),
             *([] if problems else [("next", next_step)]),
         ]
     )
@@ -258,7 +262,10 @@ def show_plan(
         emit()
         _details(prepared, curve)
         emit()
-    paragraph("Nothing random has happened and nothing was written." + ("" if verbose else " All details: --verbose"))
+    else_ = "" if written is None else "else "
+    more = [*([] if verbose else ["--verbose"]), *(["--write"] if writable else [])]
+    told = f" {'More' if writable else 'All details'}: {', '.join(more)}" if more else ""
+    paragraph(f"Nothing random has happened and nothing {else_}was written.{told}")
     if problems:
         raise StirredError(problems)
 
@@ -272,13 +279,13 @@ def doubts_shown(prepared: Prepared) -> list[tuple[str, str]]:
     return [*rows, *others]
 
 
-def _stronger(prepared: Prepared) -> tuple[Stronger | None, list[tuple[str, str]]]:
+def _stronger(prepared: Prepared, written: Path | None) -> tuple[Stronger | None, list[tuple[str, str]]]:
     """Return the relative that promises more at an equal share of changed records, and the one line that says so."""
     adviser = prepared.mechanism.adviser()
     found = None if adviser is None else adviser.stronger(prepared.mechanism, prepared.plan)
     if found is None:
         return None, []
-    source = Path(prepared.planned.source)
+    source = written or Path(prepared.planned.source)
     plan = source if source.suffix == ".toml" else "PLAN.toml"
     words = f"{found.name}: ε={found.epsilon.shown()} at equal change"
     return found, [("stronger", f"{words}; stirred compare {plan} --family")]

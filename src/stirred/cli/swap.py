@@ -134,7 +134,8 @@ def plan(
         opt("--changed SHARE", "Wish: at least this share of all records should get another swap value (default 5%)."),
     ] = None,
     write: Annotated[
-        Place, opt("--write PLAN.toml", "With wishes: write the proposal as a plan; must not exist.")
+        Place,
+        opt("--write PLAN.toml", "Write these options, or what is proposed for wishes, as a plan; must not exist."),
     ] = None,
     verbose: Verbose = False,
     json: Json = False,
@@ -152,8 +153,10 @@ def plan(
         exact=exact, nearly=nearly, undisturbed=undisturbed, epsilon=epsilon, at_most=at_most, changed=changed,
         write=write,
     )  # fmt: skip
-    options = replace(options, out=NOWHERE, command="plan")
-    advising = advise or wished.given
+    # With match or rate there is a plan to write, and without them a proposal.
+    settled = write is not None and not (advise or replace(wished, write=None).given) and options.match_or_rate
+    options = replace(options, out=Path(f"{write.stem}-bundle") if settled and write else NOWHERE, command="plan")
+    advising = advise or (wished.given and not settled)
     if options.ledger and (geography or advising):
         remedy = "leave it out, and plan the choice you make with it"
         raise bad_plan("--ledger checks one plan; this command compares several", where="--ledger", remedy=remedy)
@@ -189,8 +192,24 @@ def plan(
     prepared = prepare(planned)
     expected = [] if expect_from is None else expected_errors(prepared, expect_from, expect_persons)
     target = epsilon if has_rate(prepared.mechanism.name) else None
-    next_step = run_command(context, prepared)
-    show_plan(prepared, epsilon=target, expected=expected, next_step=next_step, verbose=verbose, as_json=json)
+    if write is not None:
+        _write_plan(prepared, write)
+    next_step = run_command(context, prepared) if write is None else shlex.join(["stirred", "release", str(write)])
+    show_plan(
+        prepared, epsilon=target, expected=expected, next_step=next_step, verbose=verbose, as_json=json, written=write,
+        writable=write is None and file.suffix != ".toml",
+    )  # fmt: skip
+
+
+def _write_plan(prepared: Prepared, path: Path) -> None:
+    """Write what the options say as a plan; one that a release would refuse is not written."""
+    from stirred.release.plan_writing import write_plan
+
+    if prepared.ledger is not None:
+        what, remedy = "the place of a ledger is not written", "leave it out, and add it to the plan"
+        raise bad_plan(what, where="--ledger", remedy=remedy)
+    prepared.refuse()
+    write_plan(prepared.planned.plan, path, remarks=["The options of `stirred plan`, as a plan."])
 
 
 def release(
@@ -361,7 +380,8 @@ def run_command(context: typer.Context, prepared: Prepared) -> str:
     told = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
     given = {name: context.params[name] for name in told}
     if given["file"].suffix == ".toml":
-        return shlex.join(["stirred", "release", str(given["file"])])
+        nowhere = prepared.planned.out == NOWHERE.absolute()
+        return shlex.join(["stirred", "release", str(given["file"]), *(["--out", FOLDER] if nowhere else [])])
     if has_rate(prepared.mechanism.name):
         # With --epsilon alone the plan has the rate that reaches it, and a run takes only a rate.
         given.pop("epsilon", None)

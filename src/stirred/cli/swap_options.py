@@ -177,6 +177,11 @@ class Options:
 
         return self.mechanism or DEFAULT
 
+    @property
+    def match_or_rate(self) -> bool:
+        """Say whether the options settle what is swapped with what, or how often."""
+        return bool(self.match or self.rate)
+
     def named(self, *, but: Sequence[str]) -> list[str]:
         """Return the options that were given, but for some: those that are not as they are by default."""
         others = [field for field in _told() if field.name not in but]

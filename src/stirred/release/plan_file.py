@@ -250,7 +250,9 @@ def read_plan(path: Path, *, out: Path | None = None) -> Planned:
     """
     place = Source.of(path)
     if place.kind in READS:
-        remedy = f"write a plan.toml that names it, or use `stirred swap {path}` with options"
+        remedy = (
+            f"make a plan of it, `stirred plan {path} ... --write PLAN.toml`, or use `stirred swap {path}` with options"
+        )
         raise bad_plan("this is a data file, and here a plan is read", where=str(path), remedy=remedy)
     content = read_toml(path, called="the plan")
     section = content.get("release", {})
