@@ -79,6 +79,9 @@ def test_keys_of_persons_count_persons_with_their_households_columns(
     ("options", "said"),
     [
         ([], "it is not known what of this file would be published unchanged"),
+        ([], 'name with --keys what an attacker may know, of "hid", "state"'),
+        (["--keys", "size", "--population", "ten.csv"], "it has 10 records, and the sample 1,000"),
+        (["--keys", "size,tenure", "--population", "other.csv"], "no value is one of the sample"),
         (["--keys", "agee"], 'there is no column "agee"'),
         (["--keys", "size", "--sensitive", "size"], "is a key"),
         (["--keys", "size", "--weight", "gq_type"], "below 1"),
@@ -89,6 +92,9 @@ def test_what_cannot_be_asked_is_refused(
     census: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(census)
+    homes = pl.read_parquet("households.parquet")
+    homes.head(10).write_csv("ten.csv")
+    homes.with_columns(tenure=pl.lit("owned")).write_csv("other.csv")
     errors = asked(capsys, "households.parquet", *options, code=2)["errors"]
     assert said in str(errors)
 
@@ -99,6 +105,16 @@ def test_a_population_file_makes_what_is_found_of_a_bundle_confidential(
     beside = [census / "bundle", "--keys", "size"]
     assert asked(capsys, *beside)["public"]
     assert not asked(capsys, *beside, "--population", census / "households.parquet")["public"]
+
+
+def test_a_population_may_be_written_in_another_format(census: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    homes = pl.read_parquet(census / "households.parquet")
+    homes.with_columns(pl.col("size").cast(pl.String)).write_parquet(census / "texts.parquet")
+    homes.head(100).write_parquet(census / "sample.parquet")
+    sample = [census / "sample.parquet", "--keys", "size,block", "--population"]
+    found = [asked(capsys, *sample, census / f"{name}.parquet") for name in ("households", "texts")]
+    assert found[0] == found[1]
+    assert found[0]["uniqueness"]["population_uniques"] < found[0]["uniqueness"]["unique"]
 
 
 def test_options_of_files_are_refused_beside_a_bundle(census: Path, capsys: pytest.CaptureFixture[str]) -> None:

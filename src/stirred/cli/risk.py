@@ -13,6 +13,8 @@ from stirred.cli.output import emit_json, facts, paragraph
 from stirred.cli.swap_options import NOWHERE, names
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from stirred.risk.bounds import Bounds, Revealed
     from stirred.risk.combinations import MinimalUniques
     from stirred.risk.exposed import ExactTable
@@ -78,6 +80,7 @@ def risk(
     if whole is not None:
         subject = replace(subject, public=False)  # what is found rests on that file too
     _check_columns(subject, table, names(sensitive), weight, None if whole is None else whole.columns)
+    whole = None if whole is None else _population(subject, table, whole, where=f"--population {population}")
     found = unique_records(subject.data, table, weight=weight, population=whole)
     spread = _diversity(subject, table, names(sensitive))
     minimal = _minimal(subject, table, largest)
@@ -101,7 +104,7 @@ def risk(
     facts(
         [
             ("file", subject.in_words),
-            *uniqueness_rows(found, default=not given, sample=weight is not None or whole is not None),
+            *uniqueness_rows(found, default=not given, sample=weight is not None, population=whole is not None),
             *(_diversity_row(each, found) for each in spread),
             *_minimal_rows(minimal, found, table, largest),
             *_told_rows(guessed),
@@ -166,6 +169,29 @@ def _check_columns(
         problems.append(Problem(what=what, where="--population", remedy=remedy))
     if problems:
         raise DataError(problems)
+
+
+def _population(subject: Subject, table: ExactTable, whole: pl.DataFrame, *, where: str) -> pl.DataFrame:
+    """Return the keys of a population as the sample writes them; refuse what a sample cannot come from."""
+    import polars as pl
+
+    from stirred.data.problems import DataError
+    from stirred.risk.subject import records_and_keys
+    from stirred.spec.problems import Problem
+
+    sample, keys = records_and_keys(subject.data, table)
+    cast = whole.select(pl.col(name).cast(sample.schema[name], strict=False) for name in keys)
+    none = [name for name in keys if not sample[name].is_in(cast[name].unique().implode()).any()]
+    problems = [
+        Problem(what="no value is one of the sample", where=f'{where} "{name}"', remedy="write the codes of the sample")
+        for name in none
+    ]
+    if whole.height < sample.height:
+        what = f"it has {whole.height:,} records, and the sample {sample.height:,}"
+        problems.append(Problem(what=what, where=where, remedy="name the file that the sample comes from"))
+    if problems:
+        raise DataError(problems)
+    return cast
 
 
 def _no_weight(subject: Subject, name: str) -> str:
@@ -280,7 +306,7 @@ def _revealed_rows(found: Revealed | None, unique: Uniqueness) -> list[tuple[str
     ]
 
 
-def uniqueness_rows(found: Uniqueness, *, default: bool, sample: bool) -> list[tuple[str, str]]:
+def uniqueness_rows(found: Uniqueness, *, default: bool, sample: bool, population: bool) -> list[tuple[str, str]]:
     """Say how many records share their keys with how many others."""
     from stirred.risk.uniqueness import share_in_words
 
@@ -292,12 +318,13 @@ def uniqueness_rows(found: Uniqueness, *, default: bool, sample: bool) -> list[t
         ("unique", f"{found.share_unique} of the {found.of}: {found.unique:,} of {found.records:,}"),
         (
             "k",
-            f"{found.k}-anonymous; {share(found.below(3))} share their keys with fewer than 2 others, "
-            f"{share(found.below(5))} with fewer than 4",
+            f"{found.k}-anonymous; {share(found.below(3))} share their keys with fewer than 2 others (they violate "
+            f"3-anonymity), {share(found.below(5))} with fewer than 4 (5-anonymity)",
         ),
     ]
-    if sample:
-        rows.append(("population", f"about {found.population_uniques:,.0f} of the unique are so in the population too"))
+    if sample or population:
+        many = f"{'about ' if sample else ''}{found.population_uniques:,.0f}"
+        rows.append(("population", f"{many} of the unique are so in the population too"))
     if found.unique_match is not None:
         rows.append(("match", f"who finds one record with the keys of a person is right in {found.unique_match:.1%}"))
     rows.append(
@@ -338,6 +365,7 @@ def _diversity_row(each: Diversity, found: Uniqueness) -> tuple[str, str]:
 def _minimal_rows(
     found: MinimalUniques | None, unique: Uniqueness, table: ExactTable, largest: int
 ) -> list[tuple[str, str]]:
+    from stirred.data.problems import number
     from stirred.risk.uniqueness import share_in_words
 
     if found is None:
@@ -345,7 +373,8 @@ def _minimal_rows(
     sizes = ", ".join(f"{many:,} of {size}" for size, many in found.by_size.items())
     share = share_in_words(found.affected, unique.records)
     text = (
-        f"{share} of the {unique.of} are unique on {found.largest} keys or fewer; minimal unique combinations: {sizes}"
+        f"{share} of the {unique.of} are unique on {number(found.largest, 'key')} or fewer; minimal unique "
+        f"combinations: {sizes}"
     )
     most = ", ".join(f"{key} {part:.0%}" for key, part in found.by_key[:5] if part)
     return [("minimal", text), *([("most by", f"share of these that each key is part of: {most}")] if most else [])]

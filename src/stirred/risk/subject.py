@@ -13,7 +13,7 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings, probe_parquet, public_folder, published_specification
 from stirred.data.codes import encode
 from stirred.data.microdata import Microdata, missing_column
-from stirred.data.problems import DataError, bad_file, number
+from stirred.data.problems import DataError, bad_file, listed, number
 from stirred.mechanisms.registry import build, is_installed, mechanism_class
 from stirred.risk.bounds import Revealed, revealed
 from stirred.risk.exposed import ExactTable, exposure, of_persons, person_code, unique_in
@@ -128,9 +128,9 @@ def default_keys(subject: Subject) -> ExactTable:
     """Return the exact table that exposes most; refuse where the file promises nothing."""
     if subject.specification is None:
         what = "it is not known what of this file would be published unchanged"
-        raise bad_file(
-            what, where=subject.name, remedy="name the keys, --keys age,sex,county, or give a plan or a bundle"
-        )
+        names = listed([*subject.data.variables, *subject.data.person_variables])
+        remedy = f"name with --keys what an attacker may know, of {names}; or give a plan or a bundle"
+        raise bad_file(what, where=subject.name, remedy=remedy)
     found = exposure(subject.specification, subject.data, exchanged=subject.exchanged)
     if found is None:
         what = "no table of characteristics is published exactly"
