@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from stirred import Entropy
 from stirred.release.publish import publish
 from stirred.release.run import run
+from stirred.report.editions import edition_of, side_by_side
 from stirred.report.facts import facts_in
 from tests.release.bundles import stirred
 from tests.release.test_public_edition import CASES, laid_out
@@ -120,6 +122,14 @@ def test_releases_stand_side_by_side_in_the_given_order_and_no_flavor_beats_anot
     text = " ".join(done(place, "compare", "noise-out", "swap-out").split())
     assert "no verdict. Neither was derived from the other" in text
     assert "error against the truth" not in text
+
+
+def test_a_release_that_promises_nothing_says_so_beside_others(place: Path) -> None:
+    found = edition_of(place / "swap-out", "public")
+    nothing = replace(found, specification=found.specification.with_budget("inf"))
+    (row,) = [row for row in side_by_side([found, nothing])[1] if row[0] == "how much"]
+    assert row[2] == "ε=inf: nothing is promised"
+    assert "nothing" not in row[1]
 
 
 def test_the_page_of_a_comparison_says_whether_it_may_leave(place: Path) -> None:

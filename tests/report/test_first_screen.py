@@ -73,6 +73,9 @@ def test_a_swap_says_what_leaves_who_moves_and_how_far_off_counts_are(tmp_path: 
             r"A published count of 10 to 99 \(county x tenure\) is typically off by [\d.]+, nine in", first
         )
         assert "of the households are unique on what is published unchanged" in first
+        # The picture has a title that can be seen, and not only heard.
+        page = (bundle / edition / "report.html").read_text(encoding="utf-8")
+        assert "<p class=note>Households by how many others have the same values" in page
 
 
 def test_the_sentence_on_errors_is_from_the_published_file_alone(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.risk.uniqueness import share_in_words
 from stirred.spec.brief import published_exactly
 from stirred.spec.compare import Comparison, compare
+from stirred.spec.explain import why_nothing
 from stirred.spec.specification import Specification
 
 EDITIONS = ("public", "internal")
@@ -104,7 +105,7 @@ def side_by_side(found: Sequence[Edition]) -> tuple[list[str], list[list[str]]]:
         ["where: published exactly", *map(published_exactly, promises)],
         ["what", *(f"one {each.input_premetric.unit}" for each in promises)],
         ["how: measured in", *(each.output_premetric.measured for each in promises)],
-        ["how much", *(each.budget_text for each in promises)],
+        ["how much", *(f"{p.budget_text}{': nothing is promised' if why_nothing(p) else ''}" for p in promises)],
     ]
     rows.append(["alone with what is exact", *(_exposed(one.facts.get("exposure")) for one in found)])
     rows.append(["typical error", *(_accurate(one.facts.get("accuracy")) for one in found)])

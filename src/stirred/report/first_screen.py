@@ -103,11 +103,11 @@ def _picture(report: ReleaseReport) -> str:
         more = f" (first {_MOST_BARS})" * (len(report.typical) > _MOST_BARS)
         return bars(Bars(bars=tuple(bar for pair in both for bar in pair), x="", y=_OFF + more)) if both else ""
     rows = [[label, count, share_in_words(count, found.records)] for label, count in found.bands]
-    told = f"{found.of.capitalize()} by how many share what is published unchanged"
+    told = f"{found.of.capitalize()} by how many others have the same values in what is published unchanged"
     shown = table(["with what is published unchanged", found.of, "share"], rows, numbers=["share"], caption=told)
     parts = [(f"{label} ({share})", count) for (label, count), (*_, share) in zip(found.bands, rows, strict=True)]
     drawn = share_bar(parts, title=f"{told}: {', '.join(label for label, _ in parts)}")
-    return drawn + folded("The same in numbers", shown)
+    return paragraph(f"{told}:", note=True) + drawn + folded("The same in numbers", shown)
 
 
 def five_answers(specification: Specification) -> str:

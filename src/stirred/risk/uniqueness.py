@@ -21,7 +21,7 @@ _Array = npt.NDArray[Any]
 # From this f on a series ends soon; below it, a recurrence is exact and short.
 _SMALL: Final = 30
 _TERMS: Final = 400
-BANDS: Final = ((1, "alone"), (2, "1 twin"), (3, "2 to 3 twins"), (5, "4 to 8 twins"), (10, "9 and more twins"))
+BANDS: Final = ((1, "alone"), (2, "1 other"), (3, "2 to 3 others"), (5, "4 to 8 others"), (10, "9 and more others"))
 _SIZE, _WEIGHT = "__size", "__weight"
 
 
@@ -68,7 +68,7 @@ class Uniqueness:
 
     @property
     def bands(self) -> list[tuple[str, int]]:
-        """Return the number of records that are alone, have one twin, and so on."""
+        """Return the number of records that are alone, share their keys with one other, and so on."""
         starts = [start for start, _ in BANDS]
         ends = [*starts[1:], math.inf]
         return [
