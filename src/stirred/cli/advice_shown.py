@@ -16,7 +16,7 @@ from stirred.mechanisms.protocol import Advised, doubt_rows
 from stirred.mechanisms.registry import adviser
 from stirred.release.plan_file import PlanFile, planned
 from stirred.release.plan_writing import write_plan
-from stirred.release.prepared import prepare
+from stirred.release.prepared import Prepared, prepare
 from stirred.spec.brief import promise_rows
 from stirred.spec.explain import explain
 from stirred.spec.given_numbers import loss
@@ -87,6 +87,15 @@ def _write(advice: Advised, options: Options, path: Path) -> None:
     asked = f"Proposed by `stirred plan`, wishes: {advice.wishes}."
     plan = plan_of(advice.section, advice.tables, options, path)
     write_plan(plan, path, remarks=[asked, *advice.why, advice.rests_on])
+
+
+def write_options(prepared: Prepared, path: Path) -> None:
+    """Write what the options say as a plan; one that a release would refuse is not written."""
+    if prepared.ledger is not None:
+        what, remedy = "the place of a ledger is not written", "leave it out, and add it to the plan"
+        raise bad_plan(what, where="--ledger", remedy=remedy)
+    prepared.refuse()
+    write_plan(prepared.planned.plan, path, remarks=["The options of `stirred plan`, as a plan."])
 
 
 def plan_of(section: Mapping[str, Any], tables: Sequence[Sequence[str]], options: Options, path: Path) -> PlanFile:

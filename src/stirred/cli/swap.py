@@ -144,7 +144,7 @@ def plan(
 
     Shows as well the choices that a geography has, or what fits your wishes.
     """
-    from stirred.cli.advice_shown import Wished, show_advice, show_choices
+    from stirred.cli.advice_shown import Wished, show_advice, show_choices, write_options
     from stirred.cli.plan_shown import expected_errors, show_plan
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
@@ -193,23 +193,12 @@ def plan(
     expected = [] if expect_from is None else expected_errors(prepared, expect_from, expect_persons)
     target = epsilon if has_rate(prepared.mechanism.name) else None
     if write is not None:
-        _write_plan(prepared, write)
+        write_options(prepared, write)
     next_step = run_command(context, prepared) if write is None else shlex.join(["stirred", "release", str(write)])
     show_plan(
         prepared, epsilon=target, expected=expected, next_step=next_step, verbose=verbose, as_json=json, written=write,
         writable=write is None and file.suffix != ".toml",
     )  # fmt: skip
-
-
-def _write_plan(prepared: Prepared, path: Path) -> None:
-    """Write what the options say as a plan; one that a release would refuse is not written."""
-    from stirred.release.plan_writing import write_plan
-
-    if prepared.ledger is not None:
-        what, remedy = "the place of a ledger is not written", "leave it out, and add it to the plan"
-        raise bad_plan(what, where="--ledger", remedy=remedy)
-    prepared.refuse()
-    write_plan(prepared.planned.plan, path, remarks=["The options of `stirred plan`, as a plan."])
 
 
 def release(
