@@ -192,7 +192,7 @@ def test_options_of_attacks_that_say_nothing_are_refused(
         (["noisy", "--table", "sex"], "no records to count tables from"),
         (["noisy", "--area", "tract"], 'no published table has "tract"'),
         (["noisy", "--reidentify", "tables"], "this release has no records"),
-        (["swapped", "--reidentify", "tables"], "these tables have no sex and age to match by"),
+        (["swapped", "--reidentify", "tables"], "only in the tables of a summary file"),
         (["people.csv", "--tables", "published"], "a file has published nothing"),
         (["people.csv", "--tables", "sf", "--table", "sex"], "both name the tables"),
         (["people.csv", "--tables", "sf2"], "'sf2' is no list of tables"),
@@ -207,3 +207,27 @@ def test_what_cannot_be_attacked_is_refused(
     assert run(["attack", str(folder / options[0]), *options[1:], "--out", str(tmp_path / "out"), "--quiet"]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "out").exists()
+
+
+def test_with_codes_of_its_own_persons_are_looked_for_in_the_released_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    homes, persons = census(1_000, seed=1)
+    homes.select("hid", "county", "size", quarter="block").write_csv("homes.csv")
+    own = {"sex": {1: "m", 2: "f"}, "hispanic": {0: "no", 1: "yes"}}
+    persons.with_columns(pl.col(name).replace_strict(codes) for name, codes in own.items()).write_csv("persons.csv")
+    for name, rate in (("little", "1/50"), ("much", "9/10")):
+        data = '[data]\nhouseholds = "homes.csv"\npersons = "persons.csv"\nhid = "hid"\nid = ["pid"]\n'
+        swap = f'[mechanism]\nmatch = ["county", "size"]\nswap = ["quarter"]\nrate = "{rate}"\n'
+        Path(f"{name}.toml").write_text(data + swap, encoding="utf-8")
+    command = ["compare", "little.toml", "much.toml", "--attack", "--quiet", "--json"]
+    capsys.readouterr()
+    assert run(command) == 2
+    assert "no area is named" in capsys.readouterr().out
+    assert run([*command, "--area", "quarter"]) == 0
+    little, much = (each["attack"] for each in json.loads(capsys.readouterr().out)["swaps"])
+    assert (little["reconstruction"], little["reidentified_in"]) == (None, "records")
+    right = [each["reidentification"]["nonmodal unique"]["precision"] for each in (little, much)]
+    # Nearly everybody stays in their quarter, or nearly nobody does.
+    assert right[0] > 0.9 > 0.6 > right[1]

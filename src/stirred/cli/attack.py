@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stirred.cli.option_words import bad_plan
+from stirred.cli.option_words import bad_plan, no_area
 from stirred.cli.options import Json, Names, Place, Text, arg, opt
 from stirred.cli.output import emit_json, facts, shown_progress
 from stirred.cli.swap_options import Quiet, names
@@ -80,8 +80,7 @@ def attack(
     files = bundle_files(file) if is_bundle(file) else None
     subject = subject_of(file, persons=persons, hid=hid) if files is None or has_records(files) else None
     if not area and subject is not None and by[0] not in subject.persons.columns:
-        remedy = "name the smallest area whose tables are published, such as --area tract"
-        raise bad_plan(f'no area is named, and there is no column "{by[0]}"', where="--area", remedy=remedy)
+        raise no_area(by[0])
     true = subject if truth is None else subject_of(truth, persons=None, hid=None)
     alone = reidentify == "records" and subject is not None
     target = subject if alone else target_of(subject, files, by, name=str(file), tables=tables, own=table or ())
@@ -117,9 +116,12 @@ def attack(
 
 def _check_places(out: Path, truth: Path | None) -> None:
     """Refuse to keep results in a release, where they could be published, and to take a release for the truth."""
+    from stirred.data.bundle import CHECKSUMS, MANIFEST
     from stirred.risk.subject import is_bundle
 
-    if any(is_bundle(each) for each in out.resolve().parents):
+    # A folder that only happens to be called public is no release.
+    marks = ((MANIFEST, "public"), (CHECKSUMS, "specification.json"))
+    if any(all((each / name).exists() for name in own) for each in out.resolve().parents for own in marks):
         what, remedy = "results of an attack must not stand in a release", "choose a folder outside of it"
         raise bad_plan(what, where=f"--out {out}", remedy=remedy)
     if truth is not None and is_bundle(truth):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stirred.cli.option_words import bad_plan
+from stirred.cli.option_words import bad_plan, no_area
 from stirred.cli.options import Json, Names, Place, arg, opt
 from stirred.cli.output import bullets, emit, emit_json, exactly, heading, paragraph, picked, shown_progress, table
 from stirred.cli.swap_options import NOWHERE, Quiet, names
@@ -146,7 +146,10 @@ def _asked(data: Microdata, area: list[str] | None, known: list[str] | None, lea
     ]
     if problems:
         raise DataError(problems)
-    return Asked(**{role: tuple(own) for role, own in given.items() if own})
+    asked = Asked(**{role: tuple(own) for role, own in given.items() if own})
+    if not area and asked.area[0] not in columns:
+        raise no_area(asked.area[0])
+    return asked
 
 
 def _faced(

@@ -69,6 +69,12 @@ def bad_plan(what: str, *, where: str, remedy: str) -> PlanError:
     return problems.bad_plan(what, where=where, remedy=remedy)
 
 
+def no_area(column: str) -> PlanError:
+    """Return the refusal of an attack on areas that nobody named; ``column`` is the one looked for."""
+    remedy = "name the smallest area whose tables are published, such as --area tract"
+    return bad_plan(f'no area is named, and there is no column "{column}"', where="--area", remedy=remedy)
+
+
 @contextmanager
 def told_by_options() -> Iterator[None]:
     """Name the option in problems that name the argument it was passed on as.

@@ -116,7 +116,9 @@ def _reconstructed(each: Faced, measure: str) -> str:
 
 def _reidentified(each: Faced) -> str:
     found = None if each.drawn is None else each.drawn.reidentified
-    return vulnerable_in_words(found) if found is not None else _why(each)
+    if found is None or each.drawn is None:
+        return _why(each)
+    return vulnerable_in_words(found) + (", in the released records" if each.drawn.in_records else "")
 
 
 def _why(each: Faced) -> str:

@@ -28,6 +28,7 @@ from stirred.spec.problems import StirredError
 class Drawn:
     """What one draw gives away, and how far its tables are off; what could not be measured says why.
 
+    Persons are looked for among those reconstructed, or, where no tables can be attacked, in the released records.
     ``errors`` are the mean absolute errors of tables by their title; None where a release does not have the table.
     """
 
@@ -35,6 +36,7 @@ class Drawn:
     reidentified: Reidentified | None = None
     errors: Mapping[str, float | None] = field(default_factory=dict)
     why_not: str = ""
+    in_records: bool = False
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -43,6 +45,7 @@ class Drawn:
             "reconstruction": self.reconstruction,
             "reidentification": None if self.reidentified is None else self.reidentified.facts,
             "mean_absolute_error": dict(self.errors),
+            "reidentified_in": None if self.reidentified is None else "records" if self.in_records else "tables",
             "not_measured": self.why_not or None,
         }
 
@@ -91,18 +94,29 @@ def attack_draw(
         target = target_of(subject, files, asked.area, name="the test draw")
         found = attacked(target, asked.area, folder, truth=truth, progress=progress).facts
     except StirredError as error:
-        return Drawn(errors=errors, why_not=str(error.problems[0]))
+        seen = None if subject is None else _in_records(subject, truth, asked)
+        return Drawn(errors=errors, why_not=error.problems[0].what, reidentified=seen, in_records=seen is not None)
     pool = pl.read_parquet(folder / RECORDS)
     lacking = [name for name in (*asked.known, *asked.learn) if name not in pool and name != AGE]
     try:
         people = people_of(truth, [*asked.keys, *asked.learn], where="reidentification")
     except StirredError as error:
-        return Drawn(reconstruction=found, errors=errors, why_not=str(error.problems[0]))
+        return Drawn(reconstruction=found, errors=errors, why_not=error.problems[0].what)
     if lacking:
         return Drawn(reconstruction=found, errors=errors, why_not=f"no attacked table has {', '.join(lacking)}")
     ones = pl.read_parquet(folder / AREAS).filter(pl.col("outcome") == "one").select(asked.area)
     matched = reidentify(people, pool, asked=asked, count="persons", one_solution=ones)
     return Drawn(reconstruction=found, reidentified=matched, errors=errors)
+
+
+def _in_records(subject: Subject, truth: Subject, asked: Asked) -> Reidentified | None:
+    """Return who is found in released records; None where they lack what is known or is to be learned."""
+    needed = [*asked.keys, *asked.learn]
+    try:
+        true, released = (people_of(each, needed) for each in (truth, subject))
+    except StirredError:
+        return None
+    return reidentify(true, released, asked=asked)
 
 
 def vulnerable_in_words(found: Reidentified) -> str:
