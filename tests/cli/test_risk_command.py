@@ -322,3 +322,34 @@ def test_persons_that_cannot_be_looked_for_are_refused_and_nothing_is_written(
     errors = found_again(capsys, "bundle", "--out", tmp_path / "out", *options, code=2)["errors"]
     assert said in str(errors)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_risks_of_records_add_up_to_what_is_found(
+    census: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    people = pl.read_parquet(census / "persons.parquet").with_columns(pl.col("age") % 7 + 2.5).rename({"age": "w"})
+    people.write_parquet(tmp_path / "sample.parquet")
+    given = [tmp_path / "sample.parquet", "--keys", "sex,race,hispanic"]
+    for number, more in enumerate((["--weight", "w"], [])):
+        found = asked(capsys, *given, *more, "--records", out := tmp_path / f"{number}.parquet")["uniqueness"]
+        rows = pl.read_parquet(out)
+        assert rows["row"].to_list() == list(range(1, people.height + 1))
+        assert rows.select("sex", "race").equals(people.select("sex", "race"))
+        assert rows["risk"].sum() == pytest.approx(found["expected_matches"])
+        assert rows.filter(pl.col("fk") == 1).height == found["unique"]
+        assert oct(out.stat().st_mode & 0o777) == "0o600"
+    own = people.with_columns(Fk=pl.col("w").sum().over("sex", "race", "hispanic"))
+    assert pl.read_parquet(tmp_path / "0.parquet")["Fk"].to_list() == pytest.approx(own["Fk"].to_list())
+
+
+@pytest.mark.parametrize(("name", "told"), [("a.txt", "neither CSV"), ("no/a.csv", "no such folder")])
+def test_a_place_for_the_risks_of_records_is_checked_first(
+    census: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, told: str
+) -> None:
+    given = ["risk", str(census / "persons.parquet"), "--keys", "sex", "--records", str(tmp_path / name)]
+    assert run(given) == 2
+    assert told in capsys.readouterr().err
+    public = census / "bundle" / "public" / "a.csv"
+    assert run([*given[:-1], str(public)]) == 2
+    assert "among public files" in capsys.readouterr().err
+    assert not public.exists()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from stirred.cli.option_words import bad_plan
 from stirred.cli.options import Json, Names, Place, Text, arg, opt
 from stirred.cli.output import emit_json, facts, paragraph
+from stirred.cli.risk_records import check_place, write_records
 from stirred.cli.swap_options import NOWHERE, names
 
 if TYPE_CHECKING:
@@ -61,15 +62,21 @@ def risk(
     largest: Annotated[
         int, opt("--largest NUMBER", "Search sets of so many keys for minimal unique combinations.", min=1)
     ] = 3,
+    records: Annotated[
+        Place,
+        opt("--records OUT", "Write the risk of each record (fk, Fk, risk, suda) to a new CSV or Parquet file."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show how exposed people are: who is unique, and on what.
 
-    Of a release only its public files are read. Nothing random happens and nothing is written.
+    Of a release only its public files are read. Nothing random happens, and only --records writes a file.
     """
     from stirred.data.frames import read_given
     from stirred.risk.subject import checked_keys, default_keys, revealed_by_tables, unique_records
 
+    if records is not None:
+        check_place(records)
     subject = subject_of(file, persons=persons, hid=hid)
     given = names(keys)
     table = checked_keys(subject.data, given) if given else default_keys(subject)
@@ -87,6 +94,8 @@ def risk(
     guessed = _told(subject, table, names(target))
     known = revealed_by_tables(subject, table)
     cells = _bounds(subject, margin or [])
+    if records is not None:
+        write_records(records, subject, table, weight=weight, population=whole, minimal=minimal)
     if json:
         emit_json(
             {

@@ -22,7 +22,8 @@ _Array = npt.NDArray[Any]
 _SMALL: Final = 30
 _TERMS: Final = 400
 BANDS: Final = ((1, "alone"), (2, "1 other"), (3, "2 to 3 others"), (5, "4 to 8 others"), (10, "9 and more others"))
-_SIZE, _WEIGHT = "__size", "__weight"
+_SIZE, _WEIGHT, _COUNTED = "__size", "__weight", "__counted"
+_RISKS: Final = {"__fk": "fk", "__Fk": "Fk", "__risk": "risk"}  # a key may have such a name itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,22 +123,12 @@ def uniqueness(
     """
     named = [name for name in keys if name not in hidden]
     by = [*dict.fromkeys((*(name for name in keys if name in frame.columns), *hidden))]
-    weights = [] if weight is None else [pl.col(weight).cast(pl.Float64).sum().alias(_WEIGHT)]
-    classes = frame.lazy().group_by(by).agg(pl.len().alias(_SIZE), *weights).collect()
-    f = classes[_SIZE].to_numpy()
-    match = None
-    if population is not None:
-        counted = population.lazy().group_by(by).agg(pl.len().alias(_WEIGHT)).collect()
-        F = classes.join(counted, on=by, how="left", nulls_equal=True)[_WEIGHT].fill_null(0).to_numpy()
-        # A class that the population file lacks is at least as large as in the sample.
-        F = np.maximum(F, f)
-        risk, alone = 1 / F, float(((f == 1) & (F == 1)).sum())
-    elif weight is not None:
-        p = np.clip(f / np.maximum(classes[_WEIGHT].to_numpy(), f), 1e-12, 1.0)
-        risk, alone = individual_risk(f, p), float(p[f == 1].sum())
+    classes = _classes(frame, by, weight=weight, population=population)
+    f, F, risk = (classes[name].to_numpy() for name in _RISKS)
+    alone, match = float(((f == 1) & (F == 1)).sum()), None
+    if weight is not None and population is None:
+        alone = float((f[f == 1] / F[f == 1]).sum())
         match = unique_match(f, fraction=float(f.sum()) / max(float(classes[_WEIGHT].sum()), float(f.sum())))
-    else:
-        risk, alone = 1 / f, float((f == 1).sum())
     sizes, many = np.unique(f, return_counts=True)
     return Uniqueness(
         of=of,
@@ -147,6 +138,49 @@ def uniqueness(
         population_uniques=alone,
         unique_match=match,
     )
+
+
+def record_risks(
+    frame: pl.DataFrame,
+    keys: Sequence[str],
+    *,
+    weight: str | None = None,
+    population: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """Return for each record, in its order, how many share its keys and how likely a match with it is right.
+
+    The columns have sdcMicro's names: ``fk`` in the file, ``Fk`` in the population (known, or the sum of the weights),
+    ``risk`` the individual risk.
+
+    >>> rows = pl.DataFrame({"age": [1, 2, 1], "weight": [4.0, 5.0, 6.0]})
+    >>> record_risks(rows, ["age"]).rows()
+    [(2, 2.0, 0.5), (1, 1.0, 1.0), (2, 2.0, 0.5)]
+    >>> record_risks(rows, ["age"], weight="weight")["Fk"].to_list()
+    [10.0, 5.0, 10.0]
+    """
+    classes = _classes(frame, keys, weight=weight, population=population)
+    joined = frame.select(keys).join(classes, on=list(keys), how="left", nulls_equal=True, maintain_order="left")
+    return joined.select(pl.col(name).alias(shown) for name, shown in _RISKS.items())
+
+
+def _classes(
+    frame: pl.DataFrame, by: Sequence[str], *, weight: str | None, population: pl.DataFrame | None
+) -> pl.DataFrame:
+    """Return each combination of keys with its size in the file and in the population, and the risk of a record."""
+    weights = [] if weight is None else [pl.col(weight).cast(pl.Float64).sum().alias(_WEIGHT)]
+    classes = frame.lazy().group_by(by).agg(pl.len().alias(_SIZE), *weights).collect()
+    f = F = classes[_SIZE].to_numpy()
+    if population is not None:
+        counted = population.lazy().group_by(by).agg(pl.len().alias(_COUNTED)).collect()
+        known = classes.join(counted, on=by, how="left", nulls_equal=True, maintain_order="left")[_COUNTED]
+        F = np.maximum(
+            known.fill_null(0).to_numpy(), f
+        )  # a class that the population file lacks is at least as large as in the sample
+    elif weight is not None:
+        F = np.minimum(np.maximum(classes[_WEIGHT].to_numpy(), f), f * 1e12)
+    risk = individual_risk(f, f / F) if weight is not None and population is None else 1 / F
+    numbers = (f, F.astype(np.float64), risk)
+    return classes.with_columns(pl.Series(name, values) for name, values in zip(_RISKS, numbers, strict=True))
 
 
 def individual_risk(f: _Array, p: _Array) -> _Array:
