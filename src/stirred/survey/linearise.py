@@ -58,7 +58,7 @@ def variance_of_sum(scores: Numbers, drawn: Drawn, *, lonely: str = "fail") -> f
 
     >>> from stirred.survey.sample_design import SurveyDesign
     >>> sample = SurveyDesign(fpc=("N",)).drawn({"N": [10, 10, 10, 10]})
-    >>> variance_of_sum(np.array([1.0, 2.0, 3.0, 4.0]) * 2.5, sample)  # 10^2 (1 - 4/10) (5/3) / 4
+    >>> round(variance_of_sum(np.array([1.0, 2.0, 3.0, 4.0]) * 2.5, sample), 9)  # 10^2 (1 - 4/10) (5/3) / 4
     25.0
     """
     if lonely not in LONELY:
