@@ -7,6 +7,7 @@ whole file (a quantile, "codes with fewer than 5") is not such a function and is
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -96,9 +97,9 @@ class Step(BaseModel):
         """Say what becomes of a column, as it stands in the specification."""
         return self.said.format(**self.__dict__)
 
+    @abstractmethod
     def _new(self, old: pl.Expr, kind: pl.DataType) -> pl.Expr:
         """Return the new value of a column of this type."""
-        raise NotImplementedError
 
     def _unfit(self, column: pl.Series) -> pl.Series | None:
         """Say of each value whether the step has no answer for it; None where it has one for all."""
@@ -313,6 +314,9 @@ class Drop(Step):
 
     said: ClassVar[str] = "dropped"
 
+    def _new(self, old: pl.Expr, kind: pl.DataType) -> pl.Expr:
+        return pl.lit(None, kind)  # nothing of the column is left
+
     def _declares(self, variable: Variable) -> None:
         return
 
@@ -365,6 +369,9 @@ class Split(Step):
     def words(self) -> str:
         """Say what makes a household."""
         return f"grouped into households with {', '.join(self.households)}"
+
+    def _new(self, old: pl.Expr, kind: pl.DataType) -> pl.Expr:
+        return old  # values stay, and records are grouped
 
     def split(self, data: Microdata) -> Microdata:
         """Return households and persons; a column that differs inside a household is refused."""

@@ -6,6 +6,7 @@ frame; ``samples`` lists the samples with their probabilities, by which the line
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -59,19 +60,19 @@ def together(epsilon: Exact, *, first: Fraction, second: Fraction, most: int) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Design:
+class Design(ABC):
     """A sampling design as a value. Each says its shape, and lists its samples."""
 
     name: ClassVar[str] = ""
 
     @property
+    @abstractmethod
     def shape(self) -> Shape:
         """Return what decides the loss."""
-        raise NotImplementedError
 
+    @abstractmethod
     def samples(self) -> Samples:
         """List all samples, as units counted from 0, with their probabilities."""
-        raise NotImplementedError
 
     @property
     def rated(self) -> bool:
