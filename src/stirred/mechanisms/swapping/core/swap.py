@@ -23,7 +23,7 @@ from stirred.mechanisms.swapping.core.roles import Roles
 from stirred.mechanisms.swapping.core.small_strata import OwnLoss
 from stirred.mechanisms.swapping.core.strata import Strata, find_strata
 from stirred.mechanisms.swapping.core.swapped_file import Part, held_parts
-from stirred.mechanisms.swapping.core.swapping import Swapping, Values
+from stirred.mechanisms.swapping.core.swapping import Kernel, Swapping, Values
 from stirred.mechanisms.swapping.doubts.promise import Changed
 from stirred.mechanisms.swapping.permutation.law import tables_with_margins
 from stirred.randomness.entropy import Entropy
@@ -61,7 +61,7 @@ class Swap(Swapping):
     """A member of the family: both tables of Proposition 4 are its invariants.
 
     A member says which rates its strata have (``rules``), what it promises (``_policy``, ``rests_on``) and how the
-    swap codes of a file are exchanged (``_run_kernel``).
+    swap codes of a file are exchanged (``_kernel``).
     """
 
     rests_on: ClassVar[str]  # the result that its promise rests on, beside Proposition 4 of the paper
@@ -197,11 +197,12 @@ class Swap(Swapping):
 
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
         own = entropy.child(f"{self.member} swap")
-        self._run_kernel(plan, swapped, entropy=own, threads=self.threads, progress=progress)
+        kernel = self._kernel(plan)
+        kernel(plan.strata.coded.codes, swapped, entropy=own, threads=self.threads, progress=progress)
 
     @abstractmethod
-    def _run_kernel(self, plan: SwapPlan, swapped: Values, **how: Any) -> None:
-        """Hand the strata of a plan and the swap codes to a kernel, which is told ``how``."""
+    def _kernel(self, plan: SwapPlan) -> Kernel:
+        """Return the exchange of swap codes within strata, with everything it needs but the codes themselves."""
 
     # ---- small universes for audits
 

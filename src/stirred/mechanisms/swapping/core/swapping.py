@@ -7,6 +7,7 @@ import importlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -53,6 +54,8 @@ from stirred.spec.given_numbers import loss, probability
 from stirred.spec.specification import Specification
 
 Values = npt.NDArray[np.uint32]
+# A pass over the columns of strata and of swap codes; the latter is changed in place.
+Kernel = partial[int]
 Parts = Mapping[str, Callable[[], Iterable[pl.DataFrame]]]
 
 
