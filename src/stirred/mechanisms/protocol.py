@@ -36,6 +36,7 @@ from stirred.data.natural import sort_naturally
 from stirred.data.pair_files import nested_pairs
 from stirred.data.problems import PlanError, bad_file, bad_plan
 from stirred.data.sources import read_toml
+from stirred.engines.protocol import LOCAL, Engine, bad_engine
 from stirred.randomness.entropy import Entropy
 from stirred.spec.brief import promise_rows, published_exactly
 from stirred.spec.doubts import Doubt, accepted_among
@@ -867,6 +868,16 @@ class Mechanism(ABC):
         What it keeps in ``progress``, outside the bundle, outlives an interrupted run until its release is finished.
         """
         return self
+
+    def on(self, engine: Engine) -> Self:
+        """Return the mechanism with the engine that its bulk work runs on; refuse one that it does not run on."""
+        if engine.name == LOCAL:
+            return self
+        raise bad_engine(
+            f"{self.name} does not run on {engine.name}",
+            where="[engine] name",
+            remedy=f"leave [engine] out, or write name = '{LOCAL}': it then runs on this machine",
+        )
 
     def premises(self, plan: Any) -> Mapping[str, str]:
         """Return checksums of what the draw is addressed by, so that an interrupted run repeats itself exactly."""

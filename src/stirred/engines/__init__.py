@@ -1,0 +1,1 @@
+"""Where the bulk work of a release runs: in this process (`local`), or on a cluster (`spark`)."""

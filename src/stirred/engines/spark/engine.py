@@ -1,0 +1,62 @@
+"""The engine that hands bulk work to the executors of a Spark cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stirred.engines.protocol import SPARK, G, R, Sources, bad_engine
+from stirred.engines.spark.checks import check_cluster
+from stirred.engines.spark.failures import told_plainly, without_values
+from stirred.engines.spark.session import Session, batches, started
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SparkEngine:
+    """Work on the executors of ``master``; ``conf`` are further settings of Spark."""
+
+    master: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+    sources: Sources = field(default_factory=Sources)
+    name: str = SPARK
+    scratch: Path | None = None
+    running: Session | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return master, settings, version and hosts, as the manifest keeps them."""
+        found: dict[str, Any] = {"name": self.name, "master": self.master, "conf": dict(self.conf)}
+        if self.running is not None:
+            found |= {"spark": self.running.spark.version, "hosts": list(self.running.hosts)}
+        return found
+
+    @property
+    def session(self) -> Session:
+        """Return the running application."""
+        if self.running is None:
+            raise bad_engine("Spark is not running", remedy="start the engine first")
+        return self.running
+
+    def check(self) -> None:
+        """Raise what is wrong with packages, Java, the address and the settings; nothing is started."""
+        check_cluster(self.master, self.conf)
+
+    def start(self, scratch: Path) -> None:
+        """Start the application, and compare the workers with this machine."""
+        self.check()
+        self.scratch, self.running = scratch, started(self.master, self.conf, scratch)
+
+    def map_groups(self, groups: Sequence[G], kernel: Callable[[G], R]) -> Iterator[R]:
+        """Yield ``kernel(group)`` for every group in their order, computed by executors."""
+        context = self.session.context
+        tasks = batches(len(groups), slots=self.session.slots)
+        with told_plainly("computing groups"):
+            yield from context.parallelize(groups, tasks).map(without_values(kernel)).collect()
+
+    def close(self) -> None:
+        """Stop the application, if it was started."""
+        if self.running is not None:
+            self.running.close()
+            self.running = None

@@ -1,0 +1,122 @@
+"""What is said when a task fails: where and which kind of error, and never a value of a record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Final, ParamSpec, TypeVar
+
+from stirred.engines.protocol import EngineError, bad_engine
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# What a failed task says about itself, in the one line that leaves the executor.
+_MARK: Final = re.compile(r"stirred-task-failed: (\w+) in (\S+)")
+
+
+class TaskFailedError(RuntimeError):
+    """A task that failed, told by kind and place alone: executors' logs are read by others than custodians."""
+
+
+def without_values(kernel: Callable[P, R]) -> Callable[P, R]:
+    """Return a kernel whose errors name their kind and place, and drop the message, which may quote a record.
+
+    >>> without_values(lambda record: int(record))("age 97")
+    Traceback (most recent call last):
+    stirred.engines.spark.failures.TaskFailedError: stirred-task-failed: ValueError in ...
+    """
+
+    @wraps(kernel)
+    def guarded(*given: P.args, **named: P.kwargs) -> R:
+        try:
+            return kernel(*given, **named)
+        except Exception as error:
+            raise TaskFailedError(f"stirred-task-failed: {type(error).__name__} in {_place(error)}") from None
+
+    return guarded
+
+
+def iterating_without_values(kernel: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
+    """Return a kernel that yields, such as one of ``mapInArrow``, with errors like those of ``without_values``."""
+
+    @wraps(kernel)
+    def guarded(*given: P.args, **named: P.kwargs) -> Iterator[R]:
+        try:
+            yield from kernel(*given, **named)
+        except Exception as error:
+            raise TaskFailedError(f"stirred-task-failed: {type(error).__name__} in {_place(error)}") from None
+
+    return guarded
+
+
+def _place(error: Exception) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "?" if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+
+
+@contextmanager
+def told_plainly(doing: str) -> Iterator[None]:
+    """Raise what Spark says inside the block as a problem with a remedy, without the text of its exceptions."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        raise explained(str(error), doing=doing) from None
+
+
+def explained(said: str, *, doing: str) -> EngineError:
+    """Return the error for what Spark said, recognised by its own words; nothing of a record is repeated.
+
+    >>> print(explained("... stirred-task-failed: MemoryError in kernel.py:12 ...", doing="exchanging"))
+    [engine]: exchanging failed on the cluster: MemoryError in kernel.py:12. Fix: give executors more memory ...
+    """
+    if found := _MARK.search(said):
+        remedy = "give executors more memory (spark.executor.memory under [engine.conf])"
+        if found[1] != "MemoryError":
+            remedy = "please report it with these words; they hold no record"
+        return bad_engine(f"{doing} failed on the cluster: {found[1]} in {found[2]}", remedy=remedy)
+    for words, what, remedy in _KNOWN:
+        if words in said:
+            return bad_engine(f"{doing} failed on the cluster: {what}", remedy=remedy)
+    kind = re.search(r"\[?([A-Z][A-Z_]{8,}|[\w.]*(?:Exception|Error))\b", said)
+    return bad_engine(
+        f"{doing} failed on the cluster ({kind[1] if kind else 'it does not say why'})",
+        remedy="look at the logs of the executors, on the workers; the run can be repeated or resumed",
+    )
+
+
+_KNOWN: Final = (
+    (
+        "PYTHON_VERSION_MISMATCH",
+        "workers have another version of Python than this machine",
+        "install the same minor version on every worker, or name one with PYSPARK_PYTHON",
+    ),
+    (
+        "Cannot run program",
+        "workers have no such Python as was named",
+        "install Python and stirred at the same path on every worker, or name it with PYSPARK_PYTHON",
+    ),
+    (
+        "ModuleNotFoundError",
+        "workers lack a package",
+        "install the same version of stirred[spark] on every worker",
+    ),
+    (
+        "ExecutorLostFailure",
+        "executors were lost again and again",
+        "look whether the workers ran out of memory (spark.executor.memory under [engine.conf])",
+    ),
+    (
+        "No space left on device",
+        "a disk of a worker is full",
+        "make room in the local folders of the workers (SPARK_LOCAL_DIRS), or in the scratch folder",
+    ),
+)

@@ -1,0 +1,224 @@
+"""A Spark application of our own: started with safe settings, its workers compared with this machine, and stopped."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from stirred import __version__
+from stirred.engines.protocol import EngineError, bad_engine
+from stirred.engines.spark.checks import FIXED, is_loopback
+from stirred.engines.spark.failures import told_plainly
+from stirred.spec.problems import Problem
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+# Whoever says otherwise under [engine.conf] is believed.
+_DEFAULTS: Final = {
+    "spark.io.encryption.enabled": "true",  # spilled rows and shuffles lie on the disks of workers
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# What reads, draws and computes must be the same everywhere: a resumed run and a retried task repeat it.
+_LIBRARIES: Final = ("numpy", "numba", "polars")
+_WORKERS_SECONDS: Final = 60
+_STOP_SECONDS: Final = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A running application, and the hosts that work for it."""
+
+    spark: SparkSession
+    hosts: tuple[str, ...]
+
+    @property
+    def context(self) -> SparkContext:
+        """Return the context, for work on collections."""
+        return self.spark.sparkContext
+
+    @property
+    def slots(self) -> int:
+        """Return how many tasks run at the same time."""
+        return self.context.defaultParallelism
+
+    def close(self) -> None:
+        """Stop the application and its Java process, for certain."""
+        with suppress(Exception):  # as below
+            self.spark.stop()
+        _stop_gateway()
+
+
+def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
+    """Start an application on a master that answers, and compare its workers with this machine."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not None:
+        raise bad_engine("a Spark session is open in this process", remedy="stop it, and run again")
+    own = {**_DEFAULTS, **(_LOOPBACK if is_loopback(master) else {}), **conf, **FIXED}
+    own["spark.local.dir"] = str(scratch / "driver")
+    given = SparkConf(loadDefaults=False).setMaster(master).setAppName("stirred").setAll([*own.items()])
+    try:
+        with told_plainly("starting Spark"), _signals_kept(), (scratch / "driver.log").open("wb") as log:
+            # The driver's Java process would write to the terminal.
+            gateway = launch_gateway(given, popen_kwargs={"stdout": log, "stderr": log})
+            context = SparkContext(conf=given, gateway=gateway)
+            # Executors run the Python that this machine runs, unless somebody named another.
+            context.pythonExec = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+            spark = SparkSession(context)
+            return Session(spark=spark, hosts=_compared(context, scratch))
+    except BaseException:
+        _stop_gateway()
+        raise
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Put our handling of an interruption back: a context brings one of its own."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+
+
+def _stop_gateway() -> None:
+    """End the driver's Java process. PySpark keeps one for the life of a process, and offers no other way."""
+    from pyspark import SparkContext
+
+    if (context := SparkContext._active_spark_context) is not None:
+        with suppress(Exception):  # a cluster that is gone already cannot be told
+            context.stop()
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if gateway is not None:
+        with suppress(Exception):
+            gateway.shutdown()
+    if process is None:
+        return
+    if process.stdin is not None:
+        process.stdin.close()  # it leaves when nobody is at the other end
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _compared(context: SparkContext, scratch: Path) -> tuple[str, ...]:
+    """Return the hosts of the executors; refuse where Python, a package or the scratch folder differs."""
+    _wait_for_executors(context)
+    place = scratch / "seen"
+    place.mkdir(mode=0o700)
+    tasks = 4 * context.defaultParallelism
+    seen: list[dict[str, str]] = context.parallelize(range(tasks), tasks).map(_asking(str(place))).collect()
+    problems = [problem for one in {each["host"]: each for each in seen}.values() for problem in _differences(one)]
+    unseen = {one["host"] for one in seen if not (one["mark"] and Path(one["mark"]).exists())}
+    problems += [
+        Problem(
+            what=f"{host} does not see the scratch folder, or may not write there",
+            where="[engine] scratch",
+            remedy="name a folder with scratch = under [engine] that this machine and all workers see at one path; "
+            "run the workers as the same user",
+        )
+        for host in sorted(unseen)
+    ]
+    if problems:
+        raise EngineError(problems)
+    return tuple(sorted({one["host"] for one in seen}))
+
+
+def _wait_for_executors(context: SparkContext) -> None:
+    deadline = time.monotonic() + _WORKERS_SECONDS
+    status: Callable[[], Any] = context._jsc.sc().getExecutorMemoryStatus
+    while not str(context.master).startswith("local") and status().size() < 2:  # the driver counts as one
+        if time.monotonic() > deadline:
+            raise bad_engine(
+                f"no worker took the application within {_WORKERS_SECONDS} seconds",
+                where="[engine] master",
+                remedy="look on the page of the master whether workers are alive and have free cores and memory; ask "
+                "for less with spark.executor.memory or spark.cores.max under [engine.conf]",
+            )
+        time.sleep(0.1)
+
+
+def _asking(place: str) -> Callable[[int], dict[str, str]]:
+    """Return a task that says what a worker has. It is sent whole, so that one without our package can answer."""
+    libraries = list(_LIBRARIES)
+
+    def ask(number: int) -> dict[str, str]:
+        import os
+        import platform
+        import socket
+        import time
+        from importlib.metadata import PackageNotFoundError, version
+        from uuid import uuid4
+
+        time.sleep(0.05)  # long enough that no executor takes them all
+        found = {"host": socket.gethostname(), "python": platform.python_version(), "stirred": "", "mark": ""}
+        try:
+            import stirred
+
+            found["stirred"] = stirred.__version__
+        except ImportError:
+            pass
+        for name in libraries:
+            try:
+                found[name] = version(name)
+            except PackageNotFoundError:
+                found[name] = ""
+        try:
+            mark = os.path.join(place, str(uuid4()))
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            found["mark"] = mark
+        except OSError:
+            pass
+        return found
+
+    return ask
+
+
+def _differences(found: Mapping[str, str]) -> Iterator[Problem]:
+    here = {"stirred": __version__, **{name: version(name) for name in _LIBRARIES}}
+    host = f"worker {found['host']}"
+    if found["python"].split(".")[:2] != platform.python_version().split(".")[:2]:
+        yield Problem(
+            what=f"it runs Python {found['python']}, and this machine {platform.python_version()}",
+            where=host,
+            remedy="install the same minor version there, or name it with PYSPARK_PYTHON",
+        )
+    for name, own in here.items():
+        if found[name] != own:
+            there = f"it has {name} {found[name]}" if found[name] else f"it lacks the package {name}"
+            yield Problem(
+                what=f"{there}, and this machine has {own}",
+                where=host,
+                remedy=f"install {name}=={own} there, for the Python that executors run",
+            )
+
+
+def batches(count: int, *, slots: int, per_slot: int = 4) -> int:
+    """Return into how many tasks so many groups are cut: a few for each slot, so that the slow ones even out.
+
+    >>> batches(1000, slots=2), batches(3, slots=2), batches(0, slots=2)
+    (8, 3, 1)
+    """
+    return max(1, min(count, slots * per_slot))

@@ -1,0 +1,41 @@
+"""A session on a real cluster: what it starts with, what it leaves behind, and what it says when a task fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stirred.engines.local import LocalEngine
+from stirred.engines.protocol import Engine, EngineError
+from stirred.engines.spark.engine import SparkEngine
+from tests.engines.conftest import Shared
+
+
+def test_groups_come_back_in_their_order(spark_engine: SparkEngine) -> None:
+    engines: list[Engine] = [spark_engine, LocalEngine()]
+    groups = [*range(50, 0, -1)]
+    assert [[*engine.map_groups(groups, lambda group: group * 7)] for engine in engines] == [
+        [7 * g for g in groups]
+    ] * 2
+    assert [[*engine.map_groups([], lambda group: group)] for engine in engines] == [[], []]
+
+
+def test_records_are_shown_nowhere_and_lie_encrypted(spark_engine: SparkEngine) -> None:
+    conf = dict(spark_engine.session.context.getConf().getAll())
+    assert conf["spark.ui.enabled"] == conf["spark.eventLog.enabled"] == "false"
+    assert conf["spark.io.encryption.enabled"] == conf["spark.network.crypto.enabled"] == "true"
+    assert spark_engine.session.context.uiWebUrl is None
+
+
+def test_a_failed_task_says_where_and_repeats_no_value(spark_engine: SparkEngine, shared_cluster: Shared) -> None:
+    with pytest.raises(EngineError) as caught:
+        [*spark_engine.map_groups(["the-age-is-97"], lambda text: int(text))]
+    assert "ValueError in test_session.py" in str(caught.value)
+    logs = [path.read_text(errors="replace") for path in shared_cluster.cluster.folder.rglob("*") if _is_log(path)]
+    assert any("TaskFailedError" in text for text in logs)
+    assert not any("the-age-is-97" in text for text in [*logs, str(caught.value)])
+
+
+def _is_log(path: Path) -> bool:
+    return path.is_file() and (path.name in ("stdout", "stderr") or path.suffix == ".log")
