@@ -42,7 +42,7 @@ from stirred.mechanisms.swapping.core.files import WITH_PERSONS, allowed_columns
 from stirred.mechanisms.swapping.core.plan import Origin, SwapPlan, SwapUniverse
 from stirred.mechanisms.swapping.core.roles import Roles, check_names, roles_in
 from stirred.mechanisms.swapping.core.strata import OWN_COLUMNS, Strata
-from stirred.mechanisms.swapping.core.swapped_file import Persons, SwappedFile
+from stirred.mechanisms.swapping.core.swapped_file import Persons, Swapped, SwappedFile
 from stirred.mechanisms.swapping.doubts.promise import Changed, empty_promise, similar_in_roles
 from stirred.mechanisms.swapping.doubts.revealing import revealing_columns
 from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS
@@ -273,13 +273,17 @@ class Swapping(Mechanism):
         self._exchange(plan, swapped, entropy, progress)
         # Grouped by the released swap values and uniformly random inside: the input order is gone.
         order = release_order(swapped, entropy=entropy.child("release order"), groups=swap.count, threads=self.threads)
+        file = self._file(data, plan, swap=swap, swapped=swapped, order=order)
+        parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {"data": file.households}
+        return parts if data.persons is None else {**parts, "persons": file.persons}, {"file": file}
+
+    def _file(self, data: Microdata, plan: SwapPlan, *, swap: Coded, swapped: Values, order: Values) -> Swapped:
+        """Return the swapped file, in the released order."""
         people = Persons.of(data) if data.persons is not None else None
         held = Packed.of(
             (data.households[name] for name in plan.hold if name not in plan.strata.match), coded=plan.strata.coded
         )
-        file = SwappedFile(data=data, held=held, swap=swap, swapped=swapped, order=order, people=people)
-        parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {"data": file.households}
-        return parts if people is None else {**parts, "persons": file.persons}, {"file": file}
+        return SwappedFile(data=data, held=held, swap=swap, swapped=swapped, order=order, people=people)
 
     def _before(self, data: Microdata, plan: SwapPlan, entropy: Entropy) -> tuple[Microdata, Coded]:
         """Return the file that is swapped, with its swap values as codes: the input itself for most swaps."""

@@ -1,0 +1,204 @@
+"""A swap whose records an engine reads, exchanges and gathers is the swap of this machine, record by record.
+
+The engine here is one process that sends messages in any order and does everything twice, as a cluster may.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from stirred.data.microdata import Microdata
+from stirred.data.problems import PlanError
+from stirred.engines.local import LocalEngine
+from stirred.engines.protocol import EngineError, Sources
+from stirred.mechanisms.protocol import Mechanism
+from stirred.mechanisms.swapping.conditioned.mechanism import ConditionedSwap
+from stirred.mechanisms.swapping.core import bulk
+from stirred.mechanisms.swapping.gibbs.mechanism import GibbsSwap
+from stirred.mechanisms.swapping.kernels import addressing
+from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
+from stirred.mechanisms.swapping.metric.mechanism import MetricSwap
+from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
+from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
+from stirred.randomness.entropy import Entropy
+
+HOMES = 3_000
+ROLES: dict[str, Any] = {"match": ["size", "region"], "swap": ["county", "tract"]}
+ONE: dict[str, Any] = {"match": ["size", "region", "built", "flag"], "swap": ["county"]}
+PAIRS = {a: {b: "1/2" for b in "ABC" if b != a} for a in "ABC"}
+MEMBERS: dict[str, Mechanism] = {
+    "permutation": PermutationSwap(**ROLES, rate="1/3"),
+    "permutation, low rate": PermutationSwap(**ROLES, rate="1/40"),
+    "permutation by stratum": PermutationSwap(**ROLES, rate="1/3", rates=[{"size": 2, "rate": "1/2"}]),
+    "permutation by record": PermutationSwap(**ROLES, rate="1/3", rates=[{"tenure": "own", "rate": "1/2"}]),
+    "nothing matched": PermutationSwap(match=[], swap=["county"], rate="1/5"),
+    "shuffle": ShuffleSwap(**ROLES, rate="1/2"),
+    "mallows": MallowsSwap(**ROLES, epsilon="3"),
+    "conditioned": ConditionedSwap(**ROLES, rate="1/2"),
+    "conditioned, declared": ConditionedSwap(**ONE, rate="1/2", redraw_law={"A": "1/2", "B": "1/4", "C": "1/4"}),
+    "metric": MetricSwap(**ONE, epsilon="2", distances={a: {b: 1 for b in "ABC" if b != a} for a in "ABC"}),
+    "gibbs": GibbsSwap(**ONE, weights=PAIRS),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere(LocalEngine):
+    """Work that leaves the process: pickled, twice, with messages in any order."""
+
+    name: str = "elsewhere"
+    slots: int = 3
+
+    def share(self, value: Any) -> Callable[[], Any]:
+        from numba.core.serialize import dumps  # the pickler of closures that comes with it
+
+        packed = dumps(value)
+        return lambda: pickle.loads(packed)
+
+    def map_groups(self, groups: Sequence[Any], kernel: Callable[[Any], Any]) -> Iterator[Any]:
+        return map(kernel, pickle.loads(pickle.dumps(groups)))
+
+    def exchange(
+        self, groups: Sequence[Any], split: Any, kernel: Callable[[int, list[bytes]], Any], *, parts: int
+    ) -> list[Any]:
+        def any_order(part: int, messages: list[bytes]) -> Any:
+            found = [kernel(part, random.sample(messages, len(messages))) for _ in range(2)]
+            assert found[0] == found[1]
+            return found[0]
+
+        return LocalEngine.exchange(self, pickle.loads(pickle.dumps(groups)), split, any_order, parts=parts)
+
+
+def households() -> pl.DataFrame:
+    """Return households with columns of every type that can be released, in no order."""
+    rng = np.random.default_rng(3)
+    county = rng.integers(0, 3, HOMES)
+    return pl.DataFrame(
+        {
+            "hid": rng.permutation(HOMES).astype(np.int64) + 10_000,
+            "region": pl.Series([["north", "south", "west"][n] for n in rng.integers(0, 3, HOMES)], dtype=pl.Categorical),
+            "size": rng.integers(1, 6, HOMES).astype(np.uint8),
+            "county": ["ABC"[n] for n in county],
+            "tract": [f"tract {n}{m}" for n, m in zip(county, rng.integers(0, 4, HOMES), strict=True)],
+            "tenure": pl.Series(
+                [["own", "rent"][n] for n in rng.integers(0, 2, HOMES)], dtype=pl.Enum(["own", "rent"])
+            ),
+            "rent": rng.choice([0.5, -0.0, float("nan"), 2.0], HOMES),
+            "rooms": pl.Series(rng.integers(1, 4, HOMES)).cast(pl.Float64),
+            "built": [date(1900 + int(n), 2, 1) for n in rng.integers(0, 9, HOMES)],
+            "value": pl.Series([Decimal(int(n)) / 4 for n in rng.integers(0, 9, HOMES)], dtype=pl.Decimal(12, 2)),
+            "empty": pl.Series([None] * HOMES, dtype=pl.Int16),
+            "flag": rng.integers(0, 2, HOMES) == 1,
+            "note": [f"a text that is too long to be kept in place {n}" for n in rng.integers(0, 50, HOMES)],
+        }
+    )
+
+
+def persons(homes: pl.DataFrame) -> pl.DataFrame:
+    rng = np.random.default_rng(9)
+    hid = rng.choice(homes["hid"].to_numpy(), 2 * HOMES)
+    return pl.DataFrame({"hid": hid, "age": rng.integers(0, 9, hid.size), "sex": rng.choice(["f", "m"], hid.size)})
+
+
+def written(folder: Path, frame: pl.DataFrame, files: int) -> tuple[Path, tuple[Path, ...]]:
+    """Write a table in so many files of different lengths, in order."""
+    folder.mkdir()
+    cuts = [0, *sorted(random.Random(files).sample(range(1, frame.height), files - 1)), frame.height]
+    paths = [folder / f"part-{number}.parquet" for number in range(files)]
+    for path, begin, end in zip(paths, cuts, cuts[1:], strict=False):
+        frame[begin:end].write_parquet(path, row_group_size=500)
+    return folder, tuple(paths)
+
+
+def given(folder: Path, *, files: int = 3, people: bool = True) -> tuple[Microdata, Sources]:
+    homes = households()
+    place, paths = written(folder / f"homes-{files}", homes, files)
+    if not people:
+        return Microdata.read(place, id=["hid"]), Sources(files={"households": paths})
+    others, more = written(folder / f"people-{files}", persons(homes), files)
+    return Microdata.read(place, others, hid="hid"), Sources(files={"households": paths, "persons": more})
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addressing, "BLOCK_ROWS", 1 << 8)
+    monkeypatch.setattr(bulk, "PIECE_ROWS", 700)
+    monkeypatch.setattr(bulk, "PART_ROWS", 400)
+
+
+def released(mechanism: Mechanism, data: Microdata, seed: str) -> dict[str, pl.DataFrame]:
+    plan = mechanism.plan(data, doubts=False)  # type: ignore[call-arg]
+    mechanism.recheck(data, plan)
+    release = mechanism.release(data, Entropy.from_seed(seed), plan=mechanism.for_sampling(plan))  # type: ignore[attr-defined]
+    return {name: release.public.frame(name) for name in release.public}
+
+
+@pytest.mark.parametrize("name", [*MEMBERS])
+def test_an_engine_releases_what_this_machine_releases(name: str, tmp_path: Path) -> None:
+    data, sources = given(tmp_path, people=name != "shuffle")
+    here = released(MEMBERS[name], data, name)
+    there = released(MEMBERS[name].on(Elsewhere(sources=sources, scratch=tmp_path)), data, name)
+    assert [*here] == [*there] == (["data"] if name == "shuffle" else ["data", "persons"])
+    for table, frame in here.items():
+        assert frame.schema == there[table].schema
+        assert frame.equals(there[table], null_equal=True)
+
+
+@pytest.mark.parametrize(("files", "slots", "piece"), [(1, 1, 10_000), (7, 40, 130)])
+def test_files_pieces_and_parts_do_not_matter(
+    files: int, slots: int, piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = MEMBERS["permutation"]
+    here = released(member, given(tmp_path)[0], "files")
+    monkeypatch.setattr(bulk, "PIECE_ROWS", piece)
+    monkeypatch.setattr(bulk, "PART_ROWS", piece // 2)
+    data, sources = given(tmp_path, files=files)
+    there = released(member.on(Elsewhere(sources=sources, scratch=tmp_path, slots=slots)), data, "files")
+    assert all(frame.equals(there[table], null_equal=True) for table, frame in here.items())
+
+
+@pytest.mark.parametrize("role", ["households", "persons"])
+@pytest.mark.parametrize("change", ["a value", "two rows", "a row more"])
+def test_a_file_that_changed_since_is_refused_before_anything_is_drawn(role: str, change: str, tmp_path: Path) -> None:
+    data, sources = given(tmp_path)
+    path = sources[role][1]
+    frame = pl.read_parquet(path)
+    name = "flag" if role == "households" else "sex"
+    if change == "a value":
+        last = pl.int_range(frame.height) == frame.height - 1
+        other = ~pl.col(name) if role == "households" else pl.lit("x")
+        frame = frame.with_columns(pl.when(last).then(other).otherwise(pl.col(name)).alias(name))
+    elif change == "two rows":
+        frame = pl.concat([frame[1:2], frame[0:1], frame[2:]])
+    else:
+        frame = pl.concat([frame, frame[:1]])
+    frame.write_parquet(path)
+    member = PermutationSwap(**ROLES, rate="1/3").on(Elsewhere(sources=sources, scratch=tmp_path))
+    plan = member.plan(data, doubts=False)
+    with pytest.raises(EngineError, match=f"other records than were planned from the file of {role}"):
+        member.recheck(data, plan)
+
+
+def test_strata_that_do_not_fit_are_refused_with_their_number(tmp_path: Path) -> None:
+    data, sources = given(tmp_path)
+    small = Elsewhere(sources=sources, scratch=tmp_path, memory=1 << 15)
+    with pytest.raises(PlanError, match=r"have [\d,]+ records, and a task of the cluster can hold about 341"):
+        PermutationSwap(**ROLES, rate="1/3").on(small).plan(data)
+    PermutationSwap(**ROLES, rate="1/3").on(replace(small, memory=1 << 19)).plan(data, doubts=False)
+
+
+def test_a_key_is_not_shown_by_what_carries_it() -> None:
+    key = Entropy.from_seed("shown").kept
+    task = bulk._Exchanging(kernel=lambda: None, key=bulk._Key(key), of=1, folder=Path())  # type: ignore[arg-type, return-value]
+    assert repr(key) not in repr(task)
+    assert "key hidden" in repr(task)
