@@ -86,7 +86,9 @@ def households() -> pl.DataFrame:
     return pl.DataFrame(
         {
             "hid": rng.permutation(HOMES).astype(np.int64) + 10_000,
-            "region": pl.Series([["north", "south", "west"][n] for n in rng.integers(0, 3, HOMES)], dtype=pl.Categorical),
+            "region": pl.Series(
+                [["north", "south", "west"][n] for n in rng.integers(0, 3, HOMES)], dtype=pl.Categorical
+            ),
             "size": rng.integers(1, 6, HOMES).astype(np.uint8),
             "county": ["ABC"[n] for n in county],
             "tract": [f"tract {n}{m}" for n, m in zip(county, rng.integers(0, 4, HOMES), strict=True)],
@@ -137,9 +139,9 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def released(mechanism: Mechanism, data: Microdata, seed: str) -> dict[str, pl.DataFrame]:
-    plan = mechanism.plan(data, doubts=False)  # type: ignore[call-arg]
+    plan = mechanism.plan(data, doubts=False)
     mechanism.recheck(data, plan)
-    release = mechanism.release(data, Entropy.from_seed(seed), plan=mechanism.for_sampling(plan))  # type: ignore[attr-defined]
+    release = mechanism.release(data, Entropy.from_seed(seed), plan=mechanism.for_sampling(plan))
     return {name: release.public.frame(name) for name in release.public}
 
 

@@ -137,9 +137,10 @@ def exchange(engine: Engine, plan: SwapPlan, kernel: Kernel, swapped: Values, en
     wanted = min(sizes.size, max(engine.slots, -(-rows // EXCHANGED_ROWS)))
     part_of = ((np.cumsum(sizes) - sizes // 2 - 1).clip(0) * wanted // rows).astype(np.int64)
     rates = kernel.keywords.get("rates")
-    kinds = rates.kinds if isinstance(rates, RecordRates) else None
-    if kinds is not None:
-        kernel = partial(kernel, rates=replace(rates, kinds=kinds[:0]))
+    kinds = None
+    if isinstance(rates, RecordRates):
+        # What every record has travels with the record.
+        kinds, kernel = rates.kinds, partial(kernel, rates=replace(rates, kinds=rates.kinds[:0]))
     assert plan.origin is not None
     types = schema_of(plan.origin.data.households, [*strata.match, *plan.universe.swap])
     coding = engine.share((strata.coded.levels, plan.swap.levels, part_of, types))

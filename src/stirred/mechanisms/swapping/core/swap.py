@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Self
@@ -66,8 +66,6 @@ class Swap(Swapping):
     """
 
     rests_on: ClassVar[str]  # the result that its promise rests on, beside Proposition 4 of the paper
-    engine: Engine | None = field(default=None, compare=False, repr=False)
-
     # What a moved record gets. Where a law is one of values and not of records, moved records are the changed ones.
     moved_get: ClassVar[str] = "another record's values, which may be the same"
     # The hold and swap values of the strata that audits enumerate.
@@ -226,13 +224,13 @@ class Swap(Swapping):
 
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
         own = entropy.child(f"{self.member} swap")
-        kernel = self._kernel(plan)
         if self.engine is not None:
             from stirred.mechanisms.swapping.core.bulk import exchange
 
-            exchange(self.engine, plan, kernel, swapped, own)
+            without_codes = replace(plan, swap=Coded(plan.swap.codes[:0], plan.swap.levels))  # the kernel travels
+            exchange(self.engine, plan, self._kernel(without_codes), swapped, own)
             return
-        kernel(plan.strata.coded.codes, swapped, entropy=own, threads=self.threads, progress=progress)
+        self._kernel(plan)(plan.strata.coded.codes, swapped, entropy=own, threads=self.threads, progress=progress)
 
     @abstractmethod
     def _kernel(self, plan: SwapPlan) -> Kernel:

@@ -22,6 +22,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
 from stirred.data.packed import Packed
 from stirred.data.problems import bad_plan
+from stirred.engines.protocol import Engine
 from stirred.mechanisms.doubts import identifier_doubts, settings_doubts
 from stirred.mechanisms.protocol import (
     Adviser,
@@ -75,6 +76,7 @@ class Swapping(Mechanism):
     unit: str = "household"
     settings_from: str | None = None
     threads: int | None = field(default=None, compare=False)
+    engine: Engine | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name, read in (("rate", probability), ("epsilon", loss)):

@@ -63,6 +63,11 @@ class Flows:
         # Small strata are often alike.
         self._trees = lru_cache(maxsize=20_000)(self._tree_of)
 
+    def __reduce__(self) -> tuple[Callable[[Pair, Callable[[Counts], Floats]], Flows], tuple[object, ...]]:
+        # The laws that it remembers stay here: another process finds its own.
+        again = partial(Flows, kept=self._kept, steps=self._steps, powers=self._powers)
+        return again, (self._pair, self._floats)
+
     def of(self, values: Sequence[int], counts: Sequence[int]) -> FlowLaw:
         """Return the law of a stratum with these swap codes and their counts."""
         kept = self._kept
