@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -18,9 +18,15 @@ import pytest
 from stirred.data.problems import PlanError
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import EngineError
+from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.swapping.core import bulk
 from stirred.mechanisms.swapping.kernels import addressing
+from stirred.mechanisms.swapping.layers.noisy.mechanism import NoisySwap
+from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
+from stirred.mechanisms.swapping.layers.two_stage.mechanism import TwoStageSwap
+from stirred.mechanisms.swapping.pairwise2010.mechanism import PairwiseSwap
 from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
+from stirred.mechanisms.swapping.targeted.mechanism import TargetedSwap
 from stirred.randomness.entropy import Entropy
 from tests.mechanisms.swapping.bulk_files import MEMBERS, ROLES, given, released
 
@@ -118,3 +124,12 @@ def test_a_key_is_not_shown_by_what_carries_it() -> None:
     task = bulk._Exchanging(kernel=lambda: None, key=bulk._Key(key), of=1, folder=Path())  # type: ignore[arg-type, return-value]
     assert repr(key) not in repr(task)
     assert "key hidden" in repr(task)
+
+
+LAYERS = [TwoStageSwap, ResponseSwap, NoisySwap, TargetedSwap, PairwiseSwap]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_other_swaps_are_refused_by_name(layer: type[Mechanism]) -> None:
+    with pytest.raises(EngineError, match=f"{layer.name} does not run on elsewhere"):
+        layer.on(cast(Any, layer), Elsewhere())
