@@ -18,7 +18,7 @@ import pytest
 
 from stirred.data.problems import PlanError
 from stirred.engines.local import LocalEngine
-from stirred.engines.protocol import EngineError
+from stirred.engines.protocol import EngineError, Sources
 from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.swapping.core import bulk
 from stirred.mechanisms.swapping.kernels import addressing
@@ -138,5 +138,5 @@ def test_other_swaps_are_refused_by_name(layer: type[Mechanism]) -> None:
 
 
 def test_records_that_are_not_those_in_the_files_are_refused_in_the_plan() -> None:
-    with pytest.raises(EngineError, match="cannot read the records: homes.csv is not Parquet"):
+    with pytest.raises(EngineError, match=r"cannot read the records: homes\.csv is not Parquet"):
         MEMBERS["permutation"].on(Elsewhere(sources=Sources(unlike="homes.csv is not Parquet")))

@@ -38,7 +38,7 @@ from stirred.randomness.entropy import Entropy
 
 Messages = list[tuple[int, bytes]]
 
-PIECE_ROWS: Final = 1 << 20  # rows that are read at once
+PIECE_ROWS: Final = 1 << 19  # rows that are read at once
 PART_ROWS: Final = PART // 8  # households in one part of the released file
 EXCHANGED_ROWS: Final = 1 << 22  # records in one part of the exchange, where blocks allow it
 _BYTES_A_ROW: Final = 96  # of a record in the exchange: messages, columns, the order of rows and the kernel's lists
