@@ -27,6 +27,7 @@ from pydantic import (
     InstanceOf,
     PlainSerializer,
     SerializationInfo,
+    ValidationError,
     WithJsonSchema,
 )
 
@@ -70,8 +71,8 @@ __all__ = [
     "ExpectedError", "Fact", "Frames", "Grid", "Headline", "Kind", "Mechanism", "Names", "Outcome", "Plan", "Progress",
     "PublicFile", "PublicTable", "Rate", "Rated", "Release", "Section", "Settings", "SettingsFrom", "StratumAudit",
     "StratumAudited", "Stronger", "Table", "TableFile", "TooLargeError", "Tunable", "Typical", "VerificationError",
-    "Written", "doubt_rows", "failed", "mean_of_absolute_normal", "not_done", "share_changed", "smallest_area",
-    "tunable",
+    "Written", "as_part", "doubt_rows", "failed", "mean_of_absolute_normal", "not_done", "share_changed",
+    "smallest_area", "tunable",
 ]  # fmt: skip
 
 # stage, pieces done, pieces in all
@@ -213,6 +214,18 @@ class Settings(BaseModel):
     def public(self) -> dict[str, Any]:
         """Return the settings that may be published, as plain data for JSON."""
         return {key: value for key, value in self.dumped(context="public").items() if not self.mark(key, "internal")}
+
+
+def as_part(kind: type[Any], given: Any, *, where: str) -> Any:
+    """Return a part of the settings from plain data, or as it is."""
+    if isinstance(given, kind):
+        return given
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise bad_plan(what, where=where, remedy=f"it takes {', '.join(kind.model_fields)}") from None
 
 
 # ---- what a plan says -------------------------------------------------------------------------------------
@@ -700,7 +713,8 @@ class Mechanism(ABC):
     ) -> Release:
         """Run the mechanism once, with randomness that has made no release before (``entropy.for_release()``).
 
-        ``Entropy.expected(entropy)`` comes first: nothing is done with the data in a process that may not draw.
+        ``Entropy.expected(entropy)`` comes first: nothing is done with the data in a process that may not draw
+        (``opening.opened`` does all that comes before the draw).
         """
 
     @abstractmethod

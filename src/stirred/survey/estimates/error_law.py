@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from stirred.mechanisms.tables.noise.law import CellLaw
+from stirred.mechanisms.cell_law import CellLaw
 from stirred.spec.shift_law import DiscreteLaplace
 
 _FEW: Final = 50  # steps of scale below which the noise is added up step by step

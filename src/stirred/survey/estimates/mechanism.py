@@ -14,8 +14,21 @@ from stirred.data.codebook import Codebook
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
+from stirred.mechanisms.cell_law import confidence_of
 from stirred.mechanisms.doubts import settings_doubts
-from stirred.mechanisms.protocol import Check, Frames, Mechanism, Progress, Release, Section, Settings, Written, failed
+from stirred.mechanisms.opening import opened
+from stirred.mechanisms.protocol import (
+    Check,
+    Frames,
+    Mechanism,
+    Progress,
+    Release,
+    Section,
+    Settings,
+    Written,
+    as_part,
+    failed,
+)
 from stirred.mechanisms.tables.cells import (
     Values,
     declared_cells,
@@ -24,13 +37,9 @@ from stirred.mechanisms.tables.cells import (
     with_numbers,
     write_drawn,
 )
-from stirred.mechanisms.tables.noise.budget import confidence_of
-from stirred.mechanisms.tables.noise.settings import as_part
 from stirred.randomness.entropy import Entropy
-from stirred.spec.accepted import with_accepted
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
-from stirred.spec.doubts import refuse_doubts
 from stirred.spec.exact import exact
 from stirred.spec.given_numbers import Number, fraction
 from stirred.spec.input_premetric import InputPremetric
@@ -263,20 +272,15 @@ class SurveyEstimates(Mechanism):
         progress: Progress | None = None,
     ) -> Release:
         """Compute every number, draw its noise once, and return the estimates that follow from the noisy numbers."""
-        Entropy.expected(entropy)
-        microdata = as_microdata(data)
-        plan = plan or self.plan(microdata)
-        accepted = refuse_doubts(dict.fromkeys((*settings_doubts(self.settings_from), *plan.doubts)), accept=accept)
-        entropy = entropy.for_release()
+        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         drawn = self.drawn(microdata, plan, entropy.child("noise"))
         noisy = {each.title: self.noisy(drawn[each.title]) for each in plan.estimates}
         table = published.published(self, plan, noisy)
         if progress is not None:
             progress("noise", 1, 1)
-        promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
         return Release(
             public=Frames({published.ESTIMATES: lambda: [table]}, convert=like(data)),
-            specification=replace(promised, seeded=entropy.seeded),
+            specification=promised,
             internal={"plan": plan, "drawn": drawn, "estimates": table},
         )
 
