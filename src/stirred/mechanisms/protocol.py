@@ -196,6 +196,9 @@ class Settings(BaseModel):
                     found[key] = given.with_files(folder)
                 elif isinstance(given, PublicTable):
                     found[key] = given.read(folder)
+                elif isinstance(given, BaseModel):  # a part of the settings
+                    tables = {name: own.read(folder) for name, own in given if isinstance(own, PublicTable)}
+                    found[key] = given.model_copy(update=tables)
                 elif not isinstance(given, str):
                     continue
                 elif number:
