@@ -84,7 +84,7 @@ def _adjust_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[P
     adjust = mechanism.adjust
     if adjust is None:
         return
-    if used := [name for name in adjust.poststrata if name in (*LABELS, *NUMBERS, TOTAL, "count")]:
+    if used := [name for name in adjust.poststrata if name in (*LABELS, *NUMBERS, TOTAL, "count", "table")]:
         yield Problem(what=f"files of estimates have their own {used[0]!r}", where="adjust", remedy="rename the column")
     for each in mechanism.estimates:
         if each.kind == "table" and {*each.by, *each.where} <= {*adjust.poststrata}:

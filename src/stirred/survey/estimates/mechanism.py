@@ -55,7 +55,7 @@ from stirred.survey.amplify import deamplify
 from stirred.survey.attackers import attackers
 from stirred.survey.designs import Design, design_from
 from stirred.survey.estimates import checks, published, small
-from stirred.survey.estimates.classes import TOTAL, read_classes, too_small
+from stirred.survey.estimates.classes import read_classes, too_small
 from stirred.survey.estimates.measure import Rows, all_columns, ratio_steps, totals, values_of, variances
 from stirred.survey.estimates.measure import Values as Records
 from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
@@ -453,7 +453,7 @@ class SurveyEstimates(Mechanism):
         return (
             own
             if self.adjust is None or self.after_noise
-            else {**own, published.INVARIANTS: {*classes, "count", TOTAL}}
+            else {**own, published.INVARIANTS: {"table", *classes, "count"}}
         )
 
     def file_notes(self, plan: Any) -> Sequence[str]:

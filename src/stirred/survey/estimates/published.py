@@ -132,8 +132,9 @@ def files(mechanism: SurveyEstimates, data: Microdata, plan: SurveyPlan) -> list
     words = "the estimates with both errors"
     held = []
     if plan.public.held and (classes := plan.public.classes) is not None:
-        listed = classes.frame.with_columns(count=pl.Series(classes.counts), total=pl.Series(classes.sizes))
-        told = "how many sampled records each class has, exactly, beside its public total"
+        named = pl.lit(" x ".join(classes.frame.columns)).alias("table")
+        listed = classes.frame.select(named, pl.all()).with_columns(count=pl.Series(classes.counts))
+        told = "how many sampled records each class has, exactly"
         held = [PublicFile(name=INVARIANTS, kind="side", columns=(*listed.columns,), words=told, make=lambda: [listed])]
     return [
         *held,
