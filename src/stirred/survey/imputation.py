@@ -48,10 +48,10 @@ def imputation_loss(eps1: Number, eps2: Number, method: str, *, donor_cap: int |
     >>> imputation_loss("1/2", 1, "model").shown(), imputation_loss(0, 1, "hot-deck", donor_cap=3).shown()
     ('1.5', '4')
     """
-    fitted, estimated = loss(eps1, where="eps1"), loss(eps2, where="eps2")
+    fitted, estimated = loss(eps1, where="fitted"), loss(eps2, where="epsilon")
     many = copies(method, donor_cap)
     if method != "model" and fitted != 0:
-        raise wrong("only a model has parameters with a loss", where="eps1", remedy="write 0, or the method model")
+        raise wrong("only a model has parameters with a loss", where="fitted", remedy="write 0, or the method model")
     return fitted + many * estimated
 
 
