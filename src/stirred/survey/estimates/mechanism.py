@@ -56,8 +56,7 @@ from stirred.survey.attackers import attackers
 from stirred.survey.designs import Design, design_from
 from stirred.survey.estimates import checks, published, small
 from stirred.survey.estimates.classes import read_classes, too_small
-from stirred.survey.estimates.measure import Rows, all_columns, ratio_steps, totals, values_of, variances
-from stirred.survey.estimates.measure import Values as Records
+from stirred.survey.estimates.measure import all_columns, ratio_steps, totals, values_of, variances
 from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
 from stirred.survey.estimates.queries import Asked, Public, asked, split
 from stirred.survey.estimates.settings import Adjust, Estimate, SurveyEstimatesSettings
@@ -202,11 +201,9 @@ class SurveyEstimates(Mechanism):
 
     def asked(self, public: Public, sizes: Sequence[int]) -> tuple[Asked, ...]:
         """Return the estimates with their queries; ``sizes`` are their numbers of cells."""
-        found = []
-        for number, (each, cells, loss) in enumerate(
-            zip(self.wanted, sizes, split(self.wanted, self.inner), strict=True)
-        ):
-            counts = self.after_noise and number == 0  # of classes: by design weights, for the calibration alone
+        found: list[Asked] = []
+        for each, cells, loss in zip(self.wanted, sizes, split(self.wanted, self.inner), strict=True):
+            counts = self.after_noise and not found  # of classes: by design weights, for the calibration alone
             own, paid = (replace(public, classes=None), None) if counts else (public, self.paid)
             with placed(f"estimate '{each.title}'"):
                 found.append(asked(each, own, cells=cells, loss=loss, paid=paid))
@@ -342,7 +339,7 @@ class SurveyEstimates(Mechanism):
         rows, _ = checks.sampled(self, data)
         found, counts = {}, np.zeros(0, dtype=np.int64)
         for each, cells in zip(plan.estimates, plan.cells, strict=True):
-            values = self.values_in(plan, each, data, cells, rows)
+            values = values_of(each, data.households, cells)
             true = totals(each, rows, values)
 
             def noise(role: str, own: Asked = each) -> Any:
@@ -361,15 +358,6 @@ class SurveyEstimates(Mechanism):
                 columns |= {"variance_true": spread, "variance_noise": noise("variance")}
             found[each.title] = with_numbers(cells, columns).with_columns(clamped=pl.lit(values.cut))
         return found
-
-    @staticmethod
-    def values_in(plan: SurveyPlan, asked: Asked, data: Microdata, cells: pl.DataFrame, rows: Rows) -> Records:
-        """Return what an estimate, or the counts of classes, use of each record."""
-        if asked is not plan.class_counts:
-            return values_of(asked, data.households, cells)
-        assert rows.classes is not None
-        ones = np.ones_like(rows.weights)
-        return Records(y=ones, x=ones, cell=rows.classes)
 
     @staticmethod
     def noisy(drawn: pl.DataFrame) -> dict[str, Any]:
@@ -395,7 +383,7 @@ class SurveyEstimates(Mechanism):
         rows, _ = checks.sampled(self, data)
         for each, cells in zip(plan.estimates, plan.cells, strict=True):
             kept = release.internal["drawn"][each.title]
-            for role, numbers in totals(each, rows, self.values_in(plan, each, data, cells, rows)).items():
+            for role, numbers in totals(each, rows, values_of(each, data.households, cells)).items():
                 if kept[f"{role}_true"].to_list() != numbers.tolist():
                     raise failed(f"{each.title}, computed again, is not what it was made of")
         count = release.internal["estimates"].height
@@ -448,13 +436,9 @@ class SurveyEstimates(Mechanism):
 
     def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
         """Return the columns of the file of estimates."""
-        classes = [*self.adjust.poststrata] if self.adjust is not None else []
-        own = {published.ESTIMATES: {*published.LABELS, *published.NUMBERS, *self.coded_columns, *classes}}
-        return (
-            own
-            if self.adjust is None or self.after_noise
-            else {**own, published.INVARIANTS: {"table", *classes, "count"}}
-        )
+        classes = {*self.adjust.poststrata} if self.adjust is not None else set[str]()
+        held = {} if not classes or self.after_noise else {published.INVARIANTS: {"table", *classes, "count"}}
+        return {**held, published.ESTIMATES: {*published.LABELS, *published.NUMBERS, *self.coded_columns, *classes}}
 
     def file_notes(self, plan: Any) -> Sequence[str]:
         """Return why there is no file of records."""
