@@ -12,7 +12,7 @@ from stirred.survey.refusals import NotSeparable, refusal
 METHODS: Final = {
     "none": "nothing was filled in",
     "own-values": "each record from its own answers alone, by a rule that was fixed beforehand",
-    "model": "each record from its own answers and parameters that were estimated from the sample with a loss",
+    "model": "each record from its own answers and parameters estimated from the sample with a loss",
     "hot-deck": "answers of one record are copied into others",
 }
 
