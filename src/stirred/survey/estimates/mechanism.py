@@ -258,7 +258,7 @@ class SurveyEstimates(Mechanism):
             cells=cells,
             public=public,
             variance=self.variance,
-            inner=exact(self.inner),
+            inner=exact(self.inner * self.copies),
             attackers=self.beside,
             drawn_by=self.design,
             sample=self.sample,
@@ -271,8 +271,8 @@ class SurveyEstimates(Mechanism):
         """Return the loss before those who know something of the sample, where it is amplified."""
         if self.design is None:
             return ()
-        found = attackers(exact(self.inner), self.design, inner="substitute")
-        return tuple((each.name, each.epsilon.shown(6)) for each in found)
+        _, *found = attackers(exact(self.inner * self.copies), self.design, inner="substitute")
+        return (("knows nothing", exact(self.loss).shown(6)), *((each.name, each.epsilon.shown(6)) for each in found))
 
     def specification(self, *, name: str, columns: Sequence[str], post_imputation: bool | None = None) -> Specification:
         """Return the promise: replaced records of the first stage, and what the setting holds fixed."""
