@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +22,8 @@ Integers = npt.NDArray[np.int64]
 class Rows:
     """Records as whole numbers: weights in steps, the cluster of each, and of each cluster the stratum.
 
-    Of each stratum, ``drawn`` counts its clusters and ``left`` is 1 - n/N, or 1. ``classes`` are post-strata.
+    Of each stratum, ``drawn`` counts its clusters and ``left`` is 1 - n/N, or 1. ``classes`` are post-strata, and
+    ``given`` the weights of the file.
     """
 
     weights: Integers
@@ -31,6 +32,7 @@ class Rows:
     drawn: tuple[int, ...]
     left: tuple[Fraction, ...]
     classes: Integers | None = None
+    given: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -25,7 +25,6 @@ from stirred.mechanisms.protocol import (
     Mechanism,
     Progress,
     Release,
-    Section,
     Settings,
     Written,
     as_part,
@@ -54,7 +53,7 @@ from stirred.spec.specification import Flavor, Specification
 from stirred.survey.amplify import deamplify
 from stirred.survey.attackers import attackers
 from stirred.survey.designs import Design, design_from
-from stirred.survey.estimates import checks, published, small
+from stirred.survey.estimates import checks, pictures, published, small
 from stirred.survey.estimates.classes import read_classes, too_small
 from stirred.survey.estimates.measure import all_columns, ratio_steps, totals, values_of, variances
 from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
@@ -264,7 +263,7 @@ class SurveyEstimates(Mechanism):
             sample=self.sample,
             dropped=tuple(name for name in data.households.columns if name not in used),
         )
-        return replace(plan, doubts=tuple(settings_doubts(self.settings_from))) if doubts else plan
+        return replace(plan, doubts=(*settings_doubts(self.settings_from), *pictures.notes(plan))) if doubts else plan
 
     @property
     def beside(self) -> tuple[tuple[str, str], ...]:
@@ -329,7 +328,12 @@ class SurveyEstimates(Mechanism):
         return Release(
             public=Frames({published.ESTIMATES: lambda: [table]}, convert=like(data)),
             specification=promised,
-            internal={"plan": plan, "drawn": drawn, "estimates": table},
+            internal={
+                "plan": plan,
+                "drawn": drawn,
+                "estimates": table,
+                "weights": checks.sampled(self, microdata)[0].given,
+            },
         )
 
     def drawn(self, data: Microdata, plan: SurveyPlan, entropy: Entropy) -> dict[str, pl.DataFrame]:
@@ -412,6 +416,12 @@ class SurveyEstimates(Mechanism):
         ):
             if one != other:
                 found.bad(f"it says {one}, and the settings give {other}", where=f"public/specification.json {block}")
+        text, table = (bundle.side(f"{published.ESTIMATES}.{ending}") for ending in ("csv", "parquet"))
+        if text is not None and table is not None:
+            if wrong := published.fault(self, table, text):
+                found.bad(wrong, where="public/estimates.parquet")
+            else:
+                found.checks.append(f"{table.height:,} estimates: both files alike; se, cv and flag computed anew")
         if not found.problems:
             found.checks.append(f"budget {said.budget_text}: computed anew from the settings")
         found.unchecked.append(
@@ -422,17 +432,13 @@ class SurveyEstimates(Mechanism):
     files = published.files
     conclusions = published.reading
     reading_tables = published.reading
-    sections = published.sections
+    headline = pictures.headline
+    sections = pictures.sections
+    shown = pictures.shown
+    inside = pictures.inside
     law = small.law
     audit_universes = small.audit_universes
     audit_specification = small.audit_specification
-
-    def inside(self, plan: Any, release: Release) -> Sequence[Any]:
-        """Return both errors of every estimate, and how many values were clamped."""
-        clamped = {title: int(frame["clamped"][0]) for title, frame in release.internal["drawn"].items()}
-        told = [f"{title}: {count:,} of {plan.public.n:,} values were clamped." for title, count in clamped.items()]
-        bars = published.errors(release.internal["estimates"], self.coded_columns)
-        return [Section(title="Both errors, and clamping", blocks=(bars, *told))]
 
     def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
         """Return the columns of the file of estimates."""
