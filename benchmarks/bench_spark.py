@@ -4,12 +4,14 @@
 
 The same plan on the same Parquet file is released by the local engine, and by a real standalone cluster of one and of
 two workers of one core each, whole commands in processes of their own: reading, planning, verification and reports are
-in all of them. The start of Spark is told apart. Numbers below a million are allowed, for a quick look.
+in all of them. What executors share, from the draw to the written files, is told apart.
+Numbers below a million are allowed, for a quick look.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import subprocess
@@ -19,6 +21,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from sections import machine, write_section
@@ -35,9 +38,13 @@ FAR = 20  # workers that the growth is carried on to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One command: its seconds, the peak of its driver, and the peak of each executor with its Python, in MB."""
+    """One command: its seconds, those from the draw to the written files, and peaks of memory in MB.
+
+    An executor's peak is with the Python processes below it; the driver's without its Java process.
+    """
 
     seconds: float
+    shared: float
     driver: float
     executors: Sequence[float] = ()
 
@@ -71,10 +78,10 @@ def table(lines: Sequence[str], memory: int) -> str:
         [
             f"Reproduce with `make bench-spark`. {machine()}. Whole commands on synthetic households without persons,",
             f"the cluster on this machine, one core and {memory:,} MB of Java memory for each worker. The driver",
-            "shares the cores with the workers.",
+            "shares the cores with the workers: what 20 workers would take is carried on from these with caution.",
             "",
-            "| households | engine | seconds | ratio to local | driver MB | largest executor MB |",
-            "|---|---|---|---|---|---|",
+            "| households | engine | seconds | ratio to local | draw to files | driver MB | largest executor MB |",
+            "|---|---|---|---|---|---|---|",
             *lines,
         ]
     )
@@ -84,26 +91,28 @@ def measured(folder: Path, households: int, workers: Sequence[int], memory: int)
     """Return the lines of the table for one number of households."""
     write_census(folder / "census", plan=CensusPlan(households=households, seed=2020))
     local = released(folder, "local", [], {**os.environ})
-    lines = [f"| {households:,} | local | {local.seconds:.1f} | 1 | {local.driver:,.0f} | |"]
-    times: dict[int, float] = {}
+    lines = [f"| {households:,} | local | {local.seconds:.1f} | 1 | {local.shared:.0f} | {local.driver:,.0f} | |"]
+    runs: dict[int, Run] = {}
     for count in workers:
         with LoopbackCluster(workers=count, memory=f"{memory + 400}m") as cluster:
             run = released(folder, f"spark{count}", cluster, cluster.environment, memory=memory)
-        times[count] = run.seconds
+        runs[count] = run
+        largest = max(run.executors, default=0)
         lines.append(
             f"| {households:,} | Spark, {count} worker{'s' if count > 1 else ''} | {run.seconds:.1f} | "
-            f"{run.seconds / local.seconds:.1f} | {run.driver:,.0f} | {max(run.executors, default=0):,.0f} |"
+            f"{run.seconds / local.seconds:.1f} | {run.shared:.0f} | {run.driver:,.0f} | {largest:,.0f} |"
         )
-    if len(times) > 1:
-        lines.append(f"| {households:,} | Spark, {FAR} workers, by T = a + b/workers | {carried_on(times):.0f} | | | |")
+    if len(runs) > 1:
+        lines.append(f"| {households:,} | Spark, {FAR} workers, carried on | {carried_on(runs):.0f} | | | | |")
     return lines
 
 
-def carried_on(times: dict[int, float]) -> float:
-    """Return the seconds of many workers, if a part is serial and the rest is shared: from the first and the last."""
-    (few, slow), (many, fast) = min(times.items()), max(times.items())
-    shared = (slow - fast) / (1 / few - 1 / many)
-    return slow - shared / few + shared / FAR
+def carried_on(runs: dict[int, Run]) -> float:
+    """Return the seconds of many workers: what is shared as a + b / workers from few to many, the rest as it is."""
+    few, many = min(runs), max(runs)
+    slow, fast = runs[few].shared, runs[many].shared
+    part = max(0.0, slow - fast) / (1 / few - 1 / many)
+    return runs[many].seconds - fast + max(0.0, fast - part / many) + part / FAR
 
 
 def released(
@@ -128,7 +137,14 @@ def released(
     done.set()
     if status:
         sys.exit(f"the release on {name} failed")
-    return Run(seconds=seconds, driver=usage.ru_maxrss / 1000, executors=[*peaks.values()])
+    shared = lasted(folder / name / "internal" / "log.jsonl", "drawn", "written")
+    return Run(seconds=seconds, shared=shared, driver=usage.ru_maxrss / 1000, executors=[*peaks.values()])
+
+
+def lasted(log: Path, begin: str, end: str) -> float:
+    """Return the seconds between two events of a run; its log keeps whole ones."""
+    at = {event["event"]: datetime.fromisoformat(event["at"]) for event in map(json.loads, log.open(encoding="utf-8"))}
+    return (at[end] - at[begin]).total_seconds()
 
 
 def watched(cluster: LoopbackCluster, peaks: dict[int, float], done: threading.Event) -> None:
