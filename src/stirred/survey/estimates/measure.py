@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +22,8 @@ Integers = npt.NDArray[np.int64]
 class Rows:
     """Records as whole numbers: weights in steps, the cluster of each, and of each cluster the stratum.
 
-    Of each stratum, ``drawn`` counts its clusters and ``left`` is 1 - n/N, or 1.
+    Of each stratum, ``drawn`` counts its clusters and ``left`` is 1 - n/N, or 1. ``classes`` are post-strata, and
+    ``given`` the weights of the file.
     """
 
     weights: Integers
@@ -30,6 +31,8 @@ class Rows:
     stratum: Integers
     drawn: tuple[int, ...]
     left: tuple[Fraction, ...]
+    classes: Integers | None = None
+    given: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,10 +77,9 @@ def values_of(asked: Asked, file: pl.DataFrame, cells: pl.DataFrame) -> Values:
         cut += more
     cell = np.zeros(file.height, dtype=np.int64)
     if estimate.by:
-        numbered = cells.with_row_index("_cell")
-        cell = file.select(estimate.by).join(numbered, on=estimate.by, how="left", maintain_order="left")["_cell"].cast(
-            pl.Int64
-        ).to_numpy()  # fmt: skip
+        numbered, own = cells.cast(pl.String).with_row_index("_cell"), file.select(estimate.by).cast(pl.String)
+        found = own.join(numbered, on=estimate.by, how="left", maintain_order="left")["_cell"]
+        cell = found.cast(pl.Int64).to_numpy()
     for name, allowed in estimate.where.items():
         inside = file[name].cast(pl.String).is_in(list(allowed)).fill_null(value=False).to_numpy()
         cell = np.where(inside, cell, -1)
@@ -92,7 +94,7 @@ def added(numbers: Integers, cell: Integers, cells: int) -> Integers:
 
 
 def totals(asked: Asked, rows: Rows, values: Values) -> dict[str, Integers]:
-    """Return the numbers of an estimate without noise, but for its variance."""
+    """Return the numbers of an estimate without noise, but for its variance; by class where it is calibrated."""
     found = {}
     for role, query in asked.queries.items():
         if role == "mean":
@@ -100,7 +102,12 @@ def totals(asked: Asked, rows: Rows, values: Values) -> dict[str, Integers]:
             mean = Fraction(top, below) * asked.grid / query.step
             found[role] = np.array([nearest(mean)], dtype=np.int64)
         elif role != "variance":
-            found[role] = added(rows.weights * (values.y if role == "top" else values.x), values.cell, query.cells)
+            cell = values.cell
+            if asked.classes:
+                assert rows.classes is not None
+                cell = np.where(cell < 0, -1, cell * asked.classes + rows.classes)
+            own = added(rows.weights * (values.y if role == "top" else values.x), cell, query.cells)
+            found[role] = own.reshape(-1, asked.classes) if asked.classes else own
     return found
 
 
@@ -119,12 +126,17 @@ def ratio_steps(asked: Asked, noisy: Mapping[str, Integers]) -> list[int]:
     return found
 
 
-def variances(asked: Asked, rows: Rows, values: Values, ratio: Sequence[int]) -> Integers:
-    """Return the sampling variance of every cell in steps: the exact number, rounded."""
+def variances(asked: Asked, rows: Rows, values: Values, ratio: Any, factors: Integers | None = None) -> Integers:
+    """Return the sampling variance of every cell in steps: the exact number, rounded.
+
+    ``ratio`` is what scores are taken around, by cell; with the ``factors`` of classes by cell and class.
+    """
     query = asked.queries["variance"]
-    divided = asked.is_ratio or "mean" in asked.queries
     scores = rows.weights * values.y
-    if divided:
+    if factors is not None:
+        around = np.asarray(ratio, dtype=np.int64)[values.cell, rows.classes]
+        scores = rows.weights * factors[rows.classes] * (asked.fine * values.y - around * values.x)
+    elif asked.is_ratio or "mean" in asked.queries:
         around = np.array([*ratio, 0], dtype=np.int64)[values.cell]
         scores = rows.weights * (asked.fine * values.y - around * values.x)
     spread = cell_variances(scores, values.cell, rows, query.cells)

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
+from stirred.data.frames import as_read
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import Bars, Grid, PublicFile, Section
+from stirred.mechanisms.protocol import PublicFile
+from stirred.survey.estimates.classes import calibrate
 from stirred.survey.estimates.error_law import Noise, half_width
-from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
+from stirred.survey.estimates.plan import VARIANCE, SurveyPlan, text_rows
 from stirred.survey.estimates.queries import Asked, Query, bounded_variance
 
 if TYPE_CHECKING:
     from stirred.survey.estimates.mechanism import SurveyEstimates
 
 ESTIMATES: Final = "estimates"
+INVARIANTS: Final = "invariants"
 LABELS: Final = ("name", "kind", "variable", "where")
 NUMBERS: Final = ("estimate", "se_sampling", "se_privacy", "se", "moe90", "lci", "uci", "cv", "flag")
-_FLAGS: Final = {"statcan": (0.165, 0.333, "E", "F"), "abs": (0.25, 0.5, "*", "**")}
+FLAGS: Final = {"statcan": (0.165, 0.333, "E", "F"), "abs": (0.25, 0.5, "*", "**")}
 Drawn = Mapping[str, Mapping[str, np.ndarray]]
 
 
@@ -33,7 +36,7 @@ def flag(preset: str, *, estimate: float, cv: float | None, moe90: float) -> str
     """
     if preset == "acs":
         return "n" if abs(estimate) <= moe90 else ""
-    first, second, some, much = _FLAGS[preset]
+    first, second, some, much = FLAGS[preset]
     return much if cv is None or cv > second else some if cv > first else ""
 
 
@@ -42,35 +45,62 @@ def published(mechanism: SurveyEstimates, plan: SurveyPlan, noisy: Drawn) -> pl.
     rows: list[dict[str, Any]] = []
     for asked, cells in zip(plan.estimates, plan.cells, strict=True):
         own = noisy[asked.title]
-        names = cells.rows(named=True) if cells.width else [{}]
-        for place, cell in enumerate(names):
-            numbers = _numbers(mechanism, plan, asked, {role: int(z[place]) for role, z in own.items()})
+        for place, cell in enumerate(text_rows(cells)):
+            numbers = _numbers(mechanism, plan, asked, cell, {role: z[place] for role, z in own.items()}, noisy)
             label = {"name": asked.title, "kind": asked.estimate.kind, "variable": asked.estimate.variable or "",
                      "where": asked.estimate.where_in_words}  # fmt: skip
-            rows.append({**label, **{name: str(value) for name, value in cell.items()}, **numbers})
-    by = plan.releases["households"]
-    schema: dict[str, Any] = {
-        **dict.fromkeys([*LABELS, *by], pl.String), **dict.fromkeys(NUMBERS[:-1], pl.Float64), "flag": pl.String
-    }  # fmt: skip
+            rows.append({**label, **cell, **numbers})
+    schema = _schema(plan.releases["households"])
     return pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)
 
 
-def _noise(query: Query, factor: float) -> Noise:
+def _schema(by: Sequence[str]) -> dict[str, Any]:
+    return {**dict.fromkeys([*LABELS, *by], pl.String), **dict.fromkeys(NUMBERS[:-1], pl.Float64), "flag": pl.String}
+
+
+def noise_of(query: Query, factor: float) -> Noise:
+    """Return the noise of a number that an estimate is ``factor`` times of."""
     return Noise(float(query.loss / query.sensitivity), float(query.step) * factor)
 
 
-def _numbers(mechanism: SurveyEstimates, plan: SurveyPlan, asked: Asked, z: Mapping[str, int]) -> dict[str, Any]:
-    """Return the numbers of one estimate; none where a denominator came out as 0 or less."""
-    queries = asked.queries
+def _linear(
+    plan: SurveyPlan, asked: Asked, cell: Mapping[str, str], z: Mapping[str, Any], noisy: Drawn
+) -> tuple[float, list[Noise], float] | None:
+    """Return an estimate, the noises in its error, and what divides its scores; None if that is 0 or less."""
+    queries, classes, counts = asked.queries, plan.public.classes, plan.class_counts
+    if asked.classes and classes is not None and counts is not None:
+        count = counts.queries["top"]
+        found = calibrate(asked, classes, cell, z, noisy[counts.title]["top"], count)
+        if found is None:
+            return None
+        moved = [noise_of(queries.get(role, count), factor) for role, factor in found.moved if factor]
+        return found.estimate, moved, found.below
     if asked.is_ratio:
-        below = float(z["below"] * queries["below"].step)
+        below = float(z["below"]) * float(queries["below"].step)
         if below <= 0:
-            return {"flag": "x"}
-        estimate = float(z["top"] * queries["top"].step) / below
-        noises = [_noise(queries["top"], 1 / below), _noise(queries["below"], max(abs(estimate), 1e-12) / below)]
-    else:
-        role = "mean" if "mean" in queries else "top"
-        estimate, noises, below = float(z[role] * queries[role].step), [_noise(queries[role], 1.0)], 1.0
+            return None
+        estimate = float(z["top"]) * float(queries["top"].step) / below
+        return (
+            estimate,
+            [noise_of(queries["top"], 1 / below), noise_of(queries["below"], max(abs(estimate), 1e-12) / below)],
+            below,
+        )
+    role = "mean" if "mean" in queries else "top"
+    below = 1.0
+    if asked.estimate.kind == "mean" and role == "top" and classes is not None:  # of classes whose totals are public
+        below = float(classes.sizes[classes.reaching(asked.estimate, cell)].sum())
+    return float(z[role]) * float(queries[role].step) / below, [noise_of(queries[role], 1 / below)], below
+
+
+def _numbers(
+    mechanism: SurveyEstimates, plan: SurveyPlan, asked: Asked, cell: Mapping[str, str], z: Mapping[str, Any],
+    noisy: Drawn,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the numbers of one estimate; none where a denominator came out as 0 or less."""
+    found = _linear(plan, asked, cell, z, noisy)
+    if found is None:
+        return {"flag": "x"}
+    estimate, noises, below = found
     sd = _sampling(plan, asked, z, below)
     privacy = math.sqrt(sum(noise.variance for noise in noises))
     se = math.hypot(sd or 0.0, privacy)
@@ -84,9 +114,9 @@ def _numbers(mechanism: SurveyEstimates, plan: SurveyPlan, asked: Asked, z: Mapp
     }  # fmt: skip
 
 
-def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, int], below: float) -> float | None:
+def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, Any], below: float) -> float | None:
     """Return the standard error of sampling: from the noisy variance, from the bound, or None."""
-    if plan.variance == "none":
+    if plan.variance == "none" or asked is plan.class_counts:
         return None
     least = plan.public.n * plan.public.weights[0]
     if "mean" in asked.queries:
@@ -95,15 +125,39 @@ def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, int], below: float
     if plan.variance == "paid":
         # A variance below the deviation of its own noise is not told from 0, and 0 would promise too much.
         query = asked.queries["variance"]
-        found = min(max(float(z["variance"] * query.step), math.sqrt(_noise(query, 1.0).variance)), most)
+        found = min(max(float(z["variance"]) * float(query.step), math.sqrt(noise_of(query, 1.0).variance)), most)
     return math.sqrt(found) / below
+
+
+def fault(mechanism: SurveyEstimates, table: pl.DataFrame, text: pl.DataFrame) -> str:
+    """Say what is wrong with the published file: its columns, its copy as text, or numbers that contradict others."""
+    if dict(table.schema) != _schema([name for name in table.columns if name not in (*LABELS, *NUMBERS)]):
+        return "its columns are not those of estimates"
+    if not text.equals(as_read(table, "csv"), null_equal=True):
+        return "estimates.csv does not say the same"
+    for row in table.filter(pl.col("estimate").is_not_null()).iter_rows(named=True):
+        privacy, moe = row["se_privacy"] or math.nan, row["moe90"] or math.nan
+        se = math.hypot(row["se_sampling"] or 0.0, privacy)
+        cv = se / abs(row["estimate"]) if row["estimate"] else None
+        told = flag(mechanism.quality, estimate=row["estimate"], cv=cv, moe90=moe)
+        given = row["se"] or math.nan, row["cv"] or math.inf
+        if row["flag"] != told or not np.allclose(given, (se, cv or math.inf), rtol=1e-9, atol=0):
+            return f"se, cv or flag of {row['name']} contradicts its other numbers"
+    return ""
 
 
 def files(mechanism: SurveyEstimates, data: Microdata, plan: SurveyPlan) -> list[PublicFile]:
     """Return the estimates, as Parquet and as CSV. No record."""
     columns = (*LABELS, *plan.releases["households"], *NUMBERS)
     words = "the estimates with both errors"
+    held = []
+    if plan.public.held and (classes := plan.public.classes) is not None:
+        named = pl.lit(" x ".join(classes.frame.columns)).alias("table")
+        listed = classes.frame.select(named, pl.all()).with_columns(count=pl.Series(classes.counts))
+        told = "how many sampled records each class has, exactly"
+        held = [PublicFile(name=INVARIANTS, kind="side", columns=(*listed.columns,), words=told, make=lambda: [listed])]
     return [
+        *held,
         PublicFile(name=ESTIMATES, kind="estimates", columns=columns, words=words),
         PublicFile(name=ESTIMATES, kind="table", columns=columns, words=f"{words}, as text"),
     ]
@@ -122,6 +176,7 @@ def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
     }[mechanism.quality]
     return [
         "Every estimate is the weighted one of the sample plus noise of mean 0; a ratio divides two such numbers.",
+        *_calibration(plan),
         f"`se_sampling` and `se_privacy` are the two errors, `se` is both; {VARIANCE[plan.variance]}.",
         f"`lci` to `uci` is an interval of {percent} and `moe90` the margin of error at 90%, {covered}.",
         f"{flags}, and x where a denominator came out as 0 or less, so that there is no estimate.",
@@ -130,31 +185,17 @@ def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
     ]
 
 
-def sections(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[Section]:
-    """Return the sections on the noise of each estimate, and on who is not covered."""
-    rows = []
-    for asked in plan.estimates:
-        for role, query in asked.queries.items():
-            sd = math.sqrt(_noise(query, 1.0).variance)
-            rows.append((asked.title, role, query.cells, f"{float(query.loss):.4g}", f"{sd:.4g}"))
-    header = ("estimate", "number", "cells", "epsilon on the sample", "noise sd")
-    setting = plan.public.setting
-    told = (
-        f"Protected: {setting.protects}. Not covered: {'; '.join(setting.not_covered) or 'nobody by what they know'}."
-    )
-    low, high = (float(end * plan.public.weight_grid) for end in plan.public.weights)
-    weights = f"Design weights are public between {low:g} and {high:g}."
-    blocks: list[Any] = [mechanism.in_words, told, weights, Grid(header=header, rows=tuple(rows))]
-    if plan.attackers:
-        blocks.append(Grid(header=("attacker", "epsilon"), rows=plan.attackers))
-    return [Section(title="Estimates and their noise", blocks=tuple(blocks))]
-
-
-def errors(estimates: pl.DataFrame, by: Sequence[str]) -> Bars:
-    """Return both errors of each estimate, of the first forty."""
-    bars = []
-    for row in estimates.filter(pl.col("estimate").is_not_null()).head(40).iter_rows(named=True):
-        label = " ".join([row["name"], *(str(row[name]) for name in by if row[name] is not None)])
-        for kind in ("sampling", "privacy"):
-            bars.append((label, kind, float(row[f"se_{kind}"] or 0.0)))
-    return Bars(bars=tuple(bars), x="estimate", y="standard error")
+def _calibration(plan: SurveyPlan) -> list[str]:
+    if plan.class_counts is not None:
+        return [
+            "Estimates are calibrated to public totals: in each class the noisy total times the public total over the "
+            f"noisy count. The counts stand in the rows `{plan.class_counts.title}`, by design weights with the error "
+            "of the noise alone. `se_privacy` has the noise of totals and counts, to first order; where an estimate's "
+            "domain is not one of whole classes, `se_sampling` leaves out what calibration gains.",
+            "`flag` is also x where a noisy class count is within three deviations of its noise from 0.",
+        ]
+    if plan.public.held:
+        return [
+            f"Weights are total / count of each class, both public (`{INVARIANTS}`); `se_sampling` is given the counts."
+        ]
+    return []
