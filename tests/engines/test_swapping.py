@@ -120,7 +120,7 @@ def test_neither_records_nor_keys_are_in_any_log(
     ("conf", "files", "piece", "part"),
     [
         ({"spark.cores.max": "1"}, 1, 10_000, 10_000),
-        ({"spark.cores.max": "1"}, 5, 100, 47),
+        ({"spark.cores.max": "1"}, 5, 400, 47),
         ({"spark.speculation": "true", "spark.speculation.multiplier": "1.01"}, 2, 400, 47),
     ],
     ids=["one worker, one part", "one worker, 64 parts", "speculation"],
@@ -162,7 +162,7 @@ def test_blocks_of_a_large_file_are_exchanged_in_several_parts(spark_engine: Spa
         for member in (PermutationSwap(match=["size"], swap=["area"], rate="1/9"), MEMBERS["mallows"]):
             member = replace(member, match=("size",), swap=("area",))
             assert equal(released(member, data, "large"), released(member.on(spark_engine), data, "large"))
-    assert len([*Path(spark_engine.scratch or "").glob("swapped-*.npy")]) >= 4
+    assert len([*Path(spark_engine.scratch or "").glob("swapped-*.npy")]) == 3
 
 
 PLAN = """
