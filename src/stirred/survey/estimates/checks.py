@@ -196,6 +196,8 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
     """Return the records as whole numbers, and what is public of the sample."""
     setting, design = mechanism.stage, design_of(data)
     drawn = design.drawn({name: data.households[name].to_list() for name in design.columns})
+    if not bool((drawn.weights > 0).all()):
+        raise wrong("a weight is 0", where=f"design weights {design.weights}", remedy="leave the record out")
     classes, of = (None, None) if mechanism.adjust is None else read_classes(mechanism.adjust, data.households)
     if classes is not None and classes.counts is not None:
         assert of is not None
