@@ -14,10 +14,11 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 import pytest
 
 from stirred.survey.estimates import published
-from stirred.survey.estimates.error_law import half_width
+from stirred.survey.estimates.error_law import Noise, half_width
 from stirred.survey.estimates.mechanism import SurveyEstimates
 from stirred.survey.estimates.queries import Asked, Public, bounded_variance
 
@@ -131,12 +132,16 @@ def rows(samples: Samples, estimate: dict[str, Any], *, epsilon: str, confidence
         variance_share="1/2",
     )  # fmt: skip
     (asked,) = mechanism.asked(samples.public, [1])
-    z, plan = (
-        numbers(samples, asked, np.random.default_rng(22)),
-        SimpleNamespace(variance="paid", public=samples.public),
-    )
+    z = numbers(samples, asked, np.random.default_rng(22))
+    plan: Any = SimpleNamespace(
+        variance="paid", public=samples.public, estimates=(asked,), cells=(pl.DataFrame(),), class_counts=None,
+        releases={"households": []},
+    )  # fmt: skip
     role = "mean" if "mean" in z else "top"
-    noise, variance = (published._noise(asked.queries[each], 1.0) for each in (role, "variance"))
+    noise, variance = (
+        Noise(float(query.loss / query.sensitivity), float(query.step))
+        for query in (asked.queries[role], asked.queries["variance"])
+    )
     value = z[role] * float(asked.queries[role].step)
     most = float(bounded_variance(asked, samples.public))
     found = (z["variance"] * float(asked.queries["variance"].step)).clip(math.sqrt(variance.variance), most)
@@ -145,7 +150,8 @@ def rows(samples: Samples, estimate: dict[str, Any], *, epsilon: str, confidence
     widths = [np.interp(sd, at, [half_width(level, float(one), [noise]) for one in at])
               for level in (0.9, float(mechanism.sure))]  # fmt: skip
     for i in range(30):
-        own = published._numbers(mechanism, plan, asked, {name: int(each[i]) for name, each in z.items()})  # type: ignore[arg-type]
+        noisy = {asked.title: {name: each[i : i + 1].astype(np.int64) for name, each in z.items()}}
+        own = published.published(mechanism, plan, noisy).row(0, named=True)
         told = [own["estimate"], own["se_sampling"], own["moe90"], own["uci"] - own["estimate"]]
         assert told == pytest.approx([value[i], sd[i], widths[0][i], widths[1][i]], rel=1e-4)
     return Rows(value - samples.truth, sd, math.sqrt(noise.variance), *widths)
