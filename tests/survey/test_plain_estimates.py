@@ -235,7 +235,7 @@ def test_a_design_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
         ("--weights w --total y --replicates [wd]", "not a number"),
         ("--weights w --total y --replicates [wM] --replicate-type odd", "not a kind"),
         ("--weights w --total y --confidence 95", "not a confidence"),
-        ("--weights w --total y --strata h --pps poisson", "no strata"),
+        ("--weights w --total y --strata h --pps poisson", "no clusters, strata"),
         ("--weights w --total y --pps brewer", "probabilities are not named"),
         ("--fpc M --total y --pps brewer", "at most 1"),
         ("--ids ssu --fpc M --total y", "more than one population size"),

@@ -21,7 +21,7 @@ from stirred.mechanisms.protocol import Grid, Outcome, Progress
 from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import wrong
 from stirred.survey.linearise import Replicates, Statistic, replicate_scale, student, variance_of_sum
-from stirred.survey.margins import Margins
+from stirred.survey.margins import adjusted, read_margins, residuals
 from stirred.survey.sample_design import SurveyDesign
 
 CONFIDENTIAL = "computed without noise: do not publish"
@@ -116,20 +116,21 @@ class Sample:
         if gaps := [name for name in known if rows[name].null_count()]:
             raise wrong(f"column {gaps[0]!r} has missing values", where="design", remedy="every row needs its design")
         self.drawn = design.drawn({name: rows[name].to_list() for name in known}, unequal=self.pps is not None)
-        if self.pps == "poisson" and (design.ids or design.strata or bool((self.drawn.weights < 1).any())):
-            raise wrong("a Poisson sample has no clusters and no strata, and no weight below 1", where="pps",
-                        remedy="give --fpc (its probabilities) or --weights alone")  # fmt: skip
+        own = design.ids or design.strata or options.totals or bool((self.drawn.weights < 1).any())
+        if self.pps == "poisson" and own:
+            what = "a Poisson sample has no clusters, strata or --totals here, and no weight below 1"
+            raise wrong(what, where="pps", remedy="give --fpc (its probabilities) or --weights alone")
         if self.pps == "brewer" and not design.fpc:
             raise wrong("the probabilities are not named", where="fpc", remedy="name their column with --fpc")
         self.weights, self.replicates = self.drawn.weights, _replicates(options, rows)
-        self.margins = None if options.totals is None else Margins.read(_read(options.totals), rows)
+        self.margins = None if options.totals is None else read_margins(_read(options.totals), rows)
         if self.margins is not None:
             if bool((self.weights == 0).any()) and self.replicates is None:  # R scores such a row by its class's mean
                 raise wrong("weights of 0 cannot be adjusted to totals", where="totals", remedy="leave the rows out")
-            self.weights = self.margins.adjusted(self.weights)
+            self.weights = adjusted(self.weights, self.margins)
             if self.replicates is not None:
-                own = [self.margins.adjusted(column) for column in self.replicates.weights.T]
-                self.replicates = replace(self.replicates, weights=np.stack(own, axis=1))
+                each = [adjusted(column, self.margins) for column in self.replicates.weights.T]
+                self.replicates = replace(self.replicates, weights=np.stack(each, axis=1))
 
     @property
     def freedom(self) -> int:
@@ -172,7 +173,7 @@ class Sample:
             return self.replicates.variance(statistic, self.weights)
         scores, inside = statistic.scores(self.weights), statistic.inside
         if self.margins is not None:
-            scores = self.margins.residuals(scores, self.drawn.weights, self.weights)
+            scores = residuals(scores, self.margins, self.drawn.weights, self.weights)
         if self.pps == "poisson":
             return float(((1 - 1 / self.drawn.weights) * scores**2).sum())
         whole = self.margins is not None or self.pps is not None  # R then keeps the rows outside a domain
