@@ -15,7 +15,8 @@ from stirred.mechanisms.topdown import published
 from stirred.mechanisms.topdown.commands_microdata import COMMANDS, MicrodataOptions, run_microdata
 from stirred.mechanisms.topdown.solve.arms import ARMS
 from stirred.mechanisms.topdown.solve.files import leaf_frame
-from stirred.mechanisms.topdown.solve.microdata import Settings, Whole, solve
+from stirred.mechanisms.topdown.solve.microdata import solve
+from stirred.mechanisms.topdown.solve.pieces import Settings, Whole
 from stirred.mechanisms.topdown.tree import Answers, Known, Tree
 from tests.mechanisms.topdown.layout import write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,6 +22,8 @@ from stirred.data.frames import write_frame
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
+from stirred.engines.local import LocalEngine
+from stirred.engines.protocol import LOCAL, Engine
 from stirred.mechanisms.doubts import repeated_ids, settings_doubts
 from stirred.mechanisms.protocol import (
     Frames,
@@ -98,6 +101,7 @@ class TopDown(Mechanism):
     tables: Sequence[Sequence[str]] = ()
     workplace: Path | None = field(default=None, compare=False, repr=False)
     progress_place: Path | None = field(default=None, compare=False, repr=False)
+    engine: Engine | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _ = self.design  # all problems of the settings
@@ -163,6 +167,10 @@ class TopDown(Mechanism):
         further = [each for each in self.settings.publish if each != "measurements"]
         made = f" {' and '.join(further).capitalize()} are made from these counts alone." if further else ""
         return f"TopDown measurements: counts of {measured} in the areas {levels}, with discrete Gaussian noise.{made}"
+
+    def on(self, engine: Engine) -> Self:
+        """Return the mechanism whose areas are measured and solved on an engine."""
+        return replace(self, engine=None if engine.name == LOCAL else engine)
 
     def working_in(self, folder: Path, *, progress: Path) -> Self:
         """Return the mechanism whose store goes into a folder of the bundle, and whose progress is kept beside it."""
@@ -315,8 +323,11 @@ class TopDown(Mechanism):
         accepted = refuse_doubts(plan.doubts, accept=[*accept, *plan.accepted])
         entropy = entropy.for_release()
         place = Path(mkdtemp(prefix="stirred-")) if self.workplace is None else self.workplace
+        work = self.progress_place or place / "work"
+        engine = self.engine or LocalEngine(threads=os.cpu_count() or 1)
         stores = {
-            part.name: measure(part, place / "store" / part.name, entropy, progress=progress) for part in plan.parts
+            part.name: measure(part, place / "store" / part.name, entropy, engine=engine, progress=progress)
+            for part in plan.parts
         }
         made: dict[str, Make] = {SPINE: plan.spine.frames}
         for part in plan.parts:
@@ -324,12 +335,12 @@ class TopDown(Mechanism):
             made |= zip(file_names(part.name), (store.published, store.constraints), strict=True)
             if any(rule.name == AGREES for rule in part.rules):
                 made[AGREEMENTS[part.name]] = store.agreement
-        work = self.progress_place or place / "work"
         followed = follow(
             [(part, plan.layouts[part.name]) for part, _ in plan.recorded],
             stores,
             self.settings,
             work=work,
+            engine=engine,
             tables={" x ".join(each): (table_part(self.design, each), each) for each in self.tables},
             progress=progress,
         )

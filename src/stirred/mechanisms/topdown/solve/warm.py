@@ -7,7 +7,7 @@ import numpy as np
 from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.solve.arms import ARMS
 from stirred.mechanisms.topdown.solve.make import in_memory
-from stirred.mechanisms.topdown.solve.microdata import Settings, Whole
+from stirred.mechanisms.topdown.solve.pieces import Settings, Whole
 from stirred.mechanisms.topdown.tree import Answers, Level, Tree
 
 
