@@ -14,7 +14,17 @@ import typer
 from stirred.cli.option_words import bad_plan
 from stirred.cli.options import Json, Names, Place, Text, arg, opt
 from stirred.cli.output import emit, emit_json, facts, say, shown_progress
-from stirred.cli.swap_options import NOWHERE, Options, Quiet, Seed, Verbose, has_rate, taking_options
+from stirred.cli.swap_options import (
+    NOWHERE,
+    Engine,
+    Master,
+    Options,
+    Quiet,
+    Seed,
+    Verbose,
+    has_rate,
+    taking_options,
+)
 
 if TYPE_CHECKING:
     from stirred.release.ledger import Total
@@ -137,6 +147,8 @@ def plan(
         Place,
         opt("--write PLAN.toml", "Write these options, or what is proposed for wishes, as a plan; must not exist."),
     ] = None,
+    engine: Engine = None,
+    master: Master = None,
     verbose: Verbose = False,
     json: Json = False,
 ) -> None:
@@ -153,6 +165,9 @@ def plan(
         exact=exact, nearly=nearly, undisturbed=undisturbed, epsilon=epsilon, at_most=at_most, changed=changed,
         write=write,
     )  # fmt: skip
+    if (engine or master) and file.suffix != ".toml":
+        remedy = "write the options as a plan with --write PLAN.toml, and plan that"
+        raise bad_plan("an engine is for plans", where="--engine" if engine else "--master", remedy=remedy)
     # With match or rate there is a plan to write, and without them a proposal.
     settled = write is not None and not (advise or replace(wished, write=None).given) and options.match_or_rate
     options = replace(options, out=Path(f"{write.stem}-bundle") if settled and write else NOWHERE, command="plan")
@@ -183,7 +198,7 @@ def plan(
         return
     if file.suffix == ".toml":
         _no_options_beside_plan(options.named(but=()))
-        planned = read_plan(file, out=NOWHERE)
+        planned = read_plan(file, out=NOWHERE).on(engine, master)
     else:
         planned = options.with_rate_for(epsilon).planned()
     if expect_persons is not None and expect_from in (None, "margins", "this-data"):
@@ -204,6 +219,8 @@ def plan(
 def release(
     file: Annotated[Path, arg("PLAN.toml", "The plan to carry out.")],
     out: Annotated[Place, opt("--out FOLDER", "Folder of the bundle, if the plan names none.")] = None,
+    engine: Engine = None,
+    master: Master = None,
     seed: Seed = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
@@ -215,7 +232,7 @@ def release(
     """
     from stirred.release.plan_file import read_plan
 
-    plan = read_plan(file, out=out)
+    plan = read_plan(file, out=out).on(engine, master)
     _no_options_beside_plan([] if out is None or plan.out == out.absolute() else ["--out"])
     _run(plan, seed=seed, verbose=verbose, quiet=quiet, as_json=json)
 
@@ -257,6 +274,8 @@ def _no_settings_beside_wishes(file: Path, options: Sequence[str]) -> None:
 def resume(
     out: Annotated[Path, arg("FOLDER", "The folder that the release was to go to.")],
     ledger: Annotated[Text, opt("--ledger LEDGER", "Where its ledger is now, if it moved or needs a password.")] = None,
+    engine: Engine = None,
+    master: Master = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -268,7 +287,7 @@ def resume(
     from stirred.release.resume import resume as finish
 
     with _notes_said(), shown_progress(quiet=quiet or json) as progress:
-        bundle = finish(out, ledger=ledger, progress=progress)
+        bundle = finish(out, ledger=ledger, engine=engine, master=master, progress=progress)
     if json:
         entry, total = resumed_account(bundle, ledger)
         emit_json(
@@ -370,7 +389,8 @@ def run_command(context: typer.Context, prepared: Prepared) -> str:
     given = {name: context.params[name] for name in told}
     if given["file"].suffix == ".toml":
         nowhere = prepared.planned.out == NOWHERE.absolute()
-        return shlex.join(["stirred", "release", str(given["file"]), *(["--out", FOLDER] if nowhere else [])])
+        where = [word for name in ("engine", "master") if name in given for word in (f"--{name}", given[name])]
+        return shlex.join(["stirred", "release", str(given["file"]), *(["--out", FOLDER] if nowhere else []), *where])
     if has_rate(prepared.mechanism.name):
         # With --epsilon alone the plan has the rate that reaches it, and a run takes only a rate.
         given.pop("epsilon", None)

@@ -61,6 +61,8 @@ Mechanism = Annotated[
 Verbose = Annotated[
     bool, opt("--verbose", "Print the five answers in full, strata, bounds and losses by rate as well.")
 ]
+Engine = Annotated[Text, opt("--engine NAME", "Where the bulk work runs: local, or spark (a cluster).")]
+Master = Annotated[Text, opt("--master URL", "The address of a Spark cluster, such as spark://head:7077.")]
 Quiet = Annotated[bool, opt("--quiet", "No progress on stderr.")]
 Seed = Annotated[Text, opt("--seed TEXT", "FOR TESTS ONLY: reproducible randomness; the bundle is marked.")]
 

@@ -184,6 +184,13 @@ def _parts(place: Source) -> list[Path]:
     return parquet or text
 
 
+def parquet_parts(source: Path | str) -> list[Path]:
+    """Return the Parquet files of a table in the order in which they are read; none of a table of another kind."""
+    place = Source.of(source).checked()
+    parts = _parts(place) if place.kind in ("folder", *PARQUET) else []
+    return [] if not parts or _are_csv(parts) else parts
+
+
 def _are_csv(parts: Sequence[Path]) -> bool:
     return parts[0].suffix.lower() in CSV
 

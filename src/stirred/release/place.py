@@ -120,6 +120,26 @@ class Place:
         """Say whether the bundle was complete and its key destroyed, so that only the last step is missing."""
         return self.is_resumable and self.was_keyed and self.key is None and (self.folder / MANIFEST).is_file()
 
+    @property
+    def _scratch(self) -> Path:
+        return self.hidden / "scratch"
+
+    def new_scratch(self, elsewhere: Path | None = None) -> Path:
+        """Return an empty folder for this run alone; one that is elsewhere is remembered here, to be removed."""
+        self.remove_scratch()
+        if elsewhere is None:
+            self._scratch.mkdir(mode=0o700)
+        else:
+            self._scratch.symlink_to(elsewhere.absolute())
+        return self._scratch.resolve()
+
+    def remove_scratch(self) -> None:
+        """Remove the folder in which an engine worked, wherever it is."""
+        if self._scratch.exists():
+            shutil.rmtree(self._scratch.resolve(), ignore_errors=True)
+        if self._scratch.is_symlink():
+            self._scratch.unlink()
+
     def clear(self) -> None:
         """Make the folder of the bundle empty."""
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -127,6 +147,7 @@ class Place:
 
     def tidy(self) -> None:
         """Remove everything but what finishes a release that was drawn."""
+        self.remove_scratch()
         appeared = self.key is None and not self.folder.is_dir() and (self.out / MANIFEST).is_file()
         if not self.is_resumable or appeared:
             self.give_up()

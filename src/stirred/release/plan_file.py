@@ -144,6 +144,22 @@ class ReleaseSection(_Strict):
     )
 
 
+class EngineSection(_Strict):
+    """[engine]: where the bulk work runs. What is released does not depend on it."""
+
+    name: Literal["local", "spark"] = Field(default="local", description="On this machine, or on a Spark cluster.")
+    master: str | None = Field(
+        default=None, description="Of a cluster: its address, such as spark://head.agency.example:7077."
+    )
+    scratch: str | None = Field(
+        default=None,
+        description="Of a cluster: a folder that this machine and all workers see; default beside the bundle.",
+    )
+    conf: dict[str, str] = Field(
+        default={}, description="Of a cluster: further settings of Spark, such as spark.executor.memory."
+    )
+
+
 class ContextSection(_Strict):
     """[safes.context]: the flow of information in the five parameters of contextual integrity."""
 
@@ -176,6 +192,7 @@ class PlanFile(_Strict):
     tables: list[TableSection] = Field(default=[], description="Tables to publish from the released data.")
     release: ReleaseSection = Field(description="Where the bundle goes, and what it is for.")
     safes: SafesSection | None = Field(default=None, description="The Five Safes sheet of the release.")
+    engine: EngineSection | None = Field(default=None, description="Where the bulk work runs; default this machine.")
 
     @property
     def record_type(self) -> str:
@@ -231,6 +248,23 @@ class Planned:
         mechanism = self.plan.mechanism.model_copy(update={"settings": settings})
         return replace(self, plan=self.plan.model_copy(update={"mechanism": mechanism}))
 
+    def on(self, name: str | None, master: str | None) -> Planned:
+        """Return the plan on another engine than it says; settings of a cluster stay where only its address differs."""
+        if name is None and master is None:
+            return self
+        section = self.plan.engine or EngineSection()
+        name = name or "spark"
+        kept = section.model_dump(include={"master", "scratch", "conf"}) if name == section.name else {}
+        content = {**kept, "name": name, **({} if master is None else {"master": master})}
+        try:
+            engine = EngineSection.model_validate(content)
+        except ValidationError:
+            remedy = "write --engine local or --engine spark"
+            raise bad_plan(f"there is no engine '{name}'", where="--engine", remedy=remedy) from None
+        if problems := [*_engine_problems(engine, "command line")]:
+            raise PlanError(replace(problem, where="--master") for problem in problems)
+        return replace(self, plan=self.plan.model_copy(update={"engine": engine}))
+
     @property
     def ledger(self) -> str | None:
         """Return the ledger: a URL as it is, a path from the folder of the plan."""
@@ -280,6 +314,7 @@ def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
         problems += [(str((*detail["loc"], "")[0]), _problem(detail, source, hint)) for detail, hint in told]
     else:
         problems += [("data", problem) for problem in _data_problems(plan, source)]
+        problems += [("engine", problem) for problem in _engine_problems(plan.engine, source)]
     if problems:
         order = {name: place for place, name in enumerate(PlanFile.model_fields)}
         raise PlanError(problem for _, problem in sorted(problems, key=lambda told: order.get(told[0], len(order))))
@@ -314,6 +349,18 @@ def _data_problems(plan: PlanFile, source: str) -> Iterator[Problem]:
     if plan.design is not None and given != ["sample"]:
         remedy = "name the file of the survey with sample under [data]"
         yield Problem(what="only a sample has a design", where=f"{source} [design]", remedy=remedy)
+
+
+def _engine_problems(engine: EngineSection | None, source: str) -> Iterator[Problem]:
+    """Yield what an engine must have, or has no use for."""
+    if engine is None:
+        return
+    if engine.name == "spark" and engine.master is None:
+        remedy = "name the address of the cluster, such as master = 'spark://head.agency.example:7077'"
+        yield Problem(what="'master' is missing", where=f"{source} [engine]", remedy=remedy)
+    if engine.name == "local" and (engine.master, engine.scratch, engine.conf) != (None, None, {}):
+        remedy = "write name = 'spark', or leave master, scratch and conf out"
+        yield Problem(what="only a cluster has these settings", where=f"{source} [engine]", remedy=remedy)
 
 
 # Stands where the section has problems, while those of the others are looked for.

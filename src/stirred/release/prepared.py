@@ -18,9 +18,12 @@ from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
 from stirred.data.table_labels import ENDING, Labels, tells_more
 from stirred.data.validate import validate
+from stirred.engines.local import LocalEngine
+from stirred.engines.protocol import Engine
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import Mechanism, Plan, Settings, Table
 from stirred.release.declared_missing import as_declared, undeclared_columns, with_missing_as_declared
+from stirred.release.engine import engine_of
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.entry import numbers
 from stirred.release.ledger_doubts import ledger_doubts
@@ -47,6 +50,7 @@ class Prepared:
     tables: Sequence[Table]
     inputs: Mapping[str, str]
     codebook: Codebook | None = None
+    engine: Engine = field(default_factory=LocalEngine)
     ledger: Ledger | None = None
     # For each file, the entries of the ledger that count and were released from another one.
     other_files: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -91,7 +95,10 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
 
     ``before`` is the entry of a release that was reserved already: the ledger is asked as it stood then.
     """
+    engine = engine_of(planned)  # before files are read: it may take minutes
     planned, settings, mechanism, data, inputs, codebook = _read(planned)
+    with placed(planned.source):
+        mechanism = mechanism.on(engine)
     if texts := [*unprintable(planned, [*data.households.columns, *data.person_variables])]:
         raise PlanError(texts)
     ledger = None if planned.ledger is None else Ledger.open(planned.ledger)
@@ -143,6 +150,7 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
         tables=tables,
         inputs=inputs,
         codebook=codebook,
+        engine=engine,
         ledger=ledger,
         other_files=others,
         doubts=doubts,

@@ -10,30 +10,42 @@ from stirred.data.problems import PlanError, bad_plan
 from stirred.mechanisms.protocol import Progress
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_in
+from stirred.release.engine import working
+from stirred.release.files import Files
 from stirred.release.kept import Kept, premises
 from stirred.release.ledger import Ledger, LedgerError
 from stirred.release.ledger.entry import ABORTED, RESERVED
 from stirred.release.ledger.recover import whole_bundle
 from stirred.release.place import Place, reopened
-from stirred.release.prepared import input_checksums, prepare
+from stirred.release.plan_file import Planned
+from stirred.release.prepared import Prepared, input_checksums, prepare
 from stirred.release.rehearsal import rehearse
 from stirred.release.reservation import Reservation, tell_how_to_finish
 from stirred.release.run import Log, draw_key, make_bundle, release_request
 from stirred.spec.problems import Problem
 
 
-def resume(out: Path, *, ledger: str | None = None, progress: Progress | None = None) -> Path:
+def resume(
+    out: Path,
+    *,
+    ledger: str | None = None,
+    engine: str | None = None,
+    master: str | None = None,
+    progress: Progress | None = None,
+) -> Path:
     """Finish the release that was to go to ``out``, under the same entry of its ledger, and return the bundle.
 
-    ``ledger`` says where the ledger is now, if it has moved or its name needs a password.
+    ``ledger`` says where the ledger is now, if it has moved or its name needs a password; ``engine`` and ``master``
+    where to run, if not where the run died: the same key makes the same release anywhere.
     """
     with reopened(out) as place:
         kept = Kept.read(place.record or b"", where=str(out))
+        planned = kept.planned.on(engine, master)
         reservation = _reservation(kept, ledger, out)
         assert reservation.ledger is not None
         assert reservation.entry is not None
         try:
-            _finish(place, kept, reservation, progress)
+            _finish(place, kept, planned, reservation, progress)
         except BaseException as error:
             tell_how_to_finish(error, reservation.ledger, reservation.entry, place)
             raise
@@ -41,7 +53,7 @@ def resume(out: Path, *, ledger: str | None = None, progress: Progress | None = 
     return out
 
 
-def _finish(place: Place, kept: Kept, reservation: Reservation, progress: Progress | None) -> None:
+def _finish(place: Place, kept: Kept, planned: Planned, reservation: Reservation, progress: Progress | None) -> None:
     entry = reservation.entry
     assert entry is not None
     if os.path.lexists(place.out):
@@ -59,7 +71,6 @@ def _finish(place: Place, kept: Kept, reservation: Reservation, progress: Progre
             where=str(place.out),
             remedy=f"give the release up: `{place.abort_command}`; it counts as spent",
         )
-    planned = kept.planned
     _check_same(kept, input_checksums(planned), place)
     prepared = prepare(planned, before=entry.number)
     _check_same(kept, premises(prepared), place, whole=True)
@@ -69,11 +80,19 @@ def _finish(place: Place, kept: Kept, reservation: Reservation, progress: Progre
         raise bad_plan("the plan would promise something else than was reserved", where=str(place.out), remedy=remedy)
     files = prepared.mechanism.files(prepared.data, prepared.plan)
     place.clear()
-    rehearse(place, prepared, files, request)
+    with working(prepared.engine, planned, place):
+        rehearse(place, prepared, files, request)
+        _make_again(place, prepared, files, reservation, progress)
+
+
+def _make_again(
+    place: Place, prepared: Prepared, files: Files, reservation: Reservation, progress: Progress | None
+) -> None:
+    assert reservation.entry is not None
     with bundle_in(place) as folder:
         log = Log(folder)
         log.add("resumed", records=prepared.data.households.height)
-        if not entry.drawn:
+        if not reservation.entry.drawn:
             reservation.draw()
         key = place.key
         entropy = draw_key(reservation, place, None) if key is None else Entropy.from_kept(key, same_release=True)

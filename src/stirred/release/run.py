@@ -17,6 +17,7 @@ from stirred import __version__
 from stirred.mechanisms.protocol import Check, Progress, Release
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_in, mark_seeded, write_manifest
+from stirred.release.engine import working
 from stirred.release.files import Files, public_files, released_columns, verify_public, write_public
 from stirred.release.kept import Kept
 from stirred.release.ledger import Request, Total
@@ -42,7 +43,7 @@ def run(prepared: Prepared, *, entropy: Entropy | None = None, progress: Progres
     files = prepared.mechanism.files(prepared.data, prepared.plan)
     seeded = entropy is not None and entropy.seeded
     request = release_request(prepared, seeded=seeded)
-    with claimed(prepared.planned.out) as place:
+    with claimed(prepared.planned.out) as place, working(prepared.engine, prepared.planned, place):
         rehearse(place, prepared, files, request)
         with reserved(prepared.ledger, request, place) as reservation, bundle_in(place) as folder:
             log = Log(folder)
@@ -108,7 +109,7 @@ def make_bundle(
 
 def _parameters(planned: Planned) -> dict[str, Any]:
     """Return the plan as it is kept: the ledger by its name, which has no password in it."""
-    parameters: dict[str, Any] = json.loads(planned.plan.model_dump_json())
+    parameters: dict[str, Any] = json.loads(planned.plan.model_dump_json(exclude={"engine"}))
     if planned.plan.release.ledger is not None:
         parameters["release"]["ledger"] = store_at(planned.plan.release.ledger).name
     return parameters
@@ -164,6 +165,7 @@ def _manifest(prepared: Prepared, files: Files, release: Release, checks: Sequen
         "python": platform.python_version(),
         "polars": pl.__version__,
         "created": _now(),
+        "engine": dict(prepared.engine.facts),
         "purpose": planned.plan.release.purpose,
         "plan": parameters,
         "inputs": dict(prepared.inputs),

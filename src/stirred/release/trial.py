@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from stirred.engines.local import LocalEngine
 from stirred.mechanisms.protocol import Progress
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import mark_seeded
@@ -20,7 +21,7 @@ def trial_draw(prepared: Prepared, folder: Path, *, seed: str, progress: Progres
     """
     (folder / "public" / "tables").mkdir(parents=True)
     (folder / "internal").mkdir(mode=0o700)
-    mechanism = prepared.mechanism.working_in(folder / "internal", progress=folder / "progress")
+    mechanism = prepared.mechanism.on(LocalEngine()).working_in(folder / "internal", progress=folder / "progress")
     files = mechanism.files(prepared.data, prepared.plan)
     accept = [doubt.name for doubt in prepared.plan.doubts if doubt.refuses and not doubt.final]
     entropy = Entropy.from_seed(seed)

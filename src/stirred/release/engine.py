@@ -1,0 +1,80 @@
+"""The engine of a plan: made from its [engine] section, checked with the plan, running while a release is made."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stirred.data.codebook import Codebook
+from stirred.data.frames import parquet_parts
+from stirred.data.problems import bad_plan
+from stirred.engines.local import LocalEngine
+from stirred.engines.protocol import LOCAL, Engine, Sources
+from stirred.release.place import Place
+from stirred.release.plan_file import EngineSection, Planned
+from stirred.spec.problems import placed
+
+
+def engine_of(planned: Planned) -> Engine:
+    """Return the engine that a plan asks for, without anything that is wrong with it as far as that can be known."""
+    section = planned.plan.engine or EngineSection()
+    if section.name == LOCAL:
+        return LocalEngine()
+    from stirred.engines.spark.engine import SparkEngine
+
+    assert section.master is not None
+    engine = SparkEngine(master=section.master, conf=section.conf, sources=_sources(planned))
+    with placed(planned.source):
+        if section.scratch is not None and not (planned.folder / section.scratch).is_dir():
+            raise bad_plan(
+                f"there is no folder {section.scratch}",
+                where="[engine] scratch",
+                remedy="create one that this machine and all workers see, or leave it out (beside the bundle)",
+            )
+        engine.check()
+    return engine
+
+
+def _sources(planned: Planned) -> Sources:
+    """Return the files of a plan, if the records that are released are those in the files."""
+    section = planned.plan.data
+    codebook = None if planned.codebook is None else Codebook.read(planned.codebook)
+    files = {"households": planned.records, **({} if planned.persons is None else {"persons": planned.persons})}
+    parts = {role: parquet_parts(path) for role, path in files.items()}
+    why = [
+        *(f"{files[role].name} is not Parquet" for role, found in parts.items() if not found),
+        *(["[[prepare]] changes them first"] if planned.plan.prepare else []),
+        *(["missing values are texts or codes (missing, missing_as)"] if section.missing or section.missing_as else []),
+        *(["the codebook declares texts as missing"] if codebook and codebook.missing_texts("persons") else []),
+        *(["they are a table of counts"] if section.counts is not None else []),
+    ]
+    return Sources(
+        files={role: tuple(path.absolute() for path in found) for role, found in parts.items()}, unlike="; ".join(why)
+    )
+
+
+@contextmanager
+def working(engine: Engine, planned: Planned, place: Place) -> Iterator[None]:
+    """Keep an engine running, with a folder of its own that nobody else can read, which is removed afterwards.
+
+    The folder is beside the bundle that is made, or where the plan says; what a killed run left is removed with the
+    rest of what it left.
+    """
+    if engine.name == LOCAL:
+        yield
+        return
+    scratch = place.new_scratch(_elsewhere(planned))
+    try:
+        with placed(planned.source):
+            engine.start(scratch)
+        yield
+    finally:
+        engine.close()
+        place.remove_scratch()
+
+
+def _elsewhere(planned: Planned) -> Path | None:
+    named = None if planned.plan.engine is None else planned.plan.engine.scratch
+    return None if named is None else Path(tempfile.mkdtemp(prefix="stirred-", dir=planned.folder / named))
