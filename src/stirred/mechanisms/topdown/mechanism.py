@@ -23,7 +23,7 @@ from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.engines.local import LocalEngine
-from stirred.engines.protocol import LOCAL, Engine
+from stirred.engines.protocol import LOCAL, Engine, bad_engine
 from stirred.mechanisms.doubts import repeated_ids, settings_doubts
 from stirred.mechanisms.protocol import (
     Frames,
@@ -44,6 +44,7 @@ from stirred.mechanisms.topdown.prepare import PERSONS, Design, check_columns, p
 from stirred.mechanisms.topdown.records import Layout, follow
 from stirred.mechanisms.topdown.records_check import AGREEMENTS, table_part
 from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings
+from stirred.mechanisms.topdown.solve.warm import Ready
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.store import AGREES
 from stirred.randomness.entropy import Entropy
@@ -63,6 +64,7 @@ from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.specification import Flavor, Specification
 
 Make = Callable[[], Iterable[pl.DataFrame]]
+_ASKED: Final = 32  # tasks that ask whether workers are ready: enough for each to have some
 PAPER: Final = '"A Refreshment Stirred, Not Shaken"'
 THEOREM: Final = (f"Theorem 2 of {PAPER}", "Canonne, Kamath and Steinke (2020): noise of the discrete Gaussian law")
 DECLARED: Final = "the areas, the codes, the queries and their budget were fixed beforehand, not read off the file"
@@ -297,13 +299,15 @@ class TopDown(Mechanism):
         return {"the areas": codes.hexdigest(), **({} if areas is None else {"areas": checksum(Path(areas))})}
 
     def warm(self) -> None:
-        """Load what the draw and all after it need, before anything is spent."""
-        from stirred.randomness import noise_kernel  # noqa: F401
-
-        if "records" in self.settings.publish:
-            from stirred.mechanisms.topdown.solve.warm import compile_kernels
-
-            compile_kernels()
+        """Load what the draw and all after it need, here and on workers, before anything is spent."""
+        folder = self.workplace and self.workplace.parent.absolute()
+        ready = Ready(folder=folder, solves="records" in self.settings.publish)
+        if not all([ready(0), *([] if self.engine is None else self.engine.map_groups(range(_ASKED), ready))]):
+            raise bad_engine(
+                f"workers do not see the folder {folder}, in which areas are measured and solved",
+                where="[release] out",
+                remedy="name a place for the bundle that this machine and all workers see at the same path",
+            )
 
     # ---- the act
 
