@@ -14,13 +14,17 @@ import pytest
 from examples.loopback_cluster import LoopbackCluster
 from pyspark import cloudpickle
 
-from stirred.engines.protocol import Engine
+from stirred.cli.main import run as command
+from stirred.engines.protocol import Engine, EngineError
 from stirred.engines.spark import engine as spark_engine_module
 from stirred.engines.spark.engine import SparkEngine
+from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.randomness.entropy import Entropy
+from stirred.release.ledger import Ledger
 from tests.engines.conftest import CONF
 from tests.mechanisms.topdown.people import people, topdown
+from tests.mechanisms.topdown.test_topdown_records import laid_out
 
 
 def mechanism() -> TopDown:
@@ -157,3 +161,41 @@ def test_neither_workers_nor_jobs_change_a_release(
         assert_same(released(tmp_path, engine), here)
     finally:
         engine.close()
+
+
+class Blind:
+    """An engine whose workers do not see a folder."""
+
+    name = "spark"
+
+    def map_groups(self, groups: Iterable[Any], kernel: Callable[[Any], Any]) -> Iterator[bool]:
+        return (False for _ in groups)
+
+
+def test_workers_that_do_not_see_the_bundle_are_told_before_anything_is_spent(tmp_path: Path) -> None:
+    own = mechanism().on(Blind()).working_in(tmp_path / "internal", progress=tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(EngineError, match=r"\[release\] out: workers do not see the folder .*, in which areas"):
+        own.warm()
+
+
+def test_noisy_tables_are_refused_on_a_cluster_by_name() -> None:
+    with pytest.raises(EngineError, match="noisy-tables does not run on spark"):
+        NoisyTables.on(NoisyTables.__new__(NoisyTables), Blind())  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_a_plan_on_a_cluster_reaches_its_ledger_and_the_website(
+    free_cluster: LoopbackCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(laid_out(tmp_path))
+    conf = "".join(f'"{name}" = "{value}"\n' for name, value in CONF.items())
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        f'{plan.read_text()}[engine]\nname = "spark"\nmaster = "{free_cluster.master}"\n[engine.conf]\n{conf}'
+    )
+    assert command(["release", "plan.toml", "--quiet"]) == 0
+    assert command(["audit", "out"]) == 0
+    assert command(["publish", "out", "website"]) == 0
+    (entry,) = Ledger.open("a.ledger").entries()
+    assert entry.state == "committed"
+    assert not [*tmp_path.glob(".out.partial")]

@@ -64,7 +64,7 @@ from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.specification import Flavor, Specification
 
 Make = Callable[[], Iterable[pl.DataFrame]]
-_ASKED: Final = 32  # tasks that ask whether workers are ready: enough for each to have some
+_ASKED: Final = 16  # tasks that ask whether workers are ready: enough for each to have some
 PAPER: Final = '"A Refreshment Stirred, Not Shaken"'
 THEOREM: Final = (f"Theorem 2 of {PAPER}", "Canonne, Kamath and Steinke (2020): noise of the discrete Gaussian law")
 DECLARED: Final = "the areas, the codes, the queries and their budget were fixed beforehand, not read off the file"
@@ -361,6 +361,7 @@ class TopDown(Mechanism):
             followed=followed,
             settings=self.settings,
             work=work,
+            engine=self.engine,
         )
         kept = {"stores": stores, "followed": followed, "accuracy": compared}
         return Release(public=public, specification=specification, internal=kept)

@@ -57,13 +57,8 @@ class _Finished:
 class _Finish:
     """Writes the counts of a tree, reads them again and checks them, there where the tree was solved."""
 
-    settings: Settings  # without what a task has no use for
+    settings: Settings
     targets: Mapping[str, Parts]
-
-    @classmethod
-    def of(cls, settings: Settings, targets: Mapping[str, Parts]) -> _Finish:
-        """Return it with what goes to a task."""
-        return cls(settings=replace(settings, engine=None, progress=None), targets=targets)
 
     def __call__(self, number: int, piece: Piece) -> _Finished:
         files = {}
@@ -118,7 +113,7 @@ def in_memory(source: Source, settings: Settings) -> tuple[pl.DataFrame, Made]:
 
     The counts are checked all the same.
     """
-    finished = [*solve_and(source, settings, _Finish.of(settings, {}))]
+    finished = [*solve_and(source, settings, _Finish(settings=settings.alone, targets={}))]
     frames = [each.leaves for each in finished if each.leaves is not None]
     return pl.concat(frames), _made((), finished, settings)
 
@@ -146,7 +141,7 @@ def make(
     for target in targets.values():
         target.begin()
     finished = []
-    for number, each in enumerate(solve_and(source, settings, _Finish.of(settings, targets))):
+    for number, each in enumerate(solve_and(source, settings, _Finish(settings=settings.alone, targets=targets))):
         finished.append(each)
         for name, path in each.files.items():
             targets[name].take(number, path)

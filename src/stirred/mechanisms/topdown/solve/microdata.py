@@ -64,17 +64,19 @@ def solve_and(source: Source, settings: Settings, finish: Callable[[int, Piece],
             found = go_down(plan, shard, _limits(plan, shard.levels), _objectives(plan, shard), given=None)
             yield finish(number, plan.telling(found))
         return
-    task = _Task(plan=plan.alone, finish=finish)
-    below = []
-    for place, each in enumerate(engine.map_groups(enumerate(source.shards()), task.up)):
-        below.append(each)
-        tell(settings, "bottom-up", place + 1, top.levels[-1].areas)
-    beneath = {code: floor for each in below for code, floor in each.floors.items()}
+    task = _Task(plan=replace(plan, settings=settings.alone), finish=finish)
+    limits, tops = [], []
+    beneath: dict[str, Floor] = {}
+    for limit, objective, floors in engine.map_groups(enumerate(source.shards()), task.up):
+        limits.append(limit)
+        tops.append(objective)
+        beneath.update(floors)
+        tell(settings, "bottom-up", len(tops), top.levels[-1].areas)
     upper = go_down(
         plan,
         top,
-        _limits(plan, top.levels, beneath=joined([each.limits for each in below])),
-        _upper_objectives(plan, top, beneath, [each.objective for each in below]),
+        _limits(plan, top.levels, beneath=joined(limits)),
+        _upper_objectives(plan, top, beneath, tops),
         given=None,
         is_top=True,
     )
@@ -102,15 +104,6 @@ class _Remembered(dict[int, list[Objective]]):
         return type(self), ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Below:
-    """What a shard says of its area at the top."""
-
-    limits: Limits
-    objective: Objective
-    floors: Mapping[str, Floor]
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Task(Generic[T]):
     """The two passes over a shard: upwards what it says of its top, downwards its counts."""
@@ -119,12 +112,12 @@ class _Task(Generic[T]):
     finish: Callable[[int, Piece], T]
     remembered: _Remembered = field(default_factory=_Remembered)
 
-    def up(self, numbered: tuple[int, Shard]) -> _Below:
+    def up(self, numbered: tuple[int, Shard]) -> tuple[Limits, Objective, Mapping[str, Floor]]:
         place, tree = numbered[0], usable(numbered[1])
         floors: dict[str, Floor] = {}
         limits, objectives = _limits(self.plan, tree.levels)[0], _objectives(self.plan, tree, floors)
         self.remembered.keep(place, objectives)
-        return _Below(limits=limits.take(slice(0, 1)), objective=first_of(objectives[0]), floors=floors)
+        return limits.take(slice(0, 1)), first_of(objectives[0]), floors
 
     def down(self, numbered: tuple[int, Shard, tuple[Places, Places]]) -> T:
         place, tree = numbered[0], usable(numbered[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -157,3 +157,8 @@ class Settings:
     engine: Engine | None = None
     keeper: Keeper | None = None
     progress: Progress | None = None
+
+    @property
+    def alone(self) -> Settings:
+        """Return them for a task, which has no threads and tells nobody."""
+        return replace(self, threads=1, engine=None, progress=None)

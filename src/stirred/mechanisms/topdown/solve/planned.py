@@ -38,11 +38,6 @@ class Plan:
     measured: tuple[Query, ...]
     fit: Fit | None = None  # of public counts, where they are given
 
-    @property
-    def alone(self) -> Plan:
-        """Return it for a task, which has no threads and tells nobody."""
-        return replace(self, settings=replace(self.settings, threads=1, engine=None, progress=None))
-
     def telling(self, piece: Piece) -> Piece:
         """Return the first piece with what was decided on public counts among its events."""
         if self.fit is None:
