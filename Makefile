@@ -24,6 +24,7 @@ setup: $(STAMP) ## create .venv from the locked, hashed requirements; instant wh
 
 # The lock names everything, so nothing is resolved (--no-deps): the pip of Python 3.11 otherwise takes
 # the newest release of a package that another one asks for with an extra, and then refuses its hash.
+# PySpark is built from source, with the locked setuptools, which therefore comes first.
 $(STAMP): requirements/dev.lock pyproject.toml
 	@if ! "$(PYTHON)" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
 		echo "stirred needs Python 3.11 or newer with its venv module, and found none (tried: $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python))." >&2; \
@@ -31,7 +32,9 @@ $(STAMP): requirements/dev.lock pyproject.toml
 	@if ! "$(BIN)/python" -c '' >/dev/null 2>&1; then \
 		echo "setup: creating $(VENV) with $$("$(PYTHON)" --version)"; "$(PYTHON)" -m venv --clear "$(VENV)"; fi
 	@echo "setup: installing the locked requirements"
-	@$(PIP) install --no-deps --require-hashes -r requirements/dev.lock
+	@sed -n '/^setuptools==/,/[^\\]$$/p' requirements/dev.lock >$(VENV)/builds-others.lock
+	@$(PIP) install --no-deps --require-hashes -r $(VENV)/builds-others.lock
+	@$(PIP) install --no-deps --no-build-isolation --require-hashes -r requirements/dev.lock
 	@broken=$$($(BIN)/python -m pip check 2>/dev/null) || { echo "setup: the lock is not complete: $$broken" >&2; exit 1; }
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@$(MAKE) kernels
@@ -58,6 +61,12 @@ demo-census: $(STAMP) ## the 2020 Census on one synthetic state, swapping beside
 	@rm -rf build/demo-census
 	@$(BIN)/stirred demo census-2020 --out build/demo-census
 
+# HOUSEHOLDS=100000 for a quick look.
+HOUSEHOLDS ?= 10000000
+.PHONY: demo-spark
+demo-spark: $(STAMP) java ## swap ten million synthetic households on a Spark cluster of this machine: build/demo-spark/report.html
+	@$(BIN)/python examples/spark_cluster.py --out build/demo-spark --households $(HOUSEHOLDS)
+
 # Reports are looked at in a real browser. Debian and Ubuntu call the package chromium.
 .PHONY: browser
 browser: ## install a browser for the tests of the report, if there is none
@@ -75,8 +84,16 @@ postgres: ## install a PostgreSQL server for the tests of the ledger, if there i
 		{ $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq postgresql; } >build/postgres.log 2>&1 \
 		|| { echo "postgres: could not install it; install 'postgresql' by hand and run again" >&2; exit 2; }; }
 
+# Spark is tested on a real cluster of this machine, which every test run starts for itself. It needs Java 17.
+.PHONY: java
+java: ## install Java for the tests of the Spark engine, if there is none
+	@mkdir -p build; command -v java >/dev/null 2>&1 || { echo "java: installing openjdk-17-jre-headless"; \
+		sudo=$$([ "$$(id -u)" = 0 ] || command -v sudo || true); \
+		{ $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq openjdk-17-jre-headless; } >build/java.log 2>&1 \
+		|| { echo "java: could not install it; install 'openjdk-17-jre-headless' by hand and run again" >&2; exit 2; }; }
+
 .PHONY: test
-test: lint types browser postgres pytest ## lint, types, unit tests, doctests and the examples in the documentation
+test: lint types browser postgres java pytest ## lint, types, unit tests, doctests and the examples in the documentation
 
 .PHONY: lint
 lint: $(STAMP) ## ruff: rules and formatting
@@ -100,18 +117,24 @@ pytest: $(STAMP) ## the tests alone, on all cores
 	@$(BIN)/python -m pytest -q -n auto $(ARGS)
 
 .PHONY: coverage
-coverage: $(STAMP) browser postgres ## what the tests run of each package, and build/coverage/index.html line by line
+coverage: $(STAMP) browser postgres java ## what the tests run of each package, and build/coverage/index.html line by line
 	@$(BIN)/python -m pytest -q -n auto --cov --cov-report=json:build/coverage.json --cov-report=html:build/coverage $(ARGS)
 	@$(BIN)/python tests/coverage_by_package.py build/coverage.json
 
 .PHONY: audit
-audit: $(STAMP) browser postgres ## the long audits and statistical tests, marked slow, and all properties on all their examples
+audit: $(STAMP) browser postgres java ## the long audits and statistical tests, marked slow, and all properties on all their examples
 	@STIRRED_TESTS=deep $(BIN)/python -m pytest -q -n auto -m "slow or hypothesis"
 
 .PHONY: docs
 docs: $(STAMP) ## build the documentation into build/docs; a warning is an error
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees docs build/docs
 	@echo "docs: build/docs/index.html"
+
+# MILLIONS="0.2" for a quick look; it is not part of `make bench`, which runs without Java.
+MILLIONS ?= 10 50
+.PHONY: bench-spark
+bench-spark: $(STAMP) java ## measure swapping on a Spark cluster of this machine beside the local engine
+	@$(BIN)/python benchmarks/bench_spark.py --millions $(MILLIONS) --write
 
 # Every section of benchmarks/RESULTS.md is written by one of these. The largest nation takes 12 GB and some minutes:
 # make bench NATION="1 10" leaves it out.
@@ -162,7 +185,7 @@ bench-microdata: $(STAMP) ## measure TopDown microdata: accuracy of the arms on 
 UV ?= uv
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
-EXTRAS := report databases postgres labelled
+EXTRAS := report databases postgres labelled spark
 .PHONY: lock
 lock: ## resolve requirements/*.lock anew from pyproject.toml (needs uv)
 	@command -v "$(UV)" >/dev/null || { echo "lock: needs uv (pip install uv), or name it: make lock UV=/path/to/uv" >&2; exit 2; }

@@ -18,21 +18,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from examples.loopback_cluster import LoopbackCluster
+from examples.loopback_cluster import QUICK_START, LoopbackCluster
 
 from stirred.engines.protocol import Sources
 from stirred.engines.spark.engine import SparkEngine
 
 # Small enough for any machine that runs the tests; the cluster's workers have 1500 MB each.
-CONF = {"spark.executor.memory": "700m", "spark.driver.memory": "700m", "spark.sql.shuffle.partitions": "4"}
+CONF = {
+    "spark.executor.memory": "700m",
+    "spark.driver.memory": "700m",
+    "spark.executor.extraJavaOptions": QUICK_START,
+    "spark.driver.extraJavaOptions": QUICK_START,
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark's Python side leaves sockets to the collector, and doubts the newest pandas."""
+    """Spark's Python side leaves sockets to the collector."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
-            item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet:FutureWarning"))
 
 
 class Shared:

@@ -191,7 +191,7 @@ def test_schema_and_reader_refuse(section: str, key: str, value: Any) -> None:
 def test_every_key_of_a_plan_is_in_the_documentation() -> None:
     text = (ROOT / "docs" / "plans.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| `[")]
-    for section in ("data", "design", "mechanism", "tables", "release", "safes"):
+    for section in ("data", "design", "mechanism", "tables", "release", "safes", "engine"):
         of_section = " ".join(row for row in rows if f"[{section}" in row)
         parts = made("plan")["$defs"]
         entries = parts[f"{'Table' if section == 'tables' else section.capitalize()}Section"]
@@ -202,4 +202,13 @@ def test_every_key_of_a_plan_is_in_the_documentation() -> None:
     for step in made("plan")["properties"]["prepare"]["items"]["oneOf"]:
         model = parts[step["$ref"].rpartition("/")[2]]
         assert [key for key in model["properties"] if f"`{key}`" not in steps.replace("[[prepare]] ", "`")] == []
-    assert set(PlanFile.model_fields) == {"data", "design", "prepare", "mechanism", "tables", "release", "safes"}
+    assert set(PlanFile.model_fields) == {
+        "data",
+        "design",
+        "prepare",
+        "mechanism",
+        "tables",
+        "release",
+        "safes",
+        "engine",
+    }

@@ -19,11 +19,10 @@ from stirred.engines.protocol import EngineError, bad_engine
 _JAVA: Final = (17, 21)
 _SECONDS: Final = 5
 ENCRYPTED: Final = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
-# Neither pages nor files may show queries, which name columns and values; plans of queries do not depend on the data.
+# Neither pages nor files may show queries, which name columns and values.
 FIXED: Final = {
     "spark.ui.enabled": "false",
     "spark.eventLog.enabled": "false",
-    "spark.sql.adaptive.enabled": "false",
     "spark.submit.deployMode": "client",
 }
 # What a plan must not say: it is kept in the manifest, and stands on the command line of the driver.
@@ -75,7 +74,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _package(master: str, conf: Mapping[str, str]) -> Iterator[EngineError]:
-    if any(find_spec(name) is None for name in ("pyspark", "pyarrow", "pandas")):
+    if find_spec("pyspark") is None:
         yield bad_engine("Spark needs pyspark, which is not installed", remedy="pip install 'stirred[spark]'")
 
 
@@ -134,7 +133,7 @@ def _encrypted(master: str, conf: Mapping[str, str]) -> Iterator[EngineError]:
 def _settings(master: str, conf: Mapping[str, str]) -> Iterator[EngineError]:
     for name, value in conf.items():
         if FIXED.get(name, value).lower() != value.lower():
-            what = f"{name} = {value} is not allowed: records or their values could be seen, or a draw not repeated"
+            what = f"{name} = {value} is not allowed: records or their values could be seen"
             yield bad_engine(what, where="[engine] conf", remedy="leave it out")
         elif _SECRET.search(name):
             yield bad_engine(

@@ -33,7 +33,7 @@ class SparkEngine:
         """Return master, settings, version and hosts, as the manifest keeps them."""
         found: dict[str, Any] = {"name": self.name, "master": self.master, "conf": dict(self.conf)}
         if self.running is not None:
-            found |= {"spark": self.running.spark.version, "hosts": list(self.running.hosts)}
+            found |= {"spark": self.running.context.version, "hosts": list(self.running.hosts)}
         return found
 
     @property

@@ -40,19 +40,6 @@ def without_values(kernel: Callable[P, R]) -> Callable[P, R]:
     return guarded
 
 
-def iterating_without_values(kernel: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
-    """Return a kernel that yields, such as one of ``mapInArrow``, with errors like those of ``without_values``."""
-
-    @wraps(kernel)
-    def guarded(*given: P.args, **named: P.kwargs) -> Iterator[R]:
-        try:
-            yield from kernel(*given, **named)
-        except Exception as error:
-            raise TaskFailedError(f"stirred-task-failed: {type(error).__name__} in {_place(error)}") from None
-
-    return guarded
-
-
 def _place(error: Exception) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

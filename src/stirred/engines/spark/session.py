@@ -24,18 +24,16 @@ from stirred.spec.problems import Problem
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
 
 # Whoever says otherwise under [engine.conf] is believed.
 _DEFAULTS: Final = {
     "spark.io.encryption.enabled": "true",  # spilled rows and shuffles lie on the disks of workers
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.ui.showConsoleProgress": "false",
 }
 _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 # What reads, draws and computes must be the same everywhere: a resumed run and a retried task repeat it.
 _LIBRARIES: Final = ("numpy", "numba", "polars")
-_WORKERS_SECONDS: Final = 60
+_WORKERS_SECONDS: Final = 180
 _STOP_SECONDS: Final = 15
 
 
@@ -43,13 +41,8 @@ _STOP_SECONDS: Final = 15
 class Session:
     """A running application, and the hosts that work for it."""
 
-    spark: SparkSession
+    context: SparkContext
     hosts: tuple[str, ...]
-
-    @property
-    def context(self) -> SparkContext:
-        """Return the context, for work on collections."""
-        return self.spark.sparkContext
 
     @property
     def slots(self) -> int:
@@ -58,8 +51,6 @@ class Session:
 
     def close(self) -> None:
         """Stop the application and its Java process, for certain."""
-        with suppress(Exception):  # as below
-            self.spark.stop()
         _stop_gateway()
 
 
@@ -67,7 +58,6 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
     """Start an application on a master that answers, and compare its workers with this machine."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is not None:
         raise bad_engine("a Spark session is open in this process", remedy="stop it, and run again")
@@ -81,8 +71,7 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
             context = SparkContext(conf=given, gateway=gateway)
             # Executors run the Python that this machine runs, unless somebody named another.
             context.pythonExec = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
-            spark = SparkSession(context)
-            return Session(spark=spark, hosts=_compared(context, scratch))
+            return Session(context=context, hosts=_compared(context, scratch))
     except BaseException:
         _stop_gateway()
         raise

@@ -1,0 +1,82 @@
+"""Workers that differ from this machine, or do not come, are named before anything is drawn."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from examples.loopback_cluster import LoopbackCluster
+
+import stirred
+from stirred.engines.protocol import EngineError
+from stirred.engines.spark import session
+from stirred.engines.spark.engine import SparkEngine
+from stirred.engines.spark.failures import explained
+from stirred.engines.spark.session import _differences
+from tests.engines.conftest import CONF
+
+
+def started(cluster: LoopbackCluster, scratch: Path, **conf: str) -> SparkEngine:
+    engine = SparkEngine(master=cluster.master, conf={**CONF, **conf})
+    engine.start(scratch)
+    return engine
+
+
+def test_a_worker_that_lacks_the_package_is_named(
+    free_cluster: LoopbackCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Python is this one, but for the package: an import of it fails."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['stirred'] = None\n")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with pytest.raises(EngineError) as caught:
+        started(free_cluster, scratch)
+    (problem,) = caught.value.problems
+    assert problem.where == f"worker {os.uname().nodename}"
+    assert problem.what.startswith("it lacks the package stirred")
+    assert f"stirred=={stirred.__version__}" in problem.remedy
+
+
+@pytest.mark.slow
+def test_a_cluster_without_room_is_told_in_bounded_time(
+    free_cluster: LoopbackCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_WORKERS_SECONDS", 2)
+    with pytest.raises(EngineError, match="no worker took the application within 2 seconds"):
+        started(free_cluster, tmp_path, **{"spark.executor.memory": "64g"})
+
+
+def test_other_versions_are_named_with_what_to_install() -> None:
+    here = {"stirred": stirred.__version__, **{name: version(name) for name in session._LIBRARIES}}
+    same = {"host": "w7", "python": "{}.{}.99".format(*sys.version_info[:2]), **here}
+    assert [*_differences(same)] == []
+    (problem,) = _differences({**same, "numpy": "1.0"})
+    assert str(problem).startswith(f"worker w7: it has numpy 1.0, and this machine has {here['numpy']}")
+    (problem,) = _differences({**same, "python": "3.9.1"})
+    assert "it runs Python 3.9.1" in problem.what
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("[PYTHON_VERSION_MISMATCH] Python in worker has different version", "another version of Python"),
+        ('java.io.IOException: Cannot run program "/opt/py/python"', "no such Python"),
+        ("ModuleNotFoundError: No module named 'stirred'", "lack a package"),
+        ("ExecutorLostFailure (executor 3 exited", "executors were lost"),
+        ("java.io.IOException: No space left on device", "disk of a worker is full"),
+        ("org.apache.spark.SparkException: the record of Smith", "(org.apache.spark.SparkException)"),
+        ("Smith", "it does not say why"),
+    ],
+)
+def test_what_spark_says_is_told_without_its_text(said: str, told: str) -> None:
+    words = str(explained(said, doing="exchanging"))
+    assert words.startswith("[engine]: exchanging failed on the cluster")
+    assert told in words
+    assert "Smith" not in words
