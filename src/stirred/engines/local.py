@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -64,5 +65,6 @@ def in_order(
         except BaseException:
             for each in waiting:
                 each.cancel()
-            give_up()
+            with suppress(Exception):  # what failed first is what is told
+                give_up()
             raise

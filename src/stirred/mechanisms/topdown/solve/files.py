@@ -119,10 +119,10 @@ class Parts:
     def begin(self) -> None:
         """Remove the parts of a run that was interrupted: they may be of other measurements, or more than now."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(parents=True)
 
     def write(self, frame: pl.DataFrame) -> Path:
         """Write what may become a part, under a name that no other attempt at it has."""
+        self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{uuid4().hex}.writing"
         frame.write_parquet(path)
         return path
