@@ -16,6 +16,8 @@ from stirred.spec.problems import Problem, StirredError
 
 G = TypeVar("G")
 R = TypeVar("R")
+# Messages of a group, each with the number of the part that it is for.
+Split = Callable[[G], list[tuple[int, bytes]]]
 
 LOCAL = "local"
 SPARK = "spark"
@@ -74,6 +76,21 @@ class Engine(Protocol):
         """Return the files of the plan, for an engine that reads them itself."""
         ...
 
+    @property
+    def scratch(self) -> Path | None:
+        """Return the folder of this run, which all of its machines see; None before it is started."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """Return how many kernels run at the same time."""
+        ...
+
+    @property
+    def memory(self) -> int:
+        """Return how many bytes one of them may take."""
+        ...
+
     def check(self) -> None:
         """Raise what is wrong, as far as it can be known without starting anything."""
         ...
@@ -87,6 +104,19 @@ class Engine(Protocol):
 
         A kernel may run twice for one group: it does the same again, or under names of its own, and only what it
         returned counts. Kernel, groups and what comes back are small, or lie in files.
+        """
+        ...
+
+    def share(self, value: G) -> Callable[[], G]:
+        """Return a call by which kernels get a large value, which is then sent once; never the key of a draw."""
+        ...
+
+    def exchange(
+        self, groups: Sequence[G], split: Split[G], kernel: Callable[[int, list[bytes]], R], *, parts: int
+    ) -> list[R]:
+        """Split every group into messages, each for a part, and return ``kernel(part, messages)`` for every part.
+
+        Messages come in any order. Both are pure functions, and may run twice.
         """
         ...
 

@@ -879,6 +879,9 @@ class Mechanism(ABC):
             remedy=f"leave [engine] out, or write name = '{LOCAL}': it then runs on this machine",
         )
 
+    def recheck(self, data: Any, plan: Any) -> None:  # noqa: B027
+        """Raise what the machines of an engine read otherwise than was planned, before anything is spent."""
+
     def premises(self, plan: Any) -> Mapping[str, str]:
         """Return checksums of what the draw is addressed by, so that an interrupted run repeats itself exactly."""
         return {}

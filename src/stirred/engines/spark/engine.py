@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -9,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from stirred.engines.local import in_order
-from stirred.engines.protocol import SPARK, G, R, Sources, bad_engine
-from stirred.engines.spark.checks import check_cluster
+from stirred.engines.protocol import SPARK, G, R, Sources, Split, bad_engine
+from stirred.engines.spark.checks import check_cluster, site_defaults
 from stirred.engines.spark.failures import told_plainly, without_values
 from stirred.engines.spark.session import Session, started
 
@@ -33,7 +35,7 @@ class SparkEngine:
         """Return master, settings, version and hosts, as the manifest keeps them."""
         found: dict[str, Any] = {"name": self.name, "master": self.master, "conf": dict(self.conf)}
         if self.running is not None:
-            found |= {"spark": self.running.context.version, "hosts": list(self.running.hosts)}
+            found |= {"spark": self.running.version, "hosts": list(self.running.hosts)}
         return found
 
     @property
@@ -64,10 +66,40 @@ class SparkEngine:
             with told_plainly("computing groups"):
                 return context.parallelize(some, len(some)).map(task).collect()
 
-        for found in in_order(
-            _together(groups, _PER_SLOT * self.session.slots), job, at_once=2, give_up=context.cancelAllJobs
-        ):
+        for found in in_order(_together(groups, _PER_SLOT * self.slots), job, at_once=2, give_up=context.cancelAllJobs):
             yield from found
+
+    @property
+    def slots(self) -> int:
+        """Return how many tasks run at the same time."""
+        return self.session.slots
+
+    @property
+    def memory(self) -> int:
+        """Return how many bytes a task may take: beside its heap an executor takes as much as the heap again."""
+        conf = {"spark.executor.memory": "1g", "spark.executor.cores": "1", **site_defaults(), **self.conf}
+        return bytes_of(conf["spark.executor.memory"]) // max(1, int(conf["spark.executor.cores"]))
+
+    def share(self, value: G) -> Callable[[], G]:
+        """Send a value to every executor that asks for it, once."""
+        from pyspark import cloudpickle
+
+        packed = self.session.context.broadcast(cloudpickle.dumps(value))
+        return lambda: pickle.loads(packed.value)
+
+    def exchange(
+        self, groups: Sequence[G], split: Split[G], kernel: Callable[[int, list[bytes]], R], *, parts: int
+    ) -> list[R]:
+        """Send messages through a shuffle, which is encrypted; what a lost executor held is computed again."""
+
+        def work(part: int, messages: Iterable[tuple[int, bytes]]) -> list[R]:
+            return [kernel(part, [message for _, message in messages])]
+
+        context = self.session.context
+        with told_plainly("exchanging records"):
+            sent = context.parallelize(groups, max(1, len(groups))).flatMap(without_values(split))
+            # The number of a part is its partition: a hash would leave some empty and double others.
+            return sent.partitionBy(parts, int).mapPartitionsWithIndex(without_values(work)).collect()
 
     def close(self) -> None:
         """Stop the application, if it was started."""
@@ -85,3 +117,15 @@ def _together(groups: Iterable[G], many: int) -> Iterator[list[G]]:
     left = iter(groups)
     while some := [*islice(left, many)]:
         yield some
+
+
+def bytes_of(text: str) -> int:
+    """Return a size as Spark writes it; without a unit it counts MiB.
+
+    >>> bytes_of("700m"), bytes_of("2g") == 2 << 30
+    (734003200, True)
+    """
+    found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    if found is None:
+        raise bad_engine(f"'{text}' is no size", where="[engine] conf", remedy="write a size as Spark does, such as 4g")
+    return int(found[1]) << 10 * " kmgt".index(found[2] or "m")

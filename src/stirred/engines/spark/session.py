@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ class Session:
     """A running application, and the hosts that work for it."""
 
     context: SparkContext
+    version: str
     hosts: tuple[str, ...]
 
     @property
@@ -65,13 +67,19 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
     own["spark.local.dir"] = str(scratch / "driver")
     given = SparkConf(loadDefaults=False).setMaster(master).setAppName("stirred").setAll([*own.items()])
     try:
-        with told_plainly("starting Spark"), _signals_kept(), (scratch / "driver.log").open("wb") as log:
+        with (
+            told_plainly("starting Spark"),
+            _signals_kept(),
+            warnings.catch_warnings(),  # about a pandas that is there for others
+            (scratch / "driver.log").open("wb") as log,
+        ):
+            warnings.simplefilter("ignore", FutureWarning)
             # The driver's Java process would write to the terminal.
             gateway = launch_gateway(given, popen_kwargs={"stdout": log, "stderr": log})
             context = SparkContext(conf=given, gateway=gateway)
             # Executors run the Python that this machine runs, unless somebody named another.
             context.pythonExec = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
-            return Session(context=context, hosts=_compared(context, scratch))
+            return Session(context=context, version=context.version, hosts=_compared(context, scratch))
     except BaseException:
         _stop_gateway()
         raise

@@ -289,6 +289,6 @@ def test_a_layer_holds_a_member_of_the_family_and_is_none(layer: type) -> None:
     """What only a member can say is not there to be refused: its inner swap is asked."""
     assert issubclass(layer, Layer)
     assert not issubclass(layer, Swap)
-    own = {"rules", "moved_shares", "changed_shares", "margins", "_run_kernel"}
+    own = {"rules", "moved_shares", "changed_shares", "margins", "_kernel"}
     assert not own & {*dir(layer)}
     assert own <= {*dir(PermutationSwap)}

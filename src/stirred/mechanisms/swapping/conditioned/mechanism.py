@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from stirred.mechanisms.swapping.core.plan import SwapPlan
 from stirred.mechanisms.swapping.core.roles import SwapRate, SwapSettings
 from stirred.mechanisms.swapping.core.strata import Strata
 from stirred.mechanisms.swapping.core.swap import RatedSwap, RateLike, Swap
-from stirred.mechanisms.swapping.core.swapping import Values
+from stirred.mechanisms.swapping.core.swapping import Kernel
 from stirred.spec.budget import Derived, PermutationSwapping
 from stirred.spec.exact import INFINITE, ZERO, Exact, largest
 from stirred.spec.given_numbers import fraction
@@ -233,13 +234,11 @@ class ConditionedSwap(RatedSwap):
             return 1 / margins.values_present[margins.stratum]
         return margins.count / margins.records[margins.stratum]
 
-    def _run_kernel(self, plan: SwapPlan, swapped: Values, **how: Any) -> None:
+    def _kernel(self, plan: SwapPlan) -> Kernel:
         from stirred.mechanisms.swapping.conditioned.selected_counts import ConditionedCounting
         from stirred.mechanisms.swapping.kernels.counted import swap_counted_in_place
 
         law = self.redraw_law if isinstance(self.redraw_law, str) else "declared"
         counting = ConditionedCounting(rate=Fraction(self.rate), law=law, masses=self._masses(plan.swap))
-        coded = plan.strata.coded
-        swap_counted_in_place(
-            coded.codes, swapped, strata=coded.count, values=plan.swap.count, counting=counting, **how
-        )
+        strata, values = plan.strata.coded.count, plan.swap.count
+        return partial(swap_counted_in_place, strata=strata, values=values, counting=counting)

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,7 @@ import polars as pl
 from stirred.data.codes import Coded, encode
 from stirred.data.microdata import Microdata
 from stirred.data.problems import number
+from stirred.engines.protocol import LOCAL, Engine
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.swapping.core.margins import Shares, SwapMargins, class_law_changes
 from stirred.mechanisms.swapping.core.plan import SwapPlan, SwapUniverse
@@ -22,8 +23,8 @@ from stirred.mechanisms.swapping.core.rates import Rule
 from stirred.mechanisms.swapping.core.roles import Roles
 from stirred.mechanisms.swapping.core.small_strata import OwnLoss
 from stirred.mechanisms.swapping.core.strata import Strata, find_strata
-from stirred.mechanisms.swapping.core.swapped_file import Part, held_parts
-from stirred.mechanisms.swapping.core.swapping import Swapping, Values
+from stirred.mechanisms.swapping.core.swapped_file import Part, Swapped, held_parts
+from stirred.mechanisms.swapping.core.swapping import Kernel, Swapping, Values
 from stirred.mechanisms.swapping.doubts.promise import Changed
 from stirred.mechanisms.swapping.permutation.law import tables_with_margins
 from stirred.randomness.entropy import Entropy
@@ -61,7 +62,7 @@ class Swap(Swapping):
     """A member of the family: both tables of Proposition 4 are its invariants.
 
     A member says which rates its strata have (``rules``), what it promises (``_policy``, ``rests_on``) and how the
-    swap codes of a file are exchanged (``_run_kernel``).
+    swap codes of a file are exchanged (``_kernel``).
     """
 
     rests_on: ClassVar[str]  # the result that its promise rests on, beside Proposition 4 of the paper
@@ -195,13 +196,45 @@ class Swap(Swapping):
 
     # ---- the exchange
 
+    def on(self, engine: Engine) -> Self:
+        """Return the swap whose records are exchanged and gathered by the machines of an engine, or on this one."""
+        return replace(self, engine=None if engine.name == LOCAL else engine)
+
+    def recheck(self, data: Microdata, plan: SwapPlan) -> None:
+        """Compare what the machines of an engine read with what was planned."""
+        if self.engine is not None:
+            from stirred.mechanisms.swapping.core.bulk import check_records
+
+            check_records(self.engine, self._narrowed(data), plan)
+
+    def _planned(self, data: Microdata) -> SwapPlan:
+        plan = Swapping._planned(self, data)
+        if self.engine is not None:
+            from stirred.mechanisms.swapping.core.bulk import check_blocks
+
+            check_blocks(self.engine, plan.strata)
+        return plan
+
+    def _file(self, data: Microdata, plan: SwapPlan, *, swap: Coded, swapped: Values, order: Values) -> Swapped:
+        if self.engine is None:
+            return Swapping._file(self, data, plan, swap=swap, swapped=swapped, order=order)
+        from stirred.mechanisms.swapping.core.bulk import gathered
+
+        return gathered(self.engine, data, plan, swap=swap, swapped=swapped, order=order)
+
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
         own = entropy.child(f"{self.member} swap")
-        self._run_kernel(plan, swapped, entropy=own, threads=self.threads, progress=progress)
+        if self.engine is not None:
+            from stirred.mechanisms.swapping.core.bulk import exchange
+
+            without_codes = replace(plan, swap=Coded(plan.swap.codes[:0], plan.swap.levels))  # the kernel travels
+            exchange(self.engine, plan, self._kernel(without_codes), swapped, own)
+            return
+        self._kernel(plan)(plan.strata.coded.codes, swapped, entropy=own, threads=self.threads, progress=progress)
 
     @abstractmethod
-    def _run_kernel(self, plan: SwapPlan, swapped: Values, **how: Any) -> None:
-        """Hand the strata of a plan and the swap codes to a kernel, which is told ``how``."""
+    def _kernel(self, plan: SwapPlan) -> Kernel:
+        """Return the exchange of swap codes within strata, with everything it needs but the codes themselves."""
 
     # ---- small universes for audits
 

@@ -6,6 +6,7 @@ million households at a time.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -102,14 +103,28 @@ PART: Final = 2_000_000  # households in one part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SwappedFile:
+class Swapped(ABC):
     """The input, the swapped codes and the released order: confidential, like the input itself."""
 
     data: Microdata
-    held: Packed
     swap: Coded
     swapped: Codes
     order: Rows
+
+    @abstractmethod
+    def households(self) -> Iterator[pl.DataFrame]:
+        """Yield the released households; asked again, the same."""
+
+    @abstractmethod
+    def persons(self) -> Iterator[pl.DataFrame]:
+        """Yield the released persons; asked again, the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SwappedFile(Swapped):
+    """The swapped file as codes, from which parts are made whenever they are wanted."""
+
+    held: Packed
     people: Persons | None
     ends: npt.NDArray[np.int64] = field(init=False, repr=False)
 

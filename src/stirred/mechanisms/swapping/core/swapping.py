@@ -7,6 +7,7 @@ import importlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
 from stirred.data.packed import Packed
 from stirred.data.problems import bad_plan
+from stirred.engines.protocol import Engine
 from stirred.mechanisms.doubts import identifier_doubts, settings_doubts
 from stirred.mechanisms.protocol import (
     Adviser,
@@ -41,7 +43,7 @@ from stirred.mechanisms.swapping.core.files import WITH_PERSONS, allowed_columns
 from stirred.mechanisms.swapping.core.plan import Origin, SwapPlan, SwapUniverse
 from stirred.mechanisms.swapping.core.roles import Roles, check_names, roles_in
 from stirred.mechanisms.swapping.core.strata import OWN_COLUMNS, Strata
-from stirred.mechanisms.swapping.core.swapped_file import Persons, SwappedFile
+from stirred.mechanisms.swapping.core.swapped_file import Persons, Swapped, SwappedFile
 from stirred.mechanisms.swapping.doubts.promise import Changed, empty_promise, similar_in_roles
 from stirred.mechanisms.swapping.doubts.revealing import revealing_columns
 from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS
@@ -53,6 +55,8 @@ from stirred.spec.given_numbers import loss, probability
 from stirred.spec.specification import Specification
 
 Values = npt.NDArray[np.uint32]
+# A pass over the columns of strata and of swap codes; the latter is changed in place.
+Kernel = partial[int]
 Parts = Mapping[str, Callable[[], Iterable[pl.DataFrame]]]
 
 
@@ -72,6 +76,7 @@ class Swapping(Mechanism):
     unit: str = "household"
     settings_from: str | None = None
     threads: int | None = field(default=None, compare=False)
+    engine: Engine | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name, read in (("rate", probability), ("epsilon", loss)):
@@ -270,13 +275,17 @@ class Swapping(Mechanism):
         self._exchange(plan, swapped, entropy, progress)
         # Grouped by the released swap values and uniformly random inside: the input order is gone.
         order = release_order(swapped, entropy=entropy.child("release order"), groups=swap.count, threads=self.threads)
+        file = self._file(data, plan, swap=swap, swapped=swapped, order=order)
+        parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {"data": file.households}
+        return parts if data.persons is None else {**parts, "persons": file.persons}, {"file": file}
+
+    def _file(self, data: Microdata, plan: SwapPlan, *, swap: Coded, swapped: Values, order: Values) -> Swapped:
+        """Return the swapped file, in the released order."""
         people = Persons.of(data) if data.persons is not None else None
         held = Packed.of(
             (data.households[name] for name in plan.hold if name not in plan.strata.match), coded=plan.strata.coded
         )
-        file = SwappedFile(data=data, held=held, swap=swap, swapped=swapped, order=order, people=people)
-        parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {"data": file.households}
-        return parts if people is None else {**parts, "persons": file.persons}, {"file": file}
+        return SwappedFile(data=data, held=held, swap=swap, swapped=swapped, order=order, people=people)
 
     def _before(self, data: Microdata, plan: SwapPlan, entropy: Entropy) -> tuple[Microdata, Coded]:
         """Return the file that is swapped, with its swap values as codes: the input itself for most swaps."""

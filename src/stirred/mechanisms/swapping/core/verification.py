@@ -19,7 +19,7 @@ from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import PERSONS, RECORDS, Check, Release, Written, failed, not_done
 from stirred.mechanisms.swapping.core.files import sorted_cells
 from stirred.mechanisms.swapping.core.plan import SwapPlan
-from stirred.mechanisms.swapping.core.swapped_file import Persons, Rows, SwappedFile
+from stirred.mechanisms.swapping.core.swapped_file import Rows, Swapped, SwappedFile
 from stirred.mechanisms.swapping.permutation.imputed import imputed_strata
 
 
@@ -32,14 +32,14 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
     counted a second time, from the values in the file; up to ``PERSONS_RELINKED`` persons each of them is led back to
     its household by the written ids.
     """
-    swapped: SwappedFile = release.internal["file"]
+    swapped: Swapped = release.internal["file"]
     order, folder, format_ = swapped.order, written.public, written.format
     if order.size != data.households.height or not _is_permutation(order):
         raise failed("the released households are not those of the input, one for one")
     begin = 0
     wrong = "the household file, as written, is not what was swapped"
     for found in written.parts(RECORDS, release.public.parts(RECORDS), wrong=wrong):
-        if swapped.people is not None and not _counts_up(found[str(data.hid)], begin + 1):
+        if data.persons is not None and not _counts_up(found[str(data.hid)], begin + 1):
             raise failed("the household ids are not 1, 2, 3, ... in the released order")
         rows = order[begin : begin + found.height]
         for name in plan.hold:
@@ -48,6 +48,9 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
             column = as_read(gather(source.households[name], rows).to_frame(), format_, folder)
             if not column.equals(found.select(name), null_equal=True):
                 raise failed(f'hold variable "{name}" differs from the input')
+        if not isinstance(swapped, SwappedFile):
+            # Parts that were made elsewhere: what they say about places is not what is known here.
+            _same_places(found, swapped, rows, written, who="households")
         begin += found.height
     released = swapped.swapped[order]
     if not bool((released[1:] >= released[:-1]).all()):
@@ -61,8 +64,8 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
     checks += _held_checks(plan, begin)
     if begin != order.size:
         raise failed(f"{order.size:,} households went in and {begin:,} came out")
-    if swapped.people is not None:
-        checks.append(_persons_check(swapped.people, swapped, release, written))
+    if data.persons is not None:
+        checks.append(_persons_check(data.persons.height, swapped, release, written))
         if checks[-1].cells <= PERSONS_RELINKED:
             checks.append(_relink(swapped.data, order, read_frame(folder / f"persons.{format_}"), format_, folder))
         else:
@@ -114,7 +117,7 @@ def _is_permutation(order: Rows) -> bool:
     return bool(seen.all())
 
 
-def _margin_check(plan: SwapPlan, swapped: SwappedFile) -> Check:
+def _margin_check(plan: SwapPlan, swapped: Swapped) -> Check:
     """Count the match x swap table before and after: the same cells, equally often."""
     before = sorted_cells(plan.strata.coded.codes, swapped.swap.codes)
     after = sorted_cells(plan.strata.coded.codes, swapped.swapped)
@@ -127,7 +130,7 @@ def _margin_check(plan: SwapPlan, swapped: SwappedFile) -> Check:
     return Check(what=what, cells=cells)
 
 
-def _response_check(data: Microdata, plan: SwapPlan, swapped: SwappedFile) -> list[Check]:
+def _response_check(data: Microdata, plan: SwapPlan, swapped: Swapped) -> list[Check]:
     """Check that a response changed nothing but its variable; how many records it changed is nobody's to know."""
     if plan.perturbed is None:
         return []
@@ -152,7 +155,7 @@ def _held_checks(plan: SwapPlan, records: int) -> list[Check]:
     ]
 
 
-def _imputed_check(plan: SwapPlan, swapped: SwappedFile) -> list[Check]:
+def _imputed_check(plan: SwapPlan, swapped: Swapped) -> list[Check]:
     """Check that no imputed record got another value, where they are left out (R9)."""
     if plan.universe.imputed is None:
         return []
@@ -162,7 +165,7 @@ def _imputed_check(plan: SwapPlan, swapped: SwappedFile) -> list[Check]:
     return [Check(what="imputed records, each with its own swap values", cells=int(np.count_nonzero(left)))]
 
 
-def _persons_check(people: Persons, swapped: SwappedFile, release: Release, written: Written) -> Check:
+def _persons_check(persons: int, swapped: Swapped, release: Release, written: Written) -> Check:
     """Check that the persons, as written, are those of each household, and that none is lost or doubled."""
     rows, hid = 0, swapped.data.hid
     wrong = "persons and households, as written, do not belong together as in the input"
@@ -170,12 +173,17 @@ def _persons_check(people: Persons, swapped: SwappedFile, release: Release, writ
         rows += found.height
         # The place of a person is that of its household, looked up anew by the written id.
         house = swapped.order[found[str(hid)].cast(pl.Int64).to_numpy() - 1]
-        places = as_read(swapped.swap.decoded(swapped.swapped[house]), written.format, written.public)
-        if not places.equals(found.select(places.columns), null_equal=True):
-            raise failed("persons do not carry the swap values of their household, as written")
-    if rows != people.coded.codes.size:
-        raise failed(f"{people.coded.codes.size:,} persons went in and {rows:,} came out")
+        _same_places(found, swapped, house, written, who="persons")
+    if rows != persons:
+        raise failed(f"{persons:,} persons went in and {rows:,} came out")
     return Check(what="persons of every household, record by record", cells=rows)
+
+
+def _same_places(found: pl.DataFrame, swapped: Swapped, rows: Rows, written: Written, *, who: str) -> None:
+    """Hold the swap values of written records to the codes of the households that they are."""
+    places = as_read(swapped.swap.decoded(swapped.swapped[rows]), written.format, written.public)
+    if not places.equals(found.select(places.columns), null_equal=True):
+        raise failed(f"{who} do not carry the swap values of their household, as written")
 
 
 # ---- what is published exactly ----------------------------------------------------------------------------

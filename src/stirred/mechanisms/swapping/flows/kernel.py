@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from stirred.mechanisms.swapping.kernels import addressing
 from stirred.mechanisms.swapping.kernels.counted import Counts
+from stirred.mechanisms.swapping.kernels.excerpt import Excerpt
 from stirred.mechanisms.swapping.kernels.partition import (
     Codes,
     Flags,
@@ -56,6 +57,7 @@ def swap_flow_in_place(
     entropy: Entropy,
     threads: int | None = None,
     progress: Progress | None = None,
+    excerpt: Excerpt | None = None,
 ) -> int:
     """Swap the column ``swap`` within the live strata, in place, and return how many records were selected.
 
@@ -64,7 +66,7 @@ def swap_flow_in_place(
     """
     require_columns(stratum, swap)
     workers = Workers(threads=threads, progress=progress)
-    shift = addressing.block_shift(live.size, rows=stratum.size)
+    shift = (excerpt or Excerpt(of=stratum.size)).shift(live.size)
     rows = partition_rows(stratum, groups=live.size, shift=shift, mark=every_row(stratum.size), workers=workers)
     listed, inner = rows.gather(swap, workers=workers)
     moved = np.zeros(rows.blocks, dtype=np.int64)

@@ -8,8 +8,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any, ClassVar, Final
+from functools import lru_cache, partial
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from stirred.mechanisms.swapping.core.margins import Shares
 from stirred.mechanisms.swapping.core.plan import SwapPlan, SwapUniverse
 from stirred.mechanisms.swapping.core.strata import Strata
 from stirred.mechanisms.swapping.core.swap import Swap
-from stirred.mechanisms.swapping.core.swapping import Values
+from stirred.mechanisms.swapping.core.swapping import Kernel
 from stirred.mechanisms.swapping.flows.law import Counts, Floats, Flow, FlowLaw, Pair
 from stirred.mechanisms.swapping.flows.tree_law import Tree, TreeLaw, tree_of
 from stirred.randomness.entropy import WordReader
@@ -62,6 +62,11 @@ class Flows:
         self._pair, self._floats, self._kept, self._steps, self._powers = pair, floats, kept, steps, powers
         # Small strata are often alike.
         self._trees = lru_cache(maxsize=20_000)(self._tree_of)
+
+    def __reduce__(self) -> tuple[Callable[[Pair, Callable[[Counts], Floats]], Flows], tuple[object, ...]]:
+        # The laws that it remembers stay here: another process finds its own.
+        again = partial(Flows, kept=self._kept, steps=self._steps, powers=self._powers)
+        return again, (self._pair, self._floats)
 
     def of(self, values: Sequence[int], counts: Sequence[int]) -> FlowLaw:
         """Return the law of a stratum with these swap codes and their counts."""
@@ -219,13 +224,11 @@ class FlowSwap(Swap):
             parts[begins[stratum] : begins[stratum] + len(counts)] = moves
         return parts
 
-    def _run_kernel(self, plan: SwapPlan, swapped: Values, **how: Any) -> None:
+    def _kernel(self, plan: SwapPlan) -> Kernel:
         from stirred.mechanisms.swapping.flows.kernel import swap_flow_in_place
 
-        strata, flows = plan.strata, self._flows(plan.swap)
-        swap_flow_in_place(
-            strata.coded.codes, swapped, live=strata.live_flags, values=plan.swap.count, flows=flows, **how
-        )
+        live, flows = plan.strata.live_flags, self._flows(plan.swap)
+        return partial(swap_flow_in_place, live=live, values=plan.swap.count, flows=flows)
 
 
 def live_values(strata: Strata) -> Iterator[tuple[int, list[int], list[int]]]:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from stirred.mechanisms.swapping.kernels import addressing
 from stirred.mechanisms.swapping.kernels.addressing import rows_of
 from stirred.mechanisms.swapping.kernels.cells import Cells
+from stirred.mechanisms.swapping.kernels.excerpt import Excerpt
 from stirred.mechanisms.swapping.kernels.partition import (
     Codes,
     Items,
@@ -74,8 +75,11 @@ def candidate_limits(have: Values | Offsets, need: Values | Offsets) -> Limits:
 class Exchange:
     """Choosing ``need`` records of each cell and exchanging their swap codes."""
 
-    def __init__(self, cells: Cells, need: Values, *, shift: int, derange: bool, entropy: Entropy) -> None:
+    def __init__(
+        self, cells: Cells, need: Values, *, shift: int, derange: bool, entropy: Entropy, excerpt: Excerpt
+    ) -> None:
         self._cells, self._need, self._shift, self._derange = cells, need, shift, derange
+        self._excerpt = excerpt
         occupied = np.flatnonzero(cells.have)
         self._limits: Limits = np.zeros(need.size, dtype=np.uint16)
         self._limits[occupied] = candidate_limits(cells.have[occupied], need[occupied])
@@ -119,7 +123,7 @@ class Exchange:
         cells, room = self._cells, self._scratch.positions
         stratum = cells.stratum[rows_of(chunk)]
         words = self._scratch.words[: (stratum.size + 1) // 2]
-        self._streams[0].fill(chunk, words)
+        self._excerpt.fill_halves(self._streams[0], chunk, words)
         found = _mark_strata(words, stratum, self._highest, room)
         if cells.value is not None:
             value = cells.value[rows_of(chunk)]
@@ -281,6 +285,7 @@ def swap_counted_in_place(
     entropy: Entropy,
     threads: int | None = None,
     progress: Progress | None = None,
+    excerpt: Excerpt | None = None,
 ) -> int:
     """Swap the column ``swap`` within strata, in place, and return how many records were selected.
 
@@ -289,13 +294,14 @@ def swap_counted_in_place(
     """
     require_columns(stratum, swap)
     workers = Workers(threads=threads, progress=progress)
-    shift = addressing.block_shift(strata, rows=stratum.size)
+    excerpt = excerpt or Excerpt(of=stratum.size)
+    shift = excerpt.shift(strata)
     if counting.by_value:
         cells = Cells.by_value(stratum, swap, strata=strata, values=values, workers=workers)
     else:
         cells = Cells.by_stratum(stratum, strata=strata, workers=workers)
     need = _draw_counts(cells, counting, shift=shift, entropy=entropy, workers=workers)
-    exchange = Exchange(cells, need, shift=shift, derange=counting.derange, entropy=entropy)
+    exchange = Exchange(cells, need, shift=shift, derange=counting.derange, entropy=entropy, excerpt=excerpt)
     while not exchange.run(swap, workers=workers):
         pass  # some cells were short of candidates and take all their records now
     return int(need.sum())

@@ -144,6 +144,7 @@ class MallowsCounting:
     derange = True
 
     def __init__(self, weight: Fraction) -> None:
+        self._weight = weight
         self._law = lru_cache(maxsize=10_000)(lambda records: MovedCount(records, weight))
 
     def draw(
@@ -151,6 +152,10 @@ class MallowsCounting:
     ) -> npt.NDArray[np.int64]:
         """Return the number of records to select, in a list of one."""
         return np.array([self._law(int(counts[0])).draw(words)], dtype=np.int64)
+
+    def __reduce__(self) -> tuple[type[MallowsCounting], tuple[Fraction]]:
+        # The laws that it remembers stay here: another process finds its own.
+        return MallowsCounting, (self._weight,)
 
 
 def mallows_weights(n: int, weight: Fraction) -> list[Fraction]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from stirred.mechanisms.swapping.core.plan import SwapPlan
 from stirred.mechanisms.swapping.core.roles import SwapSettings
 from stirred.mechanisms.swapping.core.strata import Strata
 from stirred.mechanisms.swapping.core.swap import Swap
-from stirred.mechanisms.swapping.core.swapping import Values
+from stirred.mechanisms.swapping.core.swapping import Kernel
 from stirred.mechanisms.swapping.laws.counting import exact_loss_of_weights
 from stirred.mechanisms.swapping.mallows.budget import mallows_epsilon, mallows_weight
 from stirred.mechanisms.swapping.mallows.law import MallowsCounting, mallows_weights
@@ -101,10 +102,8 @@ class MallowsSwap(Swap):
         by_size = {size: mallows_share(size, self.weight) for size in {stratum.records for stratum in strata.live}}
         return np.array([by_size.get(stratum.records, 0.0) for stratum in strata.table])
 
-    def _run_kernel(self, plan: SwapPlan, swapped: Values, **how: Any) -> None:
+    def _kernel(self, plan: SwapPlan) -> Kernel:
         from stirred.mechanisms.swapping.kernels.counted import swap_counted_in_place
 
-        coded, counting = plan.strata.coded, MallowsCounting(self.weight)
-        swap_counted_in_place(
-            coded.codes, swapped, strata=coded.count, values=plan.swap.count, counting=counting, **how
-        )
+        strata, values = plan.strata.coded.count, plan.swap.count
+        return partial(swap_counted_in_place, strata=strata, values=values, counting=MallowsCounting(self.weight))

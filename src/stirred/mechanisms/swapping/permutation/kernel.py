@@ -27,6 +27,7 @@ import numpy.typing as npt
 from stirred.mechanisms.swapping.core.rates import Rates, RecordRates, thresholds
 from stirred.mechanisms.swapping.kernels import addressing
 from stirred.mechanisms.swapping.kernels.addressing import CHUNK_ROWS, rows_of
+from stirred.mechanisms.swapping.kernels.excerpt import Excerpt
 from stirred.mechanisms.swapping.kernels.partition import (
     Codes,
     Flags,
@@ -52,9 +53,10 @@ from stirred.randomness.kernel import derange_slices
 class Selector:
     """Selects every record independently, with exactly its rate."""
 
-    def __init__(self, stratum: Codes, *, rates: Rates, entropy: Entropy) -> None:
+    def __init__(self, stratum: Codes, *, rates: Rates, entropy: Entropy, excerpt: Excerpt) -> None:
         self._stratum = stratum
         self._rates = rates
+        self._excerpt = excerpt
         self._digits, self._ties = thresholds(rates.values)
         self._words = entropy.keystream(addressing.SELECT)
         self._more = entropy.keystream(addressing.SELECT_TIES)
@@ -65,13 +67,13 @@ class Selector:
         codes = self._stratum[rows_of(chunk)]
         words = self._scratch.words[: codes.size]
         room = self._scratch.positions
-        self._words.fill(chunk, words)
+        self._excerpt.fill(self._words, chunk, words)
         state = np.zeros(2, dtype=np.int64)  # rows decided, rows selected
         while not self._decide(chunk, codes, words, room, state):
             tied, selected = state.tolist()
             # One word in 2**32 agrees with the rate so far; its row reads on in its own stream.
             row = chunk * CHUNK_ROWS + tied
-            further = chain([int(words[tied])], self._more.reader(row))
+            further = chain([int(words[tied])], self._more.reader(self._excerpt.number(row)))
             room[selected] = tied
             state += (1, bernoulli(self._rates.of_record(row, int(codes[tied])), further))
         return room[: state[1]].copy()
@@ -122,6 +124,7 @@ def swap_in_place(
     entropy: Entropy,
     threads: int | None = None,
     progress: Progress | None = None,
+    excerpt: Excerpt | None = None,
 ) -> int:
     """Swap the column ``swap`` within strata by the PSA, in place, and return how many records were selected.
 
@@ -149,8 +152,9 @@ def swap_in_place(
     if isinstance(rates, RecordRates) and rates.kinds.size != stratum.size:
         raise ValueError(f"rates: {rates.kinds.size} kinds beside {stratum.size} rows. Give every record one")
     workers = Workers(threads=threads, progress=progress)
-    shift = addressing.block_shift(rates.strata, rows=stratum.size)
-    mark = Selector(stratum, rates=rates, entropy=entropy).mark
+    excerpt = excerpt or Excerpt(of=stratum.size)
+    shift = excerpt.shift(rates.strata)
+    mark = Selector(stratum, rates=rates, entropy=entropy, excerpt=excerpt).mark
     selection = partition_rows(stratum, groups=rates.strata, shift=shift, mark=mark, workers=workers)
     listed, inner = selection.gather(swap, workers=workers)
     alone = _derange_blocks(selection, listed, inner, strata=rates.strata, entropy=entropy, workers=workers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +25,7 @@ from stirred.mechanisms.swapping.core.small_strata import OwnLoss, own_loss
 from stirred.mechanisms.swapping.core.strata import Strata, find_strata
 from stirred.mechanisms.swapping.core.swap import PAPER, RatedSwap, Swap
 from stirred.mechanisms.swapping.core.swapped_file import Part
-from stirred.mechanisms.swapping.core.swapping import Values
+from stirred.mechanisms.swapping.core.swapping import Kernel
 from stirred.mechanisms.swapping.doubts.promise import Changed
 from stirred.mechanisms.swapping.laws.counting import exact_loss
 from stirred.mechanisms.swapping.permutation.imputed import (
@@ -362,10 +362,10 @@ class PermutationSwap(RatedSwap):
             return None  # the enumeration is for one rate in each stratum
         return own_loss(strata, swap=swap, held=held)
 
-    def _run_kernel(self, plan: SwapPlan, swapped: Values, **how: Any) -> None:
+    def _kernel(self, plan: SwapPlan) -> Kernel:
         from stirred.mechanisms.swapping.permutation.kernel import swap_in_place
 
-        swap_in_place(plan.strata.coded.codes, swapped, rates=plan.strata.rates, **how)
+        return partial(swap_in_place, rates=plan.strata.rates)
 
 
 @lru_cache(maxsize=8)

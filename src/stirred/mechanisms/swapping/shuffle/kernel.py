@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from stirred.mechanisms.swapping.core.rates import Rates
 from stirred.mechanisms.swapping.kernels import addressing
+from stirred.mechanisms.swapping.kernels.excerpt import Excerpt
 from stirred.mechanisms.swapping.kernels.partition import (
     Codes,
     Progress,
@@ -33,6 +34,7 @@ def shuffle_in_place(
     entropy: Entropy,
     threads: int | None = None,
     progress: Progress | None = None,
+    excerpt: Excerpt | None = None,
 ) -> int:
     """Swap the column ``swap`` within strata by the shuffle swap, in place, and return how many records were selected.
 
@@ -48,8 +50,9 @@ def shuffle_in_place(
     """
     require_columns(stratum, swap)
     workers = Workers(threads=threads, progress=progress)
-    shift = addressing.block_shift(rates.strata, rows=stratum.size)
-    mark = Selector(stratum, rates=rates, entropy=entropy).mark
+    excerpt = excerpt or Excerpt(of=stratum.size)
+    shift = excerpt.shift(rates.strata)
+    mark = Selector(stratum, rates=rates, entropy=entropy, excerpt=excerpt).mark
     selection = partition_rows(stratum, groups=rates.strata, shift=shift, mark=mark, workers=workers)
     listed, inner = selection.gather(swap, workers=workers)
     keystream = entropy.keystream(addressing.SHUFFLE_SELECTED)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from stirred.mechanisms.swapping.core.plan import SwapPlan
 from stirred.mechanisms.swapping.core.roles import SwapRate, SwapSettings
 from stirred.mechanisms.swapping.core.strata import Strata
 from stirred.mechanisms.swapping.core.swap import RatedSwap, Swap
-from stirred.mechanisms.swapping.core.swapping import Values
+from stirred.mechanisms.swapping.core.swapping import Kernel
 from stirred.mechanisms.swapping.laws.counting import exact_loss_of_weights
 from stirred.mechanisms.swapping.permutation.law import class_law
 from stirred.mechanisms.swapping.shuffle.budget import margin_epsilon, shuffle_epsilon
@@ -108,10 +109,10 @@ class ShuffleSwap(RatedSwap):
         """Return the expected share of records that move, for each stratum."""
         return shuffle_share(strata.sizes, np.full(len(strata.table), float(Fraction(self.rate))))
 
-    def _run_kernel(self, plan: SwapPlan, swapped: Values, **how: Any) -> None:
+    def _kernel(self, plan: SwapPlan) -> Kernel:
         from stirred.mechanisms.swapping.shuffle.kernel import shuffle_in_place
 
-        shuffle_in_place(plan.strata.coded.codes, swapped, rates=plan.strata.rates, **how)
+        return partial(shuffle_in_place, rates=plan.strata.rates)
 
 
 def shuffle_weights(n: int, rate: Fraction) -> list[Fraction]:

@@ -1,0 +1,135 @@
+"""A swap whose records an engine reads, exchanges and gathers is the swap of this machine, record by record.
+
+The engine here is one process that sends messages in any order and does everything twice, as a cluster may.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import polars as pl
+import pytest
+
+from stirred.data.problems import PlanError
+from stirred.engines.local import LocalEngine
+from stirred.engines.protocol import EngineError
+from stirred.mechanisms.protocol import Mechanism
+from stirred.mechanisms.swapping.core import bulk
+from stirred.mechanisms.swapping.kernels import addressing
+from stirred.mechanisms.swapping.layers.noisy.mechanism import NoisySwap
+from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
+from stirred.mechanisms.swapping.layers.two_stage.mechanism import TwoStageSwap
+from stirred.mechanisms.swapping.pairwise2010.mechanism import PairwiseSwap
+from stirred.mechanisms.swapping.permutation.mechanism import PermutationSwap
+from stirred.mechanisms.swapping.targeted.mechanism import TargetedSwap
+from stirred.randomness.entropy import Entropy
+from tests.mechanisms.swapping.bulk_files import MEMBERS, ROLES, given, released
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere(LocalEngine):
+    """Work that leaves the process: pickled, twice, with messages in any order."""
+
+    name: str = "elsewhere"
+    slots: int = 3
+
+    def share(self, value: Any) -> Callable[[], Any]:
+        from numba.core.serialize import dumps  # the pickler of closures that comes with it
+
+        packed = dumps(value)
+        return lambda: pickle.loads(packed)
+
+    def map_groups(self, groups: Iterable[Any], kernel: Callable[[Any], Any]) -> Iterator[Any]:
+        return map(kernel, pickle.loads(pickle.dumps(groups)))
+
+    def exchange(
+        self, groups: Sequence[Any], split: Any, kernel: Callable[[int, list[bytes]], Any], *, parts: int
+    ) -> list[Any]:
+        def any_order(part: int, messages: list[bytes]) -> Any:
+            found = [kernel(part, random.sample(messages, len(messages))) for _ in range(2)]
+            assert found[0] == found[1]
+            return found[0]
+
+        return LocalEngine.exchange(self, pickle.loads(pickle.dumps(groups)), split, any_order, parts=parts)
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addressing, "BLOCK_ROWS", 1 << 8)
+    monkeypatch.setattr(bulk, "PIECE_ROWS", 700)
+    monkeypatch.setattr(bulk, "PART_ROWS", 400)
+
+
+@pytest.mark.parametrize("name", [*MEMBERS])
+def test_an_engine_releases_what_this_machine_releases(name: str, tmp_path: Path) -> None:
+    data, sources = given(tmp_path, people=name != "shuffle")
+    here = released(MEMBERS[name], data, name)
+    there = released(MEMBERS[name].on(Elsewhere(sources=sources, scratch=tmp_path)), data, name)
+    assert [*here] == [*there] == (["data"] if name == "shuffle" else ["data", "persons"])
+    for table, frame in here.items():
+        assert frame.schema == there[table].schema
+        assert frame.equals(there[table], null_equal=True)
+
+
+@pytest.mark.parametrize(("files", "slots", "piece"), [(1, 1, 10_000), (7, 40, 130)])
+def test_files_pieces_and_parts_do_not_matter(
+    files: int, slots: int, piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = MEMBERS["permutation"]
+    here = released(member, given(tmp_path)[0], "files")
+    monkeypatch.setattr(bulk, "PIECE_ROWS", piece)
+    monkeypatch.setattr(bulk, "PART_ROWS", piece // 2)
+    data, sources = given(tmp_path, files=files)
+    there = released(member.on(Elsewhere(sources=sources, scratch=tmp_path, slots=slots)), data, "files")
+    assert all(frame.equals(there[table], null_equal=True) for table, frame in here.items())
+
+
+@pytest.mark.parametrize("role", ["households", "persons"])
+@pytest.mark.parametrize("change", ["a value", "two rows", "a row more"])
+def test_a_file_that_changed_since_is_refused_before_anything_is_drawn(role: str, change: str, tmp_path: Path) -> None:
+    data, sources = given(tmp_path)
+    path = sources[role][1]
+    frame = pl.read_parquet(path)
+    name = "flag" if role == "households" else "sex"
+    if change == "a value":
+        last = pl.int_range(frame.height) == frame.height - 1
+        other = ~pl.col(name) if role == "households" else pl.lit("x")
+        frame = frame.with_columns(pl.when(last).then(other).otherwise(pl.col(name)).alias(name))
+    elif change == "two rows":
+        frame = pl.concat([frame[1:2], frame[0:1], frame[2:]])
+    else:
+        frame = pl.concat([frame, frame[:1]])
+    frame.write_parquet(path)
+    member = PermutationSwap(**ROLES, rate="1/3").on(Elsewhere(sources=sources, scratch=tmp_path))
+    plan = member.plan(data, doubts=False)
+    with pytest.raises(EngineError, match=f"other records than were planned from the file of {role}"):
+        member.recheck(data, plan)
+
+
+def test_strata_that_do_not_fit_are_refused_with_their_number(tmp_path: Path) -> None:
+    data, sources = given(tmp_path)
+    small = Elsewhere(sources=sources, scratch=tmp_path, memory=1 << 15)
+    with pytest.raises(PlanError, match=r"have [\d,]+ records, and a task of the cluster can hold about 341"):
+        PermutationSwap(**ROLES, rate="1/3").on(small).plan(data)
+    PermutationSwap(**ROLES, rate="1/3").on(replace(small, memory=1 << 19)).plan(data, doubts=False)
+
+
+def test_a_key_is_not_shown_by_what_carries_it() -> None:
+    key = Entropy.from_seed("shown").kept
+    task = bulk._Exchanging(kernel=lambda: None, key=bulk._Key(key), of=1, folder=Path())  # type: ignore[arg-type, return-value]
+    assert repr(key) not in repr(task)
+    assert "key hidden" in repr(task)
+
+
+LAYERS = [TwoStageSwap, ResponseSwap, NoisySwap, TargetedSwap, PairwiseSwap]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_other_swaps_are_refused_by_name(layer: type[Mechanism]) -> None:
+    with pytest.raises(EngineError, match=f"{layer.name} does not run on elsewhere"):
+        layer.on(cast(Any, layer), Elsewhere())
