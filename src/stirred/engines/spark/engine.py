@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -60,7 +63,12 @@ class SparkEngine:
         A few groups for each slot are a job, so that the driver holds no more than these; two jobs are under way, so
         that no slot waits for the last task of one. What came back is kept here: nothing is computed from it twice.
         """
-        context, task = self.session.context, without_values(kernel)
+        context, guarded = self.session.context, without_values(kernel)
+
+        def task(group: G) -> R:
+            found = guarded(group)
+            _settle(len(sys.modules))
+            return found
 
         def job(some: Sequence[G]) -> list[R]:
             with told_plainly("computing groups"):
@@ -106,6 +114,12 @@ class SparkEngine:
         if self.running is not None:
             self.running.close()
             self.running = None
+
+
+@cache
+def _settle(modules: int) -> None:
+    """Spare what was loaded from PySpark's search for garbage after each task, which took longer than many a task."""
+    gc.freeze()
 
 
 def _together(groups: Iterable[G], many: int) -> Iterator[list[G]]:
