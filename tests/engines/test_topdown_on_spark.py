@@ -166,7 +166,7 @@ def test_neither_workers_nor_jobs_change_a_release(
 class Blind:
     """An engine whose workers do not see a folder."""
 
-    name, slots = "spark", 2
+    name = "spark"
 
     def map_groups(self, groups: Iterable[Any], kernel: Callable[[Any], Any]) -> Iterator[bool]:
         return (False for _ in groups)

@@ -32,6 +32,7 @@ from stirred.survey.designs import (
     TwoStage,
     design_from,
 )
+from stirred.survey.imputation import imputation_loss
 from stirred.survey.programme import Law, _ratio, programme_loss, worst_loss
 from stirred.survey.refusals import SurveyRefusal
 from stirred.survey.sensitivity import compare_settings, ht_sensitivity, poststrat_sensitivity
@@ -284,6 +285,7 @@ GATES: dict[str, Callable[[], Any]] = {
     "DataDependentSensitivity": lambda: ht_sensitivity(FRAME, weights=(1, 2), bounds=(0, 1), n=2, realised=True),
     "UnboundedValues": lambda: ht_sensitivity(FRAME, weights=(1, 2), bounds=(0, math.inf), n=2),
     "UnboundedValues total": lambda: amplify(1, SRSWOR(1, 2), estimator="ht-total"),
+    "NotSeparable": lambda: imputation_loss(0, 1, "hot-deck"),
     "EmptyCell": lambda: poststrat_sensitivity((10, 10), (1, 5), bounds=(0, 1)),
 }
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from stirred.engines.protocol import LOCAL, G, R, Sources, Split
+from stirred.engines.protocol import LOCAL, G, R, Sources
 
 _HERE: Final = Sources(unlike="they are read in this process")
 
@@ -26,9 +26,6 @@ class LocalEngine:
     threads: int = 1
     name: str = LOCAL
     sources: Sources = _HERE
-    scratch: Path | None = None
-    slots: int = 1
-    memory: int = 1 << 62
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -44,24 +41,6 @@ class LocalEngine:
     def map_groups(self, groups: Iterable[G], kernel: Callable[[G], R]) -> Iterator[R]:
         """Yield ``kernel(group)`` for every group in their order."""
         return map(kernel, groups) if self.threads <= 1 else in_order(groups, kernel, at_once=self.threads)
-
-    def share(self, value: G) -> Callable[[], G]:
-        """Return a call that returns the value."""
-        return lambda: value
-
-    def exchange(
-        self, groups: Sequence[G], split: Split[G], kernel: Callable[[int, list[bytes]], R], *, parts: int
-    ) -> list[R]:
-        """Split all groups, then compute all parts.
-
-        >>> LocalEngine().exchange([b"ab", b"c"], lambda group: [(len(group) - 1, group)], lambda n, m: m, parts=2)
-        [[b'c'], [b'ab']]
-        """
-        messages: list[list[bytes]] = [[] for _ in range(parts)]
-        for group in groups:
-            for part, message in split(group):
-                messages[part].append(message)
-        return [kernel(part, own) for part, own in enumerate(messages)]
 
     def close(self) -> None:
         """Nothing was started."""

@@ -76,21 +76,6 @@ class Engine(Protocol):
         """Return the files of the plan, for an engine that reads them itself."""
         ...
 
-    @property
-    def scratch(self) -> Path | None:
-        """Return the folder of this run, which all of its machines see; None before it is started."""
-        ...
-
-    @property
-    def slots(self) -> int:
-        """Return how many kernels run at the same time."""
-        ...
-
-    @property
-    def memory(self) -> int:
-        """Return how many bytes one of them may take."""
-        ...
-
     def check(self) -> None:
         """Raise what is wrong, as far as it can be known without starting anything."""
         ...
@@ -107,19 +92,35 @@ class Engine(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Stop what was started; an engine that never started has nothing to stop."""
+        ...
+
+
+class Cluster(Engine, Protocol):
+    """An engine with machines of its own, which read files for themselves and send each other records."""
+
+    @property
+    def scratch(self) -> Path:
+        """Return the folder of this run, which all machines see."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """Return how many kernels run at the same time."""
+        ...
+
+    @property
+    def memory(self) -> int:
+        """Return how many bytes one of them may take."""
+        ...
+
     def share(self, value: G) -> Callable[[], G]:
-        """Return a call by which kernels get a large value, which is then sent once; never the key of a draw."""
+        """Return a call by which kernels get a large value, which is sent once; never the key of a draw."""
         ...
 
     def exchange(
         self, groups: Sequence[G], split: Split[G], kernel: Callable[[int, list[bytes]], R], *, parts: int
     ) -> list[R]:
-        """Split every group into messages, each for a part, and return ``kernel(part, messages)`` for every part.
-
-        Messages come in any order. Both are pure functions, and may run twice.
-        """
-        ...
-
-    def close(self) -> None:
-        """Stop what was started; an engine that never started has nothing to stop."""
+        """Split every group into messages for parts, in any order; return ``kernel(part, messages)`` of every part."""
         ...

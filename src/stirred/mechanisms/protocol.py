@@ -18,7 +18,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Protocol, Self, runtime_checkable
 
-import numpy as np
 import polars as pl
 from pydantic import (
     BaseModel,
@@ -28,15 +27,30 @@ from pydantic import (
     InstanceOf,
     PlainSerializer,
     SerializationInfo,
+    ValidationError,
     WithJsonSchema,
 )
 
 from stirred.data.frames import as_read, read_frame
-from stirred.data.natural import sort_naturally
 from stirred.data.pair_files import nested_pairs
-from stirred.data.problems import PlanError, bad_file, bad_plan
+from stirred.data.problems import bad_file, bad_plan
 from stirred.data.sources import read_toml
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
+from stirred.mechanisms.shown import (
+    Bars,
+    Block,
+    Corrected,
+    Curve,
+    ExpectedError,
+    Grid,
+    Headline,
+    Section,
+    TooLargeError,
+    Typical,
+    mean_of_absolute_normal,
+    share_changed,
+    smallest_area,
+)
 from stirred.randomness.entropy import Entropy
 from stirred.spec.brief import promise_rows, published_exactly
 from stirred.spec.doubts import Doubt, accepted_among
@@ -51,6 +65,16 @@ if TYPE_CHECKING:
     from stirred.data.bundle import BundleFiles, Findings
     from stirred.data.codebook import Codebook
     from stirred.data.microdata import Microdata
+
+# What mechanisms and the rooms around them import, of this module and of ``shown``.
+__all__ = [
+    "PERSONS", "RECORDS", "Advised", "Adviser", "Bars", "Block", "Check", "Choice", "Command", "Corrected", "Curve",
+    "ExpectedError", "Fact", "Frames", "Grid", "Headline", "Kind", "Mechanism", "Names", "Outcome", "Plan", "Progress",
+    "PublicFile", "PublicTable", "Rate", "Rated", "Release", "Section", "Settings", "SettingsFrom", "StratumAudit",
+    "StratumAudited", "Stronger", "Table", "TableFile", "TooLargeError", "Tunable", "Typical", "VerificationError",
+    "Written", "as_part", "doubt_rows", "failed", "mean_of_absolute_normal", "not_done", "share_changed",
+    "smallest_area", "tunable",
+]  # fmt: skip
 
 # stage, pieces done, pieces in all
 Progress = Callable[[str, int, int], None]
@@ -173,6 +197,9 @@ class Settings(BaseModel):
                     found[key] = given.with_files(folder)
                 elif isinstance(given, PublicTable):
                     found[key] = given.read(folder)
+                elif isinstance(given, BaseModel):  # a part of the settings
+                    tables = {name: own.read(folder) for name, own in given if isinstance(own, PublicTable)}
+                    found[key] = given.model_copy(update=tables)
                 elif not isinstance(given, str):
                     continue
                 elif number:
@@ -191,6 +218,18 @@ class Settings(BaseModel):
     def public(self) -> dict[str, Any]:
         """Return the settings that may be published, as plain data for JSON."""
         return {key: value for key, value in self.dumped(context="public").items() if not self.mark(key, "internal")}
+
+
+def as_part(kind: type[Any], given: Any, *, where: str) -> Any:
+    """Return a part of the settings from plain data, or as it is."""
+    if isinstance(given, kind):
+        return given
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise bad_plan(what, where=where, remedy=f"it takes {', '.join(kind.model_fields)}") from None
 
 
 # ---- what a plan says -------------------------------------------------------------------------------------
@@ -495,172 +534,6 @@ class Written:
             raise failed(f"there are more parts of {name} than were written")
 
 
-# ---- what a report shows ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
-    """A table of a report; ``numbers`` names the columns that are set as numbers."""
-
-    header: tuple[str, ...]
-    rows: tuple[tuple[object, ...], ...]
-    numbers: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """A line in a report: points (x, y), marked points, and the lowest point, with the titles of both axes."""
-
-    points: tuple[tuple[float, float], ...]
-    marked: tuple[tuple[float, float], ...] = ()
-    least: tuple[float, float] | None = None
-    x: str = "rate"
-    y: str = "loss"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bars:
-    """Bars in a report, side by side: (group, series, height), with the titles of both axes."""
-
-    bars: tuple[tuple[str, str, float], ...]
-    x: str
-    y: str
-
-
-Block = str | Grid | Curve | Bars  # a text is a paragraph
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A section of the report beyond the common pages, from public facts alone: it is in both editions."""
-
-    title: str
-    blocks: tuple[Block, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Headline:
-    """The first two sentences of a report: what leaves the agency unchanged, and what was disturbed and how much."""
-
-    unchanged: str
-    disturbed: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Typical:
-    """How far off published counts are: by the law and the public files, never by the truth.
-
-    ``error`` is the root of the expected squared error, and nine in ten errors are at most ``within``. ``size`` says of
-    which size the counts of a table are, ``cells`` how many; with ``at_least`` a part of the error is not known.
-    """
-
-    table: str
-    error: float
-    within: float
-    size: str = "any size"
-    cells: int = 0
-    at_least: bool = False
-
-
-# ---- accuracy ---------------------------------------------------------------------------------------------
-
-
-class TooLargeError(PlanError):
-    """A table whose errors would take too much memory or time, or more than what may be looked at, to compute."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ExpectedError:
-    """The error of a table before it is disturbed.
-
-    ``table`` has the variables, ``true``, ``mean``, ``variance``, ``bias`` and ``absolute_error``; mean and
-    variance are exact, the expected absolute error takes the disturbed cell as normal. ``source`` says whether the
-    table comes from the confidential file itself (``this-data``: keep it inside) or from another one. From
-    ``margins`` the cells are not looked at: ``true`` is then what the published counts alone would give, so
-    there is no bias and the error is that of chance alone.
-    """
-
-    table: pl.DataFrame
-    source: str
-
-    @classmethod
-    def of(cls, cells: pl.DataFrame, *, variables: Sequence[str], source: str) -> Self:
-        """Return the error of cells with the columns ``true``, ``mean`` and ``variance``."""
-        found = sort_naturally(cells.with_columns((pl.col("mean") - pl.col("true")).alias("bias")), variables)
-        absolute = mean_of_absolute_normal(found["bias"].to_numpy(), np.sqrt(found["variance"].to_numpy()))
-        return cls(table=found.with_columns(pl.Series("absolute_error", absolute)), source=source)
-
-    @property
-    def mean_absolute_error(self) -> float:
-        """Return the expected mean absolute error over the cells (normal approximation)."""
-        return float(self.table["absolute_error"].mean() or 0.0)  # type: ignore[arg-type]
-
-    @property
-    def mean_absolute_percentage_error(self) -> float:
-        """Return the expected mean of ``|error| / true`` over cells not empty in truth (normal approximation)."""
-        full = self.table.filter(pl.col("true") > 0)
-        return float((full["absolute_error"] / full["true"]).mean() or 0.0)  # type: ignore[arg-type]
-
-    @property
-    def root_mean_square_error(self) -> float:
-        """Return the root of the expected mean squared error: exact."""
-        squares = self.table.select((pl.col("bias") ** 2 + pl.col("variance")).mean()).item()
-        return float(np.sqrt(squares or 0.0))
-
-    @property
-    def exact(self) -> bool:
-        """Say whether the mechanism cannot change the table."""
-        return not self.table.select((pl.col("bias") != 0) | (pl.col("variance") != 0)).to_series().any()
-
-    @property
-    def confidential(self) -> bool:
-        """Say whether this must stay inside the agency."""
-        return self.source == "this-data"
-
-
-def mean_of_absolute_normal(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
-    """Return E|Y| of a normal Y: sd sqrt(2/pi) exp(-t^2/2) + mean erf(t/sqrt 2), t = mean/sd.
-
-    >>> mean_of_absolute_normal(np.array([0.0, -3.0]), np.array([1.0, 0.0])).round(6).tolist()
-    [0.797885, 3.0]
-    """
-    from math import erf, pi, sqrt
-
-    t = np.divide(mean, sd, out=np.zeros_like(mean), where=sd > 0)
-    inside = np.array([erf(value / sqrt(2)) for value in t.tolist()])
-    spread: np.ndarray = sd * sqrt(2 / pi) * np.exp(-(t**2) / 2) + mean * inside
-    return np.where(sd > 0, spread, np.abs(mean))
-
-
-def share_changed(areas: pl.DataFrame) -> float:
-    """Return the share of all records that change, from those of the areas (``Mechanism.areas_changed``)."""
-    return float((areas["records"] * areas["share_changed"]).sum()) / float(areas["records"].sum())
-
-
-def smallest_area(areas: pl.DataFrame) -> tuple[str, int, float]:
-    """Return the area with the fewest records, how many it has, and which share of them changes."""
-    row = areas.sort("records").row(0)
-    return " ".join(str(value) for value in row[:-2]), int(row[-2]), float(row[-1])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Corrected:
-    """A published table without the bias of its mechanism.
-
-    ``table`` has the variables, the published ``count``, ``estimate``, ``standard_error`` and the interval ``low`` to
-    ``high`` of a ``level``. ``exact`` says that the published counts are the true ones, ``moved`` which share of the
-    total is moved to other cells; ``values`` are for JSON.
-    """
-
-    table: pl.DataFrame
-    variables: tuple[str, ...]
-    level: float
-    exact: bool
-    moved: float
-    notes: Sequence[str]
-    values: Mapping[str, Any]
-
-
 # ---- advice -----------------------------------------------------------------------------------------------
 
 
@@ -844,7 +717,8 @@ class Mechanism(ABC):
     ) -> Release:
         """Run the mechanism once, with randomness that has made no release before (``entropy.for_release()``).
 
-        ``Entropy.expected(entropy)`` comes first: nothing is done with the data in a process that may not draw.
+        ``Entropy.expected(entropy)`` comes first: nothing is done with the data in a process that may not draw
+        (``opening.opened`` does all that comes before the draw).
         """
 
     @abstractmethod

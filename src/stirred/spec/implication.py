@@ -8,16 +8,16 @@ and ``D_GDP``). So the shortest paths decide, not the list of stated pairs.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Final
 
 from stirred.spec.budget import Budget, ByUniverse
-from stirred.spec.exact import INFINITE, ONE, ZERO, Exact, largest
+from stirred.spec.exact import INFINITE, ONE, ZERO, Exact, exact, largest
 from stirred.spec.input_premetric import allowance
 from stirred.spec.multiverse import Multiverse, Verdict
-from stirred.spec.problems import StirredError, wrong
+from stirred.spec.problems import ConversionRefusedError, Problem, StirredError, wrong
 from stirred.spec.specification import Flavor, Specification
 from stirred.spec.tables import label, shortest
 
@@ -192,3 +192,61 @@ def completion(specification: Specification, datasets: Sequence[Hashable]) -> Sp
     ]
     policy = ByUniverse(budgets=tuple(budgets))
     return specification.with_flavor(multiverse=multiverse).with_budget(Budget(policy=policy))
+
+
+def implied_budget(
+    specification: Specification, finer: Multiverse, datasets: Sequence[Hashable]
+) -> dict[frozenset[Hashable], Exact]:
+    """Return what a promise means for the universes of a finer multiverse: the least budget of those that hold each.
+
+    Lemma 6.2.7 of the dissertation. A universe that lies in none has no promise, an infinite budget.
+
+    >>> from stirred.spec import catalogue
+    >>> policy = ByUniverse(budgets=(("1, 2, 3", ONE), ("1, 2", ONE * 3 / 10)))
+    >>> stated = catalogue.load("pure-dp").specification.with_budget(Budget(policy=policy)).with_flavor(
+    ...     multiverse=Multiverse(universes=(frozenset({1, 2, 3}), frozenset({1, 2}))))
+    >>> finer = Multiverse(universes=(frozenset({1, 2}), frozenset({2, 3})))
+    >>> [value.shown() for value in implied_budget(stated, finer, [1, 2, 3]).values()]
+    ['0.3', '1']
+    """
+    listed = universes(specification, datasets)
+    return {
+        one: min((value for universe, value in listed if one <= universe), default=INFINITE)
+        for one in finer.universes_of(datasets)
+    }
+
+
+class OverlappingUniverses(ConversionRefusedError):  # noqa: N818 (the name is the contract)
+    """Noise scaled universe by universe, where one dataset is in several."""
+
+
+def laplace_scale(
+    specification: Specification, query: Callable[[Any], Sequence[Any]], datasets: Sequence[Hashable]
+) -> dict[frozenset[Hashable], Exact]:
+    """Return the scale of Laplace noise in each universe: the largest |q(a) - q(b)| / (budget times distance).
+
+    For ``D_Mult`` and disjoint universes (Theorem 6.4.3): a dataset in two universes would get two scales, and the
+    scale itself would tell them apart. Infinite where different answers are to look alike.
+
+    >>> from stirred.spec import catalogue
+    >>> pure = catalogue.load("pure-dp").specification.with_budget("1/2")
+    >>> [scale.shown() for scale in laplace_scale(pure, lambda x: x, [(0,), (1,)]).values()]
+    ['2']
+    """
+    if specification.output_premetric.name != "D_Mult":
+        raise wrong("Laplace noise is for D_Mult", where="output_premetric", remedy="use another noise, or convert")
+    listed = universes(specification, datasets)
+    if not Multiverse(universes=tuple(one for one, _ in listed)).is_partition:
+        what = "a dataset lies in several universes, and its noise would have several scales"
+        remedy = "merge universes that overlap, or let the dataset carry what is held fixed"
+        raise OverlappingUniverses([Problem(what=what, where="multiverse", remedy=remedy)])
+    found = {}
+    for universe, budget in listed:
+        scales = [ZERO]
+        for x, y in permutations([each for each in datasets if each in universe], 2):
+            moved = exact(
+                sum(abs(exact(p).rational - exact(q).rational) for p, q in zip(query(x), query(y), strict=True))
+            )
+            scales.append(_ratio(moved, allowance(budget, specification.input_premetric.distance(x, y))))
+        found[universe] = largest(scales)
+    return found

@@ -18,6 +18,7 @@ from stirred.survey.attackers import attackers
 from stirred.survey.compose import compose
 from stirred.survey.design import amp
 from stirred.survey.designs import KINDS, Design, Listed, Poisson, design_from, integer
+from stirred.survey.imputation import METHODS, copies, imputation_loss
 from stirred.survey.plain import EstimateOptions, estimate
 from stirred.survey.programme import programme_loss
 from stirred.survey.sensitivity import compare_settings, poststrat_sensitivity
@@ -147,6 +148,15 @@ class PoststratOptions(BaseModel):
     floor: int | None = _option("A public floor under the sampled counts.")
 
 
+class ImputationOptions(BaseModel):
+    """`stirred survey imputation`."""
+
+    method: str = _option(f"How answers were filled in: {', '.join(METHODS)}.", "NAME", "own-values")
+    epsilon: str = Field(description="The loss of the estimates, for one record of the imputed file.")
+    fitted: str = _option("model: the loss with which its parameters were estimated.", default="0")
+    donor_cap: int | None = _option("hot-deck: into how many others one record was copied at most.")
+
+
 class CompareOptions(BaseModel):
     """`stirred survey compare`."""
 
@@ -264,6 +274,13 @@ def poststratified(options: PoststratOptions, _: Progress | None) -> Outcome:
     return Outcome(rows=[("sensitivity", exact(found).shown(6)), ("holds", holds)], values=values)
 
 
+def imputed(options: ImputationOptions, _: Progress | None) -> Outcome:
+    """Show the loss of estimates from an imputed sample."""
+    found = imputation_loss(options.fitted, options.epsilon, options.method, donor_cap=options.donor_cap)
+    rows = [("loss", f"epsilon {found.shown(6)} for one person"), ("because", METHODS[options.method])]
+    return Outcome(rows=rows, values={**_exactly(epsilon=found), "copies": copies(options.method, options.donor_cap)})
+
+
 def compared(options: CompareOptions, _: Progress | None) -> Outcome:
     """Set the eleven settings side by side."""
     found = compare_settings(
@@ -368,6 +385,6 @@ COMMANDS: Final = tuple(
         ("compose", ComposeOptions, composed), ("poststrat", PoststratOptions, poststratified),
         ("attacker", AttackerOptions, attacked), ("compare", CompareOptions, compared),
         ("audit-design", AuditOptions, audited), ("estimate", EstimateOptions, estimate),
-        ("figures", FigureOptions, figures),
+        ("figures", FigureOptions, figures), ("imputation", ImputationOptions, imputed),
     )
 )  # fmt: skip

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from typing import Final
 
 from stirred.spec.exact import exact
@@ -123,6 +123,12 @@ EXAMPLES: Final = (
         "the loss is above 44 for epsilon 1"),
     Counterexample("UnboundedValues", 40.0, lambda: 40.0 * 10**9,
         "one income of a billion with weight 40 changes the total by 40 billion: no noise chosen before hides it"),
+    Counterexample("NotSeparable", 1.0, lambda: float(max(
+        abs(sum(max(given) if y is None else y for y in (*given, None, None, None))
+            - sum(max(other) if y is None else y for y in (*other, None, None, None)))
+        for given in product((0, 1), repeat=4) for other in product((0, 1), repeat=4)
+        if sum(a != b for a, b in zip(given, other, strict=True)) == 1)),
+        "4 answers of 0 or 1, and 3 records that get a copy of the largest: one answer moves the sum by 4, not by 1"),
     Counterexample("EmptyCell", 100.0, lambda: math.inf,
         "a post-stratum with one member: it moves, and the mean of nothing is to be multiplied"),
 )  # fmt: skip

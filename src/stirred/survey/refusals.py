@@ -70,6 +70,10 @@ class UnboundedValues(SurveyRefusal):
     """Values without public bounds: no noise is enough."""
 
 
+class NotSeparable(SurveyRefusal):
+    """Imputation that copies one record's answers into others, used as if each record stood for itself."""
+
+
 class EmptyCell(SurveyRefusal):
     """A post-stratum that can lose its last member."""
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stirred.mechanisms.tables.noise import law as module
-from stirred.mechanisms.tables.noise.law import CellLaw, normal_bias
+from stirred.mechanisms import cell_law as module
+from stirred.mechanisms.cell_law import CellLaw, normal_bias
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Noise
 from tests.depth import examples
 

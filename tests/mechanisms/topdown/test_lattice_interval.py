@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stirred.mechanisms.tables.noise.law import CellLaw
+from stirred.mechanisms.cell_law import CellLaw
 from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.commands_estimate import IntervalOptions, run_interval
 from stirred.mechanisms.topdown.estimated import estimate

@@ -84,9 +84,51 @@ def test_estimates_together_lose_what_was_split() -> None:
 
 
 def _public(mechanism: SurveyEstimates) -> Any:
-    from stirred.survey.estimates.small import _public as public
+    from stirred.survey.estimates.small import _sample
 
-    return public(mechanism, 3)
+    return _sample(mechanism, [{"": 0}] * 3)[1]
+
+
+HELD = {"poststrata": "c", "totals": "totals.csv", "when": "counts-invariant"}
+AFTER = {"poststrata": "c", "totals": "totals.csv", "when": "after-noise"}
+
+
+@pytest.mark.parametrize("setting", ["sample/frame", "sample", "responding"])
+@pytest.mark.parametrize(
+    "estimate",
+    [TOTAL, {**TOTAL, "by": ["a"]}, {**TOTAL, "by": ["c"]}, {**TOTAL, "where": {"a": ["1"]}}, TABLE, MEAN,
+     {**MEAN, "by": ["c"]}],
+)  # fmt: skip
+def test_totals_with_counts_of_classes_held_fixed_lose_what_is_promised(estimate: dict[str, Any], setting: str) -> None:
+    """All pairs of samples with the same counts: weights follow the counts, so that they are fixed in any setting."""
+    held = survey(estimate, adjust=HELD, weight_bounds=None, attest=[], setting=setting)
+    assert largest_loss(held) == 1
+
+
+@pytest.mark.parametrize("estimate", [{**MEAN, "by": ["a"]}, RATIO, {**RATIO, "by": ["c"]}])
+def test_ratios_with_counts_of_classes_held_fixed_lose_no_more(estimate: dict[str, Any]) -> None:
+    assert Fraction(1, 2) < largest_loss(survey(estimate, adjust=HELD, weight_bounds=None, attest=[])) <= 1
+
+
+@pytest.mark.parametrize("adjust", [HELD, AFTER])
+@pytest.mark.parametrize("estimate", [TOTAL, {**TOTAL, "by": ["a"]}, {**TOTAL, "by": ["c"]}, TABLE, MEAN, RATIO])
+def test_paid_variances_of_calibrated_estimates_lose_no_more(estimate: dict[str, Any], adjust: dict[str, Any]) -> None:
+    bounds = {"weight_bounds": None} if adjust is HELD else {}
+    assert largest_loss(survey(estimate, adjust=adjust, variance="paid", **bounds)) <= 1
+
+
+@pytest.mark.parametrize("estimate", [TOTAL, {**TOTAL, "by": ["a"]}, TABLE, MEAN])
+def test_totals_by_class_and_class_counts_lose_what_is_promised(estimate: dict[str, Any]) -> None:
+    assert largest_loss(survey(estimate, adjust=AFTER)) == 1
+
+
+def test_held_counts_are_needed_for_the_smaller_noise() -> None:
+    """Power: between samples with other counts the same noise loses more than is promised."""
+    held = survey(TOTAL, adjust=HELD, weight_bounds=None, attest=[])
+    one, two = ((0, 3, 0), (0, -1, 0)), ((0, 3, 0), (0, 3, 1))
+    a, b = held.law(one), held.law(two)
+    rate = a.noise[0].loss.rational if isinstance(a.noise, tuple) else a.noise.loss.rational  # type: ignore[union-attr]
+    assert abs(a.centre[0] - b.centre[0]) * rate > 1
 
 
 @pytest.mark.parametrize("estimate", [TOTAL, {**TOTAL, "by": ["a"]}, TABLE])

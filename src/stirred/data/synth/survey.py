@@ -36,6 +36,8 @@ name = "survey-estimates"
 setting = "responding/frame"
 epsilon = 2
 attest = ["design-weights"]
+imputation = "own-values"
+imputed = "income_imputed"
 weight_bounds = {bounds}
 most_in_cluster = {take}
 values = {{ tenure = [1, 2, 3, 4] }}
@@ -105,7 +107,7 @@ def _calibrated(sample: pl.DataFrame, homes: pl.DataFrame) -> pl.DataFrame:
 
 
 def write_survey(out: Path, *, households: int, seed: int) -> dict[str, Any]:
-    """Write ``sample.csv`` and ``plan.toml``, and into ``truth`` all households with the true totals."""
+    """Write ``sample.csv``, ``plan.toml`` and public ``totals.csv``; into ``truth`` all households and true totals."""
     if out.exists():
         raise bad_plan("this folder exists already", where=str(out), remedy="choose another one")
     homes = with_income(census(households, seed=seed)[0], seed)
@@ -115,6 +117,8 @@ def write_survey(out: Path, *, households: int, seed: int) -> dict[str, Any]:
     (out / "truth").mkdir(parents=True)
     write_frame(sample, out / "sample.csv")
     write_frame(homes, out / "truth" / "households.parquet")
+    known = homes.group_by("tenure").len("total").sort("tenure")
+    write_frame(known, out / "totals.csv")
     (out / "truth" / "totals.json").write_text(json.dumps(truth, indent=2) + "\n", encoding="utf-8")
     bounds = [1, math.ceil(_groups(homes)["w_design"].to_numpy().max())]
     (out / "plan.toml").write_text(_PLAN.format(bounds=bounds, take=TAKE), encoding="utf-8")

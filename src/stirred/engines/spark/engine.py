@@ -84,12 +84,15 @@ class SparkEngine:
 
     @property
     def memory(self) -> int:
-        """Return how many bytes a task may take: beside its heap an executor takes as much as the heap again."""
+        """Return how many bytes a task may take: beside its heap an executor may take as much again."""
         conf = {"spark.executor.memory": "1g", "spark.executor.cores": "1", **site_defaults(), **self.conf}
-        return bytes_of(conf["spark.executor.memory"]) // max(1, int(conf["spark.executor.cores"]))
+        if (found := re.fullmatch(r"(\d+)([kmgt]?)b?", conf["spark.executor.memory"].lower())) is None:
+            remedy = "write it as Spark does, such as '4g'"
+            raise bad_engine("spark.executor.memory is not a size", where="[engine] conf", remedy=remedy)
+        return (int(found[1]) << 10 * " kmgt".index(found[2] or "m")) // max(1, int(conf["spark.executor.cores"]))
 
     def share(self, value: G) -> Callable[[], G]:
-        """Send a value to every executor that asks for it, once."""
+        """Send a value to every executor that asks for it, once; closures are pickled too."""
         from pyspark import cloudpickle
 
         packed = self.session.context.broadcast(cloudpickle.dumps(value))
@@ -131,15 +134,3 @@ def _together(groups: Iterable[G], many: int) -> Iterator[list[G]]:
     left = iter(groups)
     while some := [*islice(left, many)]:
         yield some
-
-
-def bytes_of(text: str) -> int:
-    """Return a size as Spark writes it; without a unit it counts MiB.
-
-    >>> bytes_of("700m"), bytes_of("2g") == 2 << 30
-    (734003200, True)
-    """
-    found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
-    if found is None:
-        raise bad_engine(f"'{text}' is no size", where="[engine] conf", remedy="write a size as Spark does, such as 4g")
-    return int(found[1]) << 10 * " kmgt".index(found[2] or "m")

@@ -16,6 +16,27 @@ R = TypeVar("R")
 
 # What a failed task says about itself, in the one line that leaves the executor.
 _MARK: Final = re.compile(r"stirred-task-failed: (\w+) in (\S+)")
+# What Spark says, what that means, and what to do.
+_KNOWN: Final = {
+    "MemoryError": ("executors have too little memory", "raise spark.executor.memory under [engine.conf]"),
+    "ExecutorLostFailure": (
+        "executors were lost again and again",
+        "look whether the workers ran out of memory (spark.executor.memory under [engine.conf])",
+    ),
+    "PYTHON_VERSION_MISMATCH": (
+        "workers have another version of Python than this machine",
+        "install the same minor version on every worker, or name one with PYSPARK_PYTHON",
+    ),
+    "Cannot run program": (
+        "workers have no such Python as was named",
+        "install Python and stirred at the same path on every worker, or name it with PYSPARK_PYTHON",
+    ),
+    "ModuleNotFoundError": ("workers lack a package", "install the same version of stirred on every worker"),
+    "No space left on device": (
+        "a disk of a worker is full",
+        "make room in the local folders of the workers (SPARK_LOCAL_DIRS), or in the scratch folder",
+    ),
+}
 
 
 class TaskFailedError(RuntimeError):
@@ -35,16 +56,13 @@ def without_values(kernel: Callable[P, R]) -> Callable[P, R]:
         try:
             return kernel(*given, **named)
         except Exception as error:
-            raise TaskFailedError(f"stirred-task-failed: {type(error).__name__} in {_place(error)}") from None
+            trace = error.__traceback__
+            while trace is not None and trace.tb_next is not None:
+                trace = trace.tb_next
+            place = trace and f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+            raise TaskFailedError(f"stirred-task-failed: {type(error).__name__} in {place}") from None
 
     return guarded
-
-
-def _place(error: Exception) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "?" if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
 
 
 @contextmanager
@@ -62,48 +80,13 @@ def told_plainly(doing: str) -> Iterator[None]:
 def explained(said: str, *, doing: str) -> EngineError:
     """Return the error for what Spark said, recognised by its own words; nothing of a record is repeated.
 
-    >>> print(explained("... stirred-task-failed: MemoryError in kernel.py:12 ...", doing="exchanging"))
-    [engine]: exchanging failed on the cluster: MemoryError in kernel.py:12. Fix: give executors more memory ...
+    >>> print(explained("... stirred-task-failed: KeyError in kernel.py:12 ...", doing="exchanging"))
+    [engine]: exchanging failed on the cluster (KeyError in kernel.py:12). Fix: look at the logs ...
     """
-    if found := _MARK.search(said):
-        remedy = "give executors more memory (spark.executor.memory under [engine.conf])"
-        if found[1] != "MemoryError":
-            remedy = "please report it with these words; they hold no record"
-        return bad_engine(f"{doing} failed on the cluster: {found[1]} in {found[2]}", remedy=remedy)
-    for words, what, remedy in _KNOWN:
+    for words, (what, remedy) in _KNOWN.items():
         if words in said:
             return bad_engine(f"{doing} failed on the cluster: {what}", remedy=remedy)
     kind = re.search(r"\[?([A-Z][A-Z_]{8,}|[\w.]*(?:Exception|Error))\b", said)
-    return bad_engine(
-        f"{doing} failed on the cluster ({kind[1] if kind else 'it does not say why'})",
-        remedy="look at the logs of the executors, on the workers; the run can be repeated or resumed",
-    )
-
-
-_KNOWN: Final = (
-    (
-        "PYTHON_VERSION_MISMATCH",
-        "workers have another version of Python than this machine",
-        "install the same minor version on every worker, or name one with PYSPARK_PYTHON",
-    ),
-    (
-        "Cannot run program",
-        "workers have no such Python as was named",
-        "install Python and stirred at the same path on every worker, or name it with PYSPARK_PYTHON",
-    ),
-    (
-        "ModuleNotFoundError",
-        "workers lack a package",
-        "install the same version of stirred[spark] on every worker",
-    ),
-    (
-        "ExecutorLostFailure",
-        "executors were lost again and again",
-        "look whether the workers ran out of memory (spark.executor.memory under [engine.conf])",
-    ),
-    (
-        "No space left on device",
-        "a disk of a worker is full",
-        "make room in the local folders of the workers (SPARK_LOCAL_DIRS), or in the scratch folder",
-    ),
-)
+    why = f"{found[1]} in {found[2]}" if (found := _MARK.search(said)) else kind[1] if kind else "it does not say why"
+    remedy = "look at the logs of the executors, on the workers; the run can be repeated or resumed"
+    return bad_engine(f"{doing} failed on the cluster ({why})", remedy=remedy)

@@ -103,14 +103,13 @@ def _stop_gateway() -> None:
     if (context := SparkContext._active_spark_context) is not None:
         with suppress(Exception):  # a cluster that is gone already cannot be told
             context.stop()
-    gateway = SparkContext._gateway
+    gateway: Any = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    if gateway is not None:
-        with suppress(Exception):
-            gateway.shutdown()
-    if process is None:
+    if gateway is None:
         return
+    with suppress(Exception):
+        gateway.shutdown()
+    process: subprocess.Popen[bytes] = gateway.proc
     if process.stdin is not None:
         process.stdin.close()  # it leaves when nobody is at the other end
     try:
@@ -159,35 +158,27 @@ def _wait_for_executors(context: SparkContext) -> None:
 
 def _asking(place: str) -> Callable[[int], dict[str, str]]:
     """Return a task that says what a worker has. It is sent whole, so that one without our package can answer."""
-    libraries = list(_LIBRARIES)
+    names = ("stirred", *_LIBRARIES)
 
     def ask(number: int) -> dict[str, str]:
         import os
         import platform
         import socket
         import time
-        from importlib.metadata import PackageNotFoundError, version
+        from contextlib import suppress
+        from importlib import import_module
         from uuid import uuid4
 
         time.sleep(0.05)  # long enough that no executor takes them all
-        found = {"host": socket.gethostname(), "python": platform.python_version(), "stirred": "", "mark": ""}
-        try:
-            import stirred
-
-            found["stirred"] = stirred.__version__
-        except ImportError:
-            pass
-        for name in libraries:
-            try:
-                found[name] = version(name)
-            except PackageNotFoundError:
-                found[name] = ""
-        try:
+        found = {"host": socket.gethostname(), "python": platform.python_version(), "mark": ""}
+        for name in names:
+            found[name] = ""
+            with suppress(ImportError):
+                found[name] = import_module(name).__version__
+        with suppress(OSError):
             mark = os.path.join(place, str(uuid4()))
             os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             found["mark"] = mark
-        except OSError:
-            pass
         return found
 
     return ask

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from stirred.mechanisms.tables.noise.law import CellLaw
+from stirred.mechanisms.cell_law import CellLaw
 from stirred.spec.shift_law import DiscreteGaussian
 
 LEVEL: Final = Fraction(95, 100)

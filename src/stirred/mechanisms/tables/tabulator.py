@@ -23,6 +23,7 @@ from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     Check,
     Fact,
@@ -42,11 +43,11 @@ from stirred.mechanisms.protocol import (
 from stirred.mechanisms.tables.intervals import LEVEL, half_width
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise, table_of
-from stirred.spec.accepted import with_accepted, with_accepted_names
+from stirred.spec.accepted import with_accepted_names
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import AS_GIVEN, after_imputation
 from stirred.spec.domain import Domain as Who
-from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.multiverse import Multiverse
@@ -249,18 +250,12 @@ class Tabulator(Mechanism):
         progress: Progress | None = None,
     ) -> Release:
         """Count, add the noise once, and publish the sums."""
-        Entropy.expected(entropy)
-        entropy.check_unused()
-        microdata = as_microdata(data)
-        plan = plan or self.plan(microdata)
-        accepted = refuse_doubts(plan.doubts, accept=accept)
-        entropy = entropy.for_release()
+        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         tables = self.counted(microdata, drawing(entropy), progress or (lambda stage, done, total: None))
         public = {name: table.drop("true", strict=False) for name, table in tables.items()}
-        promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
         return Release(
             public=Frames({name: lambda t=table: [t] for name, table in public.items()}, convert=like(data)),  # type: ignore[misc]
-            specification=replace(promised, seeded=entropy.seeded),
+            specification=promised,
             internal={"true_counts": {name: table for name, table in tables.items() if "true" in table.columns}},
         )
 

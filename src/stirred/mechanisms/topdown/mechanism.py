@@ -64,7 +64,7 @@ from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.specification import Flavor, Specification
 
 Make = Callable[[], Iterable[pl.DataFrame]]
-_ASKED: Final = 4  # times as many tasks ask workers whether they are ready: enough for each to have some
+_ASKED: Final = 16  # tasks ask workers whether they are ready: enough for each of a few to have some
 PAPER: Final = '"A Refreshment Stirred, Not Shaken"'
 THEOREM: Final = (f"Theorem 2 of {PAPER}", "Canonne, Kamath and Steinke (2020): noise of the discrete Gaussian law")
 DECLARED: Final = "the areas, the codes, the queries and their budget were fixed beforehand, not read off the file"
@@ -302,10 +302,7 @@ class TopDown(Mechanism):
         """Load what the draw and all after it need, here and on workers, before anything is spent."""
         folder = self.workplace and self.workplace.parent.absolute()
         ready = Ready(folder=folder, solves="records" in self.settings.publish)
-        found = [ready(0)]
-        if self.engine is not None:
-            found += self.engine.map_groups(range(_ASKED * self.engine.slots), ready)
-        if not all(found):
+        if not all([ready(0), *([] if self.engine is None else self.engine.map_groups(range(_ASKED), ready))]):
             raise bad_engine(
                 f"workers do not see the folder {folder}, in which areas are measured and solved",
                 where="[release] out",

@@ -14,9 +14,10 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError
 from stirred.spec.given_numbers import fraction
-from stirred.spec.problems import Problem, wrong
+from stirred.spec.problems import Problem, StirredError, wrong
 from stirred.survey.designs import SRSWOR, Design, Stratified
-from stirred.survey.estimates.measure import Rows, all_columns, in_steps
+from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
+from stirred.survey.estimates.measure import Rows, all_columns, in_steps, nearest
 from stirred.survey.estimates.published import LABELS, NUMBERS
 from stirred.survey.estimates.queries import Public
 from stirred.survey.estimates.settings import ATTESTED, pair
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTESTED", "check", "design_of", "sampled", "setting_of", "settings_problems"]
 WAYS_OUT: Final = (
-    "use design weights and calibrate the published estimates after the noise, or hold the counts of the classes fixed "
-    "(`stirred survey poststrat --counts public` gives the sensitivity)"
+    "use design weights and calibrate after the noise ([adjust] when = 'after-noise'), or hold the counts of the "
+    "classes fixed (when = 'counts-invariant')"
 )
 _CLOSE: Final = 1e-6
 
@@ -69,19 +70,34 @@ def settings_problems(mechanism: SurveyEstimates) -> Iterator[Problem]:
         yield Problem(what="it is not between 0 and 1", where="variance_share", remedy="write such as '1/5'")
     if fraction(mechanism.weight_grid, where="weight_grid") <= 0:
         yield Problem(what="it is not above 0", where="weight_grid", remedy="write such as '1/100'")
-    if mechanism.imputation == "hot-deck":
-        yield Problem(
-            what="a hot deck copies answers of one record into others, so one person counts in many records",
-            where="imputation",
-            remedy="impute each record from its own answers (own-values), or estimate before imputation",
-        )
-    if mechanism.adjust:
-        yield Problem(
-            what="a release does not calibrate its estimates", where="adjust",
-            remedy="leave it out, and calibrate the published estimates: that follows from them and costs nothing; "
-            "for class counts that are held fixed see `stirred survey poststrat --counts public`",
-        )  # fmt: skip
+    try:
+        mechanism.copies  # noqa: B018
+    except StirredError as error:
+        yield from error.problems
+    if mechanism.donor_cap is not None and mechanism.imputation != "hot-deck":
+        yield Problem(what="only a hot deck has donors", where="donor_cap", remedy="write imputation = 'hot-deck'")
+    yield from _adjust_problems(mechanism, setting)
     yield from _attest_problems(mechanism, setting)
+
+
+def _adjust_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[Problem]:
+    adjust = mechanism.adjust
+    if adjust is None:
+        return
+    if used := [name for name in adjust.poststrata if name in (*LABELS, *NUMBERS, TOTAL, "count", "table")]:
+        yield Problem(what=f"files of estimates have their own {used[0]!r}", where="adjust", remedy="rename the column")
+    for each in mechanism.estimates:
+        if each.kind == "table" and {*each.by, *each.where} <= {*adjust.poststrata}:
+            what = "the public totals already give this table"
+            yield Problem(what=what, where=f"estimate '{each.title}'", remedy="leave it out")
+    if adjust.when == "counts-invariant" and "sampling" in setting.amplifiers:
+        yield Problem(
+            what="the counts of the sample are held fixed, so the promise cannot start before the sample",
+            where="setting", remedy="start at the sample, or calibrate after the noise (when = 'after-noise')",
+        )  # fmt: skip
+    if adjust.when == "counts-invariant" and mechanism.weight_bounds is not None:
+        what = "the weights are total / count of each class, which are public"
+        yield Problem(what=what, where="weight_bounds", remedy="leave it out")
 
 
 def _estimate_problems(each: Any) -> Iterator[Problem]:
@@ -101,7 +117,9 @@ def _estimate_problems(each: Any) -> Iterator[Problem]:
 def _attest_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[Problem]:
     if unknown := [name for name in mechanism.attest if name not in ATTESTED]:
         yield Problem(what=f"there is nothing called {unknown[0]!r}", where="attest", remedy=", ".join(ATTESTED))
-    needed = ["design-weights"] if setting.weights_fixed else []
+    held = mechanism.adjust is not None and mechanism.adjust.when == "counts-invariant"
+    needed = ["design-weights"] if setting.weights_fixed and not held else []
+    needed += ["fixed-donors"] if mechanism.donor_cap is not None else []
     if setting == ELEVENTH:
         needed += ["random-sample", "secret-sample"]
         if not mechanism.sampling or mechanism.sample is None:
@@ -139,7 +157,7 @@ def check(mechanism: SurveyEstimates, data: Any) -> None:
     data = as_microdata(data)
     file, design, problems = data.households, design_of(data), []
     numeric = {name for each in mechanism.estimates for name in (each.variable, each.denominator) if name}
-    for name in dict.fromkeys([*all_columns(mechanism.estimates), *design.columns]):
+    for name in dict.fromkeys([*mechanism.columns, *design.columns]):
         if name not in file.columns:
             where = f"{data.household_source} (estimates)"
             problems.append(missing_column(name, [*file.columns], where=where, role="estimates"))
@@ -150,8 +168,23 @@ def check(mechanism: SurveyEstimates, data: Any) -> None:
             problems.append(
                 Problem(what="it has values that are not numbers", where=f'"{name}"', remedy="correct them")
             )
+    problems += _imputation_problems(mechanism, file)
     if problems:
         raise DataError(problems)
+
+
+def _imputation_problems(mechanism: SurveyEstimates, file: Any) -> Iterator[Problem]:
+    """Yield flags of imputed answers about which the plan says nothing; a column `x_imputed` is taken as that of x."""
+    flags = [f"{name}_imputed" for name in all_columns(mechanism.estimates)]
+    for name in [mechanism.imputed] if mechanism.imputed else ["imputed", *flags]:
+        if mechanism.imputation != "none" or name not in file.columns:
+            continue
+        if (file[name].cast(pl.String).is_in(["0", "0.0", "false", ""]).not_()).any():
+            yield Problem(
+                what=f'"{name}" marks answers that were filled in, and nothing says how', where="imputation",
+                remedy="write imputation = 'own-values' if each was filled in from the record's own answers alone; "
+                "'hot-deck' with donor_cap if answers were copied; or leave these records out",
+            )  # fmt: skip
 
 
 def _finite(column: pl.Series) -> bool:
@@ -163,8 +196,14 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
     """Return the records as whole numbers, and what is public of the sample."""
     setting, design = mechanism.stage, design_of(data)
     drawn = design.drawn({name: data.households[name].to_list() for name in design.columns})
+    classes, of = (None, None) if mechanism.adjust is None else read_classes(mechanism.adjust, data.households)
+    if classes is not None and classes.counts is not None:
+        assert of is not None
+        return _held(mechanism, classes, of, design, drawn)
     if setting.weights_fixed:
         _check_design_weights(design, drawn)
+        if classes is not None and of is not None and not design.fpc:
+            _check_not_calibrated(classes, np.bincount(of, weights=drawn.weights))
     if mechanism.design is not None:
         _check_draw(mechanism.design, drawn)
     grid = fraction(mechanism.weight_grid, where="weight_grid")
@@ -185,12 +224,52 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
         raise wrong(what, where="variance", remedy="collapse strata, or write variance = 'none'")
     most = _most(mechanism, design, np.bincount(cluster))
     rows = Rows(weights=weights, cluster=cluster.astype(np.int64), stratum=stratum, drawn=tuple(counts.tolist()),
-                left=tuple(left))  # fmt: skip
+                left=tuple(left), classes=of)  # fmt: skip
     public = Public(
         setting=setting, n=data.households.height, weights=ends, weight_grid=grid, strata=rows.drawn,
-        clustered=bool(design.ids), most=most,
+        clustered=bool(design.ids), most=most, classes=classes,
     )  # fmt: skip
     return rows, public
+
+
+def _held(
+    mechanism: SurveyEstimates, classes: Classes, of: Any, design: SurveyDesign, drawn: Drawn
+) -> tuple[Rows, Public]:
+    """Return records with the weights total / count, and classes as strata: the sample given its counts."""
+    assert classes.counts is not None
+    if design.ids and mechanism.variance != "none":
+        what = "with clusters the sampling variance given the counts of classes is not computed"
+        raise wrong(what, where="variance", remedy="write variance = 'none', or calibrate after the noise")
+    first = np.array([drawn.weights[of == h][0] for h in range(len(classes.totals))])
+    if not np.allclose(first[of], drawn.weights, rtol=_CLOSE):
+        raise wrong(
+            "design weights differ inside a class, where total / count gives all records the same one",
+            where="adjust poststrata", remedy="add the columns that the weights follow, or calibrate after the noise",
+        )  # fmt: skip
+    grid = fraction(mechanism.weight_grid, where="weight_grid")
+    pairs = [*zip(classes.totals, classes.counts, strict=True)]
+    steps = np.array([max(nearest(total / n / grid), 1) for total, n in pairs], dtype=np.int64)
+    if mechanism.variance != "none" and any(n == 1 < total for total, n in pairs):
+        what = "a class has one sampled record, which shows no sampling variance"
+        raise wrong(what, where="variance", remedy="collapse classes, or write variance = 'none'")
+    rows = Rows(
+        weights=steps[of], cluster=np.arange(of.size), stratum=of, drawn=classes.counts,
+        left=tuple(1 - n / total for total, n in pairs), classes=of,
+    )  # fmt: skip
+    public = Public(
+        setting=mechanism.stage, n=of.size, weights=(int(steps.min()), int(steps.max())), weight_grid=grid,
+        strata=classes.counts, classes=classes,
+    )  # fmt: skip
+    return rows, public
+
+
+def _check_not_calibrated(classes: Classes, sums: Any) -> None:
+    """Refuse weights that add up to the totals of all classes: no draw does that by chance."""
+    if len(classes.totals) > 1 and np.allclose(sums, classes.sizes, rtol=_CLOSE, atol=0):
+        raise refusal(
+            WeightsNotFixed, "the weights add up to the totals of all classes: they are already calibrated to them, "
+            "and calibrated weights are never fixed", where="design weights", remedy=WAYS_OUT,
+        )  # fmt: skip
 
 
 def _weight_bounds(mechanism: SurveyEstimates, setting: Setting, drawn: Drawn) -> tuple[Fraction, Fraction]:

@@ -22,7 +22,7 @@ Integers = npt.NDArray[np.int64]
 class Rows:
     """Records as whole numbers: weights in steps, the cluster of each, and of each cluster the stratum.
 
-    Of each stratum, ``drawn`` counts its clusters and ``left`` is 1 - n/N, or 1.
+    Of each stratum, ``drawn`` counts its clusters and ``left`` is 1 - n/N, or 1. ``classes`` are post-strata.
     """
 
     weights: Integers
@@ -30,6 +30,7 @@ class Rows:
     stratum: Integers
     drawn: tuple[int, ...]
     left: tuple[Fraction, ...]
+    classes: Integers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -92,7 +93,7 @@ def added(numbers: Integers, cell: Integers, cells: int) -> Integers:
 
 
 def totals(asked: Asked, rows: Rows, values: Values) -> dict[str, Integers]:
-    """Return the numbers of an estimate without noise, but for its variance."""
+    """Return the numbers of an estimate without noise, but for its variance; by class where it is calibrated."""
     found = {}
     for role, query in asked.queries.items():
         if role == "mean":
@@ -100,7 +101,12 @@ def totals(asked: Asked, rows: Rows, values: Values) -> dict[str, Integers]:
             mean = Fraction(top, below) * asked.grid / query.step
             found[role] = np.array([nearest(mean)], dtype=np.int64)
         elif role != "variance":
-            found[role] = added(rows.weights * (values.y if role == "top" else values.x), values.cell, query.cells)
+            cell = values.cell
+            if asked.classes:
+                assert rows.classes is not None
+                cell = np.where(cell < 0, -1, cell * asked.classes + rows.classes)
+            own = added(rows.weights * (values.y if role == "top" else values.x), cell, query.cells)
+            found[role] = own.reshape(-1, asked.classes) if asked.classes else own
     return found
 
 
@@ -119,12 +125,17 @@ def ratio_steps(asked: Asked, noisy: Mapping[str, Integers]) -> list[int]:
     return found
 
 
-def variances(asked: Asked, rows: Rows, values: Values, ratio: Sequence[int]) -> Integers:
-    """Return the sampling variance of every cell in steps: the exact number, rounded."""
+def variances(asked: Asked, rows: Rows, values: Values, ratio: Any, factors: Integers | None = None) -> Integers:
+    """Return the sampling variance of every cell in steps: the exact number, rounded.
+
+    ``ratio`` is what scores are taken around, by cell; with the ``factors`` of classes by cell and class.
+    """
     query = asked.queries["variance"]
-    divided = asked.is_ratio or "mean" in asked.queries
     scores = rows.weights * values.y
-    if divided:
+    if factors is not None:
+        around = np.asarray(ratio, dtype=np.int64)[values.cell, rows.classes]
+        scores = rows.weights * factors[rows.classes] * (asked.fine * values.y - around * values.x)
+    elif asked.is_ratio or "mean" in asked.queries:
         around = np.array([*ratio, 0], dtype=np.int64)[values.cell]
         scores = rows.weights * (asked.fine * values.y - around * values.x)
     spread = cell_variances(scores, values.cell, rows, query.cells)

@@ -8,14 +8,29 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Self
 
+import numpy as np
 import polars as pl
 
 from stirred.data.codebook import Codebook
+from stirred.data.frames import read_frame
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
+from stirred.mechanisms.cell_law import confidence_of
 from stirred.mechanisms.doubts import settings_doubts
-from stirred.mechanisms.protocol import Check, Frames, Mechanism, Progress, Release, Section, Settings, Written, failed
+from stirred.mechanisms.opening import opened
+from stirred.mechanisms.protocol import (
+    Check,
+    Frames,
+    Mechanism,
+    Progress,
+    Release,
+    Section,
+    Settings,
+    Written,
+    as_part,
+    failed,
+)
 from stirred.mechanisms.tables.cells import (
     Values,
     declared_cells,
@@ -24,17 +39,13 @@ from stirred.mechanisms.tables.cells import (
     with_numbers,
     write_drawn,
 )
-from stirred.mechanisms.tables.noise.budget import confidence_of
-from stirred.mechanisms.tables.noise.settings import as_part
 from stirred.randomness.entropy import Entropy
-from stirred.spec.accepted import with_accepted
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
-from stirred.spec.doubts import refuse_doubts
 from stirred.spec.exact import exact
 from stirred.spec.given_numbers import Number, fraction
 from stirred.spec.input_premetric import InputPremetric
-from stirred.spec.invariant import Named
+from stirred.spec.invariant import Invariant, Margin, Named
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import placed
@@ -44,10 +55,13 @@ from stirred.survey.amplify import deamplify
 from stirred.survey.attackers import attackers
 from stirred.survey.designs import Design, design_from
 from stirred.survey.estimates import checks, published, small
-from stirred.survey.estimates.measure import all_columns, ratio_steps, totals, values_of, variances
+from stirred.survey.estimates.classes import read_classes, too_small
+from stirred.survey.estimates.measure import Rows, all_columns, ratio_steps, totals, values_of, variances
+from stirred.survey.estimates.measure import Values as Records
 from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
 from stirred.survey.estimates.queries import Asked, Public, asked, split
-from stirred.survey.estimates.settings import Estimate, SurveyEstimatesSettings
+from stirred.survey.estimates.settings import Adjust, Estimate, SurveyEstimatesSettings
+from stirred.survey.imputation import copies
 from stirred.survey.settings import Setting
 
 ASSUMPTIONS: Final = (
@@ -63,6 +77,7 @@ HELD: Final = {
     "sample": "sample: who was drawn, and the weight of each",
     "frame-variables": "frame variables of every unit: who is on the frame, strata, clusters and weights",
 }
+TOTALS: Final = "the totals of the classes are public, and were not computed from this sample"
 LAPLACE: Final = "discrete Laplace noise (Ghosh, Roughgarden and Sundararajan 2009)"
 SENSITIVITY: Final = "sensitivities of survey estimates (docs/theory/survey-estimates.md)"
 COMPOSED: Final = "composition (section 2.5 of the dissertation)"
@@ -104,7 +119,9 @@ class SurveyEstimates(Mechanism):
     confidence: Number = "95%"
     quality: str = "statcan"
     imputation: str = "none"
-    adjust: Mapping[str, Any] = field(default_factory=dict)
+    imputed: str | None = None
+    donor_cap: int | None = None
+    adjust: Any = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
     sample: str | None = None
     unit: str = "household"
@@ -118,6 +135,7 @@ class SurveyEstimates(Mechanism):
         object.__setattr__(
             self, "estimates", tuple(as_part(Estimate, each, where="estimates") for each in self.estimates)
         )
+        object.__setattr__(self, "adjust", as_part(Adjust, self.adjust, where="adjust") if self.adjust else None)
         if problems := [*checks.settings_problems(self)]:
             raise PlanError(problems)
         self.inner  # noqa: B018 (a design that cannot amplify is told before any file is read)
@@ -144,11 +162,38 @@ class SurveyEstimates(Mechanism):
 
     @property
     def inner(self) -> Fraction:
-        """Return the loss on the sample, which is split over the estimates: composed first, then amplified once."""
+        """Return the loss on the sample, which is split over the estimates: composed first, then amplified once.
+
+        Where answers were copied, it is that of one record of the imputed file: all copies of a person count.
+        """
         if self.design is None:
-            return self.loss
+            return self.loss / self.copies
         # The noise covers replaced records of a sample of fixed size: other designs are refused here.
-        return deamplify(exact(self.loss), self.design, setting=self.stage, inner="substitute").rational
+        found = deamplify(exact(self.loss), self.design, setting=self.stage, inner="substitute").rational
+        return found / self.copies
+
+    @property
+    def copies(self) -> int:
+        """Return in how many records one person's answers stand at most."""
+        return copies(self.imputation, self.donor_cap)
+
+    @property
+    def wanted(self) -> tuple[Estimate, ...]:
+        """Return the estimates, after the counts of classes where noisy estimates are calibrated to them."""
+        if not self.after_noise:
+            return tuple(self.estimates)
+        return (Estimate(kind="table", by=self.adjust.poststrata, share=self.adjust.share), *self.estimates)
+
+    @property
+    def after_noise(self) -> bool:
+        """Say whether noisy estimates are calibrated."""
+        return self.adjust is not None and self.adjust.when == "after-noise"
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the columns that are needed, but for those of the design."""
+        more = [*(self.adjust.poststrata if self.adjust else ()), *([self.imputed] if self.imputed else [])]
+        return [*dict.fromkeys([*all_columns(self.estimates), *more])]
 
     @property
     def paid(self) -> Fraction | None:
@@ -158,9 +203,15 @@ class SurveyEstimates(Mechanism):
     def asked(self, public: Public, sizes: Sequence[int]) -> tuple[Asked, ...]:
         """Return the estimates with their queries; ``sizes`` are their numbers of cells."""
         found = []
-        for each, cells, loss in zip(self.estimates, sizes, split(self.estimates, self.inner), strict=True):
+        for number, (each, cells, loss) in enumerate(
+            zip(self.wanted, sizes, split(self.wanted, self.inner), strict=True)
+        ):
+            counts = self.after_noise and number == 0  # of classes: by design weights, for the calibration alone
+            own, paid = (replace(public, classes=None), None) if counts else (public, self.paid)
             with placed(f"estimate '{each.title}'"):
-                found.append(asked(each, public, cells=cells, loss=loss, paid=self.paid))
+                found.append(asked(each, own, cells=cells, loss=loss, paid=paid))
+        if self.after_noise and public.classes and (small := [*too_small(public.classes, found[0].queries["top"])]):
+            raise PlanError(small)
         return tuple(found)
 
     @property
@@ -200,8 +251,10 @@ class SurveyEstimates(Mechanism):
         names = self.coded_columns
         declared = declared_columns(names, self.values, {name: data.households[name] for name in names})
         cells = tuple(declared_cells(each.by, declared) for each in self.estimates)
+        if self.after_noise and public.classes is not None:
+            cells = (public.classes.frame, *cells)
         found = self.asked(public, [each.height if each.width else 1 for each in cells])
-        used = [*dict.fromkeys([*all_columns(self.estimates), *checks.design_of(data).columns])]
+        used = [*dict.fromkeys([*self.columns, *checks.design_of(data).columns])]
         plan = SurveyPlan(
             specification=self.specification(name=data.name, columns=used, post_imputation=data.post_imputation),
             estimates=found,
@@ -227,15 +280,22 @@ class SurveyEstimates(Mechanism):
     def specification(self, *, name: str, columns: Sequence[str], post_imputation: bool | None = None) -> Specification:
         """Return the promise: replaced records of the first stage, and what the setting holds fixed."""
         stage = self.stage
-        held = [Named(name=f"survey {stage.invariant}", description=HELD[stage.invariant])] if stage.invariant else []
-        if self.variance != "none":
+        held: list[Invariant] = []
+        if stage.invariant:
+            held.append(Named(name=f"survey {stage.invariant}", description=HELD[stage.invariant]))
+        if self.adjust is not None and not self.after_noise:
+            held.append(Margin(of=self.unit, variables=tuple(self.adjust.poststrata)))
+        elif self.variance != "none":
             counts = "number of sampled clusters in each stratum"
             held.append(Named(name="survey clusters by stratum", description=counts))
         parts = ", ".join(each.title for each in self.estimates)
         formula = f"the losses of {parts} added up"
         if self.design is not None:
             formula = f"{formula} on the sample ({exact(self.inner).shown()}), then amplified once by {self.design}"
-        vouched = [f"attested: {checks.ATTESTED[each]}" for each in self.attest]
+        if self.copies > 1:
+            formula = f"{self.copies} times {formula}: so often one person's answers can stand in the file"
+        vouched = [TOTALS] if self.adjust is not None else []
+        vouched += [f"attested: {checks.ATTESTED[each]}" for each in self.attest]
         return Specification(
             flavor=Flavor(
                 domain=Domain(
@@ -263,20 +323,15 @@ class SurveyEstimates(Mechanism):
         progress: Progress | None = None,
     ) -> Release:
         """Compute every number, draw its noise once, and return the estimates that follow from the noisy numbers."""
-        Entropy.expected(entropy)
-        microdata = as_microdata(data)
-        plan = plan or self.plan(microdata)
-        accepted = refuse_doubts(dict.fromkeys((*settings_doubts(self.settings_from), *plan.doubts)), accept=accept)
-        entropy = entropy.for_release()
+        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         drawn = self.drawn(microdata, plan, entropy.child("noise"))
         noisy = {each.title: self.noisy(drawn[each.title]) for each in plan.estimates}
         table = published.published(self, plan, noisy)
         if progress is not None:
             progress("noise", 1, 1)
-        promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
         return Release(
             public=Frames({published.ESTIMATES: lambda: [table]}, convert=like(data)),
-            specification=replace(promised, seeded=entropy.seeded),
+            specification=promised,
             internal={"plan": plan, "drawn": drawn, "estimates": table},
         )
 
@@ -285,9 +340,9 @@ class SurveyEstimates(Mechanism):
         from stirred.randomness.noise import integer_noise
 
         rows, _ = checks.sampled(self, data)
-        found = {}
+        found, counts = {}, np.zeros(0, dtype=np.int64)
         for each, cells in zip(plan.estimates, plan.cells, strict=True):
-            values = values_of(each, data.households, cells)
+            values = self.values_in(plan, each, data, cells, rows)
             true = totals(each, rows, values)
 
             def noise(role: str, own: Asked = each) -> Any:
@@ -296,18 +351,31 @@ class SurveyEstimates(Mechanism):
 
             columns: dict[str, Any] = {}
             for role, numbers in true.items():
-                columns |= {f"{role}_true": numbers, f"{role}_noise": noise(role)}
+                columns |= {f"{role}_true": numbers, f"{role}_noise": noise(role).reshape(numbers.shape)}
+            noisy = {role: columns[f"{role}_true"] + columns[f"{role}_noise"] for role in true}
+            if each is plan.class_counts:
+                counts = noisy["top"]
             if "variance" in each.queries:
-                around = ratio_steps(each, {role: columns[f"{role}_true"] + columns[f"{role}_noise"] for role in true})
-                columns |= {"variance_true": variances(each, rows, values, around), "variance_noise": noise("variance")}
+                around = plan.centred(each, cells, noisy, counts) if each.classes else (ratio_steps(each, noisy), None)
+                spread = variances(each, rows, values, *around)
+                columns |= {"variance_true": spread, "variance_noise": noise("variance")}
             found[each.title] = with_numbers(cells, columns).with_columns(clamped=pl.lit(values.cut))
         return found
+
+    @staticmethod
+    def values_in(plan: SurveyPlan, asked: Asked, data: Microdata, cells: pl.DataFrame, rows: Rows) -> Records:
+        """Return what an estimate, or the counts of classes, use of each record."""
+        if asked is not plan.class_counts:
+            return values_of(asked, data.households, cells)
+        assert rows.classes is not None
+        ones = np.ones_like(rows.weights)
+        return Records(y=ones, x=ones, cell=rows.classes)
 
     @staticmethod
     def noisy(drawn: pl.DataFrame) -> dict[str, Any]:
         """Return the noisy numbers by role: what the published estimates are made of."""
         roles = [name.removesuffix("_true") for name in drawn.columns if name.endswith("_true")]
-        return {role: (drawn[f"{role}_true"] + drawn[f"{role}_noise"]).to_numpy() for role in roles}
+        return {role: drawn[f"{role}_true"].to_numpy() + drawn[f"{role}_noise"].to_numpy() for role in roles}
 
     def warm(self) -> None:
         """Load what the draw needs."""
@@ -327,11 +395,21 @@ class SurveyEstimates(Mechanism):
         rows, _ = checks.sampled(self, data)
         for each, cells in zip(plan.estimates, plan.cells, strict=True):
             kept = release.internal["drawn"][each.title]
-            for role, numbers in totals(each, rows, values_of(each, data.households, cells)).items():
+            for role, numbers in totals(each, rows, self.values_in(plan, each, data, cells, rows)).items():
                 if kept[f"{role}_true"].to_list() != numbers.tolist():
                     raise failed(f"{each.title}, computed again, is not what it was made of")
         count = release.internal["estimates"].height
         return [Check(what="every estimate, computed again", cells=count, result="the true numbers with the noise")]
+
+    def verify_exact(self, data: Microdata, plan: Any, written: Written) -> list[Check]:
+        """Count the classes once more, where their counts are published exactly."""
+        if not plan.public.held:
+            return []
+        found = read_frame(written.public / f"{published.INVARIANTS}.parquet")
+        again, _ = read_classes(self.adjust, data.households)
+        if tuple(found["count"].to_list()) != again.counts:
+            raise failed("the counts of the classes, as written, are not those of the sample")
+        return [Check(what="sampled counts of the classes", cells=found.height)]
 
     def audit_bundle(self, bundle: Any, found: Any) -> None:
         """Compare the promise with that of the settings; name and columns of the file are believed."""
@@ -370,7 +448,13 @@ class SurveyEstimates(Mechanism):
 
     def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
         """Return the columns of the file of estimates."""
-        return {published.ESTIMATES: {*published.LABELS, *published.NUMBERS, *self.coded_columns}}
+        classes = [*self.adjust.poststrata] if self.adjust is not None else []
+        own = {published.ESTIMATES: {*published.LABELS, *published.NUMBERS, *self.coded_columns, *classes}}
+        return (
+            own
+            if self.adjust is None or self.after_noise
+            else {**own, published.INVARIANTS: {"table", *classes, "count"}}
+        )
 
     def file_notes(self, plan: Any) -> Sequence[str]:
         """Return why there is no file of records."""

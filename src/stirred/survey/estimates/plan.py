@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from stirred.data.problems import number
@@ -14,13 +15,19 @@ from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact, exact
 from stirred.spec.specification import Specification
 from stirred.survey.design import Design
-from stirred.survey.estimates.queries import Asked, Public
+from stirred.survey.estimates.classes import centres, ratios
+from stirred.survey.estimates.queries import FINE, Asked, Public
 
 VARIANCE = {
     "paid": "the sampling variance is estimated, with noise of its own",
     "public-bound": "the sampling error is a public bound, larger than the true one",
     "none": "the sampling error is not published: intervals cover the noise alone",
 }
+
+
+def text_rows(cells: pl.DataFrame) -> list[dict[str, str]]:
+    """Return the cells of an estimate, their values as texts; without variables there is one."""
+    return cells.cast(pl.String).rows(named=True) if cells.width else [{}]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -48,8 +55,23 @@ class SurveyPlan(Plan):
     @property
     def disturbed(self) -> str:
         """Say that only estimates with noise are published."""
-        count = sum(next(iter(each.queries.values())).cells for each in self.estimates)
-        return f"{number(count, 'estimate')} with noise; {VARIANCE[self.variance]}; no records are published"
+        count = sum(each.height if each.width else 1 for each in self.cells)
+        after = "" if self.class_counts is None else ", calibrated to public totals afterwards"
+        return f"{number(count, 'estimate')} with noise{after}; {VARIANCE[self.variance]}; no records are published"
+
+    @property
+    def class_counts(self) -> Asked | None:
+        """Return the counts of classes, to which noisy estimates are calibrated; they come first."""
+        return self.estimates[0] if self.public.classes is not None and not self.public.held else None
+
+    def centred(self, asked: Asked, cells: pl.DataFrame, noisy: Mapping[str, Any], counts: Any) -> tuple[Any, Any]:
+        """Return what the scores of a calibrated estimate are taken around, and by what they are multiplied."""
+        assert self.class_counts is not None
+        assert self.public.classes is not None
+        count, classes = self.class_counts.queries["top"], self.public.classes
+        factors = ratios(classes, count, counts)
+        around = centres(asked, classes, text_rows(cells), noisy, counts, count)
+        return around, np.rint(FINE * factors / factors.max()).astype(np.int64)
 
     @property
     def sampled(self) -> tuple[str, Mapping[str, Any]] | None:

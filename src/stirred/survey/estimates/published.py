@@ -11,14 +11,16 @@ import polars as pl
 
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Bars, Grid, PublicFile, Section
+from stirred.survey.estimates.classes import calibrate
 from stirred.survey.estimates.error_law import Noise, half_width
-from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
+from stirred.survey.estimates.plan import VARIANCE, SurveyPlan, text_rows
 from stirred.survey.estimates.queries import Asked, Query, bounded_variance
 
 if TYPE_CHECKING:
     from stirred.survey.estimates.mechanism import SurveyEstimates
 
 ESTIMATES: Final = "estimates"
+INVARIANTS: Final = "invariants"
 LABELS: Final = ("name", "kind", "variable", "where")
 NUMBERS: Final = ("estimate", "se_sampling", "se_privacy", "se", "moe90", "lci", "uci", "cv", "flag")
 _FLAGS: Final = {"statcan": (0.165, 0.333, "E", "F"), "abs": (0.25, 0.5, "*", "**")}
@@ -42,12 +44,11 @@ def published(mechanism: SurveyEstimates, plan: SurveyPlan, noisy: Drawn) -> pl.
     rows: list[dict[str, Any]] = []
     for asked, cells in zip(plan.estimates, plan.cells, strict=True):
         own = noisy[asked.title]
-        names = cells.rows(named=True) if cells.width else [{}]
-        for place, cell in enumerate(names):
-            numbers = _numbers(mechanism, plan, asked, {role: int(z[place]) for role, z in own.items()})
+        for place, cell in enumerate(text_rows(cells)):
+            numbers = _numbers(mechanism, plan, asked, cell, {role: z[place] for role, z in own.items()}, noisy)
             label = {"name": asked.title, "kind": asked.estimate.kind, "variable": asked.estimate.variable or "",
                      "where": asked.estimate.where_in_words}  # fmt: skip
-            rows.append({**label, **{name: str(value) for name, value in cell.items()}, **numbers})
+            rows.append({**label, **cell, **numbers})
     by = plan.releases["households"]
     schema: dict[str, Any] = {
         **dict.fromkeys([*LABELS, *by], pl.String), **dict.fromkeys(NUMBERS[:-1], pl.Float64), "flag": pl.String
@@ -59,18 +60,44 @@ def _noise(query: Query, factor: float) -> Noise:
     return Noise(float(query.loss / query.sensitivity), float(query.step) * factor)
 
 
-def _numbers(mechanism: SurveyEstimates, plan: SurveyPlan, asked: Asked, z: Mapping[str, int]) -> dict[str, Any]:
-    """Return the numbers of one estimate; none where a denominator came out as 0 or less."""
-    queries = asked.queries
+def _linear(
+    plan: SurveyPlan, asked: Asked, cell: Mapping[str, str], z: Mapping[str, Any], noisy: Drawn
+) -> tuple[float, list[Noise], float] | None:
+    """Return an estimate, the noises in its error, and what divides its scores; None if that is 0 or less."""
+    queries, classes, counts = asked.queries, plan.public.classes, plan.class_counts
+    if asked.classes and classes is not None and counts is not None:
+        count = counts.queries["top"]
+        found = calibrate(asked, classes, cell, z, noisy[counts.title]["top"], count)
+        if found is None:
+            return None
+        moved = [_noise(queries.get(role, count), factor) for role, factor in found.moved if factor]
+        return found.estimate, moved, found.below
     if asked.is_ratio:
-        below = float(z["below"] * queries["below"].step)
+        below = float(z["below"]) * float(queries["below"].step)
         if below <= 0:
-            return {"flag": "x"}
-        estimate = float(z["top"] * queries["top"].step) / below
-        noises = [_noise(queries["top"], 1 / below), _noise(queries["below"], max(abs(estimate), 1e-12) / below)]
-    else:
-        role = "mean" if "mean" in queries else "top"
-        estimate, noises, below = float(z[role] * queries[role].step), [_noise(queries[role], 1.0)], 1.0
+            return None
+        estimate = float(z["top"]) * float(queries["top"].step) / below
+        return (
+            estimate,
+            [_noise(queries["top"], 1 / below), _noise(queries["below"], max(abs(estimate), 1e-12) / below)],
+            below,
+        )
+    role = "mean" if "mean" in queries else "top"
+    below = 1.0
+    if asked.estimate.kind == "mean" and role == "top" and classes is not None:  # of classes whose totals are public
+        below = float(classes.sizes[classes.reaching(asked.estimate, cell)].sum())
+    return float(z[role]) * float(queries[role].step) / below, [_noise(queries[role], 1 / below)], below
+
+
+def _numbers(
+    mechanism: SurveyEstimates, plan: SurveyPlan, asked: Asked, cell: Mapping[str, str], z: Mapping[str, Any],
+    noisy: Drawn,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the numbers of one estimate; none where a denominator came out as 0 or less."""
+    found = _linear(plan, asked, cell, z, noisy)
+    if found is None:
+        return {"flag": "x"}
+    estimate, noises, below = found
     sd = _sampling(plan, asked, z, below)
     privacy = math.sqrt(sum(noise.variance for noise in noises))
     se = math.hypot(sd or 0.0, privacy)
@@ -84,9 +111,9 @@ def _numbers(mechanism: SurveyEstimates, plan: SurveyPlan, asked: Asked, z: Mapp
     }  # fmt: skip
 
 
-def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, int], below: float) -> float | None:
+def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, Any], below: float) -> float | None:
     """Return the standard error of sampling: from the noisy variance, from the bound, or None."""
-    if plan.variance == "none":
+    if plan.variance == "none" or asked is plan.class_counts:
         return None
     least = plan.public.n * plan.public.weights[0]
     if "mean" in asked.queries:
@@ -95,7 +122,7 @@ def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, int], below: float
     if plan.variance == "paid":
         # A variance below the deviation of its own noise is not told from 0, and 0 would promise too much.
         query = asked.queries["variance"]
-        found = min(max(float(z["variance"] * query.step), math.sqrt(_noise(query, 1.0).variance)), most)
+        found = min(max(float(z["variance"]) * float(query.step), math.sqrt(_noise(query, 1.0).variance)), most)
     return math.sqrt(found) / below
 
 
@@ -103,7 +130,14 @@ def files(mechanism: SurveyEstimates, data: Microdata, plan: SurveyPlan) -> list
     """Return the estimates, as Parquet and as CSV. No record."""
     columns = (*LABELS, *plan.releases["households"], *NUMBERS)
     words = "the estimates with both errors"
+    held = []
+    if plan.public.held and (classes := plan.public.classes) is not None:
+        named = pl.lit(" x ".join(classes.frame.columns)).alias("table")
+        listed = classes.frame.select(named, pl.all()).with_columns(count=pl.Series(classes.counts))
+        told = "how many sampled records each class has, exactly"
+        held = [PublicFile(name=INVARIANTS, kind="side", columns=(*listed.columns,), words=told, make=lambda: [listed])]
     return [
+        *held,
         PublicFile(name=ESTIMATES, kind="estimates", columns=columns, words=words),
         PublicFile(name=ESTIMATES, kind="table", columns=columns, words=f"{words}, as text"),
     ]
@@ -122,12 +156,29 @@ def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
     }[mechanism.quality]
     return [
         "Every estimate is the weighted one of the sample plus noise of mean 0; a ratio divides two such numbers.",
+        *_calibration(plan),
         f"`se_sampling` and `se_privacy` are the two errors, `se` is both; {VARIANCE[plan.variance]}.",
         f"`lci` to `uci` is an interval of {percent} and `moe90` the margin of error at 90%, {covered}.",
         f"{flags}, and x where a denominator came out as 0 or less, so that there is no estimate.",
         "Values beyond the declared bounds were counted as the nearer bound, and weights likewise.",
         *(["`se_sampling` is at least what the noise of its variance can hide."] if plan.variance == "paid" else []),
     ]
+
+
+def _calibration(plan: SurveyPlan) -> list[str]:
+    if plan.class_counts is not None:
+        return [
+            "Estimates are calibrated to public totals: in each class the noisy total times the public total over the "
+            f"noisy count. The counts stand in the rows `{plan.class_counts.title}`, by design weights with the error "
+            "of the noise alone. `se_privacy` has the noise of totals and counts, to first order; where an estimate's "
+            "domain is not one of whole classes, `se_sampling` leaves out what calibration gains.",
+            "`flag` is also x where a noisy class count is within three deviations of its noise from 0.",
+        ]
+    if plan.public.held:
+        return [
+            f"Weights are total / count of each class, both public (`{INVARIANTS}`); `se_sampling` is given the counts."
+        ]
+    return []
 
 
 def sections(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[Section]:
@@ -143,7 +194,8 @@ def sections(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[Section]:
         f"Protected: {setting.protects}. Not covered: {'; '.join(setting.not_covered) or 'nobody by what they know'}."
     )
     low, high = (float(end * plan.public.weight_grid) for end in plan.public.weights)
-    weights = f"Design weights are public between {low:g} and {high:g}."
+    kind = "Weights total / count" if plan.public.held else "Design weights"
+    weights = f"{kind} are public between {low:g} and {high:g}."
     blocks: list[Any] = [mechanism.in_words, told, weights, Grid(header=header, rows=tuple(rows))]
     if plan.attackers:
         blocks.append(Grid(header=("attacker", "epsilon"), rows=plan.attackers))

@@ -17,6 +17,7 @@ from typing import Final
 from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import wrong
 from stirred.spec.shift_law import DiscreteLaplace
+from stirred.survey.estimates.classes import Classes
 from stirred.survey.estimates.settings import Estimate, pair
 from stirred.survey.sensitivity import ht_sensitivity
 from stirred.survey.settings import Setting
@@ -47,6 +48,7 @@ class Public:
     """What is public of a sample: its size, bounds of the weights in steps, and the design's counts.
 
     ``strata`` has the number of clusters drawn in each stratum; ``most`` is the largest number of records of a cluster.
+    With ``classes`` estimates are calibrated.
     """
 
     setting: Setting
@@ -56,6 +58,21 @@ class Public:
     strata: tuple[int, ...]
     clustered: bool = False
     most: int = 1
+    classes: Classes | None = None
+
+    @property
+    def held(self) -> bool:
+        """Say whether the sampled counts of classes are held fixed, so that weights and classes are."""
+        return self.classes is not None and self.classes.counts is not None
+
+    @property
+    def fixed(self) -> bool:
+        """Say whether a record's weight follows from what is held fixed."""
+        return self.setting.weights_fixed or self.held
+
+    def decided(self, estimate: Estimate) -> bool:
+        """Say whether the class of a record decides its cell."""
+        return self.classes is not None and self.classes.decide(estimate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +80,8 @@ class Asked:
     """An estimate with its ranges in steps of the grid, and its queries by their role.
 
     Roles: ``top`` and ``below`` are totals, ``mean`` is a Hajek mean, ``weight`` the sum of its weights, and
-    ``variance`` that of the sampling error of a sum of scores.
+    ``variance`` that of the sampling error of a sum of scores. With ``classes`` totals are asked for each class of a
+    cell, to be calibrated after the noise.
     """
 
     estimate: Estimate
@@ -76,6 +94,7 @@ class Asked:
     fine: int  # steps of the ratio for one of the grid
     reach: int  # the range T of a cluster's score, in steps of ``score_step``
     score_step: Fraction
+    classes: int = 0
 
     @property
     def title(self) -> str:
@@ -96,30 +115,34 @@ def asked(estimate: Estimate, public: Public, *, cells: int, loss: Fraction, pai
     y = _steps(estimate.bounds, grid, "bounds") if estimate.kind != "table" else (1, 1)
     if estimate.kind != "table" and y[0] == y[1]:
         raise wrong("the bounds leave nothing to estimate", where="bounds", remedy="write the smaller one first")
-    alone = estimate.kind == "mean" and not (estimate.by or estimate.where)
+    decided = public.decided(estimate)
+    alone = estimate.kind == "mean" and not (estimate.by or estimate.where or public.classes)
     below = Fraction(1) if estimate.kind != "ratio" else grid
     x = _steps(estimate.denominator_bounds, below, "denominator_bounds") if estimate.kind == "ratio" else (1, 1)
     if x == (0, 0):
         raise wrong("the denominator is always 0", where="denominator_bounds", remedy="write its public bounds")
-    divided = estimate.kind == "ratio" or (estimate.kind == "mean" and not alone)
-    if not public.setting.weights_fixed and (divided or alone):
+    divided = estimate.kind == "ratio" or (estimate.kind == "mean" and not alone and not decided)
+    if not public.fixed and (divided or alone):
         raise wrong(
             "means and ratios need weights that are fixed, and in this setting they vary", where="setting",
             remedy="hold the frame fixed (sample/frame), or estimate totals",
         )  # fmt: skip
     fine = FINE * max(map(abs, x))
-    ratio = _ratio_range(estimate, y, grid / fine, below) if divided or alone else (0, 0)
+    after = len(public.classes.totals) if public.classes is not None and not public.held else 0
+    centred = divided or alone or (after > 0 and decided)
+    ratio = _ratio_range(estimate, y, grid / fine, below) if centred else (0, 0)
     rest = loss * (1 - (paid or 0))
-    reach, score_step = _reach(estimate, public, y, x, ratio, grid, divided=divided or alone)
+    reach, score_step = _reach(estimate, public, y, x, ratio, grid, divided=centred or after > 0)
     queries: dict[str, Query] = {}
     step = public.weight_grid * grid
     if alone:
         queries["mean"] = _mean(public, y, grid, rest)
     else:
         part = rest / 2 if divided else rest
-        queries["top"] = _total(estimate, public, y, step, cells, part)
+        many = cells * max(after, 1)
+        queries["top"] = _total(estimate, public, y, step, many, part)
         if divided:
-            queries["below"] = _total(estimate, public, x, public.weight_grid * below, cells, part)
+            queries["below"] = _total(estimate, public, x, public.weight_grid * below, many, part)
     if paid is not None:
         part = loss * paid
         if alone and public.weights[0] < public.weights[1]:  # the sum of the weights, which divides the variance
@@ -128,7 +151,7 @@ def asked(estimate: Estimate, public: Public, *, cells: int, loss: Fraction, pai
         queries["variance"] = _variance(estimate, public, reach, score_step, cells, part)
     return Asked(
         estimate=estimate, y=y, x=x, ratio=ratio, grid=grid, below_grid=below, queries=queries, fine=fine, reach=reach,
-        score_step=score_step,
+        score_step=score_step, classes=after,
     )  # fmt: skip
 
 
@@ -141,26 +164,29 @@ def _steps(bounds: object, grid: Fraction, where: str) -> Range:
 
 
 def _ratio_range(estimate: Estimate, y: Range, step: Fraction, below: Fraction) -> Range:
-    if estimate.kind == "mean":
+    if estimate.kind != "ratio":
         return y[0] * FINE, y[1] * FINE
     low, high = pair(estimate.ratio_bounds, where="ratio_bounds")
     return math.floor(low * below / step), math.ceil(high * below / step)
 
 
-def _corners(weights: Range, values: Range) -> list[int]:
-    return [w * v for w, v in product(weights, values)]
-
-
 def _total(estimate: Estimate, public: Public, y: Range, step: Fraction, cells: int, loss: Fraction) -> Query:
-    """Return the query of a total: one record changes one cell, or leaves one and enters another."""
+    """Return the query of a total: one record changes one cell, or leaves one and enters another.
+
+    Where the counts of classes are held fixed a record is replaced inside its class, with the same weight.
+    """
     size, (least, most) = max(map(abs, y)), public.weights
+    after = public.classes is not None and not public.held
     if public.n * most * size >= _LARGEST:
         raise wrong("its numbers are too large", where="grid", remedy="choose coarser grids of values and weights")
-    vary = 0 if public.setting.weights_fixed else (public.n - 1) * (most - least) * size
-    if estimate.by:
+    vary = 0 if public.fixed else (public.n - 1) * (most - least) * size
+    if public.held and (public.decided(estimate) or not estimate.by):
+        ends = [*y] if public.decided(estimate) else [0, *y]
+        sensitivity = most * (max(ends) - min(ends))
+    elif estimate.by or after:
         sensitivity = 2 * most * size + vary
     elif estimate.where:
-        ends = [0, *_corners(public.weights, y)]
+        ends = [0, *(w * v for w, v in product(public.weights, y))]
         sensitivity = max(ends) - min(ends) + vary
     else:
         sensitivity = int(ht_sensitivity(public.setting, weights=public.weights, bounds=y, n=public.n))
@@ -180,32 +206,38 @@ def _mean(public: Public, y: Range, grid: Fraction, loss: Fraction) -> Query:
 def _reach(
     estimate: Estimate, public: Public, y: Range, x: Range, ratio: Range, grid: Fraction, *, divided: bool
 ) -> tuple[int, Fraction]:
-    """Return the range of a cluster's score and its step; outside a domain, and in smaller clusters, 0 joins it."""
-    step = public.weight_grid * grid
-    zero = [0] if public.most > 1 or estimate.by or estimate.where or divided else []
+    """Return the range of a cluster's score and its step; outside a domain, and in smaller clusters, 0 joins it.
+
+    Scores that are calibrated after the noise are multiplied by N / C of their class, as steps of the largest.
+    """
+    step, inside = public.weight_grid * grid, public.held and public.decided(estimate)
+    zero = [] if inside else [0] if public.most > 1 or estimate.by or estimate.where or divided else []
+    weights = public.weights[1:] if public.held else public.weights  # a record keeps its own, and scores grow with it
     if not divided:
-        ends = [*zero, *_corners(public.weights, y)]
+        ends = [*zero, *(w * v for w, v in product(weights, y))]
         return public.most * (max(ends) - min(ends)), step
     # The range is convex in the ratio, so its ends decide.
     reach, fine = 0, FINE * max(map(abs, x))
+    times = FINE if public.classes is not None and not public.held else 1
     for r in ratio:
-        ends = [*zero, *(w * (fine * a - r * b) for w in public.weights for a in y for b in x)]
+        ends = [*zero, *(times * w * (fine * a - r * b) for w in weights for a in y for b in x)]
         reach = max(reach, max(ends) - min(ends))
     if public.n * public.most * reach >= _LARGEST:
         raise wrong("its numbers are too large", where="grid", remedy="choose coarser grids of values and weights")
-    return public.most * reach, step / fine
+    return public.most * reach, step / fine / times
 
 
 def _variance(
     estimate: Estimate, public: Public, reach: int, score_step: Fraction, cells: int, loss: Fraction
 ) -> Query:
     """Return the query of a variance: one cluster's score moves it by at most T^2, and one record moves two at most."""
-    if not public.setting.weights_fixed:
+    if not public.fixed:
         raise wrong(
             "a paid sampling variance needs weights that are fixed", where="variance",
             remedy="write public-bound or none, or hold the frame fixed",
         )  # fmt: skip
-    changed = 2 if estimate.by or public.clustered else 1
+    stays = not estimate.by or (public.held and public.decided(estimate))
+    changed = 1 if stays and not public.clustered else 2
     moved = changed * Fraction(reach) ** 2
     return Query(cells=cells, step=moved * score_step**2 / FINE, sensitivity=FINE, loss=loss)
 

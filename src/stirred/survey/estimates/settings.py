@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from stirred.mechanisms.protocol import Names, Rate, Settings
+from stirred.mechanisms.protocol import Names, Rate, Settings, TableFile
 from stirred.spec.given_numbers import fraction
 
 ATTESTED: Final = {
@@ -15,6 +15,8 @@ ATTESTED: Final = {
     "nonresponse, and not calibrated",
     "random-sample": "the sample was drawn at random by the stated design, whatever the records say",
     "secret-sample": "nobody outside knows who was sampled",
+    "fixed-donors": "who donates answers to whom was chosen without regard to the answers, and nobody donates to more "
+    "than donor_cap others",
 }
 Pair = list[Rate]
 
@@ -56,6 +58,22 @@ class Estimate(BaseModel):
         """Return all columns that it needs, but for those of the design."""
         own = [name for name in (self.variable, self.denominator) if name is not None]
         return [*dict.fromkeys([*own, *self.by, *self.where])]
+
+
+class Adjust(BaseModel):
+    """Calibration to public totals of classes (post-strata)."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    poststrata: Names = Field(description="Columns of the sample that make the classes.", min_length=1)
+    totals: TableFile = Field(
+        description="A public file with these columns and `total`, the number of units of the population in each class."
+    )
+    when: Literal["after-noise", "counts-invariant"] = Field(
+        description="after-noise: noisy estimates are calibrated, which costs nothing but the noisy class counts; "
+        "counts-invariant: the sampled counts of the classes are published exactly, and the weights are total / count."
+    )
+    share: Rate = Field(default=1, description="after-noise: weight of the class counts in the split of the budget.")
 
 
 class SurveyEstimatesSettings(Settings):
@@ -108,10 +126,14 @@ class SurveyEstimatesSettings(Settings):
     imputation: Literal["none", "own-values", "hot-deck"] = Field(
         default="none", description="How missing answers were filled in; own-values: from the record's own answers."
     )
-    adjust: dict[str, Any] = Field(
-        default={},
-        description="Calibration; not done by a release, see docs/survey-estimates.md.",
-        json_schema_extra={"section": True},
+    imputed: str | None = Field(default=None, description="A column that is not 0 where an answer was filled in.")
+    donor_cap: int | None = Field(
+        default=None,
+        description="hot-deck: into how many other records one record's answers were copied at most.",
+        ge=1,
+    )
+    adjust: Adjust | None = Field(
+        default=None, description="Calibration to public totals of classes.", json_schema_extra={"section": True}
     )
     sampling: dict[str, str | int] = Field(
         default={},

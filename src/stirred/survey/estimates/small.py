@@ -8,19 +8,22 @@ allows.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import polars as pl
 
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.exact import exact
 from stirred.spec.given_numbers import fraction
 from stirred.spec.shift_law import Noise, ShiftLaw
 from stirred.spec.specification import Specification
-from stirred.survey.estimates.measure import Rows, Values, totals, variances
-from stirred.survey.estimates.queries import Asked, Public
+from stirred.survey.estimates.classes import Classes
+from stirred.survey.estimates.measure import Rows, Values, nearest, totals, variances
+from stirred.survey.estimates.queries import FINE, Asked, Public
 from stirred.survey.estimates.settings import pair
 
 if TYPE_CHECKING:
@@ -40,14 +43,38 @@ def _axes(mechanism: SurveyEstimates) -> dict[str, list[Any]]:
                 axes[name] = sorted({min([*ends, *known]), max([*ends, *known])})
         for name in (*each.by, *each.where):
             axes.setdefault(name, [0, 1])
+    if mechanism.adjust is not None:
+        axes[""] = axes[""] if mechanism.after_noise else [0]  # weights follow the class
+        axes |= {name: [0, 1] for name in mechanism.adjust.poststrata}
     return axes
 
 
-def _public(mechanism: SurveyEstimates, n: int) -> Public:
-    grid = fraction(mechanism.weight_grid, where="weight_grid")
+def _sample(mechanism: SurveyEstimates, records: Sequence[dict[str, Any]]) -> tuple[Rows, Public]:
+    """Return the records as whole numbers, and what is public of them; totals of classes are made up."""
+    n, grid = len(records), fraction(mechanism.weight_grid, where="weight_grid")
     low, high = (grid, 2 * grid) if mechanism.weight_bounds is None else pair(mechanism.weight_bounds, where="weights")
     ends = max(int(low / grid), 1), -int(-high // grid)
-    return Public(setting=mechanism.stage, n=n, weights=ends, weight_grid=grid, strata=(n,))
+    weights = np.array([ends[record[""]] for record in records], dtype=np.int64)
+    public = Public(setting=mechanism.stage, n=n, weights=ends, weight_grid=grid, strata=(n,))
+    rows = Rows(weights=weights, cluster=np.arange(n), stratum=np.zeros(n, dtype=np.int64), drawn=(n,),
+                left=(Fraction(1),))  # fmt: skip
+    if mechanism.adjust is None:
+        return rows, public
+    by = list(mechanism.adjust.poststrata)
+    known = [*product((0, 1), repeat=len(by))]
+    of = np.array([known.index(tuple(record[name] for name in by)) for record in records], dtype=np.int64)
+    frame = pl.DataFrame([list(map(str, each)) for each in known], schema=by, orient="row")
+    if mechanism.after_noise:  # far above the noise of their counts
+        classes = Classes(frame=frame, totals=(Fraction(10**12),) * len(known))
+        return replace(rows, classes=of), replace(public, classes=classes)
+    counts = tuple(np.bincount(of, minlength=len(known)).tolist())
+    classes = Classes(frame=frame, totals=tuple(Fraction(6 * h + 6) for h in range(len(known))), counts=counts)
+    steps = np.array([nearest(total / max(k, 1) / grid) for total, k in zip(classes.totals, counts, strict=True)])
+    own = steps[of]
+    return (
+        replace(rows, weights=own, stratum=of, drawn=counts, left=(Fraction(1),) * len(known), classes=of),
+        replace(public, weights=(int(own.min()), int(own.max())), strata=counts, classes=classes),
+    )
 
 
 def _values(asked: Asked, records: Sequence[dict[str, Any]]) -> Values:
@@ -72,23 +99,23 @@ def _values(asked: Asked, records: Sequence[dict[str, Any]]) -> Values:
 
 def law(mechanism: SurveyEstimates, dataset: Any) -> ShiftLaw:
     """Return the exact law of all numbers of a small sample."""
-    names, public = [*_axes(mechanism)], _public(mechanism, len(dataset))
+    names = [*_axes(mechanism)]
     records = [dict(zip(names, record, strict=True)) for record in dataset]
-    n = len(records)
-    rows = Rows(
-        weights=np.array([public.weights[record[""]] for record in records], dtype=np.int64),
-        cluster=np.arange(n), stratum=np.zeros(n, dtype=np.int64), drawn=(n,), left=(Fraction(1),),
-    )  # fmt: skip
+    rows, public = _sample(mechanism, records)
     centre: list[int] = []
     noises: list[Noise] = []
-    for each in mechanism.asked(public, [2 ** len(e.by) for e in mechanism.estimates]):
+    for each in mechanism.asked(public, [2 ** len(e.by) for e in mechanism.wanted]):
         values = _values(each, records)
         numbers = dict(totals(each, rows, values))
         if "variance" in each.queries:
-            middle = [sum(each.ratio) // 2] * each.queries["variance"].cells
-            numbers["variance"] = variances(each, rows, values, middle)
+            middle: Any = [sum(each.ratio) // 2] * each.queries["variance"].cells
+            factors = None
+            if each.classes:
+                middle = np.repeat(np.array(middle)[:, None], each.classes, axis=1)
+                factors = FINE // np.arange(1, each.classes + 1)
+            numbers["variance"] = variances(each, rows, values, middle, factors)
         for role, own in numbers.items():
-            centre += own.tolist()
+            centre += own.ravel().tolist()
             noises += [each.queries[role].noise] * own.size
     return ShiftLaw(centre, noises)
 
@@ -101,14 +128,24 @@ def audit_universes(mechanism: SurveyEstimates) -> list[list[Hashable]]:
         samples: list[Hashable] = [*combinations_with_replacement(records, count)]
         if count > 2 and len(samples) > _MOST:
             break
-        found.append(samples)
+        found += _by_counts(mechanism, samples)
     return found
+
+
+def _by_counts(mechanism: SurveyEstimates, samples: list[Any]) -> list[list[Hashable]]:
+    """Return the samples apart by how many records their classes have, where that is held fixed."""
+    if mechanism.adjust is None or mechanism.after_noise:
+        return [samples]
+    names, groups = [*_axes(mechanism)], dict[Any, list[Hashable]]()
+    places = [names.index(name) for name in mechanism.adjust.poststrata]
+    for sample in samples:
+        key = tuple(sorted(tuple(record[k] for k in places) for record in sample))
+        groups.setdefault(key, []).append(sample)
+    return [*groups.values()]
 
 
 def audit_specification(mechanism: SurveyEstimates, universe: Sequence[Hashable]) -> Specification:
     """Return the promise for a small sample: the loss on the sample, before anything amplifies it."""
-    from dataclasses import replace
-
     promised = mechanism.specification(name="small", columns=[*_axes(mechanism)][1:])
     inner = Budget(policy=Derived(formula="the losses of the estimates on the sample", value=exact(mechanism.inner)))
     return replace(promised, budget=inner)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ import pytest
 
 from stirred.data.problems import PlanError
 from stirred.engines.local import LocalEngine
-from stirred.engines.protocol import EngineError
+from stirred.engines.protocol import EngineError, Sources
 from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.swapping.core import bulk
 from stirred.mechanisms.swapping.kernels import addressing
@@ -36,7 +37,9 @@ class Elsewhere(LocalEngine):
     """Work that leaves the process: pickled, twice, with messages in any order."""
 
     name: str = "elsewhere"
+    scratch: Path = Path()
     slots: int = 3
+    memory: int = 1 << 40
 
     def share(self, value: Any) -> Callable[[], Any]:
         from numba.core.serialize import dumps  # the pickler of closures that comes with it
@@ -44,18 +47,16 @@ class Elsewhere(LocalEngine):
         packed = dumps(value)
         return lambda: pickle.loads(packed)
 
-    def map_groups(self, groups: Iterable[Any], kernel: Callable[[Any], Any]) -> Iterator[Any]:
-        return map(kernel, pickle.loads(pickle.dumps(groups)))
-
     def exchange(
         self, groups: Sequence[Any], split: Any, kernel: Callable[[int, list[bytes]], Any], *, parts: int
     ) -> list[Any]:
-        def any_order(part: int, messages: list[bytes]) -> Any:
-            found = [kernel(part, random.sample(messages, len(messages))) for _ in range(2)]
-            assert found[0] == found[1]
-            return found[0]
-
-        return LocalEngine.exchange(self, pickle.loads(pickle.dumps(groups)), split, any_order, parts=parts)
+        sent = [message for group in groups for message in split(group)]
+        found = [
+            [kernel(part, [each for to, each in random.sample(sent, len(sent)) if to == part]) for part in range(parts)]
+            for _ in range(2)
+        ]
+        assert found[0] == found[1]
+        return found[0]
 
 
 @pytest.fixture(autouse=True)
@@ -114,16 +115,17 @@ def test_a_file_that_changed_since_is_refused_before_anything_is_drawn(role: str
 def test_strata_that_do_not_fit_are_refused_with_their_number(tmp_path: Path) -> None:
     data, sources = given(tmp_path)
     small = Elsewhere(sources=sources, scratch=tmp_path, memory=1 << 15)
-    with pytest.raises(PlanError, match=r"have [\d,]+ records, and a task of the cluster can hold about 341"):
+    with pytest.raises(PlanError, match=r"have [\d,]+ records; a task of the cluster can hold about 341"):
         PermutationSwap(**ROLES, rate="1/3").on(small).plan(data)
     PermutationSwap(**ROLES, rate="1/3").on(replace(small, memory=1 << 19)).plan(data, doubts=False)
 
 
 def test_a_key_is_not_shown_by_what_carries_it() -> None:
     key = Entropy.from_seed("shown").kept
-    task = bulk._Exchanging(kernel=lambda: None, key=bulk._Key(key), of=1, folder=Path())  # type: ignore[arg-type, return-value]
-    assert repr(key) not in repr(task)
+    task = partial(bulk._exchanged, lambda: partial(int), bulk._Key(key))
     assert "key hidden" in repr(task)
+    assert repr(key) not in repr(task)
+    assert bytes(pickle.loads(pickle.dumps(bulk._Key(key)))) == key
 
 
 LAYERS = [TwoStageSwap, ResponseSwap, NoisySwap, TargetedSwap, PairwiseSwap]
@@ -133,3 +135,8 @@ LAYERS = [TwoStageSwap, ResponseSwap, NoisySwap, TargetedSwap, PairwiseSwap]
 def test_other_swaps_are_refused_by_name(layer: type[Mechanism]) -> None:
     with pytest.raises(EngineError, match=f"{layer.name} does not run on elsewhere"):
         layer.on(cast(Any, layer), Elsewhere())
+
+
+def test_records_that_are_not_those_in_the_files_are_refused_in_the_plan() -> None:
+    with pytest.raises(EngineError, match=r"cannot read the records: homes\.csv is not Parquet"):
+        MEMBERS["permutation"].on(Elsewhere(sources=Sources(unlike="homes.csv is not Parquet")))

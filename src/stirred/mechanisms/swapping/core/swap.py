@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, cast
 
 import numpy as np
 import polars as pl
@@ -15,15 +15,16 @@ import polars as pl
 from stirred.data.codes import Coded, encode
 from stirred.data.microdata import Microdata
 from stirred.data.problems import number
-from stirred.engines.protocol import LOCAL, Engine
+from stirred.engines.protocol import LOCAL, Cluster, Engine
 from stirred.mechanisms.protocol import Progress
+from stirred.mechanisms.swapping.core import bulk
 from stirred.mechanisms.swapping.core.margins import Shares, SwapMargins, class_law_changes
 from stirred.mechanisms.swapping.core.plan import SwapPlan, SwapUniverse
 from stirred.mechanisms.swapping.core.rates import Rule
 from stirred.mechanisms.swapping.core.roles import Roles
 from stirred.mechanisms.swapping.core.small_strata import OwnLoss
 from stirred.mechanisms.swapping.core.strata import Strata, find_strata
-from stirred.mechanisms.swapping.core.swapped_file import Part, Swapped, held_parts
+from stirred.mechanisms.swapping.core.swapped_file import Part, SwappedFile, held_parts
 from stirred.mechanisms.swapping.core.swapping import Kernel, Swapping, Values
 from stirred.mechanisms.swapping.doubts.promise import Changed
 from stirred.mechanisms.swapping.permutation.law import tables_with_margins
@@ -198,37 +199,32 @@ class Swap(Swapping):
 
     def on(self, engine: Engine) -> Self:
         """Return the swap whose records are exchanged and gathered by the machines of an engine, or on this one."""
-        return replace(self, engine=None if engine.name == LOCAL else engine)
+        if engine.name == LOCAL:
+            return replace(self, engine=None)
+        assert engine.sources["households"]  # refused here, in the plan, if the records are not those in the files
+        return replace(self, engine=cast(Cluster, engine))
 
     def recheck(self, data: Microdata, plan: SwapPlan) -> None:
         """Compare what the machines of an engine read with what was planned."""
         if self.engine is not None:
-            from stirred.mechanisms.swapping.core.bulk import check_records
-
-            check_records(self.engine, self._narrowed(data), plan)
+            bulk.check_records(self.engine, self._narrowed(data), plan)
 
     def _planned(self, data: Microdata) -> SwapPlan:
         plan = Swapping._planned(self, data)
         if self.engine is not None:
-            from stirred.mechanisms.swapping.core.bulk import check_blocks
-
-            check_blocks(self.engine, plan.strata)
+            bulk.check_blocks(self.engine, plan.strata)
         return plan
 
-    def _file(self, data: Microdata, plan: SwapPlan, *, swap: Coded, swapped: Values, order: Values) -> Swapped:
+    def _file(self, data: Microdata, plan: SwapPlan, *, swap: Coded, swapped: Values, order: Values) -> SwappedFile:
         if self.engine is None:
             return Swapping._file(self, data, plan, swap=swap, swapped=swapped, order=order)
-        from stirred.mechanisms.swapping.core.bulk import gathered
-
-        return gathered(self.engine, data, plan, swap=swap, swapped=swapped, order=order)
+        return bulk.gathered(self.engine, data, plan, swap=swap, swapped=swapped, order=order)
 
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
         own = entropy.child(f"{self.member} swap")
         if self.engine is not None:
-            from stirred.mechanisms.swapping.core.bulk import exchange
-
             without_codes = replace(plan, swap=Coded(plan.swap.codes[:0], plan.swap.levels))  # the kernel travels
-            exchange(self.engine, plan, self._kernel(without_codes), swapped, own)
+            bulk.exchange(self.engine, plan, self._kernel(without_codes), swapped, own)
             return
         self._kernel(plan)(plan.strata.coded.codes, swapped, entropy=own, threads=self.threads, progress=progress)
 

@@ -6,7 +6,6 @@ million households at a time.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -103,29 +102,16 @@ PART: Final = 2_000_000  # households in one part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Swapped(ABC):
+class SwappedFile:
     """The input, the swapped codes and the released order: confidential, like the input itself."""
 
     data: Microdata
     swap: Coded
     swapped: Codes
     order: Rows
-
-    @abstractmethod
-    def households(self) -> Iterator[pl.DataFrame]:
-        """Yield the released households; asked again, the same."""
-
-    @abstractmethod
-    def persons(self) -> Iterator[pl.DataFrame]:
-        """Yield the released persons; asked again, the same."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SwappedFile(Swapped):
-    """The swapped file as codes, from which parts are made whenever they are wanted."""
-
-    held: Packed
-    people: Persons | None
+    # None where the released tables were made elsewhere.
+    held: Packed | None = None
+    people: Persons | None = None
     ends: npt.NDArray[np.int64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -137,6 +123,7 @@ class SwappedFile(Swapped):
         With persons, the household id is issued anew: the position in the released order, which does
         not depend on the input.
         """
+        assert self.held is not None
         for begin in range(0, self.order.size, PART):
             rows = self.order[begin : begin + PART]
             columns = {

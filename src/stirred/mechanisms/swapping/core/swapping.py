@@ -22,7 +22,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
 from stirred.data.packed import Packed
 from stirred.data.problems import bad_plan
-from stirred.engines.protocol import Engine
+from stirred.engines.protocol import Cluster
 from stirred.mechanisms.doubts import identifier_doubts, settings_doubts
 from stirred.mechanisms.protocol import (
     Adviser,
@@ -43,7 +43,7 @@ from stirred.mechanisms.swapping.core.files import WITH_PERSONS, allowed_columns
 from stirred.mechanisms.swapping.core.plan import Origin, SwapPlan, SwapUniverse
 from stirred.mechanisms.swapping.core.roles import Roles, check_names, roles_in
 from stirred.mechanisms.swapping.core.strata import OWN_COLUMNS, Strata
-from stirred.mechanisms.swapping.core.swapped_file import Persons, Swapped, SwappedFile
+from stirred.mechanisms.swapping.core.swapped_file import Persons, SwappedFile
 from stirred.mechanisms.swapping.doubts.promise import Changed, empty_promise, similar_in_roles
 from stirred.mechanisms.swapping.doubts.revealing import revealing_columns
 from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS
@@ -76,7 +76,7 @@ class Swapping(Mechanism):
     unit: str = "household"
     settings_from: str | None = None
     threads: int | None = field(default=None, compare=False)
-    engine: Engine | None = field(default=None, compare=False, repr=False)
+    engine: Cluster | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name, read in (("rate", probability), ("epsilon", loss)):
@@ -279,7 +279,7 @@ class Swapping(Mechanism):
         parts: dict[str, Callable[[], Iterable[pl.DataFrame]]] = {"data": file.households}
         return parts if data.persons is None else {**parts, "persons": file.persons}, {"file": file}
 
-    def _file(self, data: Microdata, plan: SwapPlan, *, swap: Coded, swapped: Values, order: Values) -> Swapped:
+    def _file(self, data: Microdata, plan: SwapPlan, *, swap: Coded, swapped: Values, order: Values) -> SwappedFile:
         """Return the swapped file, in the released order."""
         people = Persons.of(data) if data.persons is not None else None
         held = Packed.of(

@@ -19,7 +19,7 @@ from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import PERSONS, RECORDS, Check, Release, Written, failed, not_done
 from stirred.mechanisms.swapping.core.files import sorted_cells
 from stirred.mechanisms.swapping.core.plan import SwapPlan
-from stirred.mechanisms.swapping.core.swapped_file import Rows, Swapped, SwappedFile
+from stirred.mechanisms.swapping.core.swapped_file import Rows, SwappedFile
 from stirred.mechanisms.swapping.permutation.imputed import imputed_strata
 
 
@@ -32,7 +32,7 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
     counted a second time, from the values in the file; up to ``PERSONS_RELINKED`` persons each of them is led back to
     its household by the written ids.
     """
-    swapped: Swapped = release.internal["file"]
+    swapped: SwappedFile = release.internal["file"]
     order, folder, format_ = swapped.order, written.public, written.format
     if order.size != data.households.height or not _is_permutation(order):
         raise failed("the released households are not those of the input, one for one")
@@ -48,8 +48,7 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
             column = as_read(gather(source.households[name], rows).to_frame(), format_, folder)
             if not column.equals(found.select(name), null_equal=True):
                 raise failed(f'hold variable "{name}" differs from the input')
-        if not isinstance(swapped, SwappedFile):
-            # Parts that were made elsewhere: what they say about places is not what is known here.
+        if swapped.held is None:  # made elsewhere
             _same_places(found, swapped, rows, written, who="households")
         begin += found.height
     released = swapped.swapped[order]
@@ -117,7 +116,7 @@ def _is_permutation(order: Rows) -> bool:
     return bool(seen.all())
 
 
-def _margin_check(plan: SwapPlan, swapped: Swapped) -> Check:
+def _margin_check(plan: SwapPlan, swapped: SwappedFile) -> Check:
     """Count the match x swap table before and after: the same cells, equally often."""
     before = sorted_cells(plan.strata.coded.codes, swapped.swap.codes)
     after = sorted_cells(plan.strata.coded.codes, swapped.swapped)
@@ -130,7 +129,7 @@ def _margin_check(plan: SwapPlan, swapped: Swapped) -> Check:
     return Check(what=what, cells=cells)
 
 
-def _response_check(data: Microdata, plan: SwapPlan, swapped: Swapped) -> list[Check]:
+def _response_check(data: Microdata, plan: SwapPlan, swapped: SwappedFile) -> list[Check]:
     """Check that a response changed nothing but its variable; how many records it changed is nobody's to know."""
     if plan.perturbed is None:
         return []
@@ -155,7 +154,7 @@ def _held_checks(plan: SwapPlan, records: int) -> list[Check]:
     ]
 
 
-def _imputed_check(plan: SwapPlan, swapped: Swapped) -> list[Check]:
+def _imputed_check(plan: SwapPlan, swapped: SwappedFile) -> list[Check]:
     """Check that no imputed record got another value, where they are left out (R9)."""
     if plan.universe.imputed is None:
         return []
@@ -165,7 +164,7 @@ def _imputed_check(plan: SwapPlan, swapped: Swapped) -> list[Check]:
     return [Check(what="imputed records, each with its own swap values", cells=int(np.count_nonzero(left)))]
 
 
-def _persons_check(persons: int, swapped: Swapped, release: Release, written: Written) -> Check:
+def _persons_check(persons: int, swapped: SwappedFile, release: Release, written: Written) -> Check:
     """Check that the persons, as written, are those of each household, and that none is lost or doubled."""
     rows, hid = 0, swapped.data.hid
     wrong = "persons and households, as written, do not belong together as in the input"
@@ -179,7 +178,7 @@ def _persons_check(persons: int, swapped: Swapped, release: Release, written: Wr
     return Check(what="persons of every household, record by record", cells=rows)
 
 
-def _same_places(found: pl.DataFrame, swapped: Swapped, rows: Rows, written: Written, *, who: str) -> None:
+def _same_places(found: pl.DataFrame, swapped: SwappedFile, rows: Rows, written: Written, *, who: str) -> None:
     """Hold the swap values of written records to the codes of the households that they are."""
     places = as_read(swapped.swap.decoded(swapped.swapped[rows]), written.format, written.public)
     if not places.equals(found.select(places.columns), null_equal=True):

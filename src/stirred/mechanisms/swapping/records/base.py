@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from stirred.data.microdata import Microdata, missing_column
 from stirred.data.packed import Packed
 from stirred.data.problems import DataError
 from stirred.mechanisms.doubts import identifier_doubts, settings_doubts
+from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
@@ -43,10 +44,9 @@ from stirred.mechanisms.swapping.permutation.law import tables_with_margins
 from stirred.mechanisms.swapping.records.choices import Choices, Drawn, Rows
 from stirred.mechanisms.swapping.records.obscurity import Prior, obscurity_facts
 from stirred.randomness.entropy import Entropy
-from stirred.spec.accepted import with_accepted
 from stirred.spec.budget import Budget
 from stirred.spec.domain import Domain
-from stirred.spec.doubts import Doubt, nothing_promised, refuse_doubts
+from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.exact import INFINITE
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin
@@ -268,11 +268,7 @@ class RecordSwap(Mechanism):
         from stirred.mechanisms.swapping.kernels.order import release_order
 
         del progress
-        Entropy.expected(entropy)
-        microdata = as_microdata(data)
-        plan = plan or self.plan(microdata)
-        accepted = refuse_doubts(plan.doubts, accept=accept)
-        entropy = entropy.for_release()
+        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         partner, unswapped = self.pairs(microdata, Drawn(entropy.child("pairs")))
         given = self.changed(microdata, Drawn(entropy.child("changes")))
         swap = encode(microdata.households, list(self.swapped))
@@ -289,10 +285,9 @@ class RecordSwap(Mechanism):
             people=people,
         )
         parts: dict[str, Any] = {RECORDS: file.households, **({PERSONS: file.persons} if people else {})}
-        promise = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
         return Release(
             public=Frames(parts, convert=like(data)),
-            specification=replace(promise, seeded=entropy.seeded),
+            specification=promised,
             internal={"file": file, "partner": partner, "unswapped": unswapped},
         )
 

@@ -19,6 +19,7 @@ from stirred.data.missing import missing_doubts
 from stirred.data.problems import bad_plan, listed
 from stirred.data.table_labels import with_labels
 from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
@@ -53,11 +54,11 @@ from stirred.mechanisms.tables.cells import (
     values_of_tables,
 )
 from stirred.randomness.entropy import Entropy
-from stirred.spec.accepted import with_accepted, with_accepted_names
+from stirred.spec.accepted import with_accepted_names
 from stirred.spec.budget import Budget
 from stirred.spec.convert import post_process
 from stirred.spec.domain import Domain
-from stirred.spec.doubts import Doubt, nothing_promised, refuse_doubts
+from stirred.spec.doubts import Doubt, nothing_promised
 from stirred.spec.exact import INFINITE, Exact
 from stirred.spec.given_numbers import Number, loss
 from stirred.spec.input_premetric import InputPremetric
@@ -382,11 +383,7 @@ class CellKey(Mechanism):
         progress: Progress | None = None,
     ) -> Release:
         """Count every table, look the noise of every cell up, and return the perturbed tables alone."""
-        Entropy.expected(entropy)
-        microdata = as_microdata(data)
-        plan = plan or self.plan(microdata)
-        accepted = refuse_doubts(plan.doubts, accept=accept)
-        entropy = entropy.for_release()
+        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         perturbation = self._perturbation(microdata, entropy)
         if self.inner is not None:
             before = self.inner.release(
@@ -410,10 +407,9 @@ class CellKey(Mechanism):
         for title, each in found.items():
             if each.sums is not None:
                 parts[_sums_of(title)] = lambda f=each: [f.sums]
-        promise = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
         return Release(
             public=Frames(parts, convert=like(data)),
-            specification=replace(promise, seeded=entropy.seeded),
+            specification=promised,
             internal={"cells": {title: each.cells for title, each in found.items()}, "parts": parts},
         )
 

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.data.spelling import crossed
-from stirred.mechanisms.tables.noise.law import CellLaw
+from stirred.mechanisms.cell_law import CellLaw, confidence_of
 from stirred.mechanisms.tables.noise.settings import Precision, Sum
 from stirred.spec.exact import exact
 from stirred.spec.given_numbers import Number, fraction
@@ -245,15 +245,6 @@ def smallest_loss(reached: Callable[[Fraction], bool], *, near: Fraction = Fract
         middle = (low + high) // 2
         low, high = (low, middle) if reached(middle * step) else (middle, high)
     return high * step
-
-
-def confidence_of(given: Number, *, where: str) -> Fraction:
-    """Return a confidence as a fraction between 0 and 1."""
-    found = fraction(given, where=where)
-    if not 0 < found < 1:
-        hint = f"; did you mean {given}%?" if 1 < found < 100 and "%" not in str(given) else ""
-        raise bad_plan(f"{given} is not a confidence", where=where, remedy=f"write one such as '95%' or 0.99{hint}")
-    return found
 
 
 def with_kept(asked: Sequence[Measure], keep: Sequence[frozenset[str]]) -> Iterator[Measure]:

@@ -18,7 +18,8 @@ from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE
 from stirred.data.problems import PlanError, bad_plan, listed
-from stirred.mechanisms.doubts import settings_doubts
+from stirred.mechanisms.cell_law import confidence_of
+from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     ExpectedError,
     Frames,
@@ -27,6 +28,7 @@ from stirred.mechanisms.protocol import (
     Release,
     Settings,
     Written,
+    as_part,
 )
 from stirred.mechanisms.tables.cells import (
     Values,
@@ -41,19 +43,16 @@ from stirred.mechanisms.tables.noise.budget import (
     Measure,
     budgeted,
     changes,
-    confidence_of,
     keeping,
     table_key,
     with_kept,
 )
 from stirred.mechanisms.tables.noise.counting import column_of, people_of, tabulated
 from stirred.mechanisms.tables.noise.plan import NoisePlan
-from stirred.mechanisms.tables.noise.settings import NoisyTablesSettings, Precision, Sum, as_part
+from stirred.mechanisms.tables.noise.settings import NoisyTablesSettings, Precision, Sum
 from stirred.randomness.entropy import Entropy
-from stirred.spec.accepted import with_accepted
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain, after_imputation
-from stirred.spec.doubts import refuse_doubts
 from stirred.spec.exact import Exact, exact
 from stirred.spec.given_numbers import Number, fraction
 from stirred.spec.input_premetric import InputPremetric
@@ -334,11 +333,7 @@ class NoisyTables(Mechanism):
         """Count every table, draw its noise once, and return the sums with what follows from them alone."""
         from stirred.mechanisms.tables.noise.draw import drawn_noise
 
-        Entropy.expected(entropy)
-        microdata = as_microdata(data)
-        plan = plan or self.plan(microdata)
-        accepted = refuse_doubts(dict.fromkeys((*settings_doubts(self.settings_from), *plan.doubts)), accept=accept)
-        entropy = entropy.for_release()
+        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         true = self.counted(microdata, plan)
         noise = {each.title: drawn_noise(each, entropy.child("noise")) for each in plan.measures}
         noisy = {title: true[title] + noise[title] for title in noise}
@@ -353,10 +348,9 @@ class NoisyTables(Mechanism):
         parts: dict[str, Any] = {published.file_of(m): (lambda t=tables[m.title]: [t]) for m in plan.measures}
         if self.keep:
             parts["invariants"] = lambda: [self.kept(microdata, plan)]
-        promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
         return Release(
             public=Frames(parts, convert=like(data)),
-            specification=replace(promised, seeded=entropy.seeded),
+            specification=promised,
             internal={"plan": plan, "drawn": drawn},
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -87,19 +87,3 @@ class NoisyTablesSettings(Settings):
     consistent: bool = Field(default=False, description="Add columns in which tables agree on what they share.")
     rounded: int = Field(default=0, description="Add a column rounded to multiples of this number.", ge=0)
     nonnegative: bool = Field(default=False, description="Add a column cut off at 0, which biases small counts.")
-
-
-def as_part(kind: type[Any], given: Any, *, where: str) -> Any:
-    """Return a part of the settings from plain data, or as it is."""
-    from pydantic import ValidationError
-
-    from stirred.data.problems import bad_plan
-
-    if isinstance(given, kind):
-        return given
-    try:
-        return kind.model_validate(given)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise bad_plan(what, where=where, remedy=f"it takes {', '.join(kind.model_fields)}") from None

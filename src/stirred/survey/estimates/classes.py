@@ -1,0 +1,211 @@
+"""Post-strata: classes of the population with public totals, to which estimates are calibrated.
+
+After the noise: with T the noisy total of a cell in a class, C the noisy count of the class (both by design weights)
+and N its public total, a calibrated total is the sum of N T / C over classes. With the sampled counts n held fixed
+the weights are N / n, and nothing is calibrated afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from stirred.data.microdata import missing_column
+from stirred.data.problems import PlanError, listed
+from stirred.spec.given_numbers import fraction
+from stirred.spec.problems import Problem, StirredError
+from stirred.survey.estimates.settings import Adjust, Estimate
+from stirred.survey.refusals import EmptyCell, refusal
+
+if TYPE_CHECKING:
+    from stirred.survey.estimates.queries import Asked, Query
+
+TOTAL: Final = "total"
+_SURE: Final = 3  # deviations of its noise below which a class count is too small to divide by
+_FAR: Final = 2 * _SURE
+_WHERE: Final = "adjust totals"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Classes:
+    """The classes as texts, with the public total of each; and the sampled counts, where they are held fixed."""
+
+    frame: pl.DataFrame
+    totals: tuple[Fraction, ...]
+    counts: tuple[int, ...] | None = None
+
+    @property
+    def sizes(self) -> npt.NDArray[np.float64]:
+        """Return the public totals as numbers."""
+        return np.array([float(total) for total in self.totals])
+
+    def names(self) -> list[str]:
+        """Return each class in words."""
+        return [" ".join(row) for row in self.frame.rows()]
+
+    def decide(self, estimate: Estimate) -> bool:
+        """Say whether the class of a record decides its cell."""
+        return {*estimate.by, *estimate.where} <= {*self.frame.columns}
+
+    def reaching(self, estimate: Estimate, cell: Mapping[str, str]) -> npt.NDArray[np.bool_]:
+        """Return which classes records of a cell can be in.
+
+        >>> sexes = Classes(frame=pl.DataFrame({"sex": ["f", "m"]}), totals=(Fraction(1), Fraction(2)))
+        >>> sexes.reaching(Estimate(kind="total", variable="y", by=["sex"]), {"sex": "m"}).tolist()
+        [False, True]
+        """
+        wanted = {name: [cell[name]] for name in estimate.by} | {**estimate.where}
+        shared = {name: own for name, own in wanted.items() if name in self.frame.columns}
+        rows = self.frame.rows(named=True)
+        return np.array([all(row[name] in own for name, own in shared.items()) for row in rows])
+
+
+def read_classes(adjust: Adjust, file: pl.DataFrame) -> tuple[Classes, npt.NDArray[np.int64]]:
+    """Return the classes of a totals file, and that of each record; raise all problems at once."""
+    problems = [*_table_problems(adjust)]
+    if problems:
+        raise PlanError(problems)
+    assert adjust.totals.frame is not None
+    table, by = adjust.totals.frame, list(adjust.poststrata)
+    own = file.select(pl.col(name).cast(pl.String) for name in by)
+    numbered = table.select(by).with_row_index("_class")
+    found = own.join(numbered, on=by, how="left", maintain_order="left")["_class"]
+    if found.null_count():
+        absent = own.filter(found.is_null()).unique().sort(by)
+        what = f"{absent.height} classes of the sample have no total, such as {' '.join(absent.row(0))}"
+        problems.append(Problem(what=what, where=_WHERE, remedy="list every class that a record can be in",
+                                public=f"{absent.height} classes of the sample have no total"))  # fmt: skip
+    counts = np.bincount(found.drop_nulls().to_numpy(), minlength=table.height)
+    names = [" ".join(row) for row in table.select(by).rows()]
+    sizes = tuple(fraction(given, where=_WHERE) for given in table[TOTAL])
+    for name, size, count in zip(names, sizes, counts.tolist(), strict=True):
+        if size < count:
+            what = f"the total of class {name}, {size}, is below the number of its records in the sample"
+            problems.append(Problem(what=what, where=_WHERE, remedy="give units of the population"))
+    if empty := [name for name, count in zip(names, counts, strict=True) if not count]:
+        remedy = "collapse it with another class, in the sample and in the totals"
+        none = refusal(EmptyCell, f"no sampled record is in class {listed(empty)}", where=_WHERE, remedy=remedy)
+        problems += none.problems
+        if len(problems) == 1:
+            raise none
+    if problems:
+        raise PlanError(problems)
+    held = tuple(counts.tolist()) if adjust.when == "counts-invariant" else None
+    return Classes(frame=table.select(by), totals=sizes, counts=held), found.cast(pl.Int64).to_numpy()
+
+
+def _table_problems(adjust: Adjust) -> Iterator[Problem]:
+    table = adjust.totals.frame
+    if table is None:
+        yield Problem(what="the file of totals was not read", where=_WHERE, remedy="in Python give a data frame")
+        return
+    absent = [name for name in (*adjust.poststrata, TOTAL) if name not in table.columns]
+    for name in absent:
+        yield missing_column(name, table.columns, where=f"{adjust.totals.file} ({_WHERE})", role="totals")
+    if absent:
+        return
+    keys = table.select(adjust.poststrata)
+    if keys.is_empty() or any(keys[name].null_count() for name in keys.columns):
+        yield Problem(what="a class is not named", where=_WHERE, remedy="write a value for each column, in every row")
+    if keys.is_duplicated().any():
+        yield Problem(what="a class stands twice", where=_WHERE, remedy="give one total for each class")
+    for place, given in enumerate(table[TOTAL].to_list(), start=1):
+        try:
+            wrong = given is None or fraction(given, where=_WHERE) <= 0
+        except StirredError:
+            wrong = True
+        if wrong:
+            yield Problem(what=f"{given!r} in row {place} is not a total above 0", where=_WHERE, remedy="correct it")
+
+
+# ---- after the noise
+
+
+def smallest(count: Query) -> float:
+    """Return the smallest noisy class count to divide by: below it the noise could hide an empty class."""
+    decay = math.exp(-float(count.loss / count.sensitivity))
+    return _SURE * float(count.step) * math.sqrt(2 * decay) / (1 - decay)
+
+
+def too_small(classes: Classes, count: Query) -> Iterator[Problem]:
+    """Yield the classes whose count would drown in its noise: public numbers alone tell."""
+    for name, size in zip(classes.names(), classes.sizes, strict=True):
+        if size < _FAR / _SURE * smallest(count):
+            yield Problem(
+                what=f"the count of class {name}, about {size:g}, would have noise of standard deviation "
+                f"{smallest(count) / _SURE:.4g}",
+                where=_WHERE, remedy="collapse it with another class, or give the counts a larger share under [adjust]",
+            )  # fmt: skip
+
+
+def ratios(classes: Classes, count: Query, noisy: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return N / C of each class; a count below the smallest one counts as that."""
+    found: npt.NDArray[np.float64] = classes.sizes / np.maximum(noisy * float(count.step), smallest(count))
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrated:
+    """A calibrated estimate, by how much a unit of each noise moves it (role, factor), and what divides its scores.
+
+    It is of totals N T / C, divided by such totals of another variable, or by the public total of its classes.
+    """
+
+    estimate: float
+    moved: tuple[tuple[str, float], ...]
+    below: float
+
+
+def calibrate(
+    asked: Asked, classes: Classes, cell: Mapping[str, str], z: Mapping[str, Any], counts: Any, count: Query
+) -> Calibrated | None:
+    """Return the estimate of a cell from noisy numbers by class; None where there is nothing to divide by."""
+    mine, size = classes.reaching(asked.estimate, cell), classes.sizes
+    ratio, there = ratios(classes, count, counts), counts * float(count.step)
+    if (there[mine] <= smallest(count)).any():
+        return None
+    top = np.where(mine, z["top"] * float(asked.queries["top"].step), 0.0)
+    rest, below, moved = top, 1.0, []
+    if asked.estimate.kind == "mean" and not asked.is_ratio:
+        below = float(size[mine].sum())
+    if asked.is_ratio:
+        bottom = np.where(mine, z["below"] * float(asked.queries["below"].step), 0.0)
+        below = float(ratio @ bottom)
+        if below <= 0:
+            return None
+    estimate = float(ratio @ top) / below
+    if asked.is_ratio:
+        rest = top - estimate * bottom
+        moved += [("below", abs(estimate) * g / below) for g in ratio[mine]]
+    moved += [("top", g / below) for g in ratio[mine]]
+    moved += [("count", g * abs(r) / c / below) for g, r, c in zip(ratio[mine], rest[mine], there[mine], strict=True)]
+    return Calibrated(estimate=estimate, moved=tuple(moved), below=below / float(ratio.max()))
+
+
+def centres(
+    asked: Asked, classes: Classes, cells: Sequence[Mapping[str, str]], noisy: Mapping[str, Any], counts: Any,
+    count: Query,
+) -> npt.NDArray[np.int64]:  # fmt: skip
+    """Return what scores are taken around, by cell and class in steps: the class's mean, the ratio, or 0.
+
+    A cell that classes decide is centred class by class, which is what calibration gains. In others the gain is left
+    out, and the variance is that of the weighted total.
+    """
+    found = np.zeros((len(cells), len(classes.totals)))
+    if asked.ratio != (0, 0):
+        there = np.maximum(counts * float(count.step), smallest(count))
+        for place, cell in enumerate(cells):
+            z = {role: own[place] for role, own in noisy.items()}
+            if not asked.is_ratio:
+                found[place] = z["top"] * float(asked.queries["top"].step) / there
+            elif (own := calibrate(asked, classes, cell, z, counts, count)) is not None:
+                found[place] = own.estimate
+    steps = found * float(asked.fine * asked.below_grid / asked.grid)
+    return np.rint(np.clip(steps, *asked.ratio)).astype(np.int64)

@@ -1,0 +1,93 @@
+"""What filled-in answers do to a loss: by enumeration, and in plans that say or do not say how it was done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import polars as pl
+import pytest
+
+from stirred.data.microdata import Microdata
+from stirred.spec.problems import StirredError
+from stirred.survey.estimates.mechanism import SurveyEstimates
+from stirred.survey.imputation import imputation_loss, imputed_sensitivity
+from stirred.survey.refusals import NotSeparable
+
+
+@pytest.mark.parametrize(
+    ("method", "fill", "wanted"),
+    [("mean", lambda y: Fraction(sum(y), len(y)), "7/4"), ("copy", max, "4")],
+)
+def test_one_answer_moves_a_sum_as_far_as_its_copies_go(method: str, fill: Callable[[Any], Any], wanted: str) -> None:
+    """All pairs of 4 answers of 0 or 1 that differ in one, with 3 records filled in."""
+    files = [*product((0, 1), repeat=4)]
+    moved = max(
+        abs(sum(a) + 3 * fill(a) - sum(b) - 3 * fill(b))
+        for a, b in product(files, files) if sum(x != y for x, y in zip(a, b, strict=True)) == 1
+    )  # fmt: skip
+    assert str(imputed_sensitivity(observed=4, imputed=3, bounds=(0, 1), method=method)) == wanted
+    assert moved == Fraction(wanted)
+
+
+def survey(**settings: Any) -> SurveyEstimates:
+    given: dict[str, Any] = {
+        "epsilon": 1, "attest": ["design-weights"], "weight_bounds": [2, 2], "variance": "none",
+        "estimates": [{"kind": "total", "variable": "y", "bounds": [0, 1]}],
+    }  # fmt: skip
+    return SurveyEstimates(**{**given, **settings})
+
+
+def sample(**more: Any) -> Microdata:
+    own = pl.DataFrame({"w": [2.0, 2.0, 2.0], "y": [0, 1, 1], "y_imputed": [0, 0, 1]}).with_columns(**more)
+    return Microdata(households=own, design={"weights": "w"}, record="person")
+
+
+@pytest.mark.parametrize("settings", [{}, {"imputed": "y_imputed"}])
+def test_flagged_answers_are_refused_until_the_plan_says_how_they_came_about(settings: dict[str, Any]) -> None:
+    with pytest.raises(StirredError, match="nothing says how"):
+        survey(**settings).plan(sample())
+    survey(**settings, imputation="own-values").plan(sample())
+    survey(**settings).plan(sample(y_imputed=pl.lit(0)))  # nothing was filled in
+
+
+def test_a_flag_column_that_is_not_there_is_told() -> None:
+    with pytest.raises(StirredError, match="flag"):
+        survey(imputed="flag", imputation="own-values").plan(sample())
+
+
+def test_the_noise_of_a_hot_deck_covers_every_copy() -> None:
+    plain, deck = (
+        survey(imputation=method, donor_cap=cap, attest=["design-weights", "fixed-donors"]).plan(sample())
+        for method, cap in (("own-values", None), ("hot-deck", 3))
+    )
+    one, other = (plan.estimates[0].queries["top"] for plan in (plain, deck))
+    assert other.loss == one.loss / 4  # in noise 4 times as wide, for the same promised loss
+    assert deck.epsilon == plain.epsilon == imputation_loss(0, other.loss, "hot-deck", donor_cap=3)
+    assert "4 times" in str(deck.specification.budget.policy)
+    # By enumeration: three records that copy the first answer, which changes.
+    moved = 2 * 100 * 4  # weights of 2 in steps of 1/100, 4 records
+    assert moved * other.loss / other.sensitivity == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"imputation": "hot-deck"}, r"NotSeparable.*donor_cap"),
+        ({"imputation": "hot-deck", "donor_cap": 2}, "chosen without regard to the answers"),
+        ({"donor_cap": 2, "attest": ["design-weights", "fixed-donors"]}, "only a hot deck has donors"),
+    ],
+)
+def test_settings_that_hide_copies_are_refused(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(StirredError, match=told):
+        survey(**settings)
+
+
+def test_a_hot_deck_without_a_cap_is_refused_by_its_name() -> None:
+    with pytest.raises(NotSeparable, match="donor_cap") as caught:
+        imputation_loss(0, 1, "hot-deck")
+    assert caught.value.counterexamples[0].loss == 4
+    with pytest.raises(StirredError, match="observed"):
+        imputed_sensitivity(observed=0, imputed=3, bounds=(0, 1), method="mean")
