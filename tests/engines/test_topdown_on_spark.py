@@ -16,7 +16,7 @@ import pytest
 from examples.loopback_cluster import LoopbackCluster
 from pyspark import cloudpickle
 
-from stirred.audit.bundle import audit_bundle
+from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.engines.protocol import Engine, EngineError
 from stirred.engines.spark import engine as spark_engine_module
