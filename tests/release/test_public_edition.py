@@ -23,6 +23,8 @@ from stirred.release import reports
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import Prepared, prepare
 from stirred.release.run import run
+from stirred.survey.estimates import checks, measure
+from stirred.survey.estimates.mechanism import SurveyEstimates
 from tests.mechanisms.tables.test_table_bundles import GROUPS, PLANS, toy_toml
 from tests.mechanisms.tables.toy import BLOCKS, ITERATIONS, PERSONS, RESIDENTS, UNITS
 from tests.mechanisms.topdown.people import CODES, people, wards
@@ -171,6 +173,57 @@ NOISY = '[mechanism]\nname = "noisy-tables"\nrho = 1\n'
 KEYED = '[mechanism]\nname = "cell-key"\nptable = "ptable.csv"\n'
 
 
+SURVEY = """[data]
+sample = "sample.csv"
+record = "person"
+[design]
+strata = "region"
+weights = "w"
+{design}
+[mechanism]
+name = "survey-estimates"
+epsilon = 4
+weight_bounds = [2, 10]
+values = {{ sex = ["f", "m"], work = ["yes", "no", "other"] }}
+{more}
+[[estimates]]
+kind = "total"
+variable = "income"
+bounds = [0, 100]
+by = "work"
+[[estimates]]
+kind = "table"
+by = ["sex", "work"]
+{mean}
+"""
+MEANS = """[[estimates]]
+kind = "mean"
+variable = "income"
+bounds = [0, 100]
+[[estimates]]
+kind = "mean"
+variable = "income"
+bounds = [0, 100]
+by = "work"
+"""
+VOUCHED = 'attest = ["design-weights"]'
+SAMPLED = """setting = 11
+variance = "public-bound"
+quality = "acs"
+attest = ["design-weights", "random-sample", "secret-sample"]
+sample = "one"
+sampling = { design = "stratified", n = "120,120", N = "480,960" }"""
+# Answers may be anything, beyond their bounds too.
+ANSWERS = {"sex": ["f", "m"], "work": ["yes", "no"], "income": [*range(140)]}
+WEIGHTS = [2, 3.5, 7.25, 12]
+
+
+def a_sample() -> Frames:
+    rng = np.random.default_rng(7)
+    own = {name: rng.choice(codes, 240) for name, codes in {**ANSWERS, "w": WEIGHTS}.items()}
+    return {"sample.csv": pl.DataFrame({"region": ["N"] * 120 + ["S"] * 120, "block": [*range(40)] * 6, **own})}
+
+
 def moved_inside(truth: Frames, rng: np.random.Generator) -> Frames:
     """Move people to other wards of their region, with other attributes: totals of regions stay."""
     frame = truth["people.csv"]
@@ -233,6 +286,25 @@ CASES = {
     "phsafe": Case(
         plan=PLANS["s"], truth=lambda: {"units.csv": UNITS, "residents.csv": RESIDENTS},
         change=redrawn("residents.csv", cenrace=["1", "2"]),
+    ),
+    # Another sample of the same frame has other weights; the strata have as many clusters.
+    "survey estimates": Case(
+        plan=SURVEY.format(design="", more=VOUCHED, mean=MEANS), truth=a_sample,
+        change=redrawn("sample.csv", **ANSWERS, w=WEIGHTS),
+    ),
+    # Without a sampling variance nothing of the design is held fixed but its weights: clusters and strata may differ.
+    "survey estimates of clusters": Case(
+        plan=SURVEY.format(design='ids = "block"\nnest = true', mean=MEANS,
+                           more=VOUCHED + '\nsetting = "responding/frame"\nvariance = "none"'), truth=a_sample,
+        change=redrawn("sample.csv", **ANSWERS, w=WEIGHTS, region=["N", "S", "W"], block=[*range(70)]),
+    ),
+    "survey estimates, weights that vary": Case(
+        plan=SURVEY.format(design="", more='setting = "sample"\nvariance = "public-bound"\nquality = "abs"', mean=""),
+        truth=a_sample, change=redrawn("sample.csv", **ANSWERS, w=WEIGHTS),
+    ),
+    "survey estimates, amplified": Case(
+        plan=SURVEY.format(design="", more=SAMPLED, mean=MEANS), truth=a_sample,
+        change=redrawn("sample.csv", **ANSWERS, w=WEIGHTS),
     ),
     "two stages": Case(
         plan=HOMES + swap("two-stage-swap", fine_match='["tenure"]', fine_rate='"1/2"') + CROSSED, truth=homes_alone,
@@ -299,6 +371,18 @@ def as_if(release: Release, seen: Prepared) -> Release:
     if "drawn" not in release.internal:
         return release
     drawn = {}
+    if isinstance(seen.mechanism, SurveyEstimates):
+        rows, _ = checks.sampled(seen.mechanism, seen.data)
+        for asked, cells in zip(release.internal["plan"].estimates, release.internal["plan"].cells, strict=True):
+            own = release.internal["drawn"][asked.title]
+            new = measure.totals(asked, rows, measure.values_of(asked, seen.data.households, cells))
+            drawn[asked.title] = own.with_columns(
+                each for role, numbers in new.items() for each in (
+                    pl.Series(f"{role}_true", numbers),
+                    pl.Series(f"{role}_noise", own[f"{role}_true"] + own[f"{role}_noise"] - numbers),
+                )
+            )  # fmt: skip
+        return replace(release, internal={**release.internal, "drawn": drawn, "weights": rows.given})
     for title, cells in release.internal["drawn"].items():
         before = "true" if "true" in cells.columns else "swapped"
         by = cells.columns[: cells.columns.index(before)]
@@ -346,6 +430,8 @@ SLOW = (
     "phsafe",
     "rates by what is held",
     "cell keys after a swap",
+    "survey estimates, weights that vary",
+    "survey estimates, amplified",
 )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_
 import typer
 from typer.core import TyperGroup
 
+from stirred.cli.option_words import wrong
 from stirred.cli.options import Json, arg, opt
-from stirred.cli.output import emit, emit_json, facts, shown_progress, table
+from stirred.cli.output import emit, emit_json, facts, say, shown_progress, table
+from stirred.cli.spec_given import write_new
 from stirred.cli.swap_options import Quiet
 from stirred.mechanisms.groups import GROUPS
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
-    from stirred.mechanisms.protocol import Command
+    from stirred.mechanisms.protocol import Command, Picture
 
 FAILED: Final = 1
 
@@ -71,6 +74,7 @@ def _as_function(command: Command) -> Callable[..., Any]:
         options = _checked(command.options, given)
         with shown_progress(quiet=quiet) as progress:
             outcome = command.run(options, progress)
+        _draw(outcome.pictures)
         if as_json:
             emit_json(dict(outcome.values))
         else:
@@ -89,6 +93,21 @@ def _as_function(command: Command) -> Callable[..., Any]:
     run.__signature__ = Signature([*told, *more])  # type: ignore[attr-defined]
     run.__annotations__ = {**hints, **taken}
     return run
+
+
+def _draw(pictures: Mapping[Path, Picture]) -> None:
+    """Draw pictures into new files: all of them, or none."""
+    from stirred.report.charts import standing_alone
+
+    for path in pictures:
+        if path.suffix != ".svg" or path.exists():
+            what = "this file exists already" if path.exists() else "pictures are drawn as SVG"
+            raise wrong(what, where=str(path), remedy="choose another file, with the ending .svg")
+    for path, text in [(path, standing_alone(block)) for path, block in pictures.items()]:
+        with suppress(OSError):  # writing says what is wrong
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_new(path, text)
+        say(f"wrote {path}")
 
 
 def _mark(info: FieldInfo, name: str) -> Any:

@@ -87,7 +87,7 @@ def census(
 def survey(
     households: Annotated[int, opt("--households NUMBER", "Households of the census that is sampled.")],
     seed: Annotated[int, opt("--seed NUMBER", "A whole number; the same one gives the same survey.")],
-    out: Annotated[Path, opt("--out FOLDER", "Folder to create, with sample.csv, plan.toml and truth in it.")],
+    out: Annotated[Path, opt("--out FOLDER", "Folder to create: sample.csv, plan.toml, totals.csv and truth.")],
     json: Json = False,
 ) -> None:
     """A stratified two-stage sample of the synthetic census.
@@ -102,4 +102,4 @@ def survey(
         emit_json(made)
     else:
         facts([("sampled", f"{made['sampled']:,} households in {made['clusters']:,} clusters"),
-               ("files", f"{out}/sample.csv, plan.toml, truth/")])  # fmt: skip
+               ("files", f"{out}/sample.csv, plan.toml, totals.csv, truth/")])  # fmt: skip

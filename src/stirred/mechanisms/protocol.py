@@ -44,7 +44,10 @@ from stirred.mechanisms.shown import (
     ExpectedError,
     Grid,
     Headline,
+    Picture,
+    Plot,
     Section,
+    Tiles,
     TooLargeError,
     Typical,
     mean_of_absolute_normal,
@@ -69,11 +72,11 @@ if TYPE_CHECKING:
 # What mechanisms and the rooms around them import, of this module and of ``shown``.
 __all__ = [
     "PERSONS", "RECORDS", "Advised", "Adviser", "Bars", "Block", "Check", "Choice", "Command", "Corrected", "Curve",
-    "ExpectedError", "Fact", "Frames", "Grid", "Headline", "Kind", "Mechanism", "Names", "Outcome", "Plan", "Progress",
-    "PublicFile", "PublicTable", "Rate", "Rated", "Release", "Section", "Settings", "SettingsFrom", "StratumAudit",
-    "StratumAudited", "Stronger", "Table", "TableFile", "TooLargeError", "Tunable", "Typical", "VerificationError",
-    "Written", "as_part", "doubt_rows", "failed", "mean_of_absolute_normal", "not_done", "share_changed",
-    "smallest_area", "tunable",
+    "ExpectedError", "Fact", "Frames", "Grid", "Headline", "Kind", "Mechanism", "Names", "Outcome", "Picture", "Plan",
+    "Plot", "Progress", "PublicFile", "PublicTable", "Rate", "Rated", "Release", "Section", "Settings", "SettingsFrom",
+    "StratumAudit", "StratumAudited", "Stronger", "Table", "TableFile", "Tiles", "TooLargeError", "Tunable", "Typical",
+    "VerificationError", "Written", "as_part", "doubt_rows", "failed", "mean_of_absolute_normal", "not_done",
+    "share_changed", "smallest_area", "tunable",
 ]  # fmt: skip
 
 # stage, pieces done, pieces in all
@@ -612,12 +615,13 @@ class Adviser(Protocol):
 class Outcome:
     """What a command found: rows and tables for people, the same as values for ``--json``.
 
-    A check that failed is not ``passed``: the command then leaves with 1.
+    ``pictures`` are drawn into new SVG files. A check that failed is not ``passed``: the command then leaves with 1.
     """
 
     rows: Sequence[Row] = ()
     grids: Sequence[Grid] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
+    pictures: Mapping[Path, Picture] = field(default_factory=dict)
     passed: bool = True
 
 
@@ -820,6 +824,10 @@ class Mechanism(ABC):
 
     def sections(self, plan: Any) -> Sequence[Section]:
         """Return what the report shows beyond the common pages."""
+        return ()
+
+    def shown(self, plan: Any, public: Frames) -> Sequence[Section]:
+        """Return what both editions show of the published files, from these and public facts alone."""
         return ()
 
     def inside(self, plan: Any, release: Release) -> Sequence[Section]:

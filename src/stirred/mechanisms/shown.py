@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -40,14 +40,46 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars:
-    """Bars in a report, side by side: (group, series, height), with the titles of both axes."""
+    """Bars in a report, side by side: (group, series, height), with the titles of both axes.
+
+    ``stacked`` heights are parts of a whole and stand behind each other. On a ``log`` scale a bar has no length, and
+    dots take their place. A ``note`` about a group stands beside its bar.
+    """
 
     bars: tuple[tuple[str, str, float], ...]
     x: str
     y: str
+    stacked: bool = False
+    log: bool = False
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
-Block = str | Grid | Curve | Bars  # a text is a paragraph
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """Points of a report, or lines through them: (series, x, y), with the titles of both axes.
+
+    ``rules`` are lines across, (what they mean, height); ``log`` names the axes, such as ``xy``, that are logarithmic.
+    """
+
+    points: tuple[tuple[str, float, float], ...]
+    x: str
+    y: str
+    lines: bool = False
+    rules: tuple[tuple[str, float], ...] = ()
+    log: str = ""
+    percent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiles:
+    """A picture of steps: (row, step, what it is there), one tile each, with the same colour for the same word."""
+
+    tiles: tuple[tuple[str, str, str], ...]
+    title: str
+
+
+Picture = Curve | Bars | Plot | Tiles
+Block = str | Grid | Picture  # a text is a paragraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,7 @@ def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Se
         doubts=prepared.doubts,
         accepted=[doubt.name for doubt in prepared.accepted],
         inside=mechanism.inside(plan, release),
+        published=mechanism.shown(plan, release.public),
         validity=validity,
         shown=transparency(
             type(mechanism),

@@ -12,10 +12,12 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from stirred.data.apart import DiedError, apart
+from stirred.report.page import STYLE
 from stirred.spec.number_text import percent
+from stirred.spec.problems import wrong
 
 if TYPE_CHECKING:
-    from stirred.mechanisms.protocol import Bars, Curve
+    from stirred.mechanisms.protocol import Bars, Curve, Picture, Plot, Tiles
 
 # Vega wants fixed colours; these stand for the page's and are replaced, so that charts follow light and dark.
 _INK: Final = "#010203"
@@ -36,12 +38,16 @@ NOT_DRAWN: Final = (
     "the text and the tables."
 )
 _MARK: Final = re.compile(r'<path aria-label="([^"]*)" role="graphics-symbol"([^>]*?)/>')
+_WIDTH: Final = 440
+_BAR: Final = 240  # width of a chart of bars, beside their names
+_LETTER, _MOST_NAME = 8, 250
+_LOG: Final = {"type": "log", "nice": False, "padding": 12}
 _PLAIN: Final = {"format": "~%", "title": None, "grid": False}
 _DRAWS: Final = "stirred.report.charts:draw"
 _MOST_SECONDS: Final = 120
 
 
-def chart(specification: Mapping[str, Any], *, title: str, width: int = 440, height: int = 240) -> str:
+def chart(specification: Mapping[str, Any], *, title: str, width: int = _WIDTH, height: int = 240) -> str:
     """Return a Vega-Lite chart as inline SVG, or a line saying why there is none: Vega is absent, or it failed."""
     if not _installed():
         return f'<p class="note">Charts need one more package: <code>{INSTALL}</code>.</p>'
@@ -120,72 +126,121 @@ def loss_curve(curve: Curve) -> str:
 
 
 def _points(
-    points: Sequence[tuple[float, float]],
-    *,
-    shape: str,
-    filled: bool,
-    label: str,
-    axes: Mapping[str, Any],
+    points: Sequence[tuple[float, float]], *, shape: str, filled: bool, label: str, axes: Mapping[str, Any],
     below: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     rows = [
         {"rate": r, "epsilon": e, "label": f"{label}: {percent(r)}, epsilon {math.ceil(100 * e) / 100:.2f}"}
         for r, e in points
     ]
     inwards = all(rate > 0.6 for rate, _ in points)  # a label beside the right edge would be cut off
+    side = {"align": "right", "dx": -9} if inwards else {"align": "left", "dx": 9}
     mark = {"type": "point", "shape": shape, "size": 120, "filled": filled, "color": SECOND, "opacity": 1}
-    text = {
-        "type": "text",
-        "align": "right" if inwards else "left",
-        "dx": -9 if inwards else 9,
-        "dy": 18 if below else -9,
-        "fontSize": 14,
-    }
-    return {
-        "data": {"values": rows},
-        "layer": [{"mark": mark, "encoding": axes}, {"mark": text, "encoding": {**axes, "text": {"field": "label"}}}],
-    }
+    text = {"type": "text", **side, "dy": 18 if below else -9, "fontSize": 14}
+    layers = [{"mark": mark, "encoding": axes}, {"mark": text, "encoding": {**axes, "text": {"field": "label"}}}]
+    return {"data": {"values": rows}, "layer": layers}
 
 
 def bars(block: Bars) -> str:
     """Return bars below each other, one colour for each series: names of any length have their place."""
     rows = [{"group": group, "series": series, "height": height} for group, series, height in block.bars]
+    groups, heights = [*dict.fromkeys(group for group, *_ in block.bars)], [height for *_, height in block.bars]
+    series: dict[str, Any] = {"field": "series", "type": "nominal", "title": None, "sort": None}
+    # Room for a reader's font, which may be wider than the one that was measured.
+    room = min(max([160, *(_LETTER * len(group) for group in groups)]), _MOST_NAME)
+    name = {"title": block.x or None, "minExtent": room, "labelLimit": _MOST_NAME}
+    place = {"y": {"field": "group", "type": "nominal", "sort": None, "axis": name}}
+    axis: dict[str, Any] = {"title": block.y, "tickCount": 4}
+    length: dict[str, Any] = {"field": "height", "type": "quantitative", "axis": axis}
+    mark: dict[str, Any] = {"type": "bar"}
+    beside = {"yOffset": series}
+    if block.log:
+        mark, beside = {"type": "point", "filled": True, "size": 90, "opacity": 1}, {"shape": series}
+        length |= {"scale": _LOG, "axis": {**axis, "format": "~s", "values": _ticks(heights)}}
+    elif block.stacked:
+        mark, beside = {**mark, "stroke": _INK, "strokeWidth": 0.5}, {}
+        length |= {"stack": "zero", "scale": {"nice": False}, "axis": {**axis, "format": "~%", "tickCount": 3}}
+    colour = {**series, "scale": {"range": COLOURS}, "legend": {"orient": "top", "columns": 2, "columnPadding": 40}}
+    layers: list[dict[str, Any]] = [{"mark": mark, "encoding": {**place, **beside, "x": length, "color": colour}}]
+    if block.notes:
+        text = {"type": "text", "align": "left", "dx": 6, "fontSize": 14}
+        told = {"data": {"values": [{"group": group, "note": note} for group, note in block.notes.items()]}}
+        layers.append({**told, "mark": text, "encoding": {**place, "x": {"value": _BAR}, "text": {"field": "note"}}})
+    many = len(rows) if "yOffset" in beside else len(groups)
+    specification = {"data": {"values": rows}, "layer": layers}
+    return chart(specification, title=block.y, width=_BAR, height=16 * many + 12 * len(groups))
+
+
+def _ticks(numbers: Sequence[float]) -> list[float]:
+    """Return where a logarithmic axis is marked: at powers of ten, and between them where there are few."""
+    every = [digit * 10.0**power for power in range(-9, 16) for digit in (1, 2, 5)]
+    inside = [tick for tick in every if min(numbers) <= tick <= max(numbers)]
+    powers = [tick for tick in inside if tick in every[::3]]
+    return powers if len(powers) > 2 else inside
+
+
+def plot(block: Plot) -> str:
+    """Return points, or lines through them, one colour for each series, and the rules across them."""
+    rows: list[dict[str, Any]] = [{"series": series, "x": x, "y": y} for series, x, y in block.points]
+
+    def axis(field: str, title: str, **more: Any) -> dict[str, Any]:
+        log = field in block.log and rows
+        more |= {"title": title, **({"values": _ticks([row[field] for row in rows])} if log else {"tickCount": 4})}
+        return {"field": field, "type": "quantitative", "scale": _LOG if log else {}, "axis": more}
+
+    x = axis("x", block.x, format="~s", grid=False)
+    y = axis("y", block.y, format=",~%" if block.percent else "~g", minExtent=60)
     series = {"field": "series", "type": "nominal", "title": None, "sort": None}
-    encoding = {
-        # Room for a reader's font, which may be wider than the one that was measured.
-        "y": {"field": "group", "type": "nominal", "sort": None, "axis": {"title": block.x or None, "minExtent": 160}},
-        "yOffset": series,
-        "x": {"field": "height", "type": "quantitative", "axis": {"title": block.y, "tickCount": 4}},
-        "color": {**series, "scale": {"range": COLOURS}, "legend": {"orient": "top", "columnPadding": 40}},
-    }
-    size = {"width": 240, "height": 16 * len(rows) + 12 * len({row["group"] for row in rows})}
-    return chart({"data": {"values": rows}, "mark": {"type": "bar"}, "encoding": encoding}, title=block.y, **size)
+    # Above the plot and with room between: a reader's font may be wider than the one that was measured.
+    legend = {"orient": "top", "columns": 1 if block.lines else 3, "columnPadding": 40}
+    colour = {**series, "scale": {"range": COLOURS}, "legend": legend}
+    encoding = {"x": x, "y": y, "color": colour, "strokeDash" if block.lines else "shape": series}
+    line = {"type": "line", "strokeWidth": 2.5}
+    point = {"type": "point", "filled": False, "size": 60, "opacity": 1, "strokeWidth": 2}
+    given: dict[str, Any] = {"data": {"values": rows}}
+    layers = [{**given, "mark": line if block.lines else point, "encoding": encoding}]
+    if block.rules:
+        given = {"data": {"values": [{"words": words, "y": height} for words, height in block.rules]}}
+        layers.append({**given, "mark": {"type": "rule", "color": SECOND, "strokeDash": [5, 4]}, "encoding": {"y": y}})
+        # At the right, where domains are large and their errors small.
+        text = {"type": "text", "align": "right", "baseline": "bottom", "dy": -3, "fontSize": 13}
+        place = {"y": y, "x": {"value": _WIDTH}, "text": {"field": "words"}}
+        layers.append({**given, "mark": text, "encoding": place})
+    return chart({"layer": layers}, title=f"{block.y} against {block.x}")
 
 
-def areas_changed(points: Sequence[Mapping[str, Any]]) -> str:
-    """Return the share of records changed against the size of the area, one colour for each swap."""
-    encoding = {
-        "x": {
-            "field": "records",
-            "type": "quantitative",
-            "scale": {"type": "log"},
-            "axis": {"title": "records in the area", "values": [10**power for power in range(10)], "format": "~s"},
-        },
-        "y": {"field": "share", "type": "quantitative", "axis": {"format": "~%", "title": "share changed"}},
-        "color": {
-            "field": "swap",
-            "type": "nominal",
-            "title": None,
-            "scale": {"range": COLOURS},
-            "sort": None,
-            # Above the plot and with room between: a reader's font may be wider than the one that was measured.
-            "legend": {"orient": "top", "columns": 3, "columnPadding": 40},
-        },
-        "shape": {"field": "swap", "type": "nominal", "title": None, "sort": None},
-    }
-    mark = {"type": "point", "filled": False, "size": 60, "opacity": 1, "strokeWidth": 2}
-    specification = {"data": {"values": [dict(point) for point in points]}, "mark": mark, "encoding": encoding}
-    return chart(specification, title="Share of records changed by size of the area")
+def tiles(block: Tiles) -> str:
+    """Return one tile for each step of each row, with what it is there; steps follow each other from left to right."""
+    rows = [{"row": row, "step": step, "word": word} for row, step, word in block.tiles]
+    words = [*dict.fromkeys(row["word"] for row in rows)]
+    plain = {"title": None, "domain": False, "ticks": False}
+    x = {"field": "step", "type": "nominal", "sort": None, "axis": {**plain, "orient": "top", "labelAngle": 0}}
+    place = {"x": x, "y": {"field": "row", "type": "nominal", "sort": None, "axis": plain}}
+    scale = {"domain": words, "range": [GREY, *COLOURS]}
+    colour = {"field": "word", "type": "nominal", "legend": None, "scale": scale}
+    tile = {"type": "rect", "filled": False, "strokeWidth": 3, "cornerRadius": 6, "width": 104, "height": 44}
+    layers = [
+        {"mark": tile, "encoding": {**place, "stroke": colour}},
+        {"mark": {"type": "text", "fontSize": 13}, "encoding": {**place, "text": {"field": "word"}}},
+    ]
+    size = {"width": {"step": 116}, "height": {"step": 58}}
+    return chart({"data": {"values": rows}, "layer": layers, **size}, title=block.title)
+
+
+def picture(block: Picture) -> str:
+    """Return a picture for a page, of whichever kind."""
+    draws: dict[str, Any] = {"Curve": loss_curve, "Bars": bars, "Plot": plot, "Tiles": tiles}
+    return str(draws[type(block).__name__](block))
+
+
+def standing_alone(block: Picture) -> str:
+    """Return a picture as an SVG file of its own, on white paper; refuse where Vega is missing or fails."""
+    found = picture(block).removeprefix('<figure class="chart">').removesuffix("</figure>")
+    if not found.startswith("<svg"):
+        raise wrong("the picture could not be drawn", where="charts", remedy=f"install them with {INSTALL}")
+    for name, colour in re.findall(r"(--\w+):(#\w+)", STYLE[: STYLE.index("@media")]):
+        found = found.replace(f"var({name})", colour)
+    return found.replace("<svg ", '<svg style="background:#fff" ', 1) + "\n"
 
 
 def share_bar(parts: Sequence[tuple[str, int]], *, title: str) -> str:
@@ -195,18 +250,12 @@ def share_bar(parts: Sequence[tuple[str, int]], *, title: str) -> str:
     rows = [
         {"part": label, "from": end - count / total, "to": end} for (label, count), end in zip(parts, ends, strict=True)
     ]
-    colours = [SECOND, COLOURS[0], COLOURS[2], COLOURS[3], GREY]
+    scale = {"domain": [row["part"] for row in rows], "range": [SECOND, COLOURS[0], COLOURS[2], COLOURS[3], GREY]}
+    legend = {"orient": "bottom", "columns": 2, "columnPadding": 40}
     encoding = {
         "x": {"field": "from", "type": "quantitative", "axis": {**_PLAIN, "tickCount": 5}},
         "x2": {"field": "to"},
-        "color": {
-            "field": "part",
-            "type": "nominal",
-            "sort": None,
-            "title": None,
-            "scale": {"domain": [row["part"] for row in rows], "range": colours},
-            "legend": {"orient": "bottom", "columns": 2, "columnPadding": 40},
-        },
+        "color": {"field": "part", "type": "nominal", "sort": None, "title": None, "scale": scale, "legend": legend},
     }
     mark = {"type": "bar", "stroke": _INK, "strokeWidth": 1, "height": 38}
     return chart({"data": {"values": rows}, "mark": mark, "encoding": encoding}, title=title, height=44)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from html import escape
 
 from stirred.inference.learned import what_could_be_learned
-from stirred.mechanisms.protocol import Bars
-from stirred.report.charts import areas_changed, bars
+from stirred.mechanisms.protocol import Bars, Plot
+from stirred.report.charts import bars, plot
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.risk.faced import Faced, vulnerable_in_words
 from stirred.risk.reidentification import VULNERABLE
@@ -179,7 +179,7 @@ def comparison_page(title: str, found: Sequence[Compared], *, source: str, faced
     most = max((each.areas.height for each in found if each.areas is not None), default=0)
     left_out = f" The first {_MOST_POINTS:,} of {most:,} combinations are shown." if most > _MOST_POINTS else ""
     points = [
-        {"swap": each.name, "records": records, "share": share}
+        (each.name, records, share)
         for each in found
         if each.areas is not None
         for records, share in each.areas.select("records", "share_changed").head(_MOST_POINTS).iter_rows()
@@ -195,7 +195,7 @@ def comparison_page(title: str, found: Sequence[Compared], *, source: str, faced
                 paragraph("Each point is one combination of swap values: how many records it has, and which share of "
                           "them is expected to change it. Small areas are where the swaps differ most."
                           + left_out),
-                areas_changed(points),
+                plot(Plot(points=tuple(points), x="records in the area", y="share changed", log="x", percent=True)),
             ),
             section("What could be learned", paragraph("About one unit, at most; more about groups of them."),
                     bullets(_learned(found))),

@@ -14,6 +14,7 @@ _BEFORE: Final = {
     "as-given": "What happened to the file before is not said.",
     "edited-file": "Answers were coded, edited and completed by imputation.",
     "sample": "The sample was drawn.",
+    "responding": "The sample was drawn, and not everybody responded.",
 }
 
 
@@ -32,7 +33,8 @@ def pipeline_section(specification: Specification) -> str:
     unit = specification.input_premetric.unit_in_words
     boxes.append(("step", "The mechanism", f"{specification.budget_text} for one {unit}"))
     fixed = [*figures(specification.flavor.effective_multiverse.invariants)]
-    by = f"Past the mechanism, exactly: {'; '.join(fixed)}." if fixed else "Nothing is published exactly."
+    held = f"Past the mechanism, held fixed and not protected: {'; '.join(fixed)}."
+    by = held if fixed else "Nothing is published exactly."
     boxes.append(("exact" if fixed else "step", "Published", by))
     items = "".join(f'<li class="{kind}"><b>{title}</b><span>{escape(text)}</span></li>' for kind, title, text in boxes)
     return section(

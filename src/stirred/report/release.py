@@ -14,8 +14,8 @@ import polars as pl
 
 from stirred.data.problems import number
 from stirred.data.table_labels import Labels
-from stirred.mechanisms.protocol import Bars, Block, Curve, ExpectedError, Grid, Mechanism, Plan, Section, Typical
-from stirred.report.charts import bars, loss_curve
+from stirred.mechanisms.protocol import Block, ExpectedError, Grid, Mechanism, Plan, Section, Typical
+from stirred.report.charts import picture
 from stirred.report.errors import error_charts
 from stirred.report.facts import embedded, public_facts
 from stirred.report.first_screen import first_screen, protects_nothing
@@ -36,6 +36,15 @@ _ROWS_OPEN = 40  # longer tables open on a click
 PUBLIC_STAMP = '<span class="stamp">public edition</span>'
 INTERNAL_STAMP = '<span class="stamp internal">internal: computed from confidential data, never publish</span>'
 
+# What is measured, by its name, and how it is written.
+_MEASURES: Final = (
+    ("mean absolute error", "mean_absolute_error", ".4g"),
+    ("mean absolute percentage error, non-empty cells", "mean_absolute_percentage_error", ".2%"),
+    ("root mean square error", "root_mean_square_error", ".4g"),
+    ("L1 distance", "l1", ",.0f"),
+    ("total variation", "total_variation", ".4g"),
+    ("cells within 5% of the truth", "within_5_percent", ".1%"),
+)
 NOTHING: Final = "Nothing is promised about confidentiality"
 
 
@@ -62,6 +71,7 @@ class ReleaseReport:
     accepted: Sequence[str] = ()
     safes: SafesSheet | None = None
     inside: Sequence[Section] = ()
+    published: Sequence[Section] = ()  # of the mechanism, about its public files
     exposure: Uniqueness | None = None
     has_records: bool = False
     not_counted: str = ""  # why there is no exposure, where records are too many
@@ -130,7 +140,8 @@ def _head(report: ReleaseReport, *, internal: bool) -> str:
 
 def _own(report: ReleaseReport) -> str:
     """Return the sections of the mechanism."""
-    return "".join(_section(own, report) for own in report.mechanism.sections(report.plan))
+    own = [*report.published, *report.mechanism.sections(report.plan)]
+    return "".join(_section(each, report) for each in own)
 
 
 def _section(own: Section, report: ReleaseReport) -> str:
@@ -142,9 +153,7 @@ def _block(block: Block, caption: str, labels: Labels) -> str:
         named = [labels.get(name, {}) for name in block.header]
         rows = [[own.get(str(value)) or value for value, own in zip(row, named, strict=True)] for row in block.rows]
         return _long(block.header, rows, numbers=block.numbers, caption=caption)
-    if isinstance(block, Bars):
-        return bars(block)
-    return loss_curve(block) if isinstance(block, Curve) else paragraph(block)
+    return paragraph(block) if isinstance(block, str) else picture(block)
 
 
 def _checks(report: ReleaseReport) -> str:
@@ -209,50 +218,23 @@ def _accuracy(report: ReleaseReport) -> str:
 
 
 def _measured(found: Accuracy, expected: ExpectedError | None, corrected: Accuracy | None) -> str:
-    def shown(of: Accuracy) -> list[str]:
-        return [
-            f"{of.mean_absolute_error:.4g}",
-            f"{100 * of.mean_absolute_percentage_error:.2f}%",
-            f"{of.root_mean_square_error:.4g}",
-            f"{of.l1:,.0f}",
-            f"{of.total_variation:.4g}",
-            f"{100 * of.within_5_percent:.1f}%",
-        ]
-
-    columns = {
-        "measure": [
-            "mean absolute error",
-            "mean absolute percentage error, non-empty cells",
-            "root mean square error",
-            "L1 distance",
-            "total variation",
-            "cells within 5% of the truth",
-        ],
-        "this run": shown(found),
-        "expected before the run": [
-            _of(expected, "mean_absolute_error"),
-            _of(expected, "mean_absolute_percentage_error", percent=True),
-            _of(expected, "root_mean_square_error"),
-            *[""] * 3,
-        ],
-    }
-    if corrected is not None:
-        columns["after stirred unswap"] = shown(corrected)
-    rows: list[list[object]] = [list(row) for row in zip(*columns.values(), strict=True)]
+    after = [] if corrected is None else [corrected]
+    header = ["measure", "this run", "expected before the run", *(["after stirred unswap"] * len(after))]
+    rows = [
+        [words, format(getattr(found, name), form), _of(expected, name, form),
+         *(format(getattr(each, name), form) for each in after)]
+        for words, name, form in _MEASURES
+    ]  # fmt: skip
     if found.association_true is not None and found.association_released is not None:
         kept = f"{found.association_released:.4f} of {found.association_true:.4f}"
-        row = ["association with the area kept (Cramér's V)", kept]
-        rows.append([*row, *[""] * (len(columns) - len(row))])
-    return table(list(columns), rows, numbers=list(columns)[1:], caption="Measures of accuracy")
+        rows.append(["association with the area kept (Cramér's V)", kept, *[""] * (len(header) - 2)])
+    return table(header, rows, numbers=header[1:], caption="Measures of accuracy")
 
 
-def _of(expected: ExpectedError | None, name: str, *, percent: bool = False) -> str:
-    if expected is None:
+def _of(expected: ExpectedError | None, name: str, form: str) -> str:
+    if expected is None or not hasattr(expected, name):
         return ""
-    if expected.exact:
-        return "exact"
-    value = float(getattr(expected, name))
-    return f"{100 * value:.2f}%" if percent else f"{value:.4g}"
+    return "exact" if expected.exact else format(float(getattr(expected, name)), form)
 
 
 def _by_size(classes: pl.DataFrame, *, of: str) -> str:

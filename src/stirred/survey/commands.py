@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from stirred.mechanisms.protocol import Command, Grid, Outcome, Progress
+from stirred.mechanisms.protocol import Command, Grid, Outcome, Picture, Progress
 from stirred.spec.document import number_out
 from stirred.spec.exact import Exact, exact
-from stirred.spec.given_numbers import fraction, loss
+from stirred.spec.given_numbers import fraction, loss, probability
 from stirred.spec.problems import StirredError, wrong
 from stirred.survey.amplify import amplify, deamplify
 from stirred.survey.attackers import attackers
 from stirred.survey.compose import compose
-from stirred.survey.design import amp
 from stirred.survey.designs import KINDS, Design, Listed, Poisson, design_from, integer
+from stirred.survey.figures import PANELS, by_attacker, figure_6_1, figure_7_2, two_releases
 from stirred.survey.imputation import METHODS, copies, imputation_loss
 from stirred.survey.plain import EstimateOptions, estimate
 from stirred.survey.programme import programme_loss
@@ -104,6 +105,7 @@ class AmplifyOptions(ClaimOptions):
     epsilon: str = Field(description="The loss of the inner mechanism on the sample.")
     delta: str = _option("Its delta.", default="0")
     rho: str = _option("What an attacker believes membership to be likely with.", "RATE", "1/2")
+    plot: Path | None = _option("Draw the losses before all attackers up to --epsilon into this new SVG file.", "FILE")
 
 
 class DeamplifyOptions(ClaimOptions):
@@ -172,24 +174,27 @@ class FigureOptions(BaseModel):
 
     rate: str = _option("6.1: the share of the frame that is drawn.", "RATE", "1/10")
     epsilon: str = _option("6.1: losses of each of two releases on the sample.", "NUMBER[,...]", "0.5,1,2,3,5")
+    out: Path | None = _option("Draw both figures into this folder, as SVG.", "FOLDER")
 
 
 def figures(options: FigureOptions, _: Progress | None) -> Outcome:
-    """Print the numbers of figures 6.1 and 7.2."""
-    rows, points = [], []
-    for each in options.epsilon.split(","):
-        one = loss(each.strip(), where="epsilon")
-        naive, true = 2 * amp(one, fraction(options.rate, where="rate")), compose([one, one], [options.rate])
-        rows.append((each.strip(), naive.shown(6), true.shown(6)))
+    """Print the numbers of figures 6.1 and 7.2, and draw them."""
+    rows, points, rate = [], [], probability(options.rate, where="rate")
+    given = [each.strip() for each in options.epsilon.split(",")]
+    for each in given:
+        one = loss(each, where="epsilon")
+        true, naive = two_releases(one, rate)
+        rows.append((each, naive.shown(6), true.shown(6)))
         points.append({"epsilon": float(one), **_exactly(naive=naive, true=true)})
-    shown = [("a", "the processed data, nothing fixed: weights vary, nothing amplifies", None),
-             ("b", "the frame, given the population", Setting("frame", "population")),
-             ("c", "the responses, given the frame", Setting("responding", "frame"))]  # fmt: skip
-    panels = [(panel, words, "-" if s is None else s.number) for panel, words, s in shown]
-    told = [{"panel": panel, "words": words, "setting": None if s is None else _told(s)} for panel, words, s in shown]
+    panels = [(panel, words, "-" if s is None else s.number) for panel, words, s in PANELS]
+    told = [{"panel": panel, "words": words, "setting": None if s is None else _told(s)} for panel, words, s in PANELS]
     grids = (Grid(header=("6.1: epsilon of each", "amplified, then added (wrong)", "added, then amplified"),
                   rows=tuple(rows)), Grid(header=("7.2", "starts at", "setting"), rows=tuple(panels)))  # fmt: skip
-    return Outcome(grids=grids, values={"figure_6_1": points, "figure_7_2": told})
+    drawn: dict[Path, Picture] = {} if options.out is None else {
+        options.out / "figure-6-1.svg": figure_6_1(rate, max(given, key=lambda each: loss(each, where="epsilon"))),
+        options.out / "figure-7-2.svg": figure_7_2(),
+    }  # fmt: skip
+    return Outcome(grids=grids, values={"figure_6_1": points, "figure_7_2": told}, pictures=drawn)
 
 
 def settings(options: SettingOptions, _: Progress | None) -> Outcome:
@@ -230,7 +235,7 @@ def amplified(options: AmplifyOptions, _: Progress | None) -> Outcome:
     rows = [("loss", f"epsilon {found.epsilon.shown(6)}"), ("delta", found.delta.shown()),
             ("because", found.reason), ("needs", f"an inner guarantee of {found.inner.shown()} by {found.relation}"),
             *(("assumes", each) for each in found.assumptions[:2])]  # fmt: skip
-    return Outcome(rows=rows, grids=(_attackers(beside),), values=values)
+    return Outcome(rows=rows, grids=(_attackers(beside),), values=values, pictures=_plotted(options, design))
 
 
 def deamplified(options: DeamplifyOptions, _: Progress | None) -> Outcome:
@@ -250,7 +255,13 @@ def attacked(options: AttackerOptions, _: Progress | None) -> Outcome:
         raise wrong("give a rate, or a design", where="rate", remedy="such as --rate 0.1")
     design = options.drawn() if options.rate is None else Poisson((options.rate,))
     beside = attackers(options.epsilon, design, rho=options.rho, **options.claimed())
-    return Outcome(grids=(_attackers(beside),), values={"attackers": _beside(beside)})
+    drawn = _plotted(options, design)
+    return Outcome(grids=(_attackers(beside),), values={"attackers": _beside(beside)}, pictures=drawn)
+
+
+def _plotted(options: AmplifyOptions, design: Design) -> dict[Path, Picture]:
+    own = {"rho": options.rho, **options.claimed()}
+    return {} if options.plot is None else {options.plot: by_attacker(options.epsilon, design, **own)}
 
 
 def composed(options: ComposeOptions, _: Progress | None) -> Outcome:

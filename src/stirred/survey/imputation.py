@@ -12,7 +12,7 @@ from stirred.survey.refusals import NotSeparable, refusal
 METHODS: Final = {
     "none": "nothing was filled in",
     "own-values": "each record from its own answers alone, by a rule that was fixed beforehand",
-    "model": "each record from its own answers and parameters that were estimated from the sample with a loss",
+    "model": "each record from its own answers and parameters estimated from the sample with a loss",
     "hot-deck": "answers of one record are copied into others",
 }
 
@@ -64,7 +64,5 @@ def imputed_sensitivity(*, observed: int, imputed: int, bounds: tuple[Number, Nu
     if observed < 1 or imputed < 0 or method not in ("mean", "copy"):
         raise wrong("1 or more answers are observed", where="observed", remedy="the method is mean or copy")
     low, high = (fraction(end, where="bounds") for end in bounds)
-    if low > high:
-        raise wrong("the lower bound is above the upper one", where="bounds", remedy="such as 0,1")
     times = 1 + fraction(imputed, where="imputed") / (observed if method == "mean" else 1)
     return loss((high - low) * times, where="bounds")

@@ -12,6 +12,8 @@ import pytest
 
 from stirred.data.microdata import Microdata
 from stirred.spec.problems import StirredError
+from stirred.survey.amplify import amplify
+from stirred.survey.designs import SRSWOR
 from stirred.survey.estimates.mechanism import SurveyEstimates
 from stirred.survey.imputation import imputation_loss, imputed_sensitivity
 from stirred.survey.refusals import NotSeparable
@@ -70,6 +72,17 @@ def test_the_noise_of_a_hot_deck_covers_every_copy() -> None:
     # By enumeration: three records that copy the first answer, which changes.
     moved = 2 * 100 * 4  # weights of 2 in steps of 1/100, 4 records
     assert moved * other.loss / other.sensitivity == 1
+
+
+def test_a_sample_that_amplifies_owes_the_ledger_all_copies() -> None:
+    """Three of six drawn: what is amplified is the loss of a person with all copies, before and after the plan."""
+    amplified = {"setting": 11, "sample": "s", "sampling": {"design": "srswor", "n": 3, "N": 6},
+                 "attest": ["design-weights", "random-sample", "secret-sample", "fixed-donors"]}  # fmt: skip
+    plan = survey(imputation="hot-deck", donor_cap=1, **amplified).plan(sample())
+    assert plan.sampled is not None
+    assert float(amplify(plan.sampled[1]["inner"], SRSWOR(3, 6)).epsilon) == pytest.approx(1)
+    assert plan.inner == 2 * plan.estimates[0].queries["top"].loss
+    assert plan.attackers[0] == ("knows nothing", "1.000000")
 
 
 @pytest.mark.parametrize(

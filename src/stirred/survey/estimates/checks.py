@@ -224,7 +224,7 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
         raise wrong(what, where="variance", remedy="collapse strata, or write variance = 'none'")
     most = _most(mechanism, design, np.bincount(cluster))
     rows = Rows(weights=weights, cluster=cluster.astype(np.int64), stratum=stratum, drawn=tuple(counts.tolist()),
-                left=tuple(left), classes=of)  # fmt: skip
+                left=tuple(left), classes=of, given=drawn.weights)  # fmt: skip
     public = Public(
         setting=setting, n=data.households.height, weights=ends, weight_grid=grid, strata=rows.drawn,
         clustered=bool(design.ids), most=most, classes=classes,

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 TOTAL: Final = "total"
 _SURE: Final = 3  # deviations of its noise below which a class count is too small to divide by
-_FAR: Final = 2 * _SURE
 _WHERE: Final = "adjust totals"
 
 
@@ -46,10 +45,6 @@ class Classes:
         """Return the public totals as numbers."""
         return np.array([float(total) for total in self.totals])
 
-    def names(self) -> list[str]:
-        """Return each class in words."""
-        return [" ".join(row) for row in self.frame.rows()]
-
     def decide(self, estimate: Estimate) -> bool:
         """Say whether the class of a record decides its cell."""
         return {*estimate.by, *estimate.where} <= {*self.frame.columns}
@@ -61,16 +56,14 @@ class Classes:
         >>> sexes.reaching(Estimate(kind="total", variable="y", by=["sex"]), {"sex": "m"}).tolist()
         [False, True]
         """
-        wanted = {name: [cell[name]] for name in estimate.by} | {**estimate.where}
-        shared = {name: own for name, own in wanted.items() if name in self.frame.columns}
-        rows = self.frame.rows(named=True)
-        return np.array([all(row[name] in own for name, own in shared.items()) for row in rows])
+        wanted = {**{name: [cell[name]] for name in estimate.by}, **estimate.where}
+        shared = wanted.keys() & {*self.frame.columns}
+        return np.array([all(row[name] in wanted[name] for name in shared) for row in self.frame.rows(named=True)])
 
 
 def read_classes(adjust: Adjust, file: pl.DataFrame) -> tuple[Classes, npt.NDArray[np.int64]]:
     """Return the classes of a totals file, and that of each record; raise all problems at once."""
-    problems = [*_table_problems(adjust)]
-    if problems:
+    if problems := [*_table_problems(adjust)]:
         raise PlanError(problems)
     assert adjust.totals.frame is not None
     table, by = adjust.totals.frame, list(adjust.poststrata)
@@ -83,13 +76,12 @@ def read_classes(adjust: Adjust, file: pl.DataFrame) -> tuple[Classes, npt.NDArr
         problems.append(Problem(what=what, where=_WHERE, remedy="list every class that a record can be in",
                                 public=f"{absent.height} classes of the sample have no total"))  # fmt: skip
     counts = np.bincount(found.drop_nulls().to_numpy(), minlength=table.height)
-    names = [" ".join(row) for row in table.select(by).rows()]
     sizes = tuple(fraction(given, where=_WHERE) for given in table[TOTAL])
-    for name, size, count in zip(names, sizes, counts.tolist(), strict=True):
-        if size < count:
-            what = f"the total of class {name}, {size}, is below the number of its records in the sample"
-            problems.append(Problem(what=what, where=_WHERE, remedy="give units of the population"))
-    if empty := [name for name, count in zip(names, counts, strict=True) if not count]:
+    known = [*zip((" ".join(row) for row in table.select(by).rows()), sizes, counts.tolist(), strict=True)]
+    if less := [name for name, size, count in known if size < count]:
+        what = f"the total of class {listed(less)} is below the number of its records in the sample"
+        problems.append(Problem(what=what, where=_WHERE, remedy="give units of the population"))
+    if empty := [name for name, _, count in known if not count]:
         remedy = "collapse it with another class, in the sample and in the totals"
         none = refusal(EmptyCell, f"no sampled record is in class {listed(empty)}", where=_WHERE, remedy=remedy)
         problems += none.problems
@@ -112,17 +104,18 @@ def _table_problems(adjust: Adjust) -> Iterator[Problem]:
     if absent:
         return
     keys = table.select(adjust.poststrata)
-    if keys.is_empty() or any(keys[name].null_count() for name in keys.columns):
-        yield Problem(what="a class is not named", where=_WHERE, remedy="write a value for each column, in every row")
-    if keys.is_duplicated().any():
-        yield Problem(what="a class stands twice", where=_WHERE, remedy="give one total for each class")
+    if keys.is_empty() or any(keys[name].null_count() for name in keys.columns) or keys.is_duplicated().any():
+        yield Problem(what="a class stands twice, or is not named", where=_WHERE, remedy="give each class one row")
     for place, given in enumerate(table[TOTAL].to_list(), start=1):
-        try:
-            wrong = given is None or fraction(given, where=_WHERE) <= 0
-        except StirredError:
-            wrong = True
-        if wrong:
+        if not _positive(given):
             yield Problem(what=f"{given!r} in row {place} is not a total above 0", where=_WHERE, remedy="correct it")
+
+
+def _positive(given: Any) -> bool:
+    try:
+        return given is not None and fraction(given, where=_WHERE) > 0
+    except StirredError:
+        return False
 
 
 # ---- after the noise
@@ -136,13 +129,11 @@ def smallest(count: Query) -> float:
 
 def too_small(classes: Classes, count: Query) -> Iterator[Problem]:
     """Yield the classes whose count would drown in its noise: public numbers alone tell."""
-    for name, size in zip(classes.names(), classes.sizes, strict=True):
-        if size < _FAR / _SURE * smallest(count):
-            yield Problem(
-                what=f"the count of class {name}, about {size:g}, would have noise of standard deviation "
-                f"{smallest(count) / _SURE:.4g}",
-                where=_WHERE, remedy="collapse it with another class, or give the counts a larger share under [adjust]",
-            )  # fmt: skip
+    least, remedy = smallest(count), "collapse it with another class, or give the counts a larger share under [adjust]"
+    for row, size in zip(classes.frame.rows(), classes.sizes, strict=True):
+        if size < 2 * least:
+            told = f"the count of class {' '.join(row)}, about {size:g}, would have noise of standard deviation "
+            yield Problem(what=f"{told}{least / _SURE:.4g}", where=_WHERE, remedy=remedy)
 
 
 def ratios(classes: Classes, count: Query, noisy: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
@@ -151,8 +142,7 @@ def ratios(classes: Classes, count: Query, noisy: npt.NDArray[np.int64]) -> npt.
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrated:
+class Calibrated(NamedTuple):
     """A calibrated estimate, by how much a unit of each noise moves it (role, factor), and what divides its scores.
 
     It is of totals N T / C, divided by such totals of another variable, or by the public total of its classes.
@@ -186,7 +176,7 @@ def calibrate(
         moved += [("below", abs(estimate) * g / below) for g in ratio[mine]]
     moved += [("top", g / below) for g in ratio[mine]]
     moved += [("count", g * abs(r) / c / below) for g, r, c in zip(ratio[mine], rest[mine], there[mine], strict=True)]
-    return Calibrated(estimate=estimate, moved=tuple(moved), below=below / float(ratio.max()))
+    return Calibrated(estimate, tuple(moved), below / float(ratio.max()))
 
 
 def centres(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +22,8 @@ Integers = npt.NDArray[np.int64]
 class Rows:
     """Records as whole numbers: weights in steps, the cluster of each, and of each cluster the stratum.
 
-    Of each stratum, ``drawn`` counts its clusters and ``left`` is 1 - n/N, or 1. ``classes`` are post-strata.
+    Of each stratum, ``drawn`` counts its clusters and ``left`` is 1 - n/N, or 1. ``classes`` are post-strata, and
+    ``given`` the weights of the file.
     """
 
     weights: Integers
@@ -31,6 +32,7 @@ class Rows:
     drawn: tuple[int, ...]
     left: tuple[Fraction, ...]
     classes: Integers | None = None
+    given: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,10 +77,9 @@ def values_of(asked: Asked, file: pl.DataFrame, cells: pl.DataFrame) -> Values:
         cut += more
     cell = np.zeros(file.height, dtype=np.int64)
     if estimate.by:
-        numbered = cells.with_row_index("_cell")
-        cell = file.select(estimate.by).join(numbered, on=estimate.by, how="left", maintain_order="left")["_cell"].cast(
-            pl.Int64
-        ).to_numpy()  # fmt: skip
+        numbered, own = cells.cast(pl.String).with_row_index("_cell"), file.select(estimate.by).cast(pl.String)
+        found = own.join(numbered, on=estimate.by, how="left", maintain_order="left")["_cell"]
+        cell = found.cast(pl.Int64).to_numpy()
     for name, allowed in estimate.where.items():
         inside = file[name].cast(pl.String).is_in(list(allowed)).fill_null(value=False).to_numpy()
         cell = np.where(inside, cell, -1)

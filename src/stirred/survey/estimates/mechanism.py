@@ -25,7 +25,6 @@ from stirred.mechanisms.protocol import (
     Mechanism,
     Progress,
     Release,
-    Section,
     Settings,
     Written,
     as_part,
@@ -54,10 +53,9 @@ from stirred.spec.specification import Flavor, Specification
 from stirred.survey.amplify import deamplify
 from stirred.survey.attackers import attackers
 from stirred.survey.designs import Design, design_from
-from stirred.survey.estimates import checks, published, small
+from stirred.survey.estimates import checks, pictures, published, small
 from stirred.survey.estimates.classes import read_classes, too_small
-from stirred.survey.estimates.measure import Rows, all_columns, ratio_steps, totals, values_of, variances
-from stirred.survey.estimates.measure import Values as Records
+from stirred.survey.estimates.measure import all_columns, ratio_steps, totals, values_of, variances
 from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
 from stirred.survey.estimates.queries import Asked, Public, asked, split
 from stirred.survey.estimates.settings import Adjust, Estimate, SurveyEstimatesSettings
@@ -202,11 +200,9 @@ class SurveyEstimates(Mechanism):
 
     def asked(self, public: Public, sizes: Sequence[int]) -> tuple[Asked, ...]:
         """Return the estimates with their queries; ``sizes`` are their numbers of cells."""
-        found = []
-        for number, (each, cells, loss) in enumerate(
-            zip(self.wanted, sizes, split(self.wanted, self.inner), strict=True)
-        ):
-            counts = self.after_noise and number == 0  # of classes: by design weights, for the calibration alone
+        found: list[Asked] = []
+        for each, cells, loss in zip(self.wanted, sizes, split(self.wanted, self.inner), strict=True):
+            counts = self.after_noise and not found  # of classes: by design weights, for the calibration alone
             own, paid = (replace(public, classes=None), None) if counts else (public, self.paid)
             with placed(f"estimate '{each.title}'"):
                 found.append(asked(each, own, cells=cells, loss=loss, paid=paid))
@@ -261,21 +257,21 @@ class SurveyEstimates(Mechanism):
             cells=cells,
             public=public,
             variance=self.variance,
-            inner=exact(self.inner),
+            inner=exact(self.inner * self.copies),
             attackers=self.beside,
             drawn_by=self.design,
             sample=self.sample,
             dropped=tuple(name for name in data.households.columns if name not in used),
         )
-        return replace(plan, doubts=tuple(settings_doubts(self.settings_from))) if doubts else plan
+        return replace(plan, doubts=(*settings_doubts(self.settings_from), *pictures.notes(plan))) if doubts else plan
 
     @property
     def beside(self) -> tuple[tuple[str, str], ...]:
         """Return the loss before those who know something of the sample, where it is amplified."""
         if self.design is None:
             return ()
-        found = attackers(exact(self.inner), self.design, inner="substitute")
-        return tuple((each.name, each.epsilon.shown(6)) for each in found)
+        _, *found = attackers(exact(self.inner * self.copies), self.design, inner="substitute")
+        return (("knows nothing", exact(self.loss).shown(6)), *((each.name, each.epsilon.shown(6)) for each in found))
 
     def specification(self, *, name: str, columns: Sequence[str], post_imputation: bool | None = None) -> Specification:
         """Return the promise: replaced records of the first stage, and what the setting holds fixed."""
@@ -332,7 +328,12 @@ class SurveyEstimates(Mechanism):
         return Release(
             public=Frames({published.ESTIMATES: lambda: [table]}, convert=like(data)),
             specification=promised,
-            internal={"plan": plan, "drawn": drawn, "estimates": table},
+            internal={
+                "plan": plan,
+                "drawn": drawn,
+                "estimates": table,
+                "weights": checks.sampled(self, microdata)[0].given,
+            },
         )
 
     def drawn(self, data: Microdata, plan: SurveyPlan, entropy: Entropy) -> dict[str, pl.DataFrame]:
@@ -342,7 +343,7 @@ class SurveyEstimates(Mechanism):
         rows, _ = checks.sampled(self, data)
         found, counts = {}, np.zeros(0, dtype=np.int64)
         for each, cells in zip(plan.estimates, plan.cells, strict=True):
-            values = self.values_in(plan, each, data, cells, rows)
+            values = values_of(each, data.households, cells)
             true = totals(each, rows, values)
 
             def noise(role: str, own: Asked = each) -> Any:
@@ -361,15 +362,6 @@ class SurveyEstimates(Mechanism):
                 columns |= {"variance_true": spread, "variance_noise": noise("variance")}
             found[each.title] = with_numbers(cells, columns).with_columns(clamped=pl.lit(values.cut))
         return found
-
-    @staticmethod
-    def values_in(plan: SurveyPlan, asked: Asked, data: Microdata, cells: pl.DataFrame, rows: Rows) -> Records:
-        """Return what an estimate, or the counts of classes, use of each record."""
-        if asked is not plan.class_counts:
-            return values_of(asked, data.households, cells)
-        assert rows.classes is not None
-        ones = np.ones_like(rows.weights)
-        return Records(y=ones, x=ones, cell=rows.classes)
 
     @staticmethod
     def noisy(drawn: pl.DataFrame) -> dict[str, Any]:
@@ -395,7 +387,7 @@ class SurveyEstimates(Mechanism):
         rows, _ = checks.sampled(self, data)
         for each, cells in zip(plan.estimates, plan.cells, strict=True):
             kept = release.internal["drawn"][each.title]
-            for role, numbers in totals(each, rows, self.values_in(plan, each, data, cells, rows)).items():
+            for role, numbers in totals(each, rows, values_of(each, data.households, cells)).items():
                 if kept[f"{role}_true"].to_list() != numbers.tolist():
                     raise failed(f"{each.title}, computed again, is not what it was made of")
         count = release.internal["estimates"].height
@@ -424,6 +416,12 @@ class SurveyEstimates(Mechanism):
         ):
             if one != other:
                 found.bad(f"it says {one}, and the settings give {other}", where=f"public/specification.json {block}")
+        text, table = (bundle.side(f"{published.ESTIMATES}.{ending}") for ending in ("csv", "parquet"))
+        if text is not None and table is not None:
+            if wrong := published.fault(self, table, text):
+                found.bad(wrong, where="public/estimates.parquet")
+            else:
+                found.checks.append(f"{table.height:,} estimates: both files alike; se, cv and flag computed anew")
         if not found.problems:
             found.checks.append(f"budget {said.budget_text}: computed anew from the settings")
         found.unchecked.append(
@@ -434,27 +432,19 @@ class SurveyEstimates(Mechanism):
     files = published.files
     conclusions = published.reading
     reading_tables = published.reading
-    sections = published.sections
+    headline = pictures.headline
+    sections = pictures.sections
+    shown = pictures.shown
+    inside = pictures.inside
     law = small.law
     audit_universes = small.audit_universes
     audit_specification = small.audit_specification
 
-    def inside(self, plan: Any, release: Release) -> Sequence[Any]:
-        """Return both errors of every estimate, and how many values were clamped."""
-        clamped = {title: int(frame["clamped"][0]) for title, frame in release.internal["drawn"].items()}
-        told = [f"{title}: {count:,} of {plan.public.n:,} values were clamped." for title, count in clamped.items()]
-        bars = published.errors(release.internal["estimates"], self.coded_columns)
-        return [Section(title="Both errors, and clamping", blocks=(bars, *told))]
-
     def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
         """Return the columns of the file of estimates."""
-        classes = [*self.adjust.poststrata] if self.adjust is not None else []
-        own = {published.ESTIMATES: {*published.LABELS, *published.NUMBERS, *self.coded_columns, *classes}}
-        return (
-            own
-            if self.adjust is None or self.after_noise
-            else {**own, published.INVARIANTS: {"table", *classes, "count"}}
-        )
+        classes = {*self.adjust.poststrata} if self.adjust is not None else set[str]()
+        held = {} if not classes or self.after_noise else {published.INVARIANTS: {"table", *classes, "count"}}
+        return {**held, published.ESTIMATES: {*published.LABELS, *published.NUMBERS, *self.coded_columns, *classes}}
 
     def file_notes(self, plan: Any) -> Sequence[str]:
         """Return why there is no file of records."""

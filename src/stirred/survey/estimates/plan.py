@@ -23,6 +23,7 @@ VARIANCE = {
     "public-bound": "the sampling error is a public bound, larger than the true one",
     "none": "the sampling error is not published: intervals cover the noise alone",
 }
+ROLES = {"top": "total", "below": "denominator", "weight": "sum of weights", "variance": "sampling variance"}
 
 
 def text_rows(cells: pl.DataFrame) -> list[dict[str, str]]:
@@ -97,8 +98,7 @@ class SurveyPlan(Plan):
                     "cells": query.cells, "epsilon": str(query.loss), "step": str(query.step), "noise_sd": sd,
                     "sensitivity": str(query.sensitivity * query.step),
                 }  # fmt: skip
-                name = {"top": "total", "below": "denominator"}.get(role, role)
-                words = f"{each.title}, {name}: noise of standard deviation {sd:.4g}"
+                words = f"{each.title}, {ROLES.get(role, role)}: noise of standard deviation {sd:.4g}"
                 found.append(f"{words}, epsilon {exact(query.loss).shown()}")
             values.append(told)
         return (

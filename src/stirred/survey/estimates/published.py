@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
+from stirred.data.frames import as_read
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import Bars, Grid, PublicFile, Section
+from stirred.mechanisms.protocol import PublicFile
 from stirred.survey.estimates.classes import calibrate
 from stirred.survey.estimates.error_law import Noise, half_width
 from stirred.survey.estimates.plan import VARIANCE, SurveyPlan, text_rows
@@ -23,7 +24,7 @@ ESTIMATES: Final = "estimates"
 INVARIANTS: Final = "invariants"
 LABELS: Final = ("name", "kind", "variable", "where")
 NUMBERS: Final = ("estimate", "se_sampling", "se_privacy", "se", "moe90", "lci", "uci", "cv", "flag")
-_FLAGS: Final = {"statcan": (0.165, 0.333, "E", "F"), "abs": (0.25, 0.5, "*", "**")}
+FLAGS: Final = {"statcan": (0.165, 0.333, "E", "F"), "abs": (0.25, 0.5, "*", "**")}
 Drawn = Mapping[str, Mapping[str, np.ndarray]]
 
 
@@ -35,7 +36,7 @@ def flag(preset: str, *, estimate: float, cv: float | None, moe90: float) -> str
     """
     if preset == "acs":
         return "n" if abs(estimate) <= moe90 else ""
-    first, second, some, much = _FLAGS[preset]
+    first, second, some, much = FLAGS[preset]
     return much if cv is None or cv > second else some if cv > first else ""
 
 
@@ -49,14 +50,16 @@ def published(mechanism: SurveyEstimates, plan: SurveyPlan, noisy: Drawn) -> pl.
             label = {"name": asked.title, "kind": asked.estimate.kind, "variable": asked.estimate.variable or "",
                      "where": asked.estimate.where_in_words}  # fmt: skip
             rows.append({**label, **cell, **numbers})
-    by = plan.releases["households"]
-    schema: dict[str, Any] = {
-        **dict.fromkeys([*LABELS, *by], pl.String), **dict.fromkeys(NUMBERS[:-1], pl.Float64), "flag": pl.String
-    }  # fmt: skip
+    schema = _schema(plan.releases["households"])
     return pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)
 
 
-def _noise(query: Query, factor: float) -> Noise:
+def _schema(by: Sequence[str]) -> dict[str, Any]:
+    return {**dict.fromkeys([*LABELS, *by], pl.String), **dict.fromkeys(NUMBERS[:-1], pl.Float64), "flag": pl.String}
+
+
+def noise_of(query: Query, factor: float) -> Noise:
+    """Return the noise of a number that an estimate is ``factor`` times of."""
     return Noise(float(query.loss / query.sensitivity), float(query.step) * factor)
 
 
@@ -70,7 +73,7 @@ def _linear(
         found = calibrate(asked, classes, cell, z, noisy[counts.title]["top"], count)
         if found is None:
             return None
-        moved = [_noise(queries.get(role, count), factor) for role, factor in found.moved if factor]
+        moved = [noise_of(queries.get(role, count), factor) for role, factor in found.moved if factor]
         return found.estimate, moved, found.below
     if asked.is_ratio:
         below = float(z["below"]) * float(queries["below"].step)
@@ -79,14 +82,14 @@ def _linear(
         estimate = float(z["top"]) * float(queries["top"].step) / below
         return (
             estimate,
-            [_noise(queries["top"], 1 / below), _noise(queries["below"], max(abs(estimate), 1e-12) / below)],
+            [noise_of(queries["top"], 1 / below), noise_of(queries["below"], max(abs(estimate), 1e-12) / below)],
             below,
         )
     role = "mean" if "mean" in queries else "top"
     below = 1.0
     if asked.estimate.kind == "mean" and role == "top" and classes is not None:  # of classes whose totals are public
         below = float(classes.sizes[classes.reaching(asked.estimate, cell)].sum())
-    return float(z[role]) * float(queries[role].step) / below, [_noise(queries[role], 1 / below)], below
+    return float(z[role]) * float(queries[role].step) / below, [noise_of(queries[role], 1 / below)], below
 
 
 def _numbers(
@@ -122,8 +125,25 @@ def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, Any], below: float
     if plan.variance == "paid":
         # A variance below the deviation of its own noise is not told from 0, and 0 would promise too much.
         query = asked.queries["variance"]
-        found = min(max(float(z["variance"]) * float(query.step), math.sqrt(_noise(query, 1.0).variance)), most)
+        found = min(max(float(z["variance"]) * float(query.step), math.sqrt(noise_of(query, 1.0).variance)), most)
     return math.sqrt(found) / below
+
+
+def fault(mechanism: SurveyEstimates, table: pl.DataFrame, text: pl.DataFrame) -> str:
+    """Say what is wrong with the published file: its columns, its copy as text, or numbers that contradict others."""
+    if dict(table.schema) != _schema([name for name in table.columns if name not in (*LABELS, *NUMBERS)]):
+        return "its columns are not those of estimates"
+    if not text.equals(as_read(table, "csv"), null_equal=True):
+        return "estimates.csv does not say the same"
+    for row in table.filter(pl.col("estimate").is_not_null()).iter_rows(named=True):
+        privacy, moe = row["se_privacy"] or math.nan, row["moe90"] or math.nan
+        se = math.hypot(row["se_sampling"] or 0.0, privacy)
+        cv = se / abs(row["estimate"]) if row["estimate"] else None
+        told = flag(mechanism.quality, estimate=row["estimate"], cv=cv, moe90=moe)
+        given = row["se"] or math.nan, row["cv"] or math.inf
+        if row["flag"] != told or not np.allclose(given, (se, cv or math.inf), rtol=1e-9, atol=0):
+            return f"se, cv or flag of {row['name']} contradicts its other numbers"
+    return ""
 
 
 def files(mechanism: SurveyEstimates, data: Microdata, plan: SurveyPlan) -> list[PublicFile]:
@@ -179,34 +199,3 @@ def _calibration(plan: SurveyPlan) -> list[str]:
             f"Weights are total / count of each class, both public (`{INVARIANTS}`); `se_sampling` is given the counts."
         ]
     return []
-
-
-def sections(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[Section]:
-    """Return the sections on the noise of each estimate, and on who is not covered."""
-    rows = []
-    for asked in plan.estimates:
-        for role, query in asked.queries.items():
-            sd = math.sqrt(_noise(query, 1.0).variance)
-            rows.append((asked.title, role, query.cells, f"{float(query.loss):.4g}", f"{sd:.4g}"))
-    header = ("estimate", "number", "cells", "epsilon on the sample", "noise sd")
-    setting = plan.public.setting
-    told = (
-        f"Protected: {setting.protects}. Not covered: {'; '.join(setting.not_covered) or 'nobody by what they know'}."
-    )
-    low, high = (float(end * plan.public.weight_grid) for end in plan.public.weights)
-    kind = "Weights total / count" if plan.public.held else "Design weights"
-    weights = f"{kind} are public between {low:g} and {high:g}."
-    blocks: list[Any] = [mechanism.in_words, told, weights, Grid(header=header, rows=tuple(rows))]
-    if plan.attackers:
-        blocks.append(Grid(header=("attacker", "epsilon"), rows=plan.attackers))
-    return [Section(title="Estimates and their noise", blocks=tuple(blocks))]
-
-
-def errors(estimates: pl.DataFrame, by: Sequence[str]) -> Bars:
-    """Return both errors of each estimate, of the first forty."""
-    bars = []
-    for row in estimates.filter(pl.col("estimate").is_not_null()).head(40).iter_rows(named=True):
-        label = " ".join([row["name"], *(str(row[name]) for name in by if row[name] is not None)])
-        for kind in ("sampling", "privacy"):
-            bars.append((label, kind, float(row[f"se_{kind}"] or 0.0)))
-    return Bars(bars=tuple(bars), x="estimate", y="standard error")
