@@ -170,21 +170,6 @@ def test_texts_are_shares_of_their_values(tmp_path: Path, capsys: pytest.Capture
     assert [(e["level"], e["estimate"]) for e in found] == [("f", 0.75), ("m", 0.25)]
 
 
-@pytest.mark.parametrize(("kind", "scale", "mse"), [("brr", 1 / 4, False), ("acs", 1, True), ("jk1", 3 / 4, False)])
-def test_replicate_weights(kind: str, scale: float, mse: bool, tmp_path: Path, capsys: Any) -> None:
-    rng = np.random.default_rng(1)
-    y, weights = rng.integers(0, 9, 12).astype(float), rng.uniform(1, 5, (12, 4))
-    base = weights.mean(axis=1) * 1.1
-    file = tmp_path / "s.csv"
-    pl.DataFrame({"y": y, "w": base, **{f"rep{k}": weights[:, k] for k in range(4)}}).write_csv(file)
-    line = ["--weights", "w", "--total", "y", "--replicates", "rep*", "--replicate-type", kind]
-    assert run(["survey", "estimate", str(file), *line, "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)["estimates"]
-    each = y @ weights
-    centre = y @ base if mse else each.mean()
-    assert found["se"] == pytest.approx(np.sqrt(scale * np.sum((each - centre) ** 2)))
-
-
 def test_files_are_read_as_r_reads_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """NA is a missing value, and is left out like the rows of another domain; ids = 1 says that rows were drawn."""
     (tmp_path / "s.csv").write_text("w,y,d\n2,1,a\n2,NA,b\n2,5,a\n2,3,a\n")
@@ -239,13 +224,49 @@ def test_a_design_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
         ("--weights w --total gap", "missing"),
         ("--weights w --ratio y", "not a ratio"),
         ("--weights w --total y --where d", "not a condition"),
-        ("--weights w --total y --where d=7", "no record has"),
+        ("--weights w --total y --where d=p7", "no record has"),
         ("--total y", "nothing says with which probability"),
         ("--weights w --total y --replicates rep*", "0 columns match"),
+        ("--weights w --total y --rho 0.3", "of replicate weights"),
+        ("--weights w --total y --replicates [wM] --replicate-type fay", "fay needs its rho"),
+        ("--weights w --total y --replicates [wM] --scale 2", "its own scale"),
+        ("--weights w --total y --replicates [wM] --replicate-type jkn", "0 scales for 2 replicates"),
+        ("--weights w --total y --replicates [wM] --replicate-type other --rscales 1,-1", "below 0"),
+        ("--weights w --total y --replicates [wd]", "not a number"),
+        ("--weights w --total y --replicates [wM] --replicate-type odd", "not a kind"),
+        ("--weights w --total y --confidence 95", "not a confidence"),
+        ("--weights w --total y --strata h --pps poisson", "no clusters, strata"),
+        ("--weights w --total y --pps brewer", "probabilities are not named"),
+        ("--fpc M --total y --pps brewer", "at most 1"),
+        ("--ids ssu --fpc M --total y", "more than one population size"),
+        ("--ids unit --strata h --weights w --total y", "more than one stratum"),
+        ("--ids hole --weights w --total y", "missing values"),
+        ("--weights d --total y", "not a number"),
+        ("--weights zero --total y --totals good.csv", "weights of 0"),
+        ("--weights w --total y --totals other.csv", "without a known total"),
+        ("--weights w --total y --totals unknown.csv", "no column 'q'"),
+        ("--weights w --total y --totals twice.csv", "two totals"),
+        ("--weights w --total y --totals negative.csv", "not above 0"),
+        ("--weights w --total y --totals extra.csv", "no weight in the sample"),
+        ("--weights w --total y --totals against.csv", "contradict"),
     ],
 )
 def test_bad_input_is_refused(line: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    frame = pl.DataFrame(a_sample(1)).with_columns(gap=pl.when(pl.col("y") > 20).then(pl.col("y")))
+    frame = pl.DataFrame(a_sample(1)).with_columns(
+        gap=pl.when(pl.col("y") > 20).then(pl.col("y")), hole=pl.when(pl.col("y") > 20).then(pl.lit("a")),
+        unit=pl.col("psu").str.slice(2), zero=pl.when(pl.col("y") > 20).then(0.0).otherwise(1.0),
+        sex=pl.when(pl.int_range(pl.len()) % 3 == 0).then(pl.lit("f")).otherwise(pl.lit("m")),
+        d=pl.lit("p") + pl.col("d"),
+    )  # fmt: skip
     frame.write_csv(tmp_path / "s.csv")
-    assert run(["survey", "estimate", str(tmp_path / "s.csv"), *line.split()]) == 2
+    totals = {
+        "good": "sex,N\nf,4\nm,5\n", "other": "sex,N\nf,4\nx,5\n", "unknown": "q,N\nf,4\n",
+        "negative": "sex,N\nf,4\nm,-5\n",
+        "twice": "sex,N\nf,4\nf,5\nm,4\n", "extra": "sex,N\nf,4\nm,5\nx,1\n",
+        "against": "sex,h,N\nf,NA,4\nm,NA,5\nNA,h0,1\nNA,h1,2\nNA,h2,7\n",
+    }  # fmt: skip
+    for name, text in totals.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    words = [str(tmp_path / word) if word.endswith(".csv") else word for word in line.split()]
+    assert run(["survey", "estimate", str(tmp_path / "s.csv"), *words]) == 2
     assert told in capsys.readouterr().err

@@ -52,7 +52,7 @@ def test_cluster_numbers_that_begin_again_need_nest() -> None:
         ({"fpc": ("N",)}, {"N": [1.5, 1.5]}, "fewer units than were drawn"),
         ({"fpc": ("N",)}, {"N": ["x", "y"]}, "not a number"),
         ({"weights": "w"}, {"w": [1.0, float("nan")]}, "missing"),
-        ({"weights": "w"}, {"w": [1.0, -1.0]}, "not above 0"),
+        ({"weights": "w"}, {"w": [1.0, -1.0]}, "below 0"),
         ({"weights": "w"}, {"v": [1.0]}, "no column 'w'"),
         ({}, {}, "with which probability"),
         ({"weights": "w", "strata": ("a", "b")}, {}, "2 columns for 1 stage"),

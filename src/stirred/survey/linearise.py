@@ -13,7 +13,9 @@ drawn with replacement.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -53,8 +55,10 @@ class Statistic:
         return own * (self.y - self.value(weights) * self.x) / below if below else np.full(own.size, np.nan)
 
 
-def variance_of_sum(scores: Numbers, drawn: Drawn, *, lonely: str = "fail") -> float:
+def variance_of_sum(scores: Numbers, drawn: Drawn, *, lonely: str = "fail", inside: Any = None) -> float:
     """Return the estimated variance of the sum of the scores of a sample.
+
+    Strata without a row ``inside`` a domain are not lonely, and do not count in an average: R leaves them out.
 
     >>> from stirred.survey.sample_design import SurveyDesign
     >>> sample = SurveyDesign(fpc=("N",)).drawn({"N": [10, 10, 10, 10]})
@@ -64,21 +68,25 @@ def variance_of_sum(scores: Numbers, drawn: Drawn, *, lonely: str = "fail") -> f
     if lonely not in LONELY:
         raise wrong(f"{lonely!r} is not possible here", where="lonely", remedy=f"one of {', '.join(LONELY)}")
     found, share, outer = 0.0, np.ones(scores.size), np.zeros(scores.size, dtype=np.int64)
+    kept = np.ones(scores.size, dtype=bool) if inside is None else inside
     for number, stage in enumerate(drawn.stages, start=1):
         if number > 1 and stage.population is None:
             break
-        found += _stage_variance(scores, stage, share, outer, lonely=lonely, number=number)
+        found += _stage_variance(scores, stage, share, outer, kept, lonely=lonely, number=number)
         if stage.population is None:
             break
         share, outer = share * stage.sampled / stage.population, stage.unit
     return found
 
 
-def _stage_variance(scores: Numbers, stage: Stage, share: Numbers, outer: Any, *, lonely: str, number: int) -> float:
+def _stage_variance(
+    scores: Numbers, stage: Stage, share: Numbers, outer: Any, inside: Any, *, lonely: str, number: int
+) -> float:
     _, first, back = np.unique(stage.unit, return_index=True, return_inverse=True)
     sums, stratum, n = np.bincount(back, weights=scores), stage.stratum[first], stage.sampled[first]
     left = np.ones(n.size) if stage.population is None else 1 - n / stage.population[first]
-    alone = (n == 1) & (left > _WHOLE)
+    there = (np.bincount(stage.stratum, weights=inside) > 0)[stratum]
+    alone = (n == 1) & (left > _WHOLE) & there
     if alone.any() and lonely == "fail":
         raise wrong(
             f"{len(np.unique(stratum[alone]))} strata have one cluster at stage {number}, which shows no variance",
@@ -91,15 +99,15 @@ def _stage_variance(scores: Numbers, stage: Stage, share: Numbers, outer: Any, *
     factor = np.where(left > _WHOLE, left, 0.0) * np.where(n > 1, n / np.maximum(n - 1, 1), 1.0)
     terms = share[first] * factor * centred**2
     if lonely == "average" and alone.any():
-        terms = terms * _averaged(outer[first], stratum, alone)
+        terms = terms * _averaged(outer[first], stratum, alone, there)
     return float(terms.sum())
 
 
-def _averaged(outer: Any, stratum: Any, alone: Any) -> Numbers:
+def _averaged(outer: Any, stratum: Any, alone: Any, there: Any) -> Numbers:
     """Return for each cluster by how much its call's strata with a variance stand for those without one."""
     _, first = np.unique(stratum, return_index=True)
-    every = np.bincount(outer[first], minlength=int(outer.max()) + 1)
-    known = np.bincount(outer[first], weights=~alone[first], minlength=every.size)
+    every = np.bincount(outer[first], weights=there[first], minlength=int(outer.max()) + 1)
+    known = np.bincount(outer[first], weights=there[first] & ~alone[first], minlength=every.size)
     if bool(((known == 0) & (every > 0)).any()):
         raise wrong("no stratum has two clusters, so there is nothing to average", where="lonely", remedy="remove")
     found: Numbers = (every / np.maximum(known, 1))[outer]
@@ -110,33 +118,63 @@ def _averaged(outer: Any, stratum: Any, alone: Any) -> Numbers:
 class Replicates:
     """Replicate weights (rows by replicates) and what their deviations are multiplied with.
 
-    The variance is ``scale`` times the sum of squared deviations of the replicates from their mean, or with ``mse``
-    from the estimate itself.
+    The variance is ``scale`` times the sum of squared deviations, each times its own of ``rscales``, of the replicates
+    from their mean, or with ``mse`` from the estimate itself. A replicate without an estimate is left out.
     """
 
     weights: Numbers
     scale: float
+    rscales: Numbers
     mse: bool = False
 
     def variance(self, statistic: Statistic, weights: Numbers) -> float:
         """Return the variance of an estimate."""
         own = np.array([statistic.value(column) for column in self.weights.T])
-        centre = statistic.value(weights) if self.mse else own.mean()
-        return float(self.scale * np.sum((own - centre) ** 2))
+        known = ~np.isnan(own)
+        if not known.any():
+            return float("nan")
+        centre = statistic.value(weights) if self.mse else own[known & (self.rscales > 0)].mean()
+        return float(self.scale * np.sum(self.rscales[known] * (own[known] - centre) ** 2))
 
 
-def replicate_scale(kind: str, replicates: int, *, rho: float = 0.0) -> tuple[float, bool]:
-    """Return the scale of a kind of replicates, and whether they are centred at the estimate by default.
+def replicate_scale(kind: str, replicates: int, *, rho: float | None = None) -> float:
+    """Return the scale of a kind of replicates, as R's ``svrepdesign``.
 
     >>> replicate_scale("acs", 80), replicate_scale("fay", 4, rho=0.5)
-    ((0.05, True), (1.0, False))
+    (0.05, 1.0)
     """
+    if (kind == "fay") != (rho is not None) or not 0 <= (rho or 0.0) < 1:
+        raise wrong("fay needs its rho, from 0 to below 1, and no other kind has one", where="rho", remedy="--rho 0.3")
     scales = {
-        "brr": (1 / replicates, False), "fay": (1 / (replicates * (1 - rho) ** 2), False),
-        "jk1": ((replicates - 1) / replicates, False), "jk2": (1.0, False),
-        "acs": (4 / replicates, True), "successive-difference": (4 / replicates, True),
-        "bootstrap": (1 / (replicates - 1) if replicates > 1 else 1.0, False),
+        "brr": 1 / replicates, "fay": 1 / (replicates * (1 - (rho or 0.0)) ** 2), "jk1": (replicates - 1) / replicates,
+        "jkn": 1.0, "jk2": 1.0, "acs": 4 / replicates, "successive-difference": 4 / replicates,
+        "bootstrap": 1 / max(replicates - 1, 1), "other": 1.0,
     }  # fmt: skip
     if kind not in scales:
         raise wrong(f"{kind!r} is not a kind of replicates", where="replicate_type", remedy=", ".join(scales))
     return scales[kind]
+
+
+def student(level: float, freedom: int) -> float:
+    """Return how many standard errors an interval of this level reaches; normal without degrees of freedom.
+
+    The distribution function of Student's t is a finite sum for whole degrees of freedom.
+
+    >>> round(student(0.95, 10), 6), round(student(0.95, 1), 4)
+    (2.228139, 12.7062)
+    """
+    if freedom < 1 or freedom > 10**5:
+        return NormalDist().inv_cdf((1 + level) / 2)
+
+    def inside(angle: float) -> float:
+        term = math.cos(angle) if freedom % 2 else 1.0
+        found, step = 0.0, 2 if freedom % 2 else 1
+        for k in range(step, freedom, 2):
+            found, term = found + term, term * math.cos(angle) ** 2 * k / (k + 1)
+        found *= math.sin(angle)
+        return 2 / math.pi * (angle + found) if freedom % 2 else found
+
+    low, high = 0.0, math.pi / 2
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = (middle, high) if inside(middle) < level else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)

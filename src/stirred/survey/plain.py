@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
@@ -18,8 +18,10 @@ from stirred.data.frames import read_frame
 from stirred.data.natural import sorted_values
 from stirred.data.sources import read_toml
 from stirred.mechanisms.protocol import Grid, Outcome, Progress
-from stirred.spec.problems import Problem, SpecificationError, wrong
-from stirred.survey.linearise import Replicates, Statistic, replicate_scale, variance_of_sum
+from stirred.spec.given_numbers import fraction
+from stirred.spec.problems import wrong
+from stirred.survey.linearise import Replicates, Statistic, replicate_scale, student, variance_of_sum
+from stirred.survey.margins import adjusted, read_margins, residuals
 from stirred.survey.sample_design import SurveyDesign
 
 CONFIDENTIAL = "computed without noise: do not publish"
@@ -46,13 +48,19 @@ class EstimateOptions(BaseModel):
     by: str | None = _option("In each domain that these columns form.", "COLUMN[,...]")
     where: str | None = _option("Only records with this value, or one of several.", "COLUMN=VALUE[,...]")
     na_rm: bool = Field(default=False, description="Leave out missing values; otherwise they are refused.")
+    totals: Path | None = _option("Known totals, last column: weights are post-stratified to them, or raked.", "FILE")
+    pps: Literal["brewer", "poisson"] | None = _option("Drawn with the probabilities of --fpc or --weights.", "NAME")
+    confidence: float = _option("Of the intervals, which use Student's t.", "NUMBER", 0.95)
     lonely: Literal["fail", "remove", "certainty", "adjust", "average"] = _option(
         "What a stratum with one cluster counts, as R's survey.lonely.psu.", "NAME", "fail"
     )
     replicates: str | None = _option("Columns of replicate weights, used instead of linearisation.", "PATTERN")
-    replicate_type: str = _option("brr, fay, jk1, jk2, acs, successive-difference or bootstrap.", "NAME", "brr")
-    rho: float = _option("fay: by how much a replicate's weights shrink.", "NUMBER", 0.0)
-    scale: float | None = _option("Of the replicates' squared deviations, instead of that of their type.", "NUMBER")
+    replicate_type: str = _option(
+        "brr, fay, jk1, jk2, jkn, acs, successive-difference, bootstrap or other.", "NAME", "brr"
+    )
+    rho: float | None = _option("fay: by how much a replicate's weights shrink.", "NUMBER")
+    scale: float | None = _option("Of the replicates' squared deviations: jk1, jkn, bootstrap, other.", "NUMBER")
+    rscales: str | None = _option("A scale of each replicate's own.", "NUMBER[,...]")
     mse: bool = Field(default=False, description="Replicates deviate from the estimate, not from their mean.")
 
     def drawn_by(self) -> SurveyDesign:
@@ -80,29 +88,57 @@ class Estimated:
     domain: dict[str, str]
     estimate: float
     se: float
+    reach: float  # of the interval, in standard errors
     records: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the ends of the interval."""
+        return self.estimate - self.reach * self.se, self.estimate + self.reach * self.se
 
     @property
     def values(self) -> dict[str, Any]:
         """Return it for JSON."""
-        number = {name: None if np.isnan(v) else v for name, v in (("estimate", self.estimate), ("se", self.se))}
-        known = number["estimate"] and number["se"] is not None
-        cv = abs(self.se / self.estimate) if known else None
+        (low, high), cv = self.interval, abs(self.se / self.estimate) if self.estimate else float("nan")
+        numbers = {"estimate": self.estimate, "se": self.se, "cv": cv, "lci": low, "uci": high}
         own = {"kind": self.kind, "variable": self.variable, "level": self.level, "by": self.domain}
-        return {**own, **number, "cv": cv, "records": self.records}
+        known = {name: None if np.isnan(number) else number for name, number in numbers.items()}
+        return {**own, **known, "records": self.records}
 
 
 class Sample:
     """A sample with its design, from which estimates are made."""
 
-    def __init__(
-        self, rows: pl.DataFrame, design: SurveyDesign, *, lonely: str = "fail", replicates: Replicates | None = None
-    ) -> None:
-        self.rows, self.lonely, self.replicates = rows, lonely, replicates
+    def __init__(self, rows: pl.DataFrame, options: EstimateOptions) -> None:
+        design = options.drawn_by()
+        self.rows, self.lonely, self.pps = rows, options.lonely, options.pps
         known = [name for name in design.columns if name in rows.columns]
         if gaps := [name for name in known if rows[name].null_count()]:
             raise wrong(f"column {gaps[0]!r} has missing values", where="design", remedy="every row needs its design")
-        self.drawn = design.drawn({name: rows[name].to_list() for name in known})
+        self.drawn = design.drawn({name: rows[name].to_list() for name in known}, unequal=self.pps is not None)
+        own = design.ids or design.strata or options.totals or bool((self.drawn.weights < 1).any())
+        if self.pps == "poisson" and own:
+            what = "a Poisson sample has no clusters, strata or --totals here, and no weight below 1"
+            raise wrong(what, where="pps", remedy="give --fpc (its probabilities) or --weights alone")
+        if self.pps == "brewer" and not design.fpc:
+            raise wrong("the probabilities are not named", where="fpc", remedy="name their column with --fpc")
+        self.weights, self.replicates = self.drawn.weights, _replicates(options, rows)
+        self.margins = None if options.totals is None else read_margins(_read(options.totals), rows)
+        if self.margins is not None:
+            if bool((self.weights == 0).any()) and self.replicates is None:  # R scores such a row by its class's mean
+                raise wrong("weights of 0 cannot be adjusted to totals", where="totals", remedy="leave the rows out")
+            self.weights = adjusted(self.weights, self.margins)
+            if self.replicates is not None:
+                each = [adjusted(column, self.margins) for column in self.replicates.weights.T]
+                self.replicates = replace(self.replicates, weights=np.stack(each, axis=1))
+
+    @property
+    def freedom(self) -> int:
+        """Return the degrees of freedom: clusters without strata, or the rank of the replicates less one."""
+        if self.replicates is not None:
+            return int(np.linalg.matrix_rank(self.replicates.weights, rtol=1e-5)) - 1
+        first, some = self.drawn.stages[0], self.weights != 0
+        return len(np.unique(first.unit[some])) - len(np.unique(first.stratum[some]))
 
     def column(self, name: str, *, where: str) -> pl.Series:
         """Return a column; refuse one that is not there."""
@@ -129,13 +165,19 @@ class Sample:
 
     def estimated(self, statistic: Statistic) -> tuple[float, float]:
         """Return an estimate and its standard error."""
-        weights = self.drawn.weights
-        value = statistic.value(weights)
-        if np.isnan(value):
-            return value, value
+        value = statistic.value(self.weights)
+        return value, value if np.isnan(value) else float(np.sqrt(self._variance(statistic)))
+
+    def _variance(self, statistic: Statistic) -> float:
         if self.replicates is not None:
-            return value, float(np.sqrt(self.replicates.variance(statistic, weights)))
-        return value, float(np.sqrt(variance_of_sum(statistic.scores(weights), self.drawn, lonely=self.lonely)))
+            return self.replicates.variance(statistic, self.weights)
+        scores, inside = statistic.scores(self.weights), statistic.inside
+        if self.margins is not None:
+            scores = residuals(scores, self.margins, self.drawn.weights, self.weights)
+        if self.pps == "poisson":
+            return float(((1 - 1 / self.drawn.weights) * scores**2).sum())
+        whole = self.margins is not None or self.pps is not None  # R then keeps the rows outside a domain
+        return variance_of_sum(scores, self.drawn, lonely=self.lonely, inside=None if whole else inside)
 
     def domains(self, by: Sequence[str], *, full: bool = False) -> Iterator[tuple[dict[str, str], NDArray[np.bool_]]]:
         """Yield the domains that columns form, with their rows; ``full`` also those with nobody in them."""
@@ -144,35 +186,40 @@ class Sample:
             inside = np.ones(self.rows.height, dtype=bool)
             for text, value in zip(texts, values, strict=True):
                 inside &= (text == value).fill_null(value=False).to_numpy()
-            if full or inside.any():
+            if full or bool((self.weights[inside] > 0).any()):
                 yield dict(zip(by, values, strict=True)), inside
 
 
 def estimate(options: EstimateOptions, _: Progress | None) -> Outcome:
     """Estimate from a sample without noise, to check against R."""
-    design = options.drawn_by()
-    rows = read_frame(options.file).with_columns(pl.col(pl.String).replace("NA", None))  # as R reads a file
-    sample = Sample(rows, design, lonely=options.lonely, replicates=_replicates(options, rows))
+    if not 0 < options.confidence < 1:
+        raise wrong(f"{options.confidence} is not a confidence", where="confidence", remedy="write such as 0.95")
+    rows = _read(options.file)
+    sample = Sample(rows, options)
     found = [*_estimates(sample, options)]
     if not found:
         raise wrong("nothing is asked for", where="total", remedy="name columns with --total, --mean, --ratio, --table")
     grids = [_grid(kind, [e for e in found if e.kind == kind]) for kind in dict.fromkeys(e.kind for e in found)]
-    first = sample.drawn.stages[0]
-    freedom = len(np.unique(first.unit)) - len(np.unique(first.stratum))
-    values = {"estimates": [e.values for e in found], "records": rows.height, "degrees_of_freedom": freedom,
+    values = {"estimates": [e.values for e in found], "records": rows.height, "degrees_of_freedom": sample.freedom,
               "confidential": True, "note": CONFIDENTIAL}  # fmt: skip
     return Outcome(rows=[("confidential", CONFIDENTIAL)], grids=grids, values=values)
 
 
+def _read(file: Path) -> pl.DataFrame:
+    return read_frame(file).with_columns(pl.col(pl.String).replace("NA", None))  # as R reads a file
+
+
 def _estimates(sample: Sample, options: EstimateOptions) -> Iterator[Estimated]:
     chosen = _chosen(sample, options.where)
-    ones = np.ones(sample.rows.height)
+    ones, reach = np.ones(sample.rows.height), student(options.confidence, sample.freedom)
 
-    def of(kind: str, name: str, level: str | None, domain: dict[str, str], statistic: Statistic) -> Estimated:
+    def of(
+        kind: str, name: str, level: str | None, domain: dict[str, str], statistic: Statistic, own: Any = True
+    ) -> Estimated:
         value, se = sample.estimated(statistic)
-        records = int(statistic.inside.sum())
         return Estimated(
-            kind=kind, variable=name, level=level, domain=domain, estimate=value, se=se, records=records
+            kind=kind, variable=name, level=level, domain=domain, estimate=value, se=se, reach=reach,
+            records=int((statistic.inside & own).sum()),
         )  # fmt: skip
 
     for domain, rows in sample.domains(_names(options.by)):
@@ -187,8 +234,8 @@ def _estimates(sample: Sample, options: EstimateOptions) -> Iterator[Estimated]:
             yield of("ratio", name, None, domain, Statistic(y=top, x=below, inside=inside & known))
         if options.table is not None:
             for cell, rows_of_cell in sample.domains(_names(options.table), full=True):
-                statistic = Statistic(y=ones, x=None, inside=inside & rows_of_cell)
-                yield of("table", options.table, None, {**domain, **cell}, statistic)
+                statistic = Statistic(y=ones * rows_of_cell, x=None, inside=inside)
+                yield of("table", options.table, None, {**domain, **cell}, statistic, rows_of_cell)
 
 
 def _ratio(sample: Sample, name: str, *, na_rm: bool) -> tuple[Any, Any, Any]:
@@ -219,6 +266,8 @@ def _chosen(sample: Sample, where: str | None) -> Any:
 
 def _replicates(options: EstimateOptions, rows: pl.DataFrame) -> Replicates | None:
     if options.replicates is None:
+        if lost := [n for n in ("rho", "scale", "rscales", "mse") if getattr(options, n) not in (None, False)]:
+            raise wrong("it is of replicate weights", where=lost[0], remedy="name their columns with --replicates")
         return None
     names = [name for name in rows.columns if any(fnmatchcase(name, each) for each in _names(options.replicates))]
     if len(names) < 2:
@@ -227,19 +276,27 @@ def _replicates(options: EstimateOptions, rows: pl.DataFrame) -> Replicates | No
         raise wrong("replicates go with the weights of the estimate", where="weights", remedy="name their column")
     own = rows.select(pl.col(names).cast(pl.Float64, strict=False))
     if any(own[name].null_count() for name in names):
-        raise SpecificationError([Problem(what="a replicate weight is not a number", where="replicates", remedy="")])
-    scale, mse = replicate_scale(options.replicate_type, len(names), rho=options.rho)
-    return Replicates(weights=own.to_numpy(), scale=options.scale or scale, mse=options.mse or mse)
+        raise wrong("a replicate weight is not a number", where="replicates", remedy="check the columns")
+    kind, scale = options.replicate_type, replicate_scale(options.replicate_type, len(names), rho=options.rho)
+    if options.scale is not None and kind not in ("jk1", "jkn", "bootstrap", "other"):
+        raise wrong(f"{kind} has its own scale", where="scale", remedy="leave it out, or write --replicate-type other")
+    given = [fraction(each, where="rscales") for each in _names(options.rscales)]
+    if (given and (len(given) != len(names) or min(given) < 0)) or (kind == "jkn" and not given):
+        what = f"there are {len(given)} scales for {len(names)} replicates, or one is below 0"
+        raise wrong(what, where="rscales", remedy="one for each column; of jkn (n-1)/n of its stratum")
+    rscales = np.array([float(each) for each in given]) if given else np.ones(len(names))
+    scale = scale if options.scale is None else options.scale
+    return Replicates(weights=own.to_numpy(), scale=scale, rscales=rscales, mse=options.mse)
 
 
 def _grid(kind: str, found: Sequence[Estimated]) -> Grid:
     by = [*dict.fromkeys(name for e in found for name in e.domain)]
-    header = (*by, *(() if kind == "table" else ("",)), "total" if kind == "table" else kind, "SE")
+    header = (*by, *(() if kind == "table" else ("",)), "total" if kind == "table" else kind, "SE", "from", "to")
     rows = []
     for e in found:
         label = () if kind == "table" else (f"{e.variable}{e.level or ''}",)
-        rows.append((*(e.domain[name] for name in by), *label, f"{e.estimate:.7g}", f"{e.se:.7g}"))
-    return Grid(header=header, rows=tuple(rows), numbers=header[-2:])
+        rows.append((*(e.domain[n] for n in by), *label, *(f"{x:.7g}" for x in (e.estimate, e.se, *e.interval))))
+    return Grid(header=header, rows=tuple(rows), numbers=header[-4:])
 
 
 def _names(given: str | Sequence[str] | None) -> list[str]:

@@ -80,8 +80,11 @@ class SurveyDesign:
         """Return all columns that the design names."""
         return (*self.ids, *self.strata, *self.fpc, *([self.weights] if self.weights else []))
 
-    def drawn(self, rows: Mapping[str, Any]) -> Drawn:
-        """Return the sample by columns, checked: clusters nested in strata, one population size for each stratum."""
+    def drawn(self, rows: Mapping[str, Any], *, unequal: bool = False) -> Drawn:
+        """Return the sample by columns, checked: clusters nested in strata, one population size for each stratum.
+
+        ``unequal`` shares drawn: ``fpc`` is the probability of each cluster, and may differ inside a stratum.
+        """
         import numpy as np
 
         absent = [name for name in self.columns if name not in rows]
@@ -89,6 +92,7 @@ class SurveyDesign:
             raise wrong(f"no column {absent[0]!r}", where="design", remedy="name columns of the sample")
         length = len(next(iter(rows.values()))) if rows else 0
         stages: list[Stage] = []
+        sizes = self._sizes(rows)
         outer = np.zeros(length, dtype=np.int64)
         for k in range(max(len(self.ids), 1)):
             stratum = _codes(outer, rows[self.strata[k]]) if k < len(self.strata) else _codes(outer)
@@ -96,24 +100,30 @@ class SurveyDesign:
             inside = stratum if self.nest or k else np.zeros(length, dtype=np.int64)
             unit = _codes(inside, own)
             _check_nested(unit, stratum, where=self.ids[k] if self.ids else "rows")
-            stages.append(self._stage(k, rows, stratum, unit))
+            stages.append(self._stage(k, sizes, stratum, unit, unequal=unequal))
             outer = unit
         return Drawn(stages=tuple(stages), weights=self._weights(rows, stages))
 
-    def _stage(self, k: int, rows: Mapping[str, Any], stratum: Codes, unit: Codes) -> Stage:
+    def _sizes(self, rows: Mapping[str, Any]) -> list[tuple[Numbers, bool]]:
+        """Return the columns of fpc, and whether they are fractions: all of them are, or none."""
+        given = [_numbers(rows[name], where=f"design fpc {name}") for name in self.fpc]
+        fraction = all(bool((each <= 1).all()) for each in given)
+        if not fraction and any(bool((each < 1).any()) for each in given):
+            raise wrong("some values are fractions and some are sizes", where="design fpc", remedy="use one for all")
+        return [(each, fraction) for each in given]
+
+    def _stage(self, k: int, sizes: list[tuple[Numbers, bool]], stratum: Codes, unit: Codes, *, unequal: bool) -> Stage:
         import numpy as np
 
         _, first = np.unique(unit, return_index=True)
         sampled = np.bincount(stratum[first], minlength=int(stratum.max(initial=0)) + 1)[stratum]
-        if k >= len(self.fpc):
+        if k >= len(sizes):
             return Stage(stratum=stratum, unit=unit, sampled=sampled, population=None)
-        name = self.fpc[k]
-        given = _numbers(rows[name], where=f"design fpc {name}")
-        fraction = given.size > 0 and bool((given <= 1).all())
-        if not fraction and bool((given < 1).any()):
-            raise wrong("some values are fractions and some are sizes", where=f"design fpc {name}", remedy="use one")
+        name, (given, fraction) = self.fpc[k], sizes[k]
+        if unequal and not fraction:
+            raise wrong("probabilities are at most 1", where=f"design fpc {name}", remedy="name their column")
         population = sampled / given if fraction else given
-        _check_constant(population, stratum, where=f"design fpc {name}")
+        _check_constant(population, unit if unequal else stratum, where=f"design fpc {name}")
         if bool((population < sampled - 1e-9).any()):
             raise wrong(
                 "a stratum has fewer units than were drawn from it", where=f"design fpc {name}",
@@ -125,7 +135,7 @@ class SurveyDesign:
         import numpy as np
 
         if self.weights is not None:
-            return _numbers(rows[self.weights], where=f"design weights {self.weights}")
+            return _numbers(rows[self.weights], where=f"design weights {self.weights}", zero=True)
         rates = [stage.population / stage.sampled for stage in stages if stage.population is not None]
         return np.prod(np.stack(rates), axis=0) if rates else np.ones(0)
 
@@ -142,15 +152,16 @@ def _codes(outer: Any, inner: Any = None) -> Codes:
     return both.astype(np.int64)
 
 
-def _numbers(column: Any, *, where: str) -> Numbers:
+def _numbers(column: Any, *, where: str, zero: bool = False) -> Numbers:
     import numpy as np
 
     try:
         given = np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError):
         raise wrong("a value is not a number", where=where, remedy="check the column") from None
-    if not bool((np.isfinite(given) & (given > 0)).all()):
-        raise wrong("a value is missing, or is not above 0", where=where, remedy="every row needs a number above 0")
+    if not bool((np.isfinite(given) & ((given >= 0) if zero else (given > 0))).all()):
+        least = "below 0" if zero else "not above 0"
+        raise wrong(f"a value is missing, or is {least}", where=where, remedy="every row needs its number")
     return given
 
 

@@ -248,6 +248,16 @@ def test_amplified_losses_of_one_sample_are_composed_on_it_and_amplified_once() 
     assert "entry 0-1: their losses on sample 's' were added, then amplified once" in one(found).assumptions
 
 
+def test_losses_of_one_sample_are_added_stratum_by_stratum() -> None:
+    """A tenth and a whole stratum, of which one release hardly touches the second and the other has no shares."""
+    drawn: dict[str, object] = {"design": {"design": "stratified", "n": "100,50", "N": "1000,50"}}
+    shared: tuple[str, str, dict[str, object]] = ("s", "3", {**drawn, "shares": ["1", "1/20"]})
+    alike = sampled(shared, shared, budgets=["1.07", "1.07"])
+    assert float(one(alike).budget.realised) == pytest.approx(math.log1p(math.expm1(6) / 10))
+    mixed = sampled(shared, ("s", "2", drawn), budgets=["1.07", "2"])
+    assert float(one(mixed).budget.realised) == pytest.approx(max(math.log1p(math.expm1(5) / 10), 3 / 20 + 2, 3.07))
+
+
 def test_losses_of_samples_that_nobody_calls_dependent_are_added_and_that_is_stated() -> None:
     found = sampled(("s", "1", {}), ("t", "2", {}))
     assert float(one(found).budget.realised) == pytest.approx(0.6525937867846, abs=1e-12)

@@ -10,7 +10,7 @@ import pytest
 from stirred.survey.estimates.error_law import Noise, beyond, half_width
 from stirred.survey.estimates.published import flag
 
-DRAWS = 10_000
+DRAWS = 40_000
 CASES = [(1.0, [Noise(0.01, 0.01)]), (0.2, [Noise(0.5, 0.5)]), (3.0, [Noise(0.001, 0.001)]), (0.05, [Noise(2.0, 1.0)]),
          (0.5, [Noise(0.01, 0.01), Noise(0.01, 0.02)]), (0.5, [Noise(0.01, 0.01)] * 2)]  # fmt: skip
 
@@ -25,9 +25,9 @@ def drawn(sd: float, noises: list[Noise], seed: int, count: int = DRAWS) -> np.n
 
 
 @pytest.mark.parametrize(("sd", "noises"), CASES)
-@pytest.mark.parametrize(("level", "within"), [(0.9, 0.016), (0.95, 0.012), (0.99, 0.0055)])
+@pytest.mark.parametrize(("level", "within"), [(0.9, 0.01), (0.95, 0.01), (0.99, 0.005)])
 def test_intervals_cover_as_stated(sd: float, noises: list[Noise], level: float, within: float) -> None:
-    """Five standard errors of a coverage over 10,000 draws either way: a false alarm below 1e-6 in each test."""
+    """More than six standard errors of a coverage over 40,000 draws: a false alarm below 1e-8 in each test."""
     width = half_width(level, sd, noises)
     covered = float((np.abs(drawn(sd, noises, seed=7)) <= width).mean())
     # On a coarse grid an interval that covers enough covers a little more: at most the mass of one step more.
@@ -55,23 +55,6 @@ def test_an_interval_without_one_of_the_errors_covers_too_little(kept: str) -> N
     sd, noises = 1.0, [Noise(0.01, 0.01)]
     width = half_width(0.95, sd, []) if kept == "sampling" else half_width(0.95, 0.0, noises)
     assert float((np.abs(drawn(sd, noises, seed=6)) <= width).mean()) < 0.93
-
-
-def test_estimates_of_samples_cover_the_population_with_estimated_errors() -> None:
-    """Simple random samples of 200 of 2,000, their own variance, and noise: 10,000 draws for each level."""
-    rng = np.random.default_rng(11)
-    population = rng.gamma(3, 10, 2000).clip(0, 100)
-    n, noise = 200, Noise(0.001, 1.5)
-    chosen = np.argpartition(rng.random((DRAWS, 2000)), n, axis=1)[:, :n]
-    sample = population[chosen]
-    totals, sds = 10 * sample.sum(axis=1), np.sqrt(0.9 * 100 * n * sample.var(axis=1, ddof=1))
-    error = totals + drawn(0.0, [noise], seed=12) - population.sum()
-    steps = np.linspace(sds.min(), sds.max(), 25)
-    for level, allowed in ((0.9, 0.016), (0.95, 0.012)):
-        width = np.interp(sds, steps, [half_width(level, float(sd), [noise]) for sd in steps])
-        assert abs(float((np.abs(error) <= width).mean()) - level) < allowed
-        alone = np.interp(sds, steps, [half_width(level, float(sd), []) for sd in steps])
-        assert float((np.abs(error) <= alone).mean()) < level - 0.02
 
 
 def test_flags() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -138,12 +140,70 @@ def test_a_secret_sample_amplifies_and_the_ledger_knows_it(folder: Path, capsys:
     told = capsys.readouterr().out
     assert "survey-2026" in told
     assert '"amplified": true' in told
+    kept = json.loads(told)["entries"][0]["sampling"]
+    assert [float(Fraction(share)) for share in kept["shares"]] == pytest.approx([0.45, 1.0], abs=0.01)
+
+
+def test_a_stratum_drawn_rarely_decides_the_loss_on_the_sample() -> None:
+    """One stratum is taken whole. By the rule for any mechanism nothing would amplify."""
+    draw = {"design": "stratified", "n": "200,200", "N": "200,4000"}
+    whole = a_sample().with_columns(
+        N=pl.when(pl.col("region") == "N").then(200).otherwise(4000),
+        w=pl.when(pl.col("region") == "N").then(1.0).otherwise(20.0),
+    )
+    attest = ["design-weights", "random-sample", "secret-sample"]
+    settings: dict[str, Any] = {
+        "setting": 11,
+        "attest": attest,
+        "sample": "s",
+        "sampling": draw,
+        "weight_bounds": [1, 20],
+    }
+    plan = planned(whole, **settings, variance="none")
+    assert float(plan.inner) == pytest.approx(math.log1p(20 * math.expm1(1)))  # all of it from the rare stratum
+    assert plan.shares == (Fraction(1, 20), 1)
+    assert dict(plan.attackers)["knows nothing"] == "1.000000"
+    assert planned(whole, **settings).inner == plan.inner  # a paid variance moves by the square of the weight
+
+
+@pytest.mark.parametrize(
+    ("ids", "sampling", "fits"),
+    [
+        ("pair", {"design": "srswor", "n": 200, "N": 2000}, False),  # clusters of two are not drawn one by one
+        ("pair", {"design": "cluster", "m": 200, "M": 2000, "K": 2, "equal": 1}, True),
+        ("pair", {"design": "cluster", "m": 200, "M": 2000, "K": 1, "equal": 1}, False),
+        ("one", {"design": "srswor", "n": 400, "N": 4000}, True),
+        ("one", {"design": "srswor", "n": 400, "N": 8000}, False),  # weights say 1 in 10
+    ],
+)
+def test_clusters_are_drawn_as_clusters(ids: str, sampling: dict[str, Any], fits: bool) -> None:
+    rows = pl.int_range(pl.len())
+    file = a_sample().with_columns(pair=rows // 2, one=rows, w=pl.lit(10.0))
+    settings = {
+        "setting": 11, "attest": ["design-weights", "random-sample", "secret-sample"], "sample": "s",
+        "sampling": sampling, "design": {"ids": [ids], "weights": "w"}, "most_in_cluster": 2,
+    }  # fmt: skip
+    if fits:
+        assert planned(file, **settings).epsilon == 1
+    else:
+        with pytest.raises(StirredError, match="not that of the file"):
+            planned(file, **settings)
+
+
+def test_weights_of_zero_are_refused() -> None:
+    with pytest.raises(StirredError, match="a weight is 0"):
+        planned(a_sample().with_columns(w=pl.lit(0.0)), design={"weights": "w"}, variance="none")
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"attest": []}, "after-noise.*, or hold the counts"),
     ({"attest": ["design-weights", "honesty"]}, "nothing called 'honesty'"),
-    ({"setting": 2}, "weights vary with the frame"),
+    ({"setting": 1}, "changed population"),
+    ({"setting": 2}, "the draw is not stated"),
+    (
+        {"setting": 3, "sampling": {"design": "stratified", "n": "1,1", "N": "2,2"}, "sample": "s"},
+        "weights vary with the",
+    ),
     ({"setting": "moon"}, "not a stage"),
     ({"setting": 12}, "no setting 12"),
     ({"setting": 11}, "the draw is not stated"),

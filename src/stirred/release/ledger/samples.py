@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from stirred.release.ledger.entry import Charge, numbers
@@ -16,7 +17,7 @@ from stirred.spec.problems import StirredError, refused
 from stirred.spec.specification import Specification
 from stirred.survey.amplify import greatest
 from stirred.survey.compose import compose
-from stirred.survey.designs import Design, design_from
+from stirred.survey.designs import Design, amp, design_from
 
 _INSTEAD = "compose on the sample first, then amplify once"
 
@@ -25,7 +26,8 @@ _INSTEAD = "compose on the sample first, then amplify once"
 class Sampling:
     """How the sample of a release was drawn, and what the release lost on it before amplification.
 
-    ``joint`` names dependent samples with the probability that a unit is in both, or "unknown".
+    ``joint`` names dependent samples with the probability that a unit is in both, or "unknown". ``shares`` are the
+    parts of the inner loss that units can have, by the probabilities of the design; all of it if left out.
 
     >>> stated = Sampling.of({"design": {"design": "srswor", "n": 100, "N": 1000}, "inner": "1"})
     >>> stated.design.loss(stated.inner).shown(3)
@@ -35,12 +37,19 @@ class Sampling:
     design: Design
     inner: Exact
     joint: Mapping[str, str] = field(default_factory=dict)
+    shares: tuple[Fraction, ...] = ()
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Sampling:
         """Return what a ledger keeps."""
         inner, joint = loss(str(document.get("inner")), where="inner"), dict(document.get("joint", {}))
-        return cls(design=design_from(dict(document.get("design", {}))), inner=inner, joint=joint)
+        shares = tuple(probability(share, where="shares") for share in document.get("shares", ()))
+        return cls(design=design_from(dict(document.get("design", {}))), inner=inner, joint=joint, shares=shares)
+
+    def by_unit(self) -> list[Exact]:
+        """Return the inner loss of units by the probabilities of the design."""
+        units = self.design.shape.units or (self.design.shape.rate,)
+        return [self.inner * share for share in (self.shares if len(self.shares) == len(units) else [1] * len(units))]
 
     def document(self) -> dict[str, Any]:
         """Return what a ledger keeps, checked."""
@@ -49,7 +58,8 @@ class Sampling:
         for value in self.joint.values():
             if value != "unknown":
                 probability(value, where="joint")
-        found = {"design": self.design.document(), "inner": str(self.inner), "joint": dict(self.joint)}
+        found = {"design": self.design.document(), "inner": str(self.inner), "joint": dict(self.joint),
+                 "shares": [str(share) for share in self.shares]}  # fmt: skip
         return {key: value for key, value in found.items() if value}
 
 
@@ -137,17 +147,19 @@ def _together(group: list[Charge], specification: Callable[[str], Specification]
     if any(charge.amplified and one is None for charge, one in zip(group, stated, strict=True)):
         raise refused("an entry does not state its design and its inner loss (--design, --inner)", where="sample")
     inner: dict[str, list[Exact]] = {}
+    units: list[list[Exact]] = []
     designs: dict[str, set[Design]] = {}
     for charge, one, own in zip(group, stated, specifications, strict=True):
         name = str(charge.sample)
         inner.setdefault(name, []).append(own.budget.realised if one is None else one.inner)
+        units.append([own.budget.realised] if one is None else one.by_unit())
         designs.setdefault(name, set()).update([] if one is None else [one.design])
     if any(len(found) != 1 for found in designs.values()):
         raise refused("the entries of one sample do not state one design", where="sample")
     drawn = {name: found.pop() for name, found in designs.items()}
     losses = {name: add_up(found) for name, found in inner.items()}
     joint = {p for one in stated if one is not None for other, p in one.joint.items() if other in drawn}
-    lost = _lost(losses, drawn, joint)
+    lost = _lost(losses, drawn, joint, units)
     # Never less than what was counted before an entry came in, amplified or not: no further entry lowers a total.
     parts = [[s.budget.realised for c, s in zip(group, specifications, strict=True) if c.amplified is kind]
              for kind in (True, False)]  # fmt: skip
@@ -158,10 +170,14 @@ def _together(group: list[Charge], specification: Callable[[str], Specification]
     return replace(first, budget=Budget(policy=policy), relies_on=relies, assumptions=assumed)
 
 
-def _lost(losses: Mapping[str, Exact], drawn: Mapping[str, Design], joint: set[str]) -> Exact:
+def _lost(losses: Mapping[str, Exact], drawn: Mapping[str, Design], joint: set[str], units: list[list[Exact]]) -> Exact:
     names = list(losses)
     if len(names) == 1:
-        return drawn[names[0]].loss(losses[names[0]])
+        (design,) = drawn.values()
+        if not (design.rated and design.shape.units):
+            return design.loss(losses[names[0]])
+        each = [own * len(design.shape.units) if len(own) == 1 else own for own in units]
+        return greatest([amp(add_up(list(own)), p) for *own, p in zip(*each, design.shape.units, strict=True)])
     if not all(design.rated for design in drawn.values()):
         raise refused("a joint bound is known for designs that draw unit by unit", where="sample")
     even = all(len({*design.shape.units}) == 1 for design in drawn.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
@@ -15,8 +14,8 @@ from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError
 from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import Problem, StirredError, wrong
-from stirred.survey.designs import SRSWOR, Design, Stratified
 from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
+from stirred.survey.estimates.draw import check_draw, weight_ends
 from stirred.survey.estimates.measure import Rows, all_columns, in_steps, nearest
 from stirred.survey.estimates.published import LABELS, NUMBERS
 from stirred.survey.estimates.queries import Public
@@ -120,18 +119,24 @@ def _attest_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[P
     held = mechanism.adjust is not None and mechanism.adjust.when == "counts-invariant"
     needed = ["design-weights"] if setting.weights_fixed and not held else []
     needed += ["fixed-donors"] if mechanism.donor_cap is not None else []
-    if setting == ELEVENTH:
+    if setting.start == "population":
+        yield Problem(
+            what="with whom a changed population would fill the frame is not known, so nothing can be promised for it",
+            where="setting", remedy="start at the frame (frame/frame-variables) or at the sample",
+        )  # fmt: skip
+    elif setting.start == "frame":
         needed += ["random-sample", "secret-sample"]
         if not mechanism.sampling or mechanism.sample is None:
             yield Problem(
                 what="sampling amplifies here, and the draw is not stated", where="sampling",
                 remedy="write sampling = {design = 'srswor', n = 100, N = 1000} and sample = its name in the ledger",
             )  # fmt: skip
-    elif "sampling" in setting.amplifiers:
-        yield Problem(
-            what=f"in setting {setting.number} weights vary with the frame, and its loss is not computed here",
-            where="setting", remedy="hold the frame variables fixed (frame/frame-variables), or start at the sample",
-        )  # fmt: skip
+        elif setting != ELEVENTH and not mechanism.equal:
+            yield Problem(
+                what=f"in setting {setting.number} a unit can change its stratum, and then all weights vary with the "
+                "frame: its loss is not known", where="setting", remedy="hold the frame variables fixed "
+                "(frame/frame-variables), or draw by srswor, where all weights are N/n whatever the frame says",
+            )  # fmt: skip
     elif mechanism.sampling or mechanism.sample is not None:
         what = f"the promise starts at the {setting.start}, where the draw protects nobody further"
         yield Problem(what=what, where="sampling", remedy="leave sampling and sample out, or use setting 11")
@@ -196,19 +201,21 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
     """Return the records as whole numbers, and what is public of the sample."""
     setting, design = mechanism.stage, design_of(data)
     drawn = design.drawn({name: data.households[name].to_list() for name in design.columns})
+    if not bool((drawn.weights > 0).all()):
+        raise wrong("a weight is 0", where=f"design weights {design.weights}", remedy="leave the record out")
     classes, of = (None, None) if mechanism.adjust is None else read_classes(mechanism.adjust, data.households)
     if classes is not None and classes.counts is not None:
         assert of is not None
         return _held(mechanism, classes, of, design, drawn)
-    if setting.weights_fixed:
+    if setting.weights_fixed or mechanism.equal:
         _check_design_weights(design, drawn)
         if classes is not None and of is not None and not design.fpc:
             _check_not_calibrated(classes, np.bincount(of, weights=drawn.weights))
     if mechanism.design is not None:
-        _check_draw(mechanism.design, drawn)
+        check_draw(mechanism.design, drawn)
     grid = fraction(mechanism.weight_grid, where="weight_grid")
     low, high = _weight_bounds(mechanism, setting, drawn)
-    ends = max(math.floor(low / grid), 1), math.ceil(high / grid)
+    ends = weight_ends(low, high, grid, mechanism.design)
     weights, _ = in_steps(drawn.weights, ends, grid)
     stage = drawn.stages[0]
     _, first, cluster = np.unique(stage.unit, return_index=True, return_inverse=True)
@@ -227,7 +234,7 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
                 left=tuple(left), classes=of, given=drawn.weights)  # fmt: skip
     public = Public(
         setting=setting, n=data.households.height, weights=ends, weight_grid=grid, strata=rows.drawn,
-        clustered=bool(design.ids), most=most, classes=classes,
+        clustered=bool(design.ids), most=most, classes=classes, equal=mechanism.equal,
     )  # fmt: skip
     return rows, public
 
@@ -296,25 +303,6 @@ def _most(mechanism: SurveyEstimates, design: SurveyDesign, sizes: Any) -> int:
         what = f"a cluster has more than {mechanism.most_in_cluster} records"
         raise wrong(what, where="most_in_cluster", remedy="declare the largest number that the design allows")
     return mechanism.most_in_cluster
-
-
-def _check_draw(stated: Design, drawn: Drawn) -> None:
-    """Refuse a stated draw that is not the file's, as far as the file shows it: a lower rate would promise too much."""
-    if not isinstance(stated, SRSWOR | Stratified):
-        return
-    stage = drawn.stages[0]
-    n, there = ((stated.n,), (stated.N,)) if isinstance(stated, SRSWOR) else (stated.n, stated.N)
-    _, first = np.unique(stage.stratum, return_index=True)
-    counts, sizes = (
-        stage.sampled[first].tolist(),
-        None if stage.population is None else stage.population[first].tolist(),
-    )
-    found = sorted(counts) if sizes is None else sorted(zip(counts, sizes, strict=True))
-    if found != (sorted(n) if sizes is None else sorted(zip(n, there, strict=True))):
-        raise wrong(
-            "the stated draw is not that of the file: its strata have other sizes", where="sampling",
-            remedy="state n and N of the strata of [design]; with nonresponse start at the responses instead",
-        )  # fmt: skip
 
 
 def _check_design_weights(design: SurveyDesign, drawn: Drawn) -> None:

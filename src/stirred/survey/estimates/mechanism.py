@@ -50,10 +50,9 @@ from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import placed
 from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Flavor, Specification
-from stirred.survey.amplify import deamplify
 from stirred.survey.attackers import attackers
-from stirred.survey.designs import Design, design_from
-from stirred.survey.estimates import checks, pictures, published, small
+from stirred.survey.designs import SRSWOR, Design, design_from
+from stirred.survey.estimates import checks, draw, pictures, published, small
 from stirred.survey.estimates.classes import read_classes, too_small
 from stirred.survey.estimates.measure import all_columns, ratio_steps, totals, values_of, variances
 from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
@@ -159,6 +158,11 @@ class SurveyEstimates(Mechanism):
         return design_from(dict(self.sampling)) if self.sampling else None
 
     @property
+    def equal(self) -> bool:
+        """Say whether the draw gives every unit the same weight, whatever the frame says."""
+        return isinstance(self.design, SRSWOR)
+
+    @property
     def inner(self) -> Fraction:
         """Return the loss on the sample, which is split over the estimates: composed first, then amplified once.
 
@@ -166,9 +170,7 @@ class SurveyEstimates(Mechanism):
         """
         if self.design is None:
             return self.loss / self.copies
-        # The noise covers replaced records of a sample of fixed size: other designs are refused here.
-        found = deamplify(exact(self.loss), self.design, setting=self.stage, inner="substitute").rational
-        return found / self.copies
+        return draw.inner_loss(self, self.design) / self.copies
 
     @property
     def copies(self) -> int:
@@ -260,6 +262,7 @@ class SurveyEstimates(Mechanism):
             inner=exact(self.inner * self.copies),
             attackers=self.beside,
             drawn_by=self.design,
+            shares=tuple(draw.shares(self, self.design) or ()) if self.design is not None else (),
             sample=self.sample,
             dropped=tuple(name for name in data.households.columns if name not in used),
         )

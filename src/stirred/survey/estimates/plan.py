@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ class SurveyPlan(Plan):
     inner: Exact
     attackers: tuple[tuple[str, str], ...] = ()
     drawn_by: Design | None = None
+    shares: tuple[Fraction, ...] = ()
     sample: str | None = None
     doubts: tuple[Doubt, ...] = ()
     accepted: tuple[str, ...] = ()
@@ -79,7 +81,8 @@ class SurveyPlan(Plan):
         """Return the sample, with its design and the loss on it, where the draw amplifies."""
         if self.drawn_by is None or self.sample is None:
             return None
-        return self.sample, {"design": self.drawn_by.document(), "inner": str(self.inner)}
+        own = {"shares": [str(share) for share in self.shares]} if self.shares else {}
+        return self.sample, {"design": self.drawn_by.document(), "inner": str(self.inner), **own}
 
     @property
     def why_this_number(self) -> str:

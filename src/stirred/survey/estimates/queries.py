@@ -48,7 +48,7 @@ class Public:
     """What is public of a sample: its size, bounds of the weights in steps, and the design's counts.
 
     ``strata`` has the number of clusters drawn in each stratum; ``most`` is the largest number of records of a cluster.
-    With ``classes`` estimates are calibrated.
+    With ``classes`` estimates are calibrated; with ``equal`` weights every unit of every frame has the same one.
     """
 
     setting: Setting
@@ -59,6 +59,7 @@ class Public:
     clustered: bool = False
     most: int = 1
     classes: Classes | None = None
+    equal: bool = False
 
     @property
     def held(self) -> bool:
@@ -68,7 +69,7 @@ class Public:
     @property
     def fixed(self) -> bool:
         """Say whether a record's weight follows from what is held fixed."""
-        return self.setting.weights_fixed or self.held
+        return self.setting.weights_fixed or self.held or self.equal
 
     def decided(self, estimate: Estimate) -> bool:
         """Say whether the class of a record decides its cell."""
@@ -230,7 +231,7 @@ def _reach(
 def _variance(
     estimate: Estimate, public: Public, reach: int, score_step: Fraction, cells: int, loss: Fraction
 ) -> Query:
-    """Return the query of a variance: one cluster's score moves it by at most T^2, and one record moves two at most."""
+    """Return the query of a variance: one record moves the scores of two clusters at most, each by its own range t."""
     if not public.fixed:
         raise wrong(
             "a paid sampling variance needs weights that are fixed", where="variance",
@@ -238,7 +239,8 @@ def _variance(
         )  # fmt: skip
     stays = not estimate.by or (public.held and public.decided(estimate))
     changed = 1 if stays and not public.clustered else 2
-    moved = changed * Fraction(reach) ** 2
+    one = Fraction(reach, public.most)  # of the cluster's range T, one record moves t: T^2 - (T - t)^2
+    moved = changed * one * (2 * reach - one)
     return Query(cells=cells, step=moved * score_step**2 / FINE, sensitivity=FINE, loss=loss)
 
 

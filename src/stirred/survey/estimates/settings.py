@@ -137,10 +137,10 @@ class SurveyEstimatesSettings(Settings):
     )
     sampling: dict[str, str | int] = Field(
         default={},
-        description="Setting 11: how the sample was drawn, in the words of `stirred survey amplify`.",
+        description="Settings 2, 3 and 11: how the sample was drawn, in the words of `stirred survey amplify`.",
         json_schema_extra={"example": {"design": "srswor", "n": 100, "N": 1000}},
     )
-    sample: str | None = Field(default=None, description="Setting 11: the name of the sample in the ledger.")
+    sample: str | None = Field(default=None, description="Settings 2, 3 and 11: the name of the sample in the ledger.")
 
 
 def pair(given: Any, *, where: str) -> tuple[Fraction, Fraction]:

@@ -22,6 +22,7 @@ from stirred.spec.given_numbers import fraction
 from stirred.spec.shift_law import Noise, ShiftLaw
 from stirred.spec.specification import Specification
 from stirred.survey.estimates.classes import Classes
+from stirred.survey.estimates.draw import weight_ends
 from stirred.survey.estimates.measure import Rows, Values, nearest, totals, variances
 from stirred.survey.estimates.queries import FINE, Asked, Public
 from stirred.survey.estimates.settings import pair
@@ -53,9 +54,9 @@ def _sample(mechanism: SurveyEstimates, records: Sequence[dict[str, Any]]) -> tu
     """Return the records as whole numbers, and what is public of them; totals of classes are made up."""
     n, grid = len(records), fraction(mechanism.weight_grid, where="weight_grid")
     low, high = (grid, 2 * grid) if mechanism.weight_bounds is None else pair(mechanism.weight_bounds, where="weights")
-    ends = max(int(low / grid), 1), -int(-high // grid)
+    ends = weight_ends(low, high, grid, mechanism.design)
     weights = np.array([ends[record[""]] for record in records], dtype=np.int64)
-    public = Public(setting=mechanism.stage, n=n, weights=ends, weight_grid=grid, strata=(n,))
+    public = Public(setting=mechanism.stage, n=n, weights=ends, weight_grid=grid, strata=(n,), equal=mechanism.equal)
     rows = Rows(weights=weights, cluster=np.arange(n), stratum=np.zeros(n, dtype=np.int64), drawn=(n,),
                 left=(Fraction(1),))  # fmt: skip
     if mechanism.adjust is None:

@@ -1,0 +1,111 @@
+"""Where the draw amplifies: the loss on the sample, stratum by stratum, and whether the stated draw is the file's.
+
+In a simple or stratified sample a unit of stratum h moves a weighted total by its own weight w_h, not by the largest
+one. With ``shares[h]`` the part of the loss on the sample that such a unit can have, the frame loses
+max over h of amp(inner shares[h], n_h/N_h) (docs/theory/survey-estimates.md).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stirred.spec.exact import exact
+from stirred.spec.given_numbers import fraction
+from stirred.spec.problems import wrong
+from stirred.survey.amplify import deamplify
+from stirred.survey.designs import SRSWOR, Design, Poisson, Stratified
+from stirred.survey.estimates.queries import FINE, Range, split
+from stirred.survey.estimates.settings import pair
+from stirred.survey.sample_design import Drawn
+
+if TYPE_CHECKING:
+    from stirred.survey.estimates.mechanism import SurveyEstimates
+
+
+def strata_of(stated: Design) -> list[tuple[int, int]] | None:
+    """Return n and N by stratum, of a design that draws unit by unit with fixed takes."""
+    if isinstance(stated, SRSWOR):
+        return [(stated.n, stated.N)]
+    return [*zip(stated.n, stated.N, strict=True)] if isinstance(stated, Stratified) else None
+
+
+def weight_ends(low: Fraction, high: Fraction, grid: Fraction, stated: Design | None = None) -> Range:
+    """Return the bounds of weights in steps of their grid: one and the same where all weights are N/n."""
+    ends = max(math.floor(low / grid), 1), math.ceil(high / grid)
+    if isinstance(stated, SRSWOR):
+        one = min(max(round(Fraction(stated.N, stated.n) / grid), ends[0]), ends[1])
+        return one, one
+    return ends
+
+
+def shares(mechanism: SurveyEstimates, stated: Design) -> list[Fraction] | None:
+    """Return which part of the loss on the sample a unit of each stratum has; None where no sharper rule is known."""
+    strata = strata_of(stated)
+    if strata is None or len(strata) == 1 or mechanism.weight_bounds is None:
+        return None
+    if mechanism.adjust or mechanism.copies > 1:  # a copy may stand in another stratum
+        return None
+    grid = fraction(mechanism.weight_grid, where="weight_grid")
+    least, most = weight_ends(*pair(mechanism.weight_bounds, where="weight_bounds"), grid)
+    taken = [n for n, _ in strata]
+    steps = [min(max(math.ceil(Fraction(there, n) / grid), least), most) for n, there in strata]
+    # All samples weigh the same, so a Hajek mean moves like a total; its noise is for the least that they could weigh.
+    weighed = Fraction(
+        most + (sum(taken) - 1) * least, sum(n * max(w - 1, least) for n, w in zip(taken, steps, strict=True))
+    )
+    paid, found = mechanism.paid or Fraction(0), []
+    for w in steps:
+        part, whole = Fraction(w, most), Fraction(1)
+        # Rounding moves a number by a step at most; the square of a score moves by the square of its part.
+        mean, spread = (min(own + Fraction(1, FINE), whole) for own in (part * weighed, part * part))
+        own = Fraction(0)
+        for each, loss in zip(mechanism.estimates, split(mechanism.estimates, whole), strict=True):
+            hajek = each.kind == "mean" and not (each.by or each.where)  # it also pays for the sum of its weights
+            own += loss * ((1 - paid) * (mean if hajek else part) + paid * (max(part, spread) if hajek else spread))
+        found.append(own)
+    return found
+
+
+def inner_loss(mechanism: SurveyEstimates, stated: Design) -> Fraction:
+    """Return the largest loss on the sample with which the frame loses no more than is promised."""
+    target = exact(mechanism.loss)
+    # The noise covers replaced records of a sample of fixed size: other designs are refused here.
+    generic = deamplify(target, stated, setting=mechanism.stage, inner="substitute").rational
+    parts = shares(mechanism, stated)
+    if parts is None:
+        return generic
+    rates = stated.shape.units or (stated.shape.rate,)
+    worst = {rate: max(p for p, own in zip(parts, rates, strict=True) if own == rate) for rate in rates}
+    return max(generic, min(deamplify(target, Poisson((rate,))).rational / part for rate, part in worst.items()))
+
+
+def check_draw(stated: Design, drawn: Drawn) -> None:
+    """Refuse a stated draw that is not the file's, as far as the file shows it: a lower rate would promise too much."""
+    stage, strata = drawn.stages[0], strata_of(stated)
+    largest = int(np.unique(stage.unit, return_counts=True)[1].max())
+    if strata is None:
+        if largest > stated.shape.most:
+            raise _other(f"a cluster has {largest} records and the draw takes {stated.shape.most} at most")
+        return
+    if largest > 1:
+        raise _other("its clusters have several records, so units are not drawn one by one")
+    _, first, back = np.unique(stage.stratum, return_index=True, return_inverse=True)
+    weights = drawn.weights[first]
+    if not np.allclose(drawn.weights, weights[back]):
+        raise _other("weights differ inside a stratum")
+    found = sorted(zip(stage.sampled[first].tolist(), weights.tolist(), strict=True))
+    wanted = sorted((n, there / n) for n, there in strata)
+    if len(found) != len(wanted) or not np.allclose(found, wanted):
+        raise _other("its strata have other sizes or weights")
+
+
+def _other(why: str) -> Any:
+    return wrong(
+        f"the stated draw is not that of the file: {why}", where="sampling",
+        remedy="state n and N of the strata of [design], or clusters as they were drawn; with nonresponse start at the "
+        "responses instead",
+    )  # fmt: skip
