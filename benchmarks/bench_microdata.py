@@ -31,7 +31,8 @@ from stirred.mechanisms.topdown.budget import Shares, read_budget, variance_of
 from stirred.mechanisms.topdown.schema import Schema
 from stirred.mechanisms.topdown.schemas import shipped_schema
 from stirred.mechanisms.topdown.solve.arms import ARMS
-from stirred.mechanisms.topdown.solve.microdata import Settings, Whole, solve
+from stirred.mechanisms.topdown.solve.microdata import solve
+from stirred.mechanisms.topdown.solve.pieces import Settings, Whole
 from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import discrete_gaussian

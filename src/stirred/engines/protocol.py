@@ -7,7 +7,7 @@ runs twice, repeats its bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -84,8 +84,12 @@ class Engine(Protocol):
         """Get ready for work. ``scratch`` is an empty folder of this run, which its caller removes."""
         ...
 
-    def map_groups(self, groups: Sequence[G], kernel: Callable[[G], R]) -> Iterator[R]:
-        """Yield ``kernel(group)`` for every group, in their order. A kernel is a pure function: it may run twice."""
+    def map_groups(self, groups: Iterable[G], kernel: Callable[[G], R]) -> Iterator[R]:
+        """Yield ``kernel(group)`` for every group, in their order; groups are asked for as there is room for them.
+
+        A kernel may run twice for one group: it does the same again, or under names of its own, and only what it
+        returned counts. Kernel, groups and what comes back are small, or lie in files.
+        """
         ...
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ def rehearse(place: Place, prepared: Prepared, files: Files, request: Request) -
     drawn on the way; the one that failed is left out of the report, which says so.
     """
     # What the draw and the passes behind it load only when they need it.
-    prepared.mechanism.warm()
+    prepared.mechanism.working_in(place.folder / "internal", progress=place.hidden / "progress").warm()
     prepared.mechanism.recheck(prepared.data, prepared.plan)
     assert request.specification is not None
     pages = _pages(place.hidden / "rehearsal", prepared, files, request.specification)

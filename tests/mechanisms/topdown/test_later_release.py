@@ -12,7 +12,8 @@ from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.solve.arms import ARMS
 from stirred.mechanisms.topdown.solve.limits import Rules
 from stirred.mechanisms.topdown.solve.make import in_memory
-from stirred.mechanisms.topdown.solve.microdata import Settings, Whole, solve
+from stirred.mechanisms.topdown.solve.microdata import solve
+from stirred.mechanisms.topdown.solve.pieces import Settings, Whole
 from stirred.mechanisms.topdown.solve.rounding import Chain
 from stirred.mechanisms.topdown.tree import Answers, Known, Tree, summed_up
 from tests.mechanisms.topdown.wards import NO_BOUND, people

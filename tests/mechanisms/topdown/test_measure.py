@@ -91,7 +91,7 @@ def test_a_level_without_a_share_has_no_rows_but_for_only_children(tmp_path: Pat
     rows = pl.concat([*store.published()])
     assert rows.group_by("geolevel").len().sort("geolevel").rows() == [("district", 11), ("ward", 1)]
     assert rows.filter(geolevel="ward")["geocode"].to_list() == ["Nd11"]
-    north = next(tree for tree in store.shards() if tree.levels[0].geocodes == ("N",))
+    north = next(tree for tree in (shard() for shard in store.shards()) if tree.levels[0].geocodes == ("N",))
     (answers,) = north.levels[2].answers
     assert not answers.values[1:].any()
     assert np.isinf(answers.variance[1:]).all()
@@ -118,7 +118,9 @@ def test_the_noise_has_the_variance_of_its_rows_and_a_wrong_scale_is_seen(
         own = part(queries=["detailed"], rho="1/2")
         streams = [Streams.of(Entropy.from_seed(seed), "ward detailed") for seed in range(200)]
         for each in streams:
-            (block,) = measuring.noisy(own, own.schema.query("detailed"), 3, range(45), each)
+            (slab,) = measuring._slabs(own, range(3, 4), (0, 0))
+            ((query, sigma2),) = slab.asked
+            (block,) = measuring.noisy(slab, query, sigma2, each)
             noise = (block - own.counted.answers(own.schema.query("detailed"), 3, range(45)))[1:]
             squares += float((noise**2).sum()) / variance_of(Fraction(8))
             many += noise.size

@@ -13,12 +13,13 @@ import pytest
 
 from stirred.data.problems import PlanError
 from stirred.mechanisms.topdown.schema import Schema
-from stirred.mechanisms.topdown.solve import microdata
+from stirred.mechanisms.topdown.solve import down, microdata
 from stirred.mechanisms.topdown.solve.arms import ARMS, arm_named
 from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_cells
 from stirred.mechanisms.topdown.solve.files import Kept, cells_of, given_parents, leaf_frame, unrounded_frame
 from stirred.mechanisms.topdown.solve.make import in_memory, make
-from stirred.mechanisms.topdown.solve.microdata import Piece, Settings, Whole, solve
+from stirred.mechanisms.topdown.solve.microdata import solve
+from stirred.mechanisms.topdown.solve.pieces import Piece, Settings, Whole
 from stirred.mechanisms.topdown.tree import GroupTotal, Known, Level, Tree
 from tests.mechanisms.topdown.hierarchies import random_tree
 from tests.mechanisms.topdown.wards import NO_BOUND, SCHEMA, people
@@ -94,7 +95,7 @@ def test_counts_are_the_same_on_any_number_of_threads_and_in_any_batches(monkeyp
     tree, _ = people(5, fanout=(3, 6, 4), noise=4.0)
     one = histograms(solved(tree, threads=1))
     for threads, together in ((2, 16), (3, 1), (1, 2)):
-        monkeypatch.setattr(microdata, "_AT_ONCE", together)
+        monkeypatch.setattr(down, "_AT_ONCE", together)
         assert all(map(np.array_equal, histograms(solved(tree, threads=threads)), one))
 
 

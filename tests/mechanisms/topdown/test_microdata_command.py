@@ -13,9 +13,11 @@ import pytest
 from stirred.data.problems import PlanError
 from stirred.mechanisms.topdown import published
 from stirred.mechanisms.topdown.commands_microdata import COMMANDS, MicrodataOptions, run_microdata
+from stirred.mechanisms.topdown.solve import make
 from stirred.mechanisms.topdown.solve.arms import ARMS
 from stirred.mechanisms.topdown.solve.files import leaf_frame
-from stirred.mechanisms.topdown.solve.microdata import Settings, Whole, solve
+from stirred.mechanisms.topdown.solve.microdata import solve
+from stirred.mechanisms.topdown.solve.pieces import Settings, Whole
 from stirred.mechanisms.topdown.tree import Answers, Known, Tree
 from tests.mechanisms.topdown.layout import write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people
@@ -53,6 +55,18 @@ def test_published_measurements_give_the_microdata_that_a_tree_in_memory_gives(
     assert outcome.values["certificate"]["passed"]
     assert len(outcome.values["sha256"]) == 64
     assert not (tmp_path / ".unfinished").exists()
+
+
+def test_a_run_that_fails_before_its_first_area_leaves_nothing(
+    written: tuple[Path, Tree, list[np.ndarray]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(make, "solve_and", failing)
+    with pytest.raises(MemoryError):
+        run_microdata(options(written[0], tmp_path / "out"))
+    assert not [*tmp_path.iterdir()]
 
 
 def test_large_files_are_read_in_pieces_to_the_same_end(

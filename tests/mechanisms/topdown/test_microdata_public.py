@@ -16,8 +16,9 @@ from stirred.mechanisms.topdown import published
 from stirred.mechanisms.topdown.commands_microdata import MicrodataOptions, run_microdata
 from stirred.mechanisms.topdown.solve.arms import ARMS
 from stirred.mechanisms.topdown.solve.grid import Grid
-from stirred.mechanisms.topdown.solve.microdata import Piece, Settings, Whole, solve
+from stirred.mechanisms.topdown.solve.microdata import solve
 from stirred.mechanisms.topdown.solve.objective import own_objective
+from stirred.mechanisms.topdown.solve.pieces import Piece, Settings, Whole
 from stirred.mechanisms.topdown.solve.public import Fit, fitted, moments, with_public
 from stirred.mechanisms.topdown.tree import Answers, Level, Tree, summed_up
 from tests.mechanisms.topdown.layout import write_folders

@@ -13,8 +13,9 @@ from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.solve.arms import ARMS
 from stirred.mechanisms.topdown.solve.grid import Grid
 from stirred.mechanisms.topdown.solve.margins import Margin, margins_of, settled
-from stirred.mechanisms.topdown.solve.microdata import Settings, Whole, solve
+from stirred.mechanisms.topdown.solve.microdata import solve
 from stirred.mechanisms.topdown.solve.objective import model_on
+from stirred.mechanisms.topdown.solve.pieces import Settings, Whole
 from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
 from tests.mechanisms.topdown.test_microdata_seams import quadratic_program
 

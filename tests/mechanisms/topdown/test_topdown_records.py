@@ -19,8 +19,8 @@ from stirred.cli.main import run as command
 from stirred.mechanisms.topdown import records
 from stirred.mechanisms.topdown.commands_estimate import EstimateOptions, run_estimate
 from stirred.mechanisms.topdown.commands_microdata import MicrodataOptions, run_microdata
+from stirred.mechanisms.topdown.solve import down as solving
 from stirred.mechanisms.topdown.solve import files as solve_files
-from stirred.mechanisms.topdown.solve import microdata as solving
 from stirred.randomness.entropy import Entropy
 from stirred.release.ledger import Ledger
 from stirred.release.plan_file import read_plan

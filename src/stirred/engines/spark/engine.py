@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from stirred.engines.local import in_order
 from stirred.engines.protocol import SPARK, G, R, Sources, Split, bad_engine
 from stirred.engines.spark.checks import check_cluster, site_defaults
 from stirred.engines.spark.failures import told_plainly, without_values
-from stirred.engines.spark.session import Session, batches, started
+from stirred.engines.spark.session import Session, started
+
+_PER_SLOT: Final = 4  # tasks of a job, so that slow ones even out
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -50,12 +57,25 @@ class SparkEngine:
         self.check()
         self.scratch, self.running = scratch, started(self.master, self.conf, scratch)
 
-    def map_groups(self, groups: Sequence[G], kernel: Callable[[G], R]) -> Iterator[R]:
-        """Yield ``kernel(group)`` for every group in their order, computed by executors."""
-        context = self.session.context
-        tasks = batches(len(groups), slots=self.session.slots)
-        with told_plainly("computing groups"):
-            yield from context.parallelize(groups, tasks).map(without_values(kernel)).collect()
+    def map_groups(self, groups: Iterable[G], kernel: Callable[[G], R]) -> Iterator[R]:
+        """Yield ``kernel(group)`` for every group in their order, computed by executors, each group a task.
+
+        A few groups for each slot are a job, so that the driver holds no more than these; two jobs are under way, so
+        that no slot waits for the last task of one. What came back is kept here: nothing is computed from it twice.
+        """
+        context, guarded = self.session.context, without_values(kernel)
+
+        def task(group: G) -> R:
+            found = guarded(group)
+            _settle(len(sys.modules))
+            return found
+
+        def job(some: Sequence[G]) -> list[R]:
+            with told_plainly("computing groups"):
+                return context.parallelize(some, len(some)).map(task).collect()
+
+        for found in in_order(_together(groups, _PER_SLOT * self.slots), job, at_once=2, give_up=context.cancelAllJobs):
+            yield from found
 
     @property
     def slots(self) -> int:
@@ -97,3 +117,20 @@ class SparkEngine:
         if self.running is not None:
             self.running.close()
             self.running = None
+
+
+@cache
+def _settle(modules: int) -> None:
+    """Spare what was loaded from PySpark's search for garbage after each task, which took longer than many a task."""
+    gc.freeze()
+
+
+def _together(groups: Iterable[G], many: int) -> Iterator[list[G]]:
+    """Yield groups in lists.
+
+    >>> [*_together("abcde", 2)]
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
+    left = iter(groups)
+    while some := [*islice(left, many)]:
+        yield some

@@ -201,12 +201,3 @@ def _differences(found: Mapping[str, str]) -> Iterator[Problem]:
                 where=host,
                 remedy=f"install {name}=={own} there, for the Python that executors run",
             )
-
-
-def batches(count: int, *, slots: int, per_slot: int = 4) -> int:
-    """Return into how many tasks so many groups are cut: a few for each slot, so that the slow ones even out.
-
-    >>> batches(1000, slots=2), batches(3, slots=2), batches(0, slots=2)
-    (8, 3, 1)
-    """
-    return max(1, min(count, slots * per_slot))

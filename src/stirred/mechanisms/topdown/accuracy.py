@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Bars, Grid, Section
 from stirred.mechanisms.topdown.measure import Part
 from stirred.mechanisms.topdown.records import Followed, solved
@@ -38,6 +39,7 @@ class Accuracy:
     followed: Followed
     settings: TopDownSettings
     work: Path
+    engine: Engine | None = None
 
     @cached_property
     def rows(self) -> pl.DataFrame:
@@ -57,7 +59,7 @@ class Accuracy:
     def _counts(self, part: str, arm: str) -> Iterator[pl.DataFrame]:
         if arm == self.settings.arm:
             return self.followed.counts(part)
-        return map(pl.read_parquet, solved(self.stores[part], part, arm, self.work).files)
+        return map(pl.read_parquet, solved(self.stores[part], part, arm, self.work, engine=self.engine).files)
 
     def sections(self) -> list[Section]:
         """Return for each kind of record a picture and a table of the errors by level."""

@@ -26,7 +26,7 @@ from stirred.mechanisms.topdown.schema import Schema
 from stirred.mechanisms.topdown.solve.arms import arm_named
 from stirred.mechanisms.topdown.solve.files import Kept, given_parents, public_counts
 from stirred.mechanisms.topdown.solve.make import Made, make
-from stirred.mechanisms.topdown.solve.microdata import Settings
+from stirred.mechanisms.topdown.solve.pieces import Settings
 from stirred.mechanisms.topdown.tree import Tree
 from stirred.spec.problems import Problem
 

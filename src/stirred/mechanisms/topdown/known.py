@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from stirred.data.problems import listed, number
 from stirred.mechanisms.topdown.schema import Query, Schema
-from stirred.mechanisms.topdown.spine import Counted, Spine
+from stirred.mechanisms.topdown.spine import Counted, Records, Spine
 from stirred.mechanisms.topdown.tree import Sign
 from stirred.spec.invariant import plural
 from stirred.spec.problems import Problem
@@ -41,9 +41,13 @@ class Rule:
 
     def values(self, depth: int, areas: range) -> Integers:
         """Return what is known in some areas of a level (areas, cells of the query)."""
-        if self.source is None or self.asked is None:
+        return self.of(None if self.source is None else self.source.records(depth, areas), range(len(areas)))
+
+    def of(self, records: Records | None, areas: range) -> Integers:
+        """Return what is known in some areas, given the records of the source in them."""
+        if records is None or self.asked is None:
             return np.zeros((len(areas), self.query.size), dtype=np.int64) + self.plus
-        return self.source.answers(self.asked, depth, areas) * self.times + self.plus
+        return records.answers(self.asked, areas) * self.times + self.plus
 
 
 def totals(counted: Counted, schema: Schema, depths: Sequence[int]) -> Rule:

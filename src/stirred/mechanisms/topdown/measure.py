@@ -6,21 +6,26 @@ chunk: how the work is divided changes no number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from stirred.engines.local import LocalEngine
+from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.topdown.budget import Shares
 from stirred.mechanisms.topdown.known import Rule
 from stirred.mechanisms.topdown.schema import Query, Schema
-from stirred.mechanisms.topdown.spine import BYPASSED, Counted, Spine
-from stirred.mechanisms.topdown.store import Piece, Store, Writer, schema_document
+from stirred.mechanisms.topdown.schemas import Cells
+from stirred.mechanisms.topdown.spine import BYPASSED, Counted, Records, Spine
+from stirred.mechanisms.topdown.store import Piece, Store, Writer, Written, schema_document, write_piece
+from stirred.mechanisms.topdown.tree import Level
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise_rows
 from stirred.spec.shift_law import DiscreteGaussian
@@ -28,6 +33,7 @@ from stirred.spec.shift_law import DiscreteGaussian
 Integers = npt.NDArray[np.int64]
 # So many numbers are drawn at once: enough for one call to cost nothing, and few enough to stay in the cache.
 _NUMBERS = 1 << 19
+HERE: Final = LocalEngine()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,7 +74,33 @@ def _sigma2(part: Part, depth: int, query: Query) -> dict[int, Fraction]:
     return {since: sigma2 for since, sigma2 in found.items() if sigma2 is not None}
 
 
-def measure(part: Part, folder: Path, entropy: Entropy, *, progress: Progress | None = None) -> Store:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Slab:
+    """Neighbouring areas of one level and all that is asked of them: enough to measure them anywhere."""
+
+    level: Level
+    first: int  # place of the first area in its level, by which noise is addressed
+    since: Integers
+    records: Records
+    asked: tuple[tuple[Query, dict[int, Fraction]], ...] = ()
+    known: tuple[tuple[Rule, Records | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Draw:
+    """Measures slabs into a file of the store. It has the key of this draw: what runs again draws the same noise."""
+
+    folder: Path
+    key: bytes = field(repr=False)
+
+    def __call__(self, slabs: Sequence[Slab]) -> Written:
+        entropy = Entropy.from_kept(self.key)
+        return write_piece(self.folder, lambda piece: _write(piece, slabs, entropy))
+
+
+def measure(
+    part: Part, folder: Path, entropy: Entropy, *, engine: Engine = HERE, progress: Progress | None = None
+) -> Store:
     """Draw all noise of a part once, into the new store ``folder``; memory does not grow with the number of areas."""
     spine, cut = part.spine, part.spine.shard_depth
     header = {
@@ -80,38 +112,56 @@ def measure(part: Part, folder: Path, entropy: Entropy, *, progress: Progress | 
         "budget": None if part.shares is None else part.shares.document(),
         "seeded": entropy.seeded,
     }
-    writer, own = Writer(folder, header), entropy.child(part.name)
+    writer = Writer(folder, header)
+    draw = _Draw(folder=folder.absolute(), key=entropy.child(part.name).kept)
     if cut:
-        writer.piece("top", lambda piece: _write(piece, part, own, range(cut), (0, 0), leaves=cut))
-    for shard in range(spine.areas(cut)):
-        name = str(spine.geocodes[cut][shard])
-        writer.piece(name, lambda piece, at=(cut, shard): _write(piece, part, own, range(cut, spine.depth), at))  # type: ignore[misc]
+        # Everybody is counted here: these few areas are measured where the records are.
+        writer.add("top", draw([*_slabs(part, range(cut), (0, 0), leaves=cut)]))
+    pieces = ([*_slabs(part, range(cut, spine.depth), (cut, shard))] for shard in range(spine.areas(cut)))
+    for shard, written in enumerate(engine.map_groups(pieces, draw)):
+        writer.add(str(spine.geocodes[cut][shard]), written)
         if progress:
             progress(f"measure {part.name}", shard + 1, spine.areas(cut))
     return writer.finish()
 
 
-def _write(
-    piece: Piece, part: Part, entropy: Entropy, depths: range, root: tuple[int, int], *, leaves: int | None = None
-) -> None:
-    """Write the levels of the tree below an area; ``leaves`` is a level that is listed without answers."""
+def _slabs(part: Part, depths: range, root: tuple[int, int], *, leaves: int | None = None) -> Iterator[Slab]:
+    """Yield the levels of the tree below an area; ``leaves`` is a level that is listed without answers."""
     spine, above = part.spine, 0
+    cells: dict[int, Cells] = {}  # the same for all levels, so that they travel once
+
+    def records(counted: Counted, depth: int, areas: range) -> Records:
+        found = counted.records(depth, areas)
+        return replace(found, cells=cells.setdefault(id(counted), found.cells))
+
     for depth in (*depths, *(() if leaves is None else (leaves,))):
         areas = spine.within(*root, depth)
-        level = spine.level(
-            depth, areas, above=above if depth > depths.start else int(spine.parents[depth][areas.start])
-        )
-        piece.level(level, spine.carried(depth, areas, idle=part.idle))
+        first = above if depth > depths.start else int(spine.parents[depth][areas.start])
         above = areas.start
-        if depth == leaves:
-            continue
-        facts = {"level": level.name, "rows": len(areas)}
-        for query in part.queries(depth):
-            sigma2 = part.sigma2(depth, query)
+        known = (rule for rule in part.rules if depth in rule.depths and depth != leaves)
+        yield Slab(
+            level=spine.level(depth, areas, above=first),
+            first=areas.start,
+            since=spine.carried(depth, areas, idle=part.idle),
+            records=records(part.counted, depth, areas),
+            asked=() if depth == leaves else tuple((each, part.sigma2(depth, each)) for each in part.queries(depth)),
+            known=tuple(
+                (replace(rule, source=None), None if rule.source is None else records(rule.source, depth, areas))
+                for rule in known
+            ),
+        )
+
+
+def _write(piece: Piece, slabs: Sequence[Slab], entropy: Entropy) -> None:
+    """Write the levels of a tree, each with what is measured and known there."""
+    for slab in slabs:
+        piece.level(slab.level, slab.since)
+        facts = {"level": slab.level.name, "rows": slab.level.areas}
+        for query, sigma2 in slab.asked:
             # Apart, because names may have spaces: "area type" asked "sex" is not "area" asked "type sex".
-            streams = Streams.of(entropy.child(f"level {level.name}"), f"query {query.name}")
+            streams = Streams.of(entropy.child(f"level {slab.level.name}"), f"query {query.name}")
             piece.numbers(
-                lambda q=query, d=depth, a=areas, s=streams: noisy(part, q, d, a, s),  # type: ignore[misc]
+                partial(noisy, slab, query, sigma2, streams),
                 columns=query.size,
                 **facts,
                 role="answers",
@@ -120,9 +170,9 @@ def _write(
                 kept=query.kept,
                 sigma2={str(since): f"{v.numerator}/{v.denominator}" for since, v in sigma2.items()},
             )
-        for rule in (rule for rule in part.rules if depth in rule.depths):
+        for rule, records in slab.known:
             piece.numbers(
-                lambda r=rule, d=depth, a=areas: (r.values(d, b) for b in _blocks(a, r.query.size)),  # type: ignore[misc]
+                lambda r=rule, c=records, n=slab.level.areas: (r.of(c, b) for b in _blocks(n, r.query.size)),  # type: ignore[misc]
                 columns=rule.query.size,
                 **facts,
                 role="known",
@@ -133,28 +183,29 @@ def _write(
             )
 
 
-def noisy(part: Part, query: Query, depth: int, areas: range, streams: Streams) -> Iterator[Integers]:
-    """Yield the answers of some areas with their noise, a block of areas at a time.
+def noisy(slab: Slab, query: Query, sigma2: Mapping[int, Fraction], streams: Streams) -> Iterator[Integers]:
+    """Yield the answers of areas with their noise, a block of areas at a time.
 
     Areas that are not measured have zeros: only where noise was drawn a true count is looked at.
     """
-    laws = {since: DiscreteGaussian(sigma2) for since, sigma2 in part.sigma2(depth, query).items()}
-    for block in _blocks(areas, query.size):
-        truth, since = part.counted.answers(query, depth, block), part.spine.carried(depth, block, idle=part.idle)
+    laws = {since: DiscreteGaussian(each) for since, each in sigma2.items()}
+    for block in _blocks(slab.level.areas, query.size):
+        truth, since = slab.records.answers(query, block), slab.since[block.start : block.stop]
         found = np.zeros_like(truth)
         for level, law in laws.items():
             rows = np.flatnonzero(since == level)
             noise = np.empty((rows.size, query.size), dtype=np.int64)
             if rows.size:
-                fill_noise_rows(law, noise, chunks=(block.start + rows).astype(np.uint64), streams=streams)
+                chunks = (slab.first + block.start + rows).astype(np.uint64)
+                fill_noise_rows(law, noise, chunks=chunks, streams=streams)
             found[rows] = truth[rows] + noise
         yield found
 
 
-def _blocks(areas: range, size: int) -> Iterator[range]:
+def _blocks(areas: int, size: int) -> Iterator[range]:
     many = max(1, _NUMBERS // size)
-    for start in range(areas.start, areas.stop, many):
-        yield range(start, min(start + many, areas.stop))
+    for start in range(0, areas, many):
+        yield range(start, min(start + many, areas))
 
 
 def class_counts(spine: Spine, schema: Schema, shares: Shares) -> dict[tuple[str, str, str], int]:

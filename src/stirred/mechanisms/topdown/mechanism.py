@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,6 +22,8 @@ from stirred.data.frames import write_frame
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
+from stirred.engines.local import LocalEngine
+from stirred.engines.protocol import LOCAL, Engine, bad_engine
 from stirred.mechanisms.doubts import repeated_ids, settings_doubts
 from stirred.mechanisms.protocol import (
     Frames,
@@ -41,6 +44,7 @@ from stirred.mechanisms.topdown.prepare import PERSONS, Design, check_columns, p
 from stirred.mechanisms.topdown.records import Layout, follow
 from stirred.mechanisms.topdown.records_check import AGREEMENTS, table_part
 from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings
+from stirred.mechanisms.topdown.solve.warm import Ready
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.store import AGREES
 from stirred.randomness.entropy import Entropy
@@ -60,6 +64,7 @@ from stirred.spec.shift_law import ShiftLaw
 from stirred.spec.specification import Flavor, Specification
 
 Make = Callable[[], Iterable[pl.DataFrame]]
+_ASKED: Final = 16  # tasks ask workers whether they are ready: enough for each of a few to have some
 PAPER: Final = '"A Refreshment Stirred, Not Shaken"'
 THEOREM: Final = (f"Theorem 2 of {PAPER}", "Canonne, Kamath and Steinke (2020): noise of the discrete Gaussian law")
 DECLARED: Final = "the areas, the codes, the queries and their budget were fixed beforehand, not read off the file"
@@ -98,6 +103,7 @@ class TopDown(Mechanism):
     tables: Sequence[Sequence[str]] = ()
     workplace: Path | None = field(default=None, compare=False, repr=False)
     progress_place: Path | None = field(default=None, compare=False, repr=False)
+    engine: Engine | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _ = self.design  # all problems of the settings
@@ -163,6 +169,10 @@ class TopDown(Mechanism):
         further = [each for each in self.settings.publish if each != "measurements"]
         made = f" {' and '.join(further).capitalize()} are made from these counts alone." if further else ""
         return f"TopDown measurements: counts of {measured} in the areas {levels}, with discrete Gaussian noise.{made}"
+
+    def on(self, engine: Engine) -> Self:
+        """Return the mechanism whose areas are measured and solved on an engine."""
+        return replace(self, engine=None if engine.name == LOCAL else engine)
 
     def working_in(self, folder: Path, *, progress: Path) -> Self:
         """Return the mechanism whose store goes into a folder of the bundle, and whose progress is kept beside it."""
@@ -289,13 +299,15 @@ class TopDown(Mechanism):
         return {"the areas": codes.hexdigest(), **({} if areas is None else {"areas": checksum(Path(areas))})}
 
     def warm(self) -> None:
-        """Load what the draw and all after it need, before anything is spent."""
-        from stirred.randomness import noise_kernel  # noqa: F401
-
-        if "records" in self.settings.publish:
-            from stirred.mechanisms.topdown.solve.warm import compile_kernels
-
-            compile_kernels()
+        """Load what the draw and all after it need, here and on workers, before anything is spent."""
+        folder = self.workplace and self.workplace.parent.absolute()
+        ready = Ready(folder=folder, solves="records" in self.settings.publish)
+        if not all([ready(0), *([] if self.engine is None else self.engine.map_groups(range(_ASKED), ready))]):
+            raise bad_engine(
+                f"workers do not see the folder {folder}, in which areas are measured and solved",
+                where="[release] out",
+                remedy="name a place for the bundle that this machine and all workers see at the same path",
+            )
 
     # ---- the act
 
@@ -315,8 +327,11 @@ class TopDown(Mechanism):
         accepted = refuse_doubts(plan.doubts, accept=[*accept, *plan.accepted])
         entropy = entropy.for_release()
         place = Path(mkdtemp(prefix="stirred-")) if self.workplace is None else self.workplace
+        work = self.progress_place or place / "work"
+        engine = self.engine or LocalEngine(threads=os.cpu_count() or 1)
         stores = {
-            part.name: measure(part, place / "store" / part.name, entropy, progress=progress) for part in plan.parts
+            part.name: measure(part, place / "store" / part.name, entropy, engine=engine, progress=progress)
+            for part in plan.parts
         }
         made: dict[str, Make] = {SPINE: plan.spine.frames}
         for part in plan.parts:
@@ -324,12 +339,12 @@ class TopDown(Mechanism):
             made |= zip(file_names(part.name), (store.published, store.constraints), strict=True)
             if any(rule.name == AGREES for rule in part.rules):
                 made[AGREEMENTS[part.name]] = store.agreement
-        work = self.progress_place or place / "work"
         followed = follow(
             [(part, plan.layouts[part.name]) for part, _ in plan.recorded],
             stores,
             self.settings,
             work=work,
+            engine=engine,
             tables={" x ".join(each): (table_part(self.design, each), each) for each in self.tables},
             progress=progress,
         )
@@ -346,6 +361,7 @@ class TopDown(Mechanism):
             followed=followed,
             settings=self.settings,
             work=work,
+            engine=self.engine,
         )
         kept = {"stores": stores, "followed": followed, "accuracy": compared}
         return Release(public=public, specification=specification, internal=kept)

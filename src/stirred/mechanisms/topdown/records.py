@@ -22,6 +22,7 @@ import polars as pl
 from stirred import __version__
 from stirred.data.bundle import checksum
 from stirred.data.natural import sort_naturally
+from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Progress, PublicFile
 from stirred.mechanisms.topdown.estimated import Estimates, estimate, estimate_in_pieces
 from stirred.mechanisms.topdown.estimates import Model
@@ -32,7 +33,7 @@ from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings
 from stirred.mechanisms.topdown.solve.arms import arm_named
 from stirred.mechanisms.topdown.solve.files import Kept, records_frame
 from stirred.mechanisms.topdown.solve.make import Made, make
-from stirred.mechanisms.topdown.solve.microdata import Settings
+from stirred.mechanisms.topdown.solve.pieces import Settings
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.store import AGREES, JOURNAL, Store
 from stirred.mechanisms.topdown.tree import Tree
@@ -150,6 +151,7 @@ def follow(
     settings: TopDownSettings,
     *,
     work: Path,
+    engine: Engine | None = None,
     tables: Mapping[str, tuple[str, Sequence[str]]],
     progress: Progress | None,
 ) -> Followed:
@@ -163,7 +165,7 @@ def follow(
             written = write_estimates(store, part, folder, progress=progress)
             frames[files.estimates] = partial(_in_parts, written, rows=_ROWS_OF_ESTIMATES)
         if "records" in settings.publish:
-            own = made[part.name] = solved(store, part.name, settings.arm, work, progress=progress)
+            own = made[part.name] = solved(store, part.name, settings.arm, work, engine=engine, progress=progress)
             frames[files.counts] = partial(_in_parts, own.files)
             frames[files.records] = partial(_records, own.files, layout)
     if made:
@@ -176,7 +178,9 @@ def follow(
     return Followed(frames=frames, made=made)
 
 
-def solved(store: Store, part: str, arm: str, work: Path, *, progress: Progress | None = None) -> Made:
+def solved(
+    store: Store, part: str, arm: str, work: Path, *, engine: Engine | None = None, progress: Progress | None = None
+) -> Made:
     """Return the counts of a kind of record, made by an arm; levels that an interrupted run had done are taken over.
 
     The mark of what was kept is the journal of the store, which has the checksum of all noise in it.
@@ -190,7 +194,8 @@ def solved(store: Store, part: str, arm: str, work: Path, *, progress: Progress 
     settings = Settings(
         arm=arm_named(arm),
         threads=os.cpu_count() or 1,
-        keeper=Kept(folder=work / "levels", mark=mark),
+        engine=engine,
+        keeper=Kept(folder=work.absolute() / "levels", mark=mark),
         progress=told,
     )
     return make(store, settings, work / "counts" / arm / part, records=None, joined=False)
@@ -280,7 +285,7 @@ def _estimates(
     """Yield the estimates tree by tree, with the levels of each that no other has."""
 
     def shards() -> Iterator[Tree]:
-        return (_without(tree, earlier) for tree in store.shards())
+        return (_without(shard(), earlier) for shard in store.shards())
 
     top = store.top()
     if top is None:

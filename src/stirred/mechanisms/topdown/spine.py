@@ -266,7 +266,24 @@ class Counted:
 
     def answers(self, query: Query, depth: int, areas: range) -> npt.NDArray[np.int64]:
         """Return the true answers to a query in some areas of a level (areas, cells of the query)."""
+        return self.records(depth, areas).answers(query, range(len(areas)))
+
+    def records(self, depth: int, areas: range) -> Records:
+        """Return the records of some areas of a level."""
         bounds = self.starts[self.spine.first_leaves[depth][areas.start : areas.stop + 1]]
+        return Records(cells=self.cells[bounds[0] : bounds[-1]], starts=bounds - bounds[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Records:
+    """The cells of the records of neighbouring areas; those of area i are ``cells[starts[i] : starts[i + 1]]``."""
+
+    cells: Cells
+    starts: Places
+
+    def answers(self, query: Query, areas: range) -> npt.NDArray[np.int64]:
+        """Return the true answers to a query in some of the areas (areas, cells of the query)."""
+        bounds = self.starts[areas.start : areas.stop + 1]
         kept = query.cell_of.astype(np.int32)[self.cells[bounds[0] : bounds[-1]]]
         place = np.repeat(np.arange(len(areas), dtype=np.int64) * query.size, np.diff(bounds)) + kept
         return np.bincount(place, minlength=len(areas) * query.size).reshape(len(areas), query.size)

@@ -11,12 +11,13 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO, Final
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ JOURNAL: Final = "journal.jsonl"
 AGREES: Final = "agrees_con"  # what counts of an earlier release are called among constraints
 _KINDS: Final = ("<i2", "<i4", "<i8")
 _ALIGNED: Final = 8
+_WRITING: Final = ".writing"
 _VALUES_IN_A_PART: Final = 1 << 24
 _AGAIN: Final = "use the store as it was written; the noise in it cannot be drawn again"
 
@@ -65,22 +67,39 @@ class Writer:
         os.write(self._journal, line + b"\n")
         os.fsync(self._journal)
 
-    def piece(self, name: str, write: Callable[[Piece], None]) -> None:
-        """Write one piece whole, and only then its line."""
+    def add(self, name: str, written: Written) -> None:
+        """Take a piece that was written whole, and note it."""
         path = self.folder / f"{self.pieces:05d}.bin"
-        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as stream:
-            piece = Piece(stream)
-            write(piece)
-            stream.flush()
-            os.fsync(stream.fileno())
-        self._line({"piece": name, "file": path.name, "arrays": piece.arrays})
+        os.rename(self.folder / written.file, path)
+        self._line({"piece": name, "file": path.name, "arrays": written.arrays})
         self.pieces += 1
 
     def finish(self) -> Store:
-        """Say that all pieces are there, and return the store."""
+        """Say that all pieces are there, and return the store; what lost tasks left behind goes."""
         self._line({"pieces": self.pieces})
+        for left in self.folder.glob(f"*{_WRITING}"):
+            left.unlink(missing_ok=True)
         os.close(self._journal)
         return Store.open(self.folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A piece that was written: the file, and what is in it."""
+
+    file: str
+    arrays: list[dict[str, Any]]
+
+
+def write_piece(folder: Path, write: Callable[[Piece], None]) -> Written:
+    """Write one piece whole, under a name that no other attempt at it has."""
+    name = f"{uuid4().hex}{_WRITING}"
+    with os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as stream:
+        piece = Piece(stream)
+        write(piece)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return Written(name, piece.arrays)
 
 
 class Piece:
@@ -175,10 +194,15 @@ class Store:
         """Return the areas above the shards, and the shards as leaves without answers; None if there is one shard."""
         return self._tree(self.pieces[0]) if self.header["shard"] else None
 
-    def shards(self) -> Iterator[Tree]:
-        """Yield the trees that are worked on one after the other, each with its area at the top, answers included."""
+    def shards(self) -> Iterator[Callable[[], Tree]]:
+        """Yield how to open the trees that are worked on apart, each with its area at the top, answers included."""
         for piece in self.pieces[bool(self.header["shard"]) :]:
-            yield self._tree(piece)
+            yield replace(self, folder=self.folder.absolute(), header={}, pieces=(piece,)).only
+
+    def only(self) -> Tree:
+        """Return the tree of a store with one piece."""
+        (piece,) = self.pieces
+        return self._tree(piece)
 
     def _array(self, piece: Mapping[str, Any], entry: Entry) -> npt.NDArray[Any]:
         shape = (entry["rows"], entry["columns"]) if entry["columns"] > 1 else (entry["rows"],)

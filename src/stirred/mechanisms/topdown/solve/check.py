@@ -46,6 +46,15 @@ class Certificate:
             if len(self.failures) < 4 * _SHOWN:
                 self.failures.append(text)
 
+    def add(self, other: Certificate) -> None:
+        """Add what was checked elsewhere."""
+        for what, compared in other.checks.items():
+            self.note(what, compared, ())
+        self.failures += other.failures[: 4 * _SHOWN - len(self.failures)]
+        self.failed += other.failed
+        self.records += other.records
+        self.areas += other.areas
+
     def facts(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         return {

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,7 +20,7 @@ from stirred.data.problems import bad_file, listed
 from stirred.mechanisms.topdown.schema import Schema
 from stirred.mechanisms.topdown.solve.check import Cells
 from stirred.mechanisms.topdown.solve.grid import Places
-from stirred.mechanisms.topdown.solve.microdata import Counts, Piece, Unrounded
+from stirred.mechanisms.topdown.solve.pieces import Counts, Piece, Unrounded
 from stirred.mechanisms.topdown.tree import Level
 
 _PARTS: Final = ".parts"
@@ -119,13 +120,16 @@ class Parts:
         """Remove the parts of a run that was interrupted: they may be of other measurements, or more than now."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def add(self, number: int, frame: pl.DataFrame) -> Path:
-        """Write a part, completely or not at all."""
+    def write(self, frame: pl.DataFrame) -> Path:
+        """Write what may become a part, under a name that no other attempt at it has."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        target = self._folder / f"{number:06d}.parquet"
-        frame.write_parquet(target.with_suffix(".writing"))
-        os.replace(target.with_suffix(".writing"), target)
-        return target
+        path = self._folder / f"{uuid4().hex}.writing"
+        frame.write_parquet(path)
+        return path
+
+    def take(self, number: int, path: Path) -> None:
+        """Make a part of what was written."""
+        os.replace(path, self._folder / f"{number:06d}.parquet")
 
     @property
     def parts(self) -> list[Path]:
@@ -141,7 +145,7 @@ class Parts:
             pl.scan_parquet(parts).sink_parquet(self.path)
             for part in parts:
                 part.unlink()
-        self._folder.rmdir()
+        shutil.rmtree(self._folder, ignore_errors=True)  # and what lost tasks left
         return self.path
 
 
@@ -170,7 +174,7 @@ class Kept:
     def save(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Keep arrays, completely or not at all."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        writing = self._path(name).with_suffix(".writing")
+        writing = self.folder / f"{uuid4().hex}.writing"  # another attempt may write the same
         with writing.open("wb") as stream:
             np.savez(stream, **arrays)  # type: ignore[arg-type]
         os.replace(writing, self._path(name))

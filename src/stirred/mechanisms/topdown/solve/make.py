@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ import polars as pl
 from stirred.mechanisms.topdown.estimated import groups_inside
 from stirred.mechanisms.topdown.solve.check import Cells, Certificate, check_tree, read_cells
 from stirred.mechanisms.topdown.solve.files import Parts, cells_of, leaf_frame, records_frame, unrounded_frame
-from stirred.mechanisms.topdown.solve.microdata import Piece, Settings, Source, solve
+from stirred.mechanisms.topdown.solve.microdata import solve_and
+from stirred.mechanisms.topdown.solve.pieces import Piece, Settings, Source
 from stirred.mechanisms.topdown.solve.step import Event
-from stirred.mechanisms.topdown.tree import GroupTotal, Tree
 
-COUNTS, CERTIFICATE = "counts.parquet", "certificate.json"
+COUNTS, CERTIFICATE, UNROUNDED = "counts.parquet", "certificate.json", "unrounded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,46 +42,70 @@ class Made:
         }
 
 
-class _Checked:
-    """Checks pieces as they are written, and at the end the areas above them."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Finished:
+    """A solved tree once its counts are written and checked; of a shard only the counts of its top are left."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.certificate, self._settings = Certificate(), settings
-        self._tops: list[Cells] = []
-        self._upper: Piece | None = None
-        self._moved = False
+    piece: Piece
+    certificate: Certificate = field(default_factory=Certificate)
+    top: Cells | None = None
+    leaves: pl.DataFrame | None = None
+    files: Mapping[str, Path] = field(default_factory=dict)
 
-    def upper(self, piece: Piece) -> None:
-        """Keep the areas above the shards until all of these are there."""
-        self._upper = piece
 
-    def shard(self, piece: Piece, written: pl.DataFrame) -> None:
-        """Check one shard as it was written."""
-        leaves = read_cells(written, piece.tree.schema, piece.tree.levels[-1], self.certificate)
-        # Parents that were given stand beside what was solved for, and need not be its sums.
-        decided = [] if self._settings.parents else [cells_of(counts) for counts in piece.levels]
-        self._tops.append(self._check(piece.tree, leaves, decided))
-        self._moved |= any(event.moves for event in piece.events)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Finish:
+    """Writes the counts of a tree, reads them again and checks them, there where the tree was solved."""
 
-    def finish(self) -> Certificate:
-        """Check the areas above the shards."""
-        if self._upper is not None:
-            tree = self._upper.tree
-            areas = [np.full(len(top.cell), place) for place, top in enumerate(self._tops)]
-            cells = Cells(
-                area=np.concatenate(areas),
-                cell=np.concatenate([top.cell for top in self._tops]),
-                count=np.concatenate([top.count for top in self._tops]),
-            )
-            decided = [cells_of(counts) for counts in self._upper.levels]
-            self._check(tree, cells, [] if self._moved or self._settings.parents else decided, leaves_too=True)
-        return self.certificate
+    settings: Settings
+    targets: Mapping[str, Parts]
 
-    def _check(self, tree: Tree, leaves: Cells, decided: list[Cells], *, leaves_too: bool = False) -> Cells:
-        groups: Sequence[GroupTotal] = self._settings.groups
-        if self._upper is not None:  # a group of areas that are tops of shards is one of the areas above
-            groups = [g for g in groups if g.level in tree.names] if leaves_too else groups_inside(tree, groups)
-        return check_tree(tree, leaves, self.certificate, decided=decided, groups=groups, leaves_too=leaves_too)
+    def __call__(self, number: int, piece: Piece) -> _Finished:
+        files = {}
+        if UNROUNDED in self.targets:
+            files[UNROUNDED] = self.targets[UNROUNDED].write(unrounded_frame(piece.unrounded))
+        if piece.is_top:
+            return _Finished(piece=piece, files=files)
+        leaves, certificate = leaf_frame(piece), Certificate()
+        for name, target in self.targets.items():
+            if name != UNROUNDED:
+                files[name] = target.write(leaves if name == COUNTS else records_frame(leaves))
+        written = pl.read_parquet(files[COUNTS]) if COUNTS in files else leaves
+        tree, given = piece.tree, self.settings.parents
+        # A group of areas that are tops of shards is one of the areas above, which come first.
+        groups = groups_inside(tree, self.settings.groups) if number else self.settings.groups
+        top = check_tree(
+            tree,
+            read_cells(written, tree.schema, tree.levels[-1], certificate),
+            certificate,
+            # Parents that were given stand beside what was solved for, and need not be its sums.
+            decided=[] if given else [cells_of(counts) for counts in piece.levels],
+            groups=groups,
+        )
+        light = replace(piece, tree=replace(tree, levels=()), levels=(), unrounded=())
+        kept = None if COUNTS in files else leaves
+        return _Finished(piece=light, certificate=certificate, top=top, leaves=kept, files=files)
+
+
+def _certified(finished: Sequence[_Finished], settings: Settings) -> Certificate:
+    """Return what was checked of all trees, and of the areas above the shards once all of these are there."""
+    found = Certificate()
+    for each in finished:
+        found.add(each.certificate)
+    upper = finished[0].piece
+    if upper.is_top:
+        tops = [each.top for each in finished if each.top is not None]
+        areas = [np.full(len(top.cell), place) for place, top in enumerate(tops)]
+        cells = Cells(
+            area=np.concatenate(areas),
+            cell=np.concatenate([top.cell for top in tops]),
+            count=np.concatenate([top.count for top in tops]),
+        )
+        moved = any(event.moves for each in finished[1:] for event in each.piece.events)
+        decided = [] if moved or settings.parents else [cells_of(counts) for counts in upper.levels]
+        groups = [each for each in settings.groups if each.level in upper.tree.names]
+        check_tree(upper.tree, cells, found, decided=decided, groups=groups, leaves_too=True)
+    return found
 
 
 def in_memory(source: Source, settings: Settings) -> tuple[pl.DataFrame, Made]:
@@ -89,15 +113,9 @@ def in_memory(source: Source, settings: Settings) -> tuple[pl.DataFrame, Made]:
 
     The counts are checked all the same.
     """
-    checked, frames, pieces = _Checked(settings), [], []
-    for piece in solve(source, settings):
-        pieces.append(piece)
-        if piece.is_top:
-            checked.upper(piece)
-        else:
-            frames.append(leaf_frame(piece))
-            checked.shard(piece, frames[-1])
-    return pl.concat(frames), _made((), pieces, checked.finish())
+    finished = [*solve_and(source, settings, _Finish(settings=settings.alone, targets={}))]
+    frames = [each.leaves for each in finished if each.leaves is not None]
+    return pl.concat(frames), _made((), finished, settings)
 
 
 def make(
@@ -115,48 +133,31 @@ def make(
     are not ``joined`` stay in parts.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    targets = {COUNTS: Parts(path=folder / COUNTS)}
+    targets = {COUNTS: Parts(path=folder.absolute() / COUNTS)}
     if records is not None:
-        targets[records] = Parts(path=folder / f"{records}.parquet")
+        targets[records] = Parts(path=folder.absolute() / f"{records}.parquet")
     if unrounded is not None:
-        targets["unrounded"] = Parts(path=unrounded)
+        targets[UNROUNDED] = Parts(path=unrounded.absolute())
     for target in targets.values():
         target.begin()
-    checked, pieces = _Checked(settings), []
-    for number, piece in enumerate(solve(source, settings)):
-        pieces.append(piece)
-        if unrounded is not None:
-            targets["unrounded"].add(number, unrounded_frame(piece.unrounded))
-        if piece.is_top:
-            checked.upper(piece)
-            continue
-        leaves = pl.read_parquet(targets[COUNTS].add(number, leaf_frame(piece)))
-        checked.shard(piece, leaves)
-        if records is not None:
-            targets[records].add(number, records_frame(leaves))
-        pieces[-1] = _light(piece)
+    finished = []
+    for number, each in enumerate(solve_and(source, settings, _Finish(settings=settings.alone, targets=targets))):
+        finished.append(each)
+        for name, path in each.files.items():
+            targets[name].take(number, path)
     written = [[target.join()] if joined else target.parts for target in targets.values()]
-    made = _made(tuple(path for each in written for path in each), pieces, checked.finish())
+    made = _made(tuple(path for each in written for path in each), finished, settings)
     (folder / CERTIFICATE).write_text(json.dumps(made.facts(), indent=2) + "\n", encoding="utf-8")
     return made
 
 
-def _light(piece: Piece) -> Piece:
-    """Return a piece without its counts: those of a shard are not kept in memory once they are written."""
-    return replace(piece, tree=replace(piece.tree, levels=()), levels=(), unrounded=())
-
-
-def _made(files: tuple[Path, ...], pieces: list[Piece], certificate: Certificate) -> Made:
+def _made(files: tuple[Path, ...], finished: Sequence[_Finished], settings: Settings) -> Made:
+    pieces = [each.piece for each in finished]
     return Made(
         files=files,
-        events=tuple(_events(pieces)),
-        certificate=certificate,
+        events=tuple(event for piece in pieces for event in piece.events),
+        certificate=_certified(finished, settings),
         parents=sum(piece.parents for piece in pieces),
         iterations=sum(piece.iterations for piece in pieces),
         largest_gap=max((piece.largest_gap for piece in pieces), default=0.0),
     )
-
-
-def _events(pieces: list[Piece]) -> Iterator[Event]:
-    for piece in pieces:
-        yield from piece.events

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
 import numpy as np
 
 from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.solve.arms import ARMS
 from stirred.mechanisms.topdown.solve.make import in_memory
-from stirred.mechanisms.topdown.solve.microdata import Settings, Whole
+from stirred.mechanisms.topdown.solve.pieces import Settings, Whole
 from stirred.mechanisms.topdown.tree import Answers, Level, Tree
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """Asks a process to load what measuring and solving need, and whether it sees the folder of the bundle."""
+
+    folder: Path | None
+    solves: bool
+
+    def __call__(self, number: int) -> bool:
+        """Return whether the folder is seen."""
+        from stirred.randomness import noise_kernel  # noqa: F401
+
+        if self.solves:
+            compile_kernels()
+        return self.folder is None or self.folder.is_dir()
+
+
+@cache
 def compile_kernels() -> None:
     """Make records of a few people in two areas of two."""
     names = "ab"
