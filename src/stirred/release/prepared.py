@@ -214,11 +214,11 @@ def _of_other_files(ledger: Ledger | None, others: Mapping[str, Sequence[int]]) 
 
 def _check_codebook(codebook: Codebook, data: Microdata) -> None:
     """Check the files against the codebook."""
-    persons = data.persons
-    frame = persons.scan if isinstance(persons, ParquetColumns) else persons
+    homes, frame = (each.scan if isinstance(each, ParquetColumns) else each for each in (data.households, data.persons))
+    assert isinstance(homes, (pl.DataFrame, pl.LazyFrame))
     assert frame is None or isinstance(frame, (pl.DataFrame, pl.LazyFrame))
     problems = validate(
-        data.households,
+        homes,
         frame,
         codebook,
         household_source=data.household_source,
@@ -270,7 +270,8 @@ def _read(planned: Planned) -> tuple[Planned, Settings, Mechanism, Microdata, di
         # What the codebook declares as an identifier is one, whatever the plan forgot.
         hid = section.hid or (codebook.hid if codebook is not None and planned.persons is not None else None)
         declared = () if codebook is None else codebook.identifiers
-        data = Microdata.read(planned.records, planned.persons, hid=hid, checked=False)
+        by_column = mechanism is not None and mechanism.by_column and not planned.plan.prepare
+        data = Microdata.read(planned.records, planned.persons, hid=hid, checked=False, by_column=by_column)
         if section.counts is not None:
             data = data.counted_by(section.count)
         present = {*data.households.columns, *(data.persons.columns if data.persons is not None else ())}

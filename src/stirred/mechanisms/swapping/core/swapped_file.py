@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.codes import Coded, Codes, count, encode
-from stirred.data.household_rows import household_rows
+from stirred.data.codes import Coded, Codes, add_counts, count, encode, listed_by
+from stirred.data.household_rows import household_rows, pieces_of_rows
 from stirred.data.microdata import Microdata
 from stirred.data.packed import Packed
 
@@ -62,20 +62,21 @@ class Persons:
     """
 
     coded: Coded
-    start: npt.NDArray[np.int64]
+    start: Rows
     rows: Rows | None
 
     @classmethod
     def of(cls, data: Microdata) -> Persons:
         """Read the person columns one after the other and keep one code for each person."""
         assert data.persons is not None
-        house = household_rows(data)
-        start = np.zeros(data.households.height + 1, dtype=np.int64)
-        np.cumsum(count(house, groups=data.households.height), out=start[1:])
-        grouped = bool((house[1:] >= house[:-1]).all())
-        # Household by household: a counting sort by the household's row.
-        rows = None if grouped else np.argsort(house, kind="stable").astype(np.uint32)
-        del house
+        start = np.zeros(data.households.height + 1, dtype=np.uint32)
+        grouped, last = True, 0
+        for house in pieces_of_rows(data):
+            add_counts(house, start[1:])
+            grouped = grouped and bool((house[1:] >= house[:-1]).all()) and (not house.size or last <= house[0])
+            last = int(house[-1]) if house.size else last
+        np.cumsum(start, out=start)
+        rows = None if grouped else listed_by(household_rows(data), start)
         names = data.person_variables
         if not names:
             return cls(Coded(np.zeros(data.persons.height, dtype=np.uint32), pl.DataFrame([{}])), start, rows)
@@ -87,10 +88,11 @@ class Persons:
         Inside a household persons come in the order of their values, so that the order in the file
         tells nothing.
         """
-        sizes = (self.start[households.astype(np.int64) + 1] - self.start[households]).astype(np.int64)
+        start = self.start[households].astype(np.int64)
+        sizes = self.start[1:][households] - start
         ends = np.cumsum(sizes)
         total = int(ends[-1]) if ends.size else 0
-        place = np.arange(total, dtype=np.int64) + np.repeat(self.start[households] - (ends - sizes), sizes)
+        place = np.arange(total, dtype=np.int64) + np.repeat(start - (ends - sizes), sizes)
         codes = self.coded.codes[place if self.rows is None else self.rows[place]]
         # One sort key: household first, then the person's values.
         keys = np.repeat(np.arange(households.size, dtype=np.uint64) << np.uint64(32), sizes) | codes
