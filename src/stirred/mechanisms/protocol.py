@@ -524,14 +524,17 @@ class Written:
         whole = not path.is_dir()
         places = [path] if whole else sorted(path.glob(f"*.{ending}"))
         number = 0
-        for number, part in enumerate([pl.concat(list(released))] if whole else released, start=1):
+        for part in [pl.concat(list(released))] if whole else released:
+            number += 1
             if number > len(places):
                 raise failed(f"a part of {name} is missing")
             found = read_frame(places[number - 1], empty=kind != "records")
             expected = as_read(part, ending, self.public)
             if found.schema != expected.schema or not found.equals(expected, null_equal=True):
                 raise failed(wrong or f"{path.name}, as written, is not what was released")
+            del part, expected
             yield found
+            del found  # nothing of a part is kept while the next one is made
         if number != len(places):
             raise failed(f"there are more parts of {name} than were written")
 
