@@ -31,7 +31,7 @@ PEOPLE = persons(HOMES)
 
 
 def by_column(patch: Patch) -> None:
-    patch.setattr(microdata, "_LARGE_FILE", -1)
+    patch.setattr(microdata, "_LARGE_FILE", -2)
     patch.setattr(columns, "_PIECE", 50)
 
 

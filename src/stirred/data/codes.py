@@ -226,8 +226,6 @@ def count(codes: Codes, *, groups: int) -> npt.NDArray[np.int64]:
     >>> count(np.array([0, 2, 2], dtype=np.uint32), groups=4).tolist()
     [1, 0, 2, 0]
     """
-    if codes.size < _LARGE:
-        return np.bincount(codes, minlength=groups)
     counts = np.zeros(groups, dtype=np.int64)
     add_counts(codes, counts)
     return counts

@@ -81,11 +81,6 @@ class ParquetColumns:
         return getattr(self.select(self.columns), name)
 
     @property
-    def width(self) -> int:
-        """Return the number of columns."""
-        return len(self.columns)
-
-    @property
     def schema(self) -> pl.Schema:
         """Return the types of the columns as the file has them."""
         return self.scan.collect_schema()
@@ -98,10 +93,13 @@ class ParquetColumns:
         """Return the first rows."""
         return self.scan.head(n).collect()
 
-    def pieces(self, name: str) -> Iterator[pl.Series]:
-        """Yield a column piece by piece, its values as the file has them."""
-        for piece in self.scan.select(name).collect_batches(chunk_size=_PIECE):
-            yield piece.to_series()
+
+def pieces_of(table: Columns, name: str) -> Iterator[pl.Series]:
+    """Yield a column piece by piece; one of integers is not even read as a whole."""
+    if isinstance(table, ParquetColumns) and table.schema[name].is_integer():
+        yield from (piece.to_series() for piece in table.scan.select(name).collect_batches(chunk_size=_PIECE))
+    else:
+        yield from (piece.to_series() for piece in table[name].to_frame().iter_slices(_PIECE))
 
 
 def canonical(column: pl.Series) -> pl.Series:

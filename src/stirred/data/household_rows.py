@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import by_pieces
-from stirred.data.columns import ParquetColumns
+from stirred.data.columns import pieces_of
 from stirred.data.microdata import Microdata
 
 Rows = npt.NDArray[np.uint32]
@@ -36,9 +36,7 @@ def pieces_of_rows(data: Microdata) -> Iterator[Rows]:
         if high - low < 8 * len(ids) + 1024 and high < 1 << 63:
             table = _table(ids.to_numpy(), low, high)
             del ids
-            stored = isinstance(persons, ParquetColumns) and persons.schema[data.hid].is_integer()
-            links = persons.pieces(data.hid) if stored else iter([persons[data.hid]])  # type: ignore[attr-defined]
-            yield from (_looked_up(link.to_numpy(), table, low) for link in links)
+            yield from (table[link.to_numpy().astype(np.int64) - low] for link in pieces_of(persons, data.hid))
             return
     index = pl.DataFrame({"id": ids}).with_row_index("row")
     rows = pl.DataFrame({"id": persons[data.hid]}).join(index, on="id", how="left", maintain_order="left")["row"]
@@ -54,13 +52,3 @@ def _table(ids: npt.NDArray[Any], low: int, high: int) -> Rows:
 
     by_pieces(enter, ids.size)
     return table
-
-
-def _looked_up(link: npt.NDArray[Any], table: Rows, low: int) -> Rows:
-    rows = np.empty(link.size, dtype=np.uint32)
-
-    def find(piece: slice) -> None:
-        rows[piece] = table[link[piece].astype(np.int64) - low]
-
-    by_pieces(find, link.size)
-    return rows

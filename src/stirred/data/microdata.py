@@ -90,15 +90,13 @@ class Microdata:
         labels: dict[str, Mapping[str, str]] = {}
         problems: list[Problem] = []
         try:
-            table, own = _read_table(households) if by_column else _read_whole(households)
-            if isinstance(table, ParquetColumns) and not all(map(_as_stored, table.schema.values())):
-                table, own = _read_whole(households)
+            table, own = _read_table(households, large=_LARGE_FILE // 2 if by_column else None, plain=True)
             homes, labels = cast(pl.DataFrame, table), {**own}
         except StirredError as error:
             problems += error.problems
         try:
             if persons is not None:
-                people, of_persons = _read_table(persons)
+                people, of_persons = _read_table(persons, large=_LARGE_FILE)
                 labels = {**of_persons, **labels}
         except StirredError as error:
             problems += error.problems
@@ -265,25 +263,20 @@ _MOST_COUNTED = 200_000_000
 
 ALIKE = "the household id must have the same name in both files: rename the column in one of them"
 
-# From here a file is fetched column by column: a national one does not fit beside all that is made of it.
-_LARGE_FILE = 128 << 20
+# From here persons are fetched column by column, and households from half of it: a national file does not fit.
+_LARGE_FILE = 256 << 20
 
 
-def _as_stored(kind: pl.DataType) -> bool:
-    """Say whether columns of a type keep it in their canonical form, whatever their values are."""
-    return kind.is_integer() or kind in (pl.String, pl.Boolean)
-
-
-def _read_table(path: Path) -> tuple[Columns, Mapping[str, Mapping[str, str]]]:
-    """Return a table, and the labels that its file keeps."""
+def _read_table(
+    path: Path, *, large: int | None, plain: bool = False
+) -> tuple[Columns, Mapping[str, Mapping[str, str]]]:
+    """Return a table and the labels that its file keeps; ``plain``, only columns that keep their types are fetched."""
     parts = [part for part in path.iterdir() if part.suffix == ".parquet"] if path.is_dir() else [path]
-    large = sum(part.stat().st_size for part in parts if part.exists()) > _LARGE_FILE
-    if large and all(part.suffix == ".parquet" for part in parts):
-        return ParquetColumns(path), {}
-    return _read_whole(path)
-
-
-def _read_whole(path: Path) -> tuple[Columns, Mapping[str, Mapping[str, str]]]:
+    size = sum(part.stat().st_size for part in parts if part.exists())
+    if large is not None and size > large and all(part.suffix == ".parquet" for part in parts):
+        table = ParquetColumns(path)
+        if not plain or all(kind.is_integer() or kind in (pl.String, pl.Boolean) for kind in table.schema.values()):
+            return table, {}
     labelled = read_labels(path)
     return labelled.frame, labelled.values
 
@@ -312,7 +305,7 @@ def _shared(data: Microdata) -> list[str]:
 
 def _link_problems(data: Microdata) -> list[Problem]:
     problems: list[Problem] = []
-    if not data.households.height or not data.households.width:
+    if not data.households.height or not data.households.columns:
         raise bad_file("the file holds no records", where=data.household_source, remedy="check the file")
     if data.persons is not None and data.hid is None:
         what = "persons are given, but not the column that links them to households"

@@ -43,21 +43,16 @@ class SwapMargins:
         [1, 1, 1]
         """
         if stratum.size >= _LARGE or strata * values > _DENSE:
-            return cls._compiled(stratum, swap, strata=strata, values=values)
+            from stirred.mechanisms.swapping.kernels.cells import Cells
+            from stirred.mechanisms.swapping.kernels.partition import Workers
+
+            table = Cells.by_value(stratum, swap, strata=strata, values=values, workers=Workers())
+            occupied, begins, codes = table.occupied()
+            return cls(begins=begins, codes=codes, have=table.have[occupied])
         cells = np.bincount(stratum.astype(np.int64) * values + swap, minlength=strata * values)
         present = np.flatnonzero(cells)
         begins = np.searchsorted(present, np.arange(strata + 1) * values)
-        codes, have = (each.astype(np.uint32) for each in (present % values, cells[present]))
-        return cls(begins=begins, codes=codes, have=have)
-
-    @classmethod
-    def _compiled(cls, stratum: Codes, swap: Codes, *, strata: int, values: int) -> SwapMargins:
-        from stirred.mechanisms.swapping.kernels.cells import Cells
-        from stirred.mechanisms.swapping.kernels.partition import Workers
-
-        cells = Cells.by_value(stratum, swap, strata=strata, values=values, workers=Workers())
-        occupied, begins, codes = cells.occupied()
-        return cls(begins=begins, codes=codes, have=cells.have[occupied])
+        return cls(begins=begins, codes=(present % values).astype(np.uint32), have=cells[present].astype(np.uint32))
 
     @property
     def strata(self) -> int:

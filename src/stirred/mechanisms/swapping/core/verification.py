@@ -7,7 +7,7 @@ go by the written values alone; where the files are too long for them, the list 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import PERSONS, RECORDS, Check, Release, Written, failed, not_done
 from stirred.mechanisms.swapping.core.files import crossed, sorted_cells
 from stirred.mechanisms.swapping.core.plan import SwapPlan
-from stirred.mechanisms.swapping.core.swapped_file import Rows, SwappedFile
+from stirred.mechanisms.swapping.core.swapped_file import PART, Rows, SwappedFile
 from stirred.mechanisms.swapping.permutation.imputed import imputed_strata
 
 
@@ -37,19 +37,22 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
     if order.size != data.households.height or not _is_permutation(order):
         raise failed("the released households are not those of the input, one for one")
     homes: Columns = data.households
+
+    def held(name: str) -> pl.Series:
+        # What a response has changed on purpose is compared with the response; all else with the input.
+        return (swapped.data if name == plan.perturbed else data).households[name]
+
     begin = 0
     wrong = "the household file, as written, is not what was swapped"
     for found in written.parts(RECORDS, release.public.parts(RECORDS), wrong=wrong):
         if swapped.people is not None and not _counts_up(found[str(data.hid)], begin + 1):
             raise failed("the household ids are not 1, 2, 3, ... in the released order")
-        if not isinstance(homes, ParquetColumns):
-            _check_held(data, plan, swapped, plan.hold, [found], written, begin=begin)
+        for name in () if isinstance(homes, ParquetColumns) else plan.hold:
+            _check_held(held(name), found, order[begin : begin + found.height], written)
         begin += found.height
-    if isinstance(homes, ParquetColumns):
-        for name in plan.hold:  # one at a time: all of them are the file
-            places = sorted(path.glob("*")) if (path := folder / f"{RECORDS}.{format_}").is_dir() else [path]
-            columns = (scan_frame(place).select(name).collect() for place in places)
-            _check_held(data, plan, swapped, [name], columns, written)
+    for name in plan.hold if isinstance(homes, ParquetColumns) else ():  # one at a time: all of them are the file
+        found = scan_frame(folder / f"{RECORDS}.{format_}").select(name).collect()
+        _check_held(held(name), found, order[: found.height], written)
     released = swapped.swapped[order]
     if not bool((released[1:] >= released[:-1]).all()):
         raise failed("the released order is not by released values")
@@ -77,26 +80,12 @@ RECOUNTED = "match x swap table, counted from the values in the written file"
 RELINKED = "every person led back to its household by the written ids"
 
 
-def _check_held(
-    data: Microdata,
-    plan: SwapPlan,
-    swapped: SwappedFile,
-    names: Sequence[str],
-    parts: Iterable[pl.DataFrame],
-    written: Written,
-    *,
-    begin: int = 0,
-) -> None:
-    """Raise if a held column, as written in some parts, is not that of the input in the released order."""
-    # What a response has changed on purpose is compared with the response; all else with the input.
-    sources = [(swapped.data if name == plan.perturbed else data).households[name] for name in names]
-    for part in parts:
-        rows = swapped.order[begin : begin + part.height]
-        for column in sources:
-            wanted = as_read(gather(column, rows).to_frame(), written.format, written.public)
-            if not wanted.equals(part.select(column.name), null_equal=True):
-                raise failed(f'hold variable "{column.name}" differs from the input')
-        begin += part.height
+def _check_held(column: pl.Series, found: pl.DataFrame, rows: Rows, written: Written) -> None:
+    """Raise if a held column, as written, is not that of the input in the released order."""
+    for part in (slice(begin, begin + PART) for begin in range(0, found.height, PART)):
+        wanted = as_read(gather(column, rows[part]).to_frame(), written.format, written.public)
+        if not wanted.equals(found[part].select(column.name), null_equal=True):
+            raise failed(f'hold variable "{column.name}" differs from the input')
 
 
 def _recount(data: Microdata, plan: SwapPlan, written: pl.DataFrame, format_: str, folder: Path) -> Check:

@@ -84,11 +84,9 @@ class File:
             at = at.astype(np.int64)
         strata = self.strata if at is None else self.strata[at]
         # Swap values are known as codes: the file need not be read for them again.
-        coded = pl.DataFrame() if at is None else self.coded.decoded(self.coded.codes[at])
-        seen = {
-            name: _codes(coded[name], None) if name in coded else _codes(self.homes[name], at) for name in self.swap
-        }
-        targets = {name: Target.of(codes, strata) for name, codes in seen.items()}
+        known = pl.DataFrame() if at is None else self.coded.decoded(self.coded.codes[at])
+        codes = {n: _codes(known[n], None) if n in known else _codes(self.homes[n], at) for n in self.swap}
+        targets = {name: Target.of(own, strata) for name, own in codes.items()}
         targets = {name: target for name, target in targets.items() if target.values > 1}
         height = self.columns.height if rows is None else rows.size
         return Look(self, rows, at, own, height, targets)
