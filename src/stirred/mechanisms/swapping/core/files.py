@@ -53,6 +53,7 @@ def swap_files(mechanism: Swapping, data: Microdata, plan: SwapPlan) -> list[Pub
             kind="side",
             columns=tuple(_schema(data, plan)),
             words="the tables published exactly; column `table` says which",
+            in_parts=plan.perturbed is None and plan.strata.margins.have.size > ROWS_IN_ONE_FILE,
             make=lambda: invariant_tables(data, plan),
         ),
         PublicFile(
