@@ -138,3 +138,14 @@ def test_nan_is_a_value_like_others_also_in_a_column_that_is_known_to_be_sorted(
     assert coded.count == len(others) + 1
     assert coded.codes.tolist() == [*range(len(others) + 1), len(others)]
     assert coded.decoded(coded.codes)["a"].equals(column, null_equal=True)
+
+
+def test_rows_are_listed_by_code_as_a_stable_sort_lists_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(3).integers(0, 40, 500, dtype=np.uint32)
+    monkeypatch.setattr(module, "_LARGE", 1)
+    start = np.zeros(42, dtype=np.uint32)
+    for part in (rows[:200], rows[200:]):
+        module.add_counts(part, start[1:])
+    np.cumsum(start, out=start)
+    assert start.tolist() == [0, *np.cumsum(np.bincount(rows, minlength=41)).tolist()]
+    assert module.listed_by(rows, start).tolist() == np.argsort(rows, kind="stable").tolist()

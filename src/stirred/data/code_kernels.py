@@ -41,6 +41,14 @@ def count_codes(codes: Any, counts: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
+def list_rows(codes: Any, places: Any, rows: Any) -> None:
+    """List the rows of each code from its place on, which moves along."""
+    for i in range(codes.size):
+        rows[places[codes[i]]] = i
+        places[codes[i]] += 1
+
+
+@njit(cache=True, nogil=True)
 def find_differing(groups: Any, values: Any, first: Any, seen: Any, differing: Any) -> None:
     """Mark the groups that hold two different values."""
     for i in range(groups.size):

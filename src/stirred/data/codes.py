@@ -226,13 +226,34 @@ def count(codes: Codes, *, groups: int) -> npt.NDArray[np.int64]:
     >>> count(np.array([0, 2, 2], dtype=np.uint32), groups=4).tolist()
     [1, 0, 2, 0]
     """
+    counts = np.zeros(groups, dtype=np.int64)
+    add_counts(codes, counts)
+    return counts
+
+
+def add_counts(codes: Codes, counts: npt.NDArray[Any]) -> None:
+    """Add how often each code occurs to its count."""
     if codes.size < _LARGE:
-        return np.bincount(codes, minlength=groups)
+        np.add.at(counts, codes, 1)
+        return
     from stirred.data.code_kernels import count_codes
 
-    counts = np.zeros(groups, dtype=np.int64)
     count_codes(codes, counts)
-    return counts
+
+
+def listed_by(codes: Codes, start: Codes) -> Codes:
+    """Return the rows by their codes, those of a code in their order from ``start[code]`` on: a counting sort.
+
+    >>> listed_by(np.array([1, 0, 1], dtype=np.uint32), np.array([0, 1, 3], dtype=np.uint32)).tolist()
+    [1, 0, 2]
+    """
+    if codes.size < _LARGE:
+        return np.argsort(codes, kind="stable").astype(np.uint32)
+    from stirred.data.code_kernels import list_rows
+
+    rows = np.empty(codes.size, dtype=np.uint32)
+    list_rows(codes, start.copy(), rows)
+    return rows
 
 
 def differing(groups: Codes, values: npt.NDArray[Any], *, count: int) -> npt.NDArray[np.bool_]:

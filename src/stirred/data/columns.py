@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -51,10 +51,14 @@ class Columns(Protocol):
         ...
 
 
+_PIECE: Final = 4_000_000  # rows
+
+
 class ParquetColumns:
     """A Parquet file, or a folder of parts, of which only the columns asked for are read, each time anew.
 
-    A national file of persons does not fit beside everything else; one column of it does.
+    A national file does not fit beside everything else; one column of it does. What a frame can do beside that is done
+    on the whole table, which is read for that moment.
     """
 
     def __init__(self, path: Path) -> None:
@@ -71,9 +75,31 @@ class ParquetColumns:
     def __getitem__(self, name: str) -> pl.Series:
         return canonical(self.scan.select(name).collect().to_series().rechunk())
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # copying asks before there is a scan
+            raise AttributeError(name)
+        return getattr(self.select(self.columns), name)
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Return the types of the columns as the file has them."""
+        return self.scan.collect_schema()
+
+    def select(self, *names: str | Sequence[str]) -> pl.DataFrame:
+        """Return some columns as a frame."""
+        return select(self, [each for name in names for each in ([name] if isinstance(name, str) else name)])
+
     def head(self, n: int) -> pl.DataFrame:
         """Return the first rows."""
         return self.scan.head(n).collect()
+
+
+def pieces_of(table: Columns, name: str) -> Iterator[pl.Series]:
+    """Yield a column piece by piece; one of integers is not even read as a whole."""
+    if isinstance(table, ParquetColumns) and table.schema[name].is_integer():
+        yield from (piece.to_series() for piece in table.scan.select(name).collect_batches(chunk_size=_PIECE))
+    else:
+        yield from (piece.to_series() for piece in table[name].to_frame().iter_slices(_PIECE))
 
 
 def canonical(column: pl.Series) -> pl.Series:

@@ -282,11 +282,11 @@ def write_parts(
     for part in parts:
         held.append(part)
         rows += part.height
+        del part  # nothing of a part is kept while the next one is made
         if rows > ROWS_IN_ONE_FILE or (apart and number + len(held) > 1):
             path.mkdir(exist_ok=True)
-            for frame in held:
-                write_frame(frame, path / f"part-{number:05d}{path.suffix}", note=note)
+            while held:
+                write_frame(held.pop(0), path / f"part-{number:05d}{path.suffix}", note=note)
                 number += 1
-            held.clear()
     if held:
         write_frame(pl.concat(held), path, note=note)

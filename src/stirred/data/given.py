@@ -30,7 +30,7 @@ def same_data(one: Microdata, other: Microdata) -> bool:
     said = [each.name for each in fields(Microdata) if each.name not in ("households", "persons", "checked")]
     return (
         all(getattr(one, name) == getattr(other, name) for name in said)
-        and _same_frame(one.households, other.households)
+        and (one.households is other.households or _same_frame(one.households, other.households))
         and (one.persons is other.persons or _same_frame(one.persons, other.persons))
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import by_pieces
+from stirred.data.columns import pieces_of
 from stirred.data.microdata import Microdata
 
 Rows = npt.NDArray[np.uint32]
@@ -17,31 +19,36 @@ Rows = npt.NDArray[np.uint32]
 def household_rows(data: Microdata) -> Rows:
     """Return the row of each person's household, as found by the link."""
     assert data.persons is not None
+    rows, begin = np.empty(data.persons.height, dtype=np.uint32), 0
+    for piece in pieces_of_rows(data):
+        rows[begin : begin + piece.size] = piece
+        begin += piece.size
+    return rows
+
+
+def pieces_of_rows(data: Microdata) -> Iterator[Rows]:
+    """Yield the same piece by piece: all links of a nation at once were the peak of its memory."""
+    assert data.persons is not None
     assert data.hid is not None
-    ids, link = data.households[data.hid], data.persons[data.hid]
+    persons, ids = data.persons, data.households[data.hid]
     if ids.dtype.is_integer() and len(ids):
         low, high = int(ids.min()), int(ids.max())  # type: ignore[arg-type]
         if high - low < 8 * len(ids) + 1024 and high < 1 << 63:
-            return _looked_up(ids.to_numpy(), link.to_numpy(), low, high)
+            table = _table(ids.to_numpy(), low, high)
+            del ids
+            yield from (table[link.to_numpy().astype(np.int64) - low] for link in pieces_of(persons, data.hid))
+            return
     index = pl.DataFrame({"id": ids}).with_row_index("row")
-    rows = pl.DataFrame({"id": link}).join(index, on="id", how="left", maintain_order="left")["row"]
-    return rows.to_numpy().astype(np.uint32, copy=False)
+    rows = pl.DataFrame({"id": persons[data.hid]}).join(index, on="id", how="left", maintain_order="left")["row"]
+    yield rows.to_numpy().astype(np.uint32, copy=False)
 
 
-def _looked_up(ids: npt.NDArray[Any], link: npt.NDArray[Any], low: int, high: int) -> Rows:
-    """Return the row of each link among the ids, which go from ``low`` to ``high``.
-
-    Piece by piece: wide copies of hundreds of millions of links were the peak of a national run's memory.
-    """
+def _table(ids: npt.NDArray[Any], low: int, high: int) -> Rows:
+    """Return the row of each id from ``low`` to ``high``."""
     table = np.zeros(high - low + 1, dtype=np.uint32)
-    rows = np.empty(link.size, dtype=np.uint32)
 
     def enter(piece: slice) -> None:
         table[ids[piece].astype(np.int64) - low] = np.arange(piece.start, piece.stop, dtype=np.uint32)
 
-    def find(piece: slice) -> None:
-        rows[piece] = table[link[piece].astype(np.int64) - low]
-
     by_pieces(enter, ids.size)
-    by_pieces(find, link.size)
-    return rows
+    return table

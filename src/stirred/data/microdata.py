@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 
@@ -35,7 +35,7 @@ class Microdata:
     ['county']
     """
 
-    households: pl.DataFrame
+    households: pl.DataFrame  # of a national file its columns, which are read when they are asked for
     persons: Columns | None = None
     hid: str | None = None
     id: tuple[str, ...] = ()
@@ -55,10 +55,12 @@ class Microdata:
     person_source: str = field(default="persons")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "households", canonical_frame(as_polars(self.households)))
+        homes: Columns = self.households
+        if not isinstance(homes, ParquetColumns):
+            homes = canonical_frame(as_polars(homes))
         if self.persons is not None and not isinstance(self.persons, ParquetColumns):
             object.__setattr__(self, "persons", canonical_frame(as_polars(self.persons)))
-        object.__setattr__(self, "households", _with_link_like_persons(self.households, self.persons, self.hid))
+        object.__setattr__(self, "households", _with_link_like_persons(homes, self.persons, self.hid))
         if self.checked:
             self.check()
 
@@ -77,20 +79,24 @@ class Microdata:
         hid: str | None = None,
         id: Sequence[str] = (),
         checked: bool = True,
+        by_column: bool = False,
     ) -> Microdata:
-        """Read the files; problems of both are reported together. ``checked=False`` leaves the link for later."""
+        """Read the files; problems of both are reported together. ``checked=False`` leaves the link for later.
+
+        ``by_column`` the households of a large Parquet file are read when they are asked for, as persons always are.
+        """
         homes: pl.DataFrame | None = None
         people: Columns | None = None
         labels: dict[str, Mapping[str, str]] = {}
         problems: list[Problem] = []
         try:
-            read = read_labels(households)
-            homes, labels = read.frame, {**read.values}
+            table, own = _read_table(households, large=_LARGE_FILE // 2 if by_column else None, plain=True)
+            homes, labels = cast(pl.DataFrame, table), {**own}
         except StirredError as error:
             problems += error.problems
         try:
             if persons is not None:
-                people, of_persons = _read_persons(persons)
+                people, of_persons = _read_table(persons, large=_LARGE_FILE)
                 labels = {**of_persons, **labels}
         except StirredError as error:
             problems += error.problems
@@ -131,6 +137,8 @@ class Microdata:
 
     def with_missing(self, declared: Declared) -> Microdata:
         """Return the data in which the declared texts are missing values."""
+        if not any(declared.values() if isinstance(declared, Mapping) else declared):
+            return self
         return self._changed(lambda frame: with_missing(frame, declared), lambda scan: with_missing(scan, declared))
 
     def with_missing_code(self, columns: Sequence[str]) -> Microdata:
@@ -141,6 +149,8 @@ class Microdata:
         gaps = [n for n in columns if n in self.households.columns and is_missing(self.households[n]).any()]
         if problems := [problem for name in gaps for problem in self._taken_code(name)]:
             raise DataError(problems)
+        if not gaps:
+            return self
         return self._changed(lambda frame: with_missing_code(frame, gaps), lambda scan: with_missing_code(scan, gaps))
 
     def _taken_code(self, name: str) -> Iterator[Problem]:
@@ -161,12 +171,12 @@ class Microdata:
     def _changed(
         self, frame: Callable[[pl.DataFrame], pl.DataFrame], scan: Callable[[pl.LazyFrame], pl.LazyFrame]
     ) -> Microdata:
-        people = self.persons
+        homes, people = self.households, self.persons
         if isinstance(people, ParquetColumns):
             people = people.with_columns_changed(scan)
         elif people is not None:
             people = frame(as_polars(people))
-        return replace(self, households=frame(self.households), persons=people)
+        return replace(self, households=frame(homes.select(homes.columns)), persons=people)
 
     @property
     def name(self) -> str:
@@ -253,21 +263,25 @@ _MOST_COUNTED = 200_000_000
 
 ALIKE = "the household id must have the same name in both files: rename the column in one of them"
 
-# From here persons are fetched column by column: a national file does not fit beside its households.
+# From here persons are fetched column by column, and households from half of it: a national file does not fit.
 _LARGE_FILE = 256 << 20
 
 
-def _read_persons(path: Path) -> tuple[Columns, Mapping[str, Mapping[str, str]]]:
-    """Return the persons, and the labels that their file keeps."""
+def _read_table(
+    path: Path, *, large: int | None, plain: bool = False
+) -> tuple[Columns, Mapping[str, Mapping[str, str]]]:
+    """Return a table and the labels that its file keeps; ``plain``, only columns that keep their types are fetched."""
     parts = [part for part in path.iterdir() if part.suffix == ".parquet"] if path.is_dir() else [path]
-    large = sum(part.stat().st_size for part in parts if part.exists()) > _LARGE_FILE
-    if large and all(part.suffix == ".parquet" for part in parts):
-        return ParquetColumns(path), {}
+    size = sum(part.stat().st_size for part in parts if part.exists())
+    if large is not None and size > large and all(part.suffix == ".parquet" for part in parts):
+        table = ParquetColumns(path)
+        if not plain or all(kind.is_integer() or kind in (pl.String, pl.Boolean) for kind in table.schema.values()):
+            return table, {}
     labelled = read_labels(path)
     return labelled.frame, labelled.values
 
 
-def _with_link_like_persons(households: pl.DataFrame, persons: Columns | None, hid: str | None) -> pl.DataFrame:
+def _with_link_like_persons(households: Columns, persons: Columns | None, hid: str | None) -> Columns:
     """Return households whose id has the type of the persons' link, where both are whole numbers of some type."""
     if persons is None or hid is None or hid not in households.columns or hid not in persons.columns:
         return households
@@ -276,7 +290,11 @@ def _with_link_like_persons(households: pl.DataFrame, persons: Columns | None, h
     if ids.dtype == link or not (ids.dtype.is_integer() and link.is_integer()):
         return households
     same = ids.cast(link, strict=False)
-    return households.with_columns(same) if same.null_count() == ids.null_count() else households
+    if same.null_count() != ids.null_count():
+        return households
+    if isinstance(households, ParquetColumns):
+        return households.with_columns_changed(lambda scan: scan.with_columns(pl.col(hid).cast(link)))
+    return as_polars(households).with_columns(same)
 
 
 def _shared(data: Microdata) -> list[str]:
@@ -287,7 +305,7 @@ def _shared(data: Microdata) -> list[str]:
 
 def _link_problems(data: Microdata) -> list[Problem]:
     problems: list[Problem] = []
-    if not data.households.height or not data.households.width:
+    if not data.households.height or not data.households.columns:
         raise bad_file("the file holds no records", where=data.household_source, remedy="check the file")
     if data.persons is not None and data.hid is None:
         what = "persons are given, but not the column that links them to households"

@@ -525,14 +525,17 @@ class Written:
         whole = not path.is_dir()
         places = [path] if whole else sorted(path.glob(f"*.{ending}"))
         number = 0
-        for number, part in enumerate([pl.concat(list(released))] if whole else released, start=1):
+        for part in [pl.concat(list(released))] if whole else released:
+            number += 1
             if number > len(places):
                 raise failed(f"a part of {name} is missing")
             found = read_frame(places[number - 1], empty=kind != "records")
             expected = as_read(part, ending, self.public)
             if found.schema != expected.schema or not found.equals(expected, null_equal=True):
                 raise failed(wrong or f"{path.name}, as written, is not what was released")
+            del part, expected
             yield found
+            del found  # nothing of a part is kept while the next one is made
         if number != len(places):
             raise failed(f"there are more parts of {name} than were written")
 
@@ -657,6 +660,8 @@ class Mechanism(ABC):
     loss_setting: ClassVar[str] = ""
     # Whether the tables of a plan are counted from released records, or are what the mechanism itself releases.
     counts_tables: ClassVar[bool] = True
+    # Whether it asks for households by single columns, so that those of a national file need not be in memory.
+    by_column: ClassVar[bool] = False
     # Whether the tables that it releases are its own, so that a plan names none.
     own_tables: ClassVar[bool] = False
     # Columns that its tables may have beside their variables and the count, such as the bounds of an interval.

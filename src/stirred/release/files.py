@@ -97,6 +97,7 @@ def _parts(file: PublicFile, release: Release) -> Iterator[pl.DataFrame]:
         if other := [name for name in part.columns if name not in file.columns]:
             raise failed(f"{file.name} has {listed(other)}, which the mechanism did not declare")
         yield part
+        del part
 
 
 def table_counts(prepared: Prepared, release: Release, table: Table) -> pl.DataFrame:

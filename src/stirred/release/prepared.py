@@ -10,7 +10,7 @@ import polars as pl
 
 from stirred.data.bundle import checksum
 from stirred.data.codebook import Codebook
-from stirred.data.columns import ParquetColumns
+from stirred.data.columns import Columns, ParquetColumns
 from stirred.data.formulas import formula_doubts, unwritable
 from stirred.data.microdata import Microdata
 from stirred.data.prepare import words_of
@@ -224,9 +224,14 @@ def _check_codebook(codebook: Codebook, data: Microdata) -> None:
     """Check the files against the codebook."""
     persons = data.persons
     frame = persons.scan if isinstance(persons, ParquetColumns) else persons
+    homes: Columns | pl.LazyFrame = data.households
+    if isinstance(homes, ParquetColumns):
+        # Texts are checked as they are released: without the point of a whole number.
+        homes = homes.select(homes.columns) if pl.String in homes.schema.values() else homes.scan
+    assert isinstance(homes, (pl.DataFrame, pl.LazyFrame))
     assert frame is None or isinstance(frame, (pl.DataFrame, pl.LazyFrame))
     problems = validate(
-        data.households,
+        homes,
         frame,
         codebook,
         household_source=data.household_source,
@@ -278,7 +283,8 @@ def _read(planned: Planned) -> tuple[Planned, Settings, Mechanism, Microdata, di
         # What the codebook declares as an identifier is one, whatever the plan forgot.
         hid = section.hid or (codebook.hid if codebook is not None and planned.persons is not None else None)
         declared = () if codebook is None else codebook.identifiers
-        data = Microdata.read(planned.records, planned.persons, hid=hid, checked=False)
+        by_column = mechanism is not None and mechanism.by_column and not planned.plan.prepare
+        data = Microdata.read(planned.records, planned.persons, hid=hid, checked=False, by_column=by_column)
         if section.counts is not None:
             data = data.counted_by(section.count)
         present = {*data.households.columns, *(data.persons.columns if data.persons is not None else ())}

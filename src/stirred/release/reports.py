@@ -190,7 +190,7 @@ def _corrected(prepared: Prepared, estimates: Mapping[str, pl.DataFrame]) -> dic
 def _truth(prepared: Prepared, table: Table) -> pl.DataFrame:
     data = prepared.data
     if not table.of_persons or data.persons is None or data.hid is None:
-        return data.households
+        return data.households.select(table.variables)
     wanted = [name for name in table.variables if name not in data.person_variables]
     own = [name for name in table.variables if name in data.person_variables]
     persons = select(data.persons, [data.hid, *own])

@@ -73,7 +73,7 @@ class Validity:
 
 class _Table(NamedTuple):
     name: str
-    cells: pl.DataFrame  # variables as text, and ``count``
+    cells: pl.LazyFrame  # the variables, and ``count``
     by: tuple[str, ...]
     of_persons: bool
 
@@ -95,7 +95,7 @@ def facial_validity(
     frames = {name: frame for name, path in paths.items() if name not in skipped for frame in _scanned(path)}
     rows = {name: frames.pop(name) for name in [*frames] if Path(name).stem in records and "/" not in name}
     listed = [*_tables(frames, kind, _personal(public, rows))]
-    counted = [table.cells.lazy() for table in listed]
+    counted = [table.cells for table in listed]
     findings = (
         *_signs(frames, kind.number_columns),
         *_agreement(listed),
@@ -151,16 +151,18 @@ def _tables(frames: Mapping[str, pl.LazyFrame], kind: type[Mechanism], personal:
             continue
         if "/" in name:
             cells = without_labels(frame.collect())
-            yield _table(name, cells, [each for each in cells.columns if each not in beside], personal)
+            yield _table(name, cells.lazy(), [each for each in cells.columns if each not in beside], personal)
         elif Path(name).stem == _EXACT:  # several tables below each other, the columns of the others empty
-            for part in frame.collect().partition_by("table", maintain_order=True):
-                filled = [each.name for each in part.get_columns() if each.null_count() < part.height]
-                if by := [each for each in filled if each not in beside]:
-                    yield _table(f"{name}: {part['table'][0]}", part, by, personal)
+            # A nation has tens of millions of cells: they stay in the file, and are counted where they are needed.
+            filled = frame.group_by("table", maintain_order=True).agg(pl.exclude("table").is_not_null().any()).collect()
+            for each in filled.iter_rows(named=True):
+                if by := [column for column, some in each.items() if some and column not in beside]:
+                    part = frame.filter(pl.col("table").eq_missing(pl.lit(each["table"], dtype=pl.String)))
+                    yield _table(f"{name}: {each['table']}", part, by, personal)
 
 
-def _table(name: str, cells: pl.DataFrame, by: Sequence[str], personal: set[str]) -> _Table:
-    counts = cells.select(pl.col(by).cast(pl.String), pl.col("count").cast(pl.Float64, strict=False))
+def _table(name: str, cells: pl.LazyFrame, by: Sequence[str], personal: set[str]) -> _Table:
+    counts = cells.select(*by, pl.col("count").cast(pl.Float64, strict=False))
     return _Table(name, counts, tuple(by), bool({*by} & personal))
 
 
@@ -193,11 +195,13 @@ def _agreement(tables: Sequence[_Table]) -> Iterator[Finding]:
         yield Finding(what=what, found=found, looked_at=looked_at, worst=worst.get(what, (0, ""))[1])
 
 
-def _apart(one: pl.DataFrame, other: pl.DataFrame, shared: Sequence[str]) -> pl.Series:
+def _apart(one: pl.LazyFrame, other: pl.LazyFrame, shared: Sequence[str]) -> pl.Series:
     """Return the differences of two tables, added up to what they share; sums with an empty cell are left out."""
     names = [*shared, "all"]
     whole = pl.when(pl.col("count").is_null().any()).then(None).otherwise(pl.col("count").sum())
-    sums = [frame.with_columns(all=pl.lit(0)).group_by(names).agg(whole.alias("sum")) for frame in (one, other)]
+    added = [frame.with_columns(all=pl.lit(0)).group_by(names).agg(whole.alias("sum")) for frame in (one, other)]
+    # As text, as CSV has them: few are left of many.
+    sums = [frame.collect().with_columns(pl.col(shared).cast(pl.String)) for frame in added]
     sums = [frame.with_columns(pl.col("sum").is_null().alias("left"), pl.col("sum").fill_null(0)) for frame in sums]
     both = sums[0].join(sums[1], on=names, how="full", coalesce=True, nulls_equal=True, suffix="2")
     both = both.filter(~(pl.col("left").fill_null(False) | pl.col("left2").fill_null(False)))

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.codes import Codes, count, encode
+from stirred.data.codes import Coded, Codes, count, encode
 from stirred.data.columns import select
+from stirred.data.frames import ROWS_IN_ONE_FILE
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import PERSONS, RECORDS, PublicFile
@@ -38,18 +39,21 @@ def swap_files(mechanism: Swapping, data: Microdata, plan: SwapPlan) -> list[Pub
             kind="records",
             columns=(*link, *plan.releases["households"]),
             words="the records; row order carries no information",
+            in_parts=data.households.height > ROWS_IN_ONE_FILE,
         ),
         PublicFile(
             name=PERSONS,
             kind="records",
             columns=(*link, *plan.universe.swap, *plan.releases["persons"]),
             words=f"the persons in them; the household id is new and links to `{RECORDS}`",
+            in_parts=data.persons is not None and data.persons.height > ROWS_IN_ONE_FILE,
         ),
         PublicFile(
             name="invariants",
             kind="side",
             columns=tuple(_schema(data, plan)),
             words="the tables published exactly; column `table` says which",
+            in_parts=plan.perturbed is None and plan.strata.margins.have.size > ROWS_IN_ONE_FILE,
             make=lambda: invariant_tables(data, plan),
         ),
         PublicFile(
@@ -117,12 +121,20 @@ def fixed_tables(data: Microdata, plan: SwapPlan) -> dict[str, Sequence[str]]:
 def _crossed(plan: SwapPlan, schema: dict[str, pl.DataType]) -> Iterator[pl.DataFrame]:
     """Yield the match x swap table."""
     strata, swap = plan.strata.coded, plan.swap
-    margins = SwapMargins.of(strata.codes, swap.codes, strata=strata.count, values=swap.count)
-    for part in (slice(begin, begin + _PART) for begin in range(0, margins.count.size, _PART)):
-        match = strata.decoded(margins.stratum[part].astype(np.uint32))
-        place = swap.decoded(margins.value[part].astype(np.uint32))
-        columns = [*match.get_columns(), *place.get_columns(), pl.Series("count", margins.count[part])]
+    margins = crossed(plan, swap)
+    for begin in range(0, margins.have.size, _PART):
+        cells = np.arange(begin, min(begin + _PART, margins.have.size))
+        match = strata.decoded((np.searchsorted(margins.begins, cells, side="right") - 1).astype(np.uint32))
+        place = swap.decoded(margins.codes[cells])
+        columns = [*match.get_columns(), *place.get_columns(), pl.Series("count", margins.have[cells])]
         yield _completed(CROSSED, columns, schema)
+
+
+def crossed(plan: SwapPlan, swap: Coded) -> SwapMargins:
+    """Return how often each swap value occurs in each stratum; a plan knows it, but where a response comes before."""
+    if plan.perturbed is None:
+        return plan.strata.margins
+    return SwapMargins.of(plan.strata.coded.codes, swap.codes, strata=plan.strata.coded.count, values=swap.count)
 
 
 def _with_persons(data: Microdata, plan: SwapPlan) -> str | None:

@@ -24,12 +24,15 @@ _LARGE: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SwapMargins:
-    """The swap values present in each stratum and their counts, ordered by stratum."""
+    """The swap values present in each stratum and their counts, ordered by stratum.
 
-    stratum: npt.NDArray[np.int64]
-    value: npt.NDArray[np.int64]
-    count: npt.NDArray[np.int64]
-    strata: int
+    A nation has tens of millions of them, and a plan keeps them: ``codes`` and ``have`` are the values and counts in
+    few bytes, those of stratum ``s`` from ``begins[s]`` on.
+    """
+
+    begins: npt.NDArray[np.int64]
+    codes: Codes
+    have: Codes
 
     @classmethod
     def of(cls, stratum: Codes, swap: Codes, *, strata: int, values: int) -> SwapMargins:
@@ -40,27 +43,41 @@ class SwapMargins:
         [1, 1, 1]
         """
         if stratum.size >= _LARGE or strata * values > _DENSE:
-            return cls._compiled(stratum, swap, strata=strata, values=values)
+            from stirred.mechanisms.swapping.kernels.cells import Cells
+            from stirred.mechanisms.swapping.kernels.partition import Workers
+
+            table = Cells.by_value(stratum, swap, strata=strata, values=values, workers=Workers())
+            occupied, begins, codes = table.occupied()
+            return cls(begins=begins, codes=codes, have=table.have[occupied])
         cells = np.bincount(stratum.astype(np.int64) * values + swap, minlength=strata * values)
         present = np.flatnonzero(cells)
-        return cls(stratum=present // values, value=present % values, count=cells[present], strata=strata)
+        begins = np.searchsorted(present, np.arange(strata + 1) * values)
+        return cls(begins=begins, codes=(present % values).astype(np.uint32), have=cells[present].astype(np.uint32))
 
-    @classmethod
-    def _compiled(cls, stratum: Codes, swap: Codes, *, strata: int, values: int) -> SwapMargins:
-        from stirred.mechanisms.swapping.kernels.cells import Cells
-        from stirred.mechanisms.swapping.kernels.partition import Workers
+    @property
+    def strata(self) -> int:
+        """Return the number of strata."""
+        return self.begins.size - 1
 
-        cells = Cells.by_value(stratum, swap, strata=strata, values=values, workers=Workers())
-        occupied, begins, codes = cells.occupied()
-        own = np.repeat(np.arange(strata), np.diff(begins))
-        return cls(
-            stratum=own, value=codes.astype(np.int64), count=cells.have[occupied].astype(np.int64), strata=strata
-        )
+    @property
+    def stratum(self) -> npt.NDArray[np.int64]:
+        """Return the stratum of each value."""
+        return np.repeat(np.arange(self.strata), self.values_present)
+
+    @property
+    def value(self) -> npt.NDArray[np.int64]:
+        """Return the values."""
+        return self.codes.astype(np.int64)
+
+    @property
+    def count(self) -> npt.NDArray[np.int64]:
+        """Return how many records have each value."""
+        return self.have.astype(np.int64)
 
     @property
     def values_present(self) -> npt.NDArray[np.int64]:
         """Return how many swap values each stratum has."""
-        return np.bincount(self.stratum, minlength=self.strata)
+        return np.diff(self.begins)
 
     @property
     def records(self) -> npt.NDArray[np.int64]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache, partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,8 @@ class Strata:
     shares: Shares
     count_margins: Callable[[], SwapMargins] | None = field(repr=False)
     by_record: RecordRates | None = None
+    # What was computed from the margins and is asked for again, by what computed it.
+    known: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def margins(self) -> SwapMargins:
@@ -151,7 +153,7 @@ class Strata:
 
     def with_shares(self, shares: Shares) -> Strata:
         """Return the strata with the shares that a swap moves in the live ones."""
-        return replace(self, shares=np.where(self.live_flags, shares, 0.0))
+        return replace(self, shares=np.where(self.live_flags, shares, 0.0), known={})
 
     @property
     def exact_records(self) -> int:

@@ -66,6 +66,7 @@ class Swap(Swapping):
     swap codes of a file are exchanged (``_kernel``).
     """
 
+    by_column: ClassVar[bool] = True
     rests_on: ClassVar[str]  # the result that its promise rests on, beside Proposition 4 of the paper
     # What a moved record gets. Where a law is one of values and not of records, moved records are the changed ones.
     moved_get: ClassVar[str] = "another record's values, which may be the same"
@@ -102,9 +103,13 @@ class Swap(Swapping):
         return by_area(plan.swap, plan.strata.margins, self.changed_where_live(plan.strata, plan.swap))
 
     def _changed(self, plan: SwapPlan) -> Changed | None:
-        margins, share = plan.strata.margins, self.changed_where_live(plan.strata, plan.swap)
-        still = int(margins.count[share < _LEAST_SHARE].sum())
-        return Changed(expected=float((margins.count * share).sum()), still=still)
+        known, own = plan.strata.known, repr(self)
+        if own not in known:
+            count, share = plan.strata.margins.count, self.changed_where_live(plan.strata, plan.swap)
+            still = int(count[share < _LEAST_SHARE].sum())
+            known[own] = Changed(expected=float((count * share).sum()), still=still)
+        changed: Changed = known[own]
+        return changed
 
     # ---- the plan and the promise
 

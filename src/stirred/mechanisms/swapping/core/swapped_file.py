@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.codes import Coded, Codes, count, encode
-from stirred.data.household_rows import household_rows
+from stirred.data.codes import Coded, Codes, add_counts, count, encode, listed_by
+from stirred.data.household_rows import household_rows, pieces_of_rows
 from stirred.data.microdata import Microdata
 from stirred.data.packed import Packed
 
@@ -56,30 +56,35 @@ def _persons_as_text(data: Microdata, rows: npt.NDArray[np.bool_] | None) -> pl.
 class Persons:
     """The persons of a file as codes, grouped by household.
 
-    ``coded`` numbers each person's characteristics in the order of their values; persons of household
+    ``codes`` numbers each person's characteristics in the order of their values, in as few bytes as it takes: of a
+    nation they are the largest thing in memory. ``values`` reads them back. Persons of household
     ``h`` are the entries ``start[h]`` to ``start[h + 1]`` of ``rows``, or of the file itself where it is
     already grouped that way.
     """
 
-    coded: Coded
-    start: npt.NDArray[np.int64]
+    codes: npt.NDArray[np.uint8]
+    values: Coded
+    start: Rows
     rows: Rows | None
 
     @classmethod
     def of(cls, data: Microdata) -> Persons:
         """Read the person columns one after the other and keep one code for each person."""
         assert data.persons is not None
-        house = household_rows(data)
-        start = np.zeros(data.households.height + 1, dtype=np.int64)
-        np.cumsum(count(house, groups=data.households.height), out=start[1:])
-        grouped = bool((house[1:] >= house[:-1]).all())
-        # Household by household: a counting sort by the household's row.
-        rows = None if grouped else np.argsort(house, kind="stable").astype(np.uint32)
-        del house
-        names = data.person_variables
-        if not names:
-            return cls(Coded(np.zeros(data.persons.height, dtype=np.uint32), pl.DataFrame([{}])), start, rows)
-        return cls(encode(data.persons, names), start, rows)
+        coded = Coded(np.zeros(data.persons.height, dtype=np.uint32), pl.DataFrame([{}]))
+        if names := data.person_variables:
+            coded = encode(data.persons, names)
+        codes, values = _in_bytes(coded), Coded(coded.codes[:0].copy(), coded.levels)
+        del coded
+        start = np.zeros(data.households.height + 1, dtype=np.uint32)
+        grouped, last = True, 0
+        for house in pieces_of_rows(data):
+            add_counts(house, start[1:])
+            grouped = grouped and bool((house[1:] >= house[:-1]).all()) and (not house.size or last <= house[0])
+            last = int(house[-1]) if house.size else last
+        np.cumsum(start, out=start)
+        rows = None if grouped else listed_by(household_rows(data), start)
+        return cls(codes, values, start, rows)
 
     def of_households(self, households: Rows) -> tuple[Codes, npt.NDArray[np.int64]]:
         """Return the codes of the persons of some households, and how many each has.
@@ -87,15 +92,29 @@ class Persons:
         Inside a household persons come in the order of their values, so that the order in the file
         tells nothing.
         """
-        sizes = (self.start[households.astype(np.int64) + 1] - self.start[households]).astype(np.int64)
+        start = self.start[households].astype(np.int64)
+        sizes = self.start[1:][households] - start
         ends = np.cumsum(sizes)
         total = int(ends[-1]) if ends.size else 0
-        place = np.arange(total, dtype=np.int64) + np.repeat(self.start[households] - (ends - sizes), sizes)
-        codes = self.coded.codes[place if self.rows is None else self.rows[place]]
+        place = np.arange(total, dtype=np.int64) + np.repeat(start - (ends - sizes), sizes)
+        codes = _from_bytes(self.codes.take(place if self.rows is None else self.rows[place], axis=0, mode="clip"))
+        del place
         # One sort key: household first, then the person's values.
         keys = np.repeat(np.arange(households.size, dtype=np.uint64) << np.uint64(32), sizes) | codes
         keys.sort()
         return (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32), sizes
+
+
+def _in_bytes(coded: Coded) -> npt.NDArray[np.uint8]:
+    """Return codes by their lowest bytes, as many as the largest needs."""
+    width = max(1, ((coded.count - 1).bit_length() + 7) // 8)
+    return np.ascontiguousarray(coded.codes.astype("<u4", copy=False).view(np.uint8).reshape(-1, 4)[:, :width])
+
+
+def _from_bytes(codes: npt.NDArray[np.uint8]) -> Codes:
+    wide = np.zeros((len(codes), 4), dtype=np.uint8)
+    wide[:, : codes.shape[1]] = codes
+    return wide.view("<u4").ravel().astype(np.uint32, copy=False)
 
 
 PART: Final = 2_000_000  # households in one part
@@ -141,13 +160,17 @@ class SwappedFile:
         """Yield the released persons: their household's new id and swap values, and their own."""
         assert self.people is not None
         for begin in range(0, self.order.size, PART):
-            rows = self.order[begin : begin + PART]
-            codes, sizes = self.people.of_households(rows)
-            house = np.repeat(np.arange(rows.size, dtype=np.uint32), sizes)
-            ids = pl.Series(self.data.hid, house + np.uint32(begin + 1))
-            places = self.swap.decoded(self._places(begin, rows.size)[house])
-            values = self.people.coded.decoded(codes)
-            yield pl.DataFrame([ids, *places.get_columns(), *values.get_columns()])
+            # Nothing of a part is kept while the next one is made.
+            yield self._persons_of(self.people, begin)
+
+    def _persons_of(self, people: Persons, begin: int) -> pl.DataFrame:
+        rows = self.order[begin : begin + PART]
+        codes, sizes = people.of_households(rows)
+        house = np.repeat(np.arange(rows.size, dtype=np.uint32), sizes)
+        ids = pl.Series(self.data.hid, house + np.uint32(begin + 1))
+        places = self.swap.decoded(self._places(begin, rows.size)[house])
+        values = people.values.decoded(codes)
+        return pl.DataFrame([ids, *places.get_columns(), *values.get_columns()])
 
     def _places(self, begin: int, rows: int) -> Codes:
         """Return ``swapped[order]`` for some rows. The order is by released codes, so that these come in runs."""

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from stirred.data.columns import gather, select
+from stirred.data.columns import Columns, ParquetColumns, gather, select
 from stirred.data.frames import ROWS_IN_ONE_FILE, as_read, read_frame, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import PERSONS, RECORDS, Check, Release, Written, failed, not_done
-from stirred.mechanisms.swapping.core.files import sorted_cells
+from stirred.mechanisms.swapping.core.files import crossed, sorted_cells
 from stirred.mechanisms.swapping.core.plan import SwapPlan
-from stirred.mechanisms.swapping.core.swapped_file import Rows, SwappedFile
+from stirred.mechanisms.swapping.core.swapped_file import PART, Rows, SwappedFile
 from stirred.mechanisms.swapping.permutation.imputed import imputed_strata
 
 
@@ -36,21 +36,26 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
     order, folder, format_ = swapped.order, written.public, written.format
     if order.size != data.households.height or not _is_permutation(order):
         raise failed("the released households are not those of the input, one for one")
+    homes: Columns = data.households
+
+    def held(name: str) -> pl.Series:
+        # What a response has changed on purpose is compared with the response; all else with the input.
+        return (swapped.data if name == plan.perturbed else data).households[name]
+
     begin = 0
     wrong = "the household file, as written, is not what was swapped"
     for found in written.parts(RECORDS, release.public.parts(RECORDS), wrong=wrong):
         if data.persons is not None and not _counts_up(found[str(data.hid)], begin + 1):
             raise failed("the household ids are not 1, 2, 3, ... in the released order")
         rows = order[begin : begin + found.height]
-        for name in plan.hold:
-            # What a response has changed on purpose is compared with the response; all else with the input.
-            source = swapped.data if name == plan.perturbed else data
-            column = as_read(gather(source.households[name], rows).to_frame(), format_, folder)
-            if not column.equals(found.select(name), null_equal=True):
-                raise failed(f'hold variable "{name}" differs from the input')
+        for name in () if isinstance(homes, ParquetColumns) else plan.hold:
+            _check_held(held(name), found, rows, written)
         if swapped.held is None:  # made elsewhere
             _same_places(found, swapped, rows, written, who="households")
         begin += found.height
+    for name in plan.hold if isinstance(homes, ParquetColumns) else ():  # one at a time: all of them are the file
+        found = scan_frame(folder / f"{RECORDS}.{format_}").select(name).collect()
+        _check_held(held(name), found, order[: found.height], written)
     released = swapped.swapped[order]
     if not bool((released[1:] >= released[:-1]).all()):
         raise failed("the released order is not by released values")
@@ -76,6 +81,14 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
 PERSONS_RELINKED = 5_000_000
 RECOUNTED = "match x swap table, counted from the values in the written file"
 RELINKED = "every person led back to its household by the written ids"
+
+
+def _check_held(column: pl.Series, found: pl.DataFrame, rows: Rows, written: Written) -> None:
+    """Raise if a held column, as written, is not that of the input in the released order."""
+    for part in (slice(begin, begin + PART) for begin in range(0, found.height, PART)):
+        wanted = as_read(gather(column, rows[part]).to_frame(), written.format, written.public)
+        if not wanted.equals(found[part].select(column.name), null_equal=True):
+            raise failed(f'hold variable "{column.name}" differs from the input')
 
 
 def _recount(data: Microdata, plan: SwapPlan, written: pl.DataFrame, format_: str, folder: Path) -> Check:
@@ -118,11 +131,13 @@ def _is_permutation(order: Rows) -> bool:
 
 def _margin_check(plan: SwapPlan, swapped: SwappedFile) -> Check:
     """Count the match x swap table before and after: the same cells, equally often."""
-    before = sorted_cells(plan.strata.coded.codes, swapped.swap.codes)
-    after = sorted_cells(plan.strata.coded.codes, swapped.swapped)
+    # A record that kept its value is in the same cell before and after: the others must fill the same cells.
+    moved = np.flatnonzero(swapped.swap.codes != swapped.swapped).astype(np.uint32)
+    strata = plan.strata.coded.codes[moved]
+    before, after = (sorted_cells(strata, codes[moved]) for codes in (swapped.swap.codes, swapped.swapped))
     if not np.array_equal(before, after):
         raise failed("the match x swap table differs from the input")
-    cells = int(np.count_nonzero(before[1:] != before[:-1])) + 1
+    cells = crossed(plan, swapped.swap).have.size
     what = "match x swap table, counted anew by the codes of the values that were written"
     if plan.perturbed in plan.universe.swap:
         return Check(what=what, cells=cells, result=f"identical to the file after the response on {plan.perturbed}")
@@ -173,6 +188,7 @@ def _persons_check(persons: int, swapped: SwappedFile, release: Release, written
         # The place of a person is that of its household, looked up anew by the written id.
         house = swapped.order[found[str(hid)].cast(pl.Int64).to_numpy() - 1]
         _same_places(found, swapped, house, written, who="persons")
+        del found, house  # nothing of a part is kept while the next one is made
     if rows != persons:
         raise failed(f"{persons:,} persons went in and {rows:,} came out")
     return Check(what="persons of every household, record by record", cells=rows)
@@ -230,7 +246,7 @@ def _compared(
         return not_done(what, limit=ROWS_IN_ONE_FILE, of="records")
     cells = written.with_columns(pl.col("count").cast(pl.Int64)).collect()
     if variables:
-        counted = as_read(homes.group_by(variables).len("count"), "parquet", folder)
+        counted = as_read(homes.select(variables).group_by(variables).len("count"), "parquet", folder)
         counted = counted.with_columns(pl.col("count").cast(pl.Int64))
         if not cells.sort(variables).equals(counted.sort(variables), null_equal=True):
             raise failed(f"{what}: they differ")

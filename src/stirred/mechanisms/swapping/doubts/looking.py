@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.codes import Codes, differing, encode
+from stirred.data.codes import Coded, Codes, differing, encode
 from stirred.data.columns import Columns
 from stirred.data.guessing import Guess, Target, spread, voted
 from stirred.data.household_rows import household_rows
@@ -64,6 +64,7 @@ class File:
     house: _Array | None
     strata: Codes
     swap: tuple[str, ...]
+    coded: Coded
 
     @classmethod
     def of(cls, data: Microdata, plan: SwapPlan, *, persons: bool) -> File:
@@ -72,7 +73,7 @@ class File:
         house = None
         if persons and data.persons is not None:
             columns, house = data.persons, household_rows(data)
-        return cls(columns, data.households, house, plan.strata.coded.codes, plan.universe.swap)
+        return cls(columns, data.households, house, plan.strata.coded.codes, plan.universe.swap, plan.swap)
 
     def look(self, rows: _Array | None) -> Look:
         """Return a look at some rows, or at all."""
@@ -82,7 +83,10 @@ class File:
             at, own = np.unique(self.house if rows is None else self.house[rows], return_inverse=True)
             at = at.astype(np.int64)
         strata = self.strata if at is None else self.strata[at]
-        targets = {name: Target.of(_codes(self.homes[name], at), strata) for name in self.swap}
+        # Swap values are known as codes: the file need not be read for them again.
+        known = pl.DataFrame() if at is None else self.coded.decoded(self.coded.codes[at])
+        codes = {n: _codes(known[n], None) if n in known else _codes(self.homes[n], at) for n in self.swap}
+        targets = {name: Target.of(own, strata) for name, own in codes.items()}
         targets = {name: target for name, target in targets.items() if target.values > 1}
         height = self.columns.height if rows is None else rows.size
         return Look(self, rows, at, own, height, targets)

@@ -79,6 +79,8 @@ def _compile_code_kernels() -> None:
     code_kernels.fetch(records, codes, records.copy())
     code_kernels.renumber(codes, table)
     code_kernels.count_codes(codes, np.zeros(1, dtype=np.int64))
+    code_kernels.count_codes(codes, np.zeros(1, dtype=np.uint32))
+    code_kernels.list_rows(codes, np.zeros(1, dtype=np.uint32), np.zeros(4, dtype=np.uint32))
 
 
 if __name__ == "__main__":
