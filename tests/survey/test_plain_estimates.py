@@ -191,6 +191,7 @@ def test_a_lonely_cluster_is_refused_with_the_options_of_r() -> None:
     with pytest.raises(SpecificationError) as caught:
         variance_of_sum(np.array([1.0, 3.0, 4.0]), drawn)
     assert all(option in str(caught.value) for option in LONELY if option != "fail")
+    assert "1 stratum has one cluster at stage 1, which shows no variance: that of record 3" in str(caught.value)
 
 
 @pytest.mark.parametrize(("lonely", "variance"), [("remove", 4.0), ("certainty", 4.0), ("adjust", 20), ("average", 8)])
@@ -221,7 +222,11 @@ def test_a_design_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
         ("--weights w", "nothing is asked for"),
         ("--weights v --total y", "no column 'v'"),
         ("--weights w --total q", "no column 'q'"),
-        ("--weights w --total gap", "missing"),
+        ("--weights w --total gap", "no value of 'gap'"),
+        ("--weights w --total comma", "decimals with a point"),
+        ("--weights w --mean odd", "'abc' in record 1 is not a number"),
+        ("--weights w --table q", "--table: no column 'q'"),
+        ("--weights w --total y --mse", "it is of replicate weights"),
         ("--weights w --ratio y", "not a ratio"),
         ("--weights w --total y --where d", "not a condition"),
         ("--weights w --total y --where d=p7", "no record has"),
@@ -256,7 +261,8 @@ def test_bad_input_is_refused(line: str, told: str, tmp_path: Path, capsys: pyte
         gap=pl.when(pl.col("y") > 20).then(pl.col("y")), hole=pl.when(pl.col("y") > 20).then(pl.lit("a")),
         unit=pl.col("psu").str.slice(2), zero=pl.when(pl.col("y") > 20).then(0.0).otherwise(1.0),
         sex=pl.when(pl.int_range(pl.len()) % 3 == 0).then(pl.lit("f")).otherwise(pl.lit("m")),
-        d=pl.lit("p") + pl.col("d"),
+        d=pl.lit("p") + pl.col("d"), comma=pl.lit("1,5"),
+        odd=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("abc")).otherwise(pl.col("y").cast(pl.String)),
     )  # fmt: skip
     frame.write_csv(tmp_path / "s.csv")
     totals = {
@@ -270,3 +276,9 @@ def test_bad_input_is_refused(line: str, told: str, tmp_path: Path, capsys: pyte
     words = [str(tmp_path / word) if word.endswith(".csv") else word for word in line.split()]
     assert run(["survey", "estimate", str(tmp_path / "s.csv"), *words]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_large_totals_are_printed_in_whole_numbers_as_by_r(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pl.DataFrame({"w": [1000.0, 2000.0], "y": [12_345.25, 33_333.5]}).write_csv(tmp_path / "s.csv")
+    assert run(["survey", "estimate", str(tmp_path / "s.csv"), "--weights", "w", "--total", "y"]) == 0
+    assert " 79012250 " in capsys.readouterr().out

@@ -236,13 +236,27 @@ def settings_for(name: str, given: Mapping[str, Any], *, words: Words | None = N
 def _problems(error: ValidationError, name: str, model: type[Settings], words: Words) -> Iterator[Problem]:
     from stirred.data.spelling import told_once
 
+    said: set[str] = set()
     for detail, hint in told_once(error.errors(include_url=False), model):
         key, *inside = (str(part) for part in detail["loc"] or ("settings",))
-        where = ".".join([words.place(key), *inside])
+        a_kind = bool(inside) and inside[-1] in _KINDS  # of several that would do: none does, and that is told once
+        where = ".".join([words.place(key), *(inside[:-1] if a_kind else inside)])
         if detail["type"] == "extra_forbidden" and not inside:
             yield _unknown_setting(key, name, model, hint, words)
-        elif detail["type"] == "missing" and not inside:
-            example = model.mark(key, "example")
+        elif detail["type"] == "extra_forbidden":
+            remedy = hint or f"remove it, or check its spelling: see `stirred mechanism show {name}`"
+            yield Problem(what=f"there is no setting called '{inside[-1]}'", where=where, remedy=remedy)
+        elif a_kind:
+            if where not in said:
+                yield Problem(
+                    what=f"{str(detail.get('input'))[:60]} is not a number or text that can be used here",
+                    where=where,
+                    remedy="write one such as 2, 0.05, '1/20' or '5%'",
+                )
+            said.add(where)
+        elif detail["type"] == "missing":
+            example = None if inside else model.mark(key, "example")
+            key = inside[-1] if inside else key
             yield Problem(what="is needed", where=where, remedy=words.needed(key, example))
         else:
             message = str(detail["msg"])
@@ -251,6 +265,9 @@ def _problems(error: ValidationError, name: str, model: type[Settings], words: W
                 where=where,
                 remedy=f"see `stirred mechanism show {name}`",
             )
+
+
+_KINDS: Final = ("str", "int", "decimal")
 
 
 def _unknown_setting(key: str, name: str, model: type[Settings], hint: str, words: Words) -> Problem:

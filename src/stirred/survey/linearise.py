@@ -21,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from stirred.data.problems import number as told
 from stirred.spec.problems import wrong
 from stirred.survey.sample_design import Drawn, Stage
 
@@ -89,7 +90,8 @@ def _stage_variance(
     alone = (n == 1) & (left > _WHOLE) & there
     if alone.any() and lonely == "fail":
         raise wrong(
-            f"{len(np.unique(stratum[alone]))} strata have one cluster at stage {number}, which shows no variance",
+            f"{told(len(np.unique(stratum[alone])), 'stratum has', 'strata have')} one cluster at stage {number}, "
+            f"which shows no variance: that of record {first[alone][0] + 1}",
             where="lonely",
             remedy="collapse strata, or choose as R's survey.lonely.psu: remove or certainty (count it as 0), adjust "
             "(around 0 instead of its own mean), average (the mean of the other strata)",

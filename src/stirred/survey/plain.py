@@ -16,15 +16,17 @@ from pydantic import BaseModel, Field
 
 from stirred.data.frames import read_frame
 from stirred.data.natural import sorted_values
+from stirred.data.problems import number
 from stirred.data.sources import read_toml
 from stirred.mechanisms.protocol import Grid, Outcome, Progress
 from stirred.spec.given_numbers import fraction
-from stirred.spec.problems import wrong
+from stirred.spec.problems import SpecificationError, wrong
 from stirred.survey.linearise import Replicates, Statistic, replicate_scale, student, variance_of_sum
 from stirred.survey.margins import adjusted, read_margins, residuals
-from stirred.survey.sample_design import SurveyDesign
+from stirred.survey.sample_design import SurveyDesign, not_a_number
 
 CONFIDENTIAL = "computed without noise: do not publish"
+_FEW = 10  # texts are categories where more than one in so many is no number
 
 
 def _option(described: str, form: str, default: Any = None) -> Any:
@@ -151,15 +153,18 @@ class Sample:
         column = self.column(name, where=where)
         known = column.is_not_null().to_numpy()
         if not known.all() and not na_rm:
-            what = f"column {name!r} has {int((~known).sum())} missing values"
-            raise wrong(what, where=where, remedy="leave them out with --na-rm, or impute them")
+            missing = number(int((~known).sum()), "record has", "records have")
+            raise wrong(
+                f"{missing} no value of {name!r}", where=where, remedy="leave them out with --na-rm, or impute them"
+            )
         numbers = column.cast(pl.Float64, strict=False)
         if numbers.null_count() == column.null_count():
-            if not bool(numbers.drop_nulls().is_finite().all()):
-                raise wrong(f"column {name!r} has a value that is not a finite number", where=where, remedy="check it")
+            if odd := [*not_a_number(column.fill_null(0), where=f"{where} {name}")]:
+                raise SpecificationError(odd)
             yield None, numbers.fill_null(0.0).to_numpy(), known
             return
         texts = column.cast(pl.String)
+        _check_texts(texts.drop_nulls(), where=f"{where} {name}")
         for value in _values(texts):
             yield value, (texts == value).fill_null(value=False).to_numpy().astype(np.float64), known
 
@@ -179,9 +184,11 @@ class Sample:
         whole = self.margins is not None or self.pps is not None  # R then keeps the rows outside a domain
         return variance_of_sum(scores, self.drawn, lonely=self.lonely, inside=None if whole else inside)
 
-    def domains(self, by: Sequence[str], *, full: bool = False) -> Iterator[tuple[dict[str, str], NDArray[np.bool_]]]:
+    def domains(
+        self, by: Sequence[str], *, full: bool = False, where: str = "by"
+    ) -> Iterator[tuple[dict[str, str], NDArray[np.bool_]]]:
         """Yield the domains that columns form, with their rows; ``full`` also those with nobody in them."""
-        texts = [self.column(name, where="by").cast(pl.String) for name in by]
+        texts = [self.column(name, where=where).cast(pl.String) for name in by]
         for values in product(*(_values(text) for text in texts)):
             inside = np.ones(self.rows.height, dtype=bool)
             for text, value in zip(texts, values, strict=True):
@@ -233,9 +240,16 @@ def _estimates(sample: Sample, options: EstimateOptions) -> Iterator[Estimated]:
             top, below, known = _ratio(sample, name, na_rm=options.na_rm)
             yield of("ratio", name, None, domain, Statistic(y=top, x=below, inside=inside & known))
         if options.table is not None:
-            for cell, rows_of_cell in sample.domains(_names(options.table), full=True):
+            for cell, rows_of_cell in sample.domains(_names(options.table), full=True, where="table"):
                 statistic = Statistic(y=ones * rows_of_cell, x=None, inside=inside)
                 yield of("table", options.table, None, {**domain, **cell}, statistic, rows_of_cell)
+
+
+def _check_texts(texts: pl.Series, *, where: str) -> None:
+    """Refuse a column of numbers of which some cannot be read: each number would count as a category of its own."""
+    numbers = texts.str.replace(",", ".", literal=True).str.strip_suffix("%").cast(pl.Float64, strict=False)
+    if numbers.null_count() * _FEW < texts.len():
+        raise SpecificationError([*not_a_number(texts, where=where)])
 
 
 def _ratio(sample: Sample, name: str, *, na_rm: bool) -> tuple[Any, Any, Any]:
@@ -275,8 +289,8 @@ def _replicates(options: EstimateOptions, rows: pl.DataFrame) -> Replicates | No
     if options.weights is None and options.design is None:
         raise wrong("replicates go with the weights of the estimate", where="weights", remedy="name their column")
     own = rows.select(pl.col(names).cast(pl.Float64, strict=False))
-    if any(own[name].null_count() for name in names):
-        raise wrong("a replicate weight is not a number", where="replicates", remedy="check the columns")
+    if odd := [each for name in names for each in not_a_number(rows[name], where=f"replicates {name}")]:
+        raise SpecificationError(odd)
     kind, scale = options.replicate_type, replicate_scale(options.replicate_type, len(names), rho=options.rho)
     if options.scale is not None and kind not in ("jk1", "jkn", "bootstrap", "other"):
         raise wrong(f"{kind} has its own scale", where="scale", remedy="leave it out, or write --replicate-type other")
@@ -295,8 +309,17 @@ def _grid(kind: str, found: Sequence[Estimated]) -> Grid:
     rows = []
     for e in found:
         label = () if kind == "table" else (f"{e.variable}{e.level or ''}",)
-        rows.append((*(e.domain[n] for n in by), *label, *(f"{x:.7g}" for x in (e.estimate, e.se, *e.interval))))
+        rows.append((*(e.domain[n] for n in by), *label, *(_digits(x) for x in (e.estimate, e.se, *e.interval))))
     return Grid(header=header, rows=tuple(rows), numbers=header[-4:])
+
+
+def _digits(number: float) -> str:
+    """Write seven digits or all whole ones, as R does, and no power of ten for large numbers.
+
+    >>> _digits(18809741.24), _digits(0.38183603), _digits(40.0)
+    ('18809741', '0.381836', '40')
+    """
+    return f"{number:.0f}" if abs(number) >= 1e7 else f"{number:.7g}"
 
 
 def _names(given: str | Sequence[str] | None) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -157,12 +158,42 @@ def _numbers(column: Any, *, where: str, zero: bool = False) -> Numbers:
 
     try:
         given = np.asarray(column, dtype=np.float64)
+        fine = bool((np.isfinite(given) & ((given >= 0) if zero else (given > 0))).all())
     except (TypeError, ValueError):
-        raise wrong("a value is not a number", where=where, remedy="check the column") from None
-    if not bool((np.isfinite(given) & ((given >= 0) if zero else (given > 0))).all()):
-        least = "below 0" if zero else "not above 0"
-        raise wrong(f"a value is missing, or is {least}", where=where, remedy="every row needs its number")
+        fine = False
+    if not fine:
+        raise SpecificationError([*not_a_number(column, where=where, least=0, equal=zero)])
     return given
+
+
+def not_a_number(
+    column: Iterable[Any], *, where: str, least: float = -math.inf, equal: bool = False
+) -> Iterator[Problem]:
+    """Yield what is wrong with the first value that is not a finite number above ``least``.
+
+    >>> print(*not_a_number(["1.5", "2,5"], where="rent"))
+    rent: '2,5' in record 2 is not a number. Fix: write decimals with a point, and no signs for thousands.
+    """
+    for place, value in enumerate(column, 1):
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if math.isfinite(number) and (number > least or (equal and number == least)):
+            continue
+        what, remedy = "is not a number", "correct it"
+        if math.isfinite(number):
+            what = f"is {'below' if equal else 'not above'} {least:g}"
+            remedy = "every record needs its number"
+        elif "," in str(value):
+            remedy = "write decimals with a point, and no signs for thousands"
+        elif "%" in str(value):
+            remedy = "write it without the percent sign"
+        gap = value is None or value != value
+        what, remedy = ("is missing", "every record needs its number") if gap else (what, remedy)
+        shown = f"{'a value' if gap else repr(str(value)[:40])} in record {place} {what}"
+        yield Problem(what=shown, where=where, remedy=remedy, public=f"a value in record {place} {what}")
+        return
 
 
 def _check_nested(unit: Codes, stratum: Codes, *, where: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from stirred.cli.main import run
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError
+from stirred.mechanisms.registry import settings_for
 from stirred.randomness.entropy import Entropy
 from stirred.spec.problems import StirredError
 from stirred.survey.estimates.mechanism import SurveyEstimates
@@ -223,7 +225,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"estimates": [{"kind": "table"}]}, "columns of by"),
     ({"estimates": [{"kind": "ratio", "variable": "y", "bounds": [0, 1]}]}, "needs a denominator"),
     ({"estimates": [{"kind": "table", "by": ["sex"]}] * 2}, "asked for twice"),
-    ({"epsilon": 0}, "hides everything"),
+    ({"epsilon": 0}, "0 is not above 0"),
+    ({"confidence": 95}, "did you mean 95%"),
+    ({"setting": "sampel/frame"}, "setting: 'sampel' is not a stage"),
+    ({"estimates": [{"kind": "table", "where": {"sex": "ff"}}], "values": {"sex": ["f", "m"]}}, "cannot be 'ff'"),
     ({"tables": [["sex"]]}, "among the estimates"),
     ({"variance_share": 1}, "between 0 and 1"),
 ]
@@ -267,7 +272,10 @@ def test_a_stated_draw_must_be_that_of_the_file(sampling: dict[str, Any], fits: 
     attest = ["design-weights", "random-sample", "secret-sample"]
     settings = {"setting": 11, "attest": attest, "sample": "s", "sampling": sampling}
     if fits:
-        assert planned(a_sample(), **settings).epsilon == 1
+        plan = planned(a_sample(), **settings)
+        note = next(each for each in plan.doubts if each.kind == "known-sample")
+        assert plan.epsilon == 1
+        assert note.what.endswith(f"it is up to {plan.inner.shown(6)}")
     else:
         with pytest.raises(StirredError, match="not that of the file"):
             planned(a_sample(), **settings)
@@ -282,10 +290,13 @@ def test_weights_without_public_bounds_are_refused_unless_the_sample_is_fixed() 
 @pytest.mark.parametrize(
     ("change", "settings", "told"),
     [
-        (pl.lit(None).cast(pl.String).alias("sex"), {}, "missing values"),
+        (pl.lit(None).cast(pl.String).alias("sex"), {}, "400 records have no value"),
         (pl.lit("x").alias("sex"), {}, "not declared"),
         (pl.lit("x").alias("income"), {"estimates": [{"kind": "mean", "variable": "income", "bounds": [0, 1]}]},
-         "not numbers"),
+         "'x' in record 1 is not a number"),
+        (pl.lit("1,5").alias("income"), {"estimates": [{"kind": "mean", "variable": "income", "bounds": [0, 1]}]},
+         "decimals with a point"),
+        (pl.lit("40%").alias("w"), {}, "without the percent sign"),
         (pl.lit(1).alias("y"), {"estimates": [{"kind": "mean", "variable": "y"}]}, "two public numbers"),
         (pl.lit(1).alias("y"), {"estimates": [{"kind": "mean", "variable": "y", "bounds": [0, "1/2"]}]}, "on the grid"),
         (pl.lit(1).alias("y"), {"design": {}}, "without a design"),
@@ -309,3 +320,18 @@ def test_problems_are_told_at_once() -> None:
     with pytest.raises(PlanError) as caught:
         SurveyEstimates(epsilon=0, estimates=[], attest=["x"])
     assert len(caught.value.problems) >= 3
+
+
+@pytest.mark.parametrize(
+    ("estimate", "told"),
+    [
+        ({"kind": "total", "varible": "y"}, "there is no setting called 'varible'. Fix: did you mean 'variable'?"),
+        ({"variable": "y"}, "estimates.0.kind: is needed. Fix: add kind."),
+        ({"kind": "total", "bounds": [0, Decimal("NaN")]}, "estimates.0.bounds.1: NaN is not a number"),
+    ],
+)  # fmt: skip
+def test_a_wrong_key_of_an_estimate_is_told_once_in_everyday_words(estimate: dict[str, Any], told: str) -> None:
+    with pytest.raises(StirredError) as caught:
+        settings_for("survey-estimates", {"epsilon": 1, "estimates": [estimate]})
+    (problem,) = caught.value.problems
+    assert told in str(problem)

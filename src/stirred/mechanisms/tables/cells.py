@@ -86,7 +86,7 @@ def _declared(name: str, values: Values, column: pl.Series) -> pl.Series | Probl
         return Problem(
             what="which values it can take was not declared, and those that occur are confidential",
             where=f'table variable "{name}"',
-            remedy="declare its codes, or min and max, in a codebook ([data] codebook); in Python: values={...}",
+            remedy="declare its codes, or min and max, in a codebook ([data] codebook), or write values = {...}",
         )
     try:
         own = pl.Series(name, list(values[name]), strict=True).cast(column.dtype, strict=True)

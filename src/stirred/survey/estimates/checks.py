@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +12,8 @@ import polars as pl
 
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
-from stirred.data.problems import DataError
+from stirred.data.problems import DataError, PlanError, listed, number
+from stirred.data.spelling import meant
 from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import Problem, StirredError, wrong
 from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
@@ -21,7 +23,7 @@ from stirred.survey.estimates.published import LABELS, NUMBERS
 from stirred.survey.estimates.queries import Public
 from stirred.survey.estimates.settings import ATTESTED, pair
 from stirred.survey.refusals import DataDependentSensitivity, WeightsNotFixed, refusal
-from stirred.survey.sample_design import Drawn, SurveyDesign
+from stirred.survey.sample_design import Drawn, SurveyDesign, not_a_number
 from stirred.survey.settings import ELEVENTH, PAIRS, Setting
 
 if TYPE_CHECKING:
@@ -47,19 +49,24 @@ def setting_of(given: str | int) -> Setting:
             raise wrong(f"there is no setting {text}", where="setting", remedy="1 to 11: `stirred survey settings`")
         return Setting(*PAIRS[int(text) - 1])
     start, _, invariant = (part.strip() for part in text.partition("/"))
-    return Setting(start, invariant if invariant not in ("", "none") else None)
+    try:
+        return Setting(start, invariant if invariant not in ("", "none") else None)
+    except StirredError as error:
+        raise PlanError([replace(each, where="setting") for each in error.problems]) from None
 
 
 def settings_problems(mechanism: SurveyEstimates) -> Iterator[Problem]:
     """Yield everything that is wrong with the settings themselves."""
     setting = setting_of(mechanism.setting)
     if fraction(mechanism.epsilon, where="epsilon") <= 0:
-        yield Problem(what="a loss of 0 hides everything", where="epsilon", remedy="write a number above 0")
+        yield Problem(what=f"{mechanism.epsilon} is not above 0", where="epsilon", remedy="write a number above 0")
+    mechanism.sure  # noqa: B018 (a wrong confidence is told with the plan)
     if not mechanism.estimates:
         yield Problem(what="is needed", where="estimates", remedy="add [[estimates]] kind = 'total' and so on")
     titles = [each.title for each in mechanism.estimates]
     for each in mechanism.estimates:
         yield from _estimate_problems(each)
+        yield from _where_problems(each, mechanism.values)
         if titles.count(each.title) > 1:
             yield Problem(what="is asked for twice", where=f"estimate '{each.title}'", remedy="name it once")
     if mechanism.tables:
@@ -111,6 +118,17 @@ def _estimate_problems(each: Any) -> Iterator[Problem]:
         yield Problem(what="a ratio needs a denominator", where=where, remedy="name it, with denominator_bounds")
     if used := [name for name in each.by if name in (*LABELS, *NUMBERS)]:
         yield Problem(what=f"the file of estimates has its own {used[0]!r}", where=where, remedy="rename the column")
+
+
+def _where_problems(each: Any, declared: Any) -> Iterator[Problem]:
+    """Yield values of a condition that no record can have: the estimate would be noise alone."""
+    for name, values in each.where.items():
+        known = [str(value) for value in declared.get(name, values)]
+        for value in values:
+            if str(value) not in known:
+                what = f'"{name}" cannot be {value!r}: its declared values are {listed(known)}'
+                remedy = meant(str(value), known).rstrip() or "name one of them, or declare this one too"
+                yield Problem(what=what, where=f"estimate '{each.title}'", remedy=remedy)
 
 
 def _attest_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[Problem]:
@@ -166,13 +184,14 @@ def check(mechanism: SurveyEstimates, data: Any) -> None:
         if name not in file.columns:
             where = f"{data.household_source} (estimates)"
             problems.append(missing_column(name, [*file.columns], where=where, role="estimates"))
-        elif file[name].null_count():
-            remedy = "fill them in, or leave these records out and adjust nothing"
-            problems.append(Problem(what="it has missing values", where=f'"{name}"', remedy=remedy))
-        elif name in numeric and not _finite(file[name]):
-            problems.append(
-                Problem(what="it has values that are not numbers", where=f'"{name}"', remedy="correct them")
+        elif missing := file[name].null_count():
+            what = f"{number(missing, 'record')} {'has' if missing == 1 else 'have'} no value"
+            remedy = (
+                "every record needs its design" if name in design.columns else "fill it in, and say how with imputation"
             )
+            problems.append(Problem(what=what, where=f'"{name}"', remedy=remedy))
+        elif name in numeric and not _finite(file[name]):
+            problems += not_a_number(file[name], where=f'"{name}"')
     problems += _imputation_problems(mechanism, file)
     if problems:
         raise DataError(problems)
@@ -226,8 +245,10 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
         for h, n, there in zip(stratum.tolist(), stage.sampled[first].tolist(), stage.population[first].tolist(),
                                strict=True):  # fmt: skip
             left[h] = max(1 - n / Fraction(there), Fraction(0))
-    if mechanism.variance != "none" and any(n == 1 and left[h] for h, n in enumerate(counts.tolist())):
-        what = "a stratum has one sampled cluster, which shows no sampling variance"
+    alone = [h for h, n in enumerate(counts.tolist()) if n == 1 and left[h]]
+    if mechanism.variance != "none" and alone:
+        which = f"{number(len(alone), 'stratum has', 'strata have')} one sampled cluster"
+        what = f"{which}, which shows no sampling variance: that of record {first[stratum == alone[0]][0] + 1}"
         raise wrong(what, where="variance", remedy="collapse strata, or write variance = 'none'")
     most = _most(mechanism, design, np.bincount(cluster))
     rows = Rows(weights=weights, cluster=cluster.astype(np.int64), stratum=stratum, drawn=tuple(counts.tolist()),

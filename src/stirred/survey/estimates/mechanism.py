@@ -219,7 +219,8 @@ class SurveyEstimates(Mechanism):
 
     def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
         """Return the mechanism with the values that a codebook declares for its domains."""
-        values = values_of_tables(codebook, {*self.coded_columns})
+        names = {*self.coded_columns, *(name for each in self.estimates for name in each.where)}
+        values = values_of_tables(codebook, names)
         return replace(
             self, values={**values, **self.values}, taken=[name for name in values if name not in self.values]
         )

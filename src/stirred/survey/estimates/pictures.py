@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -106,7 +107,15 @@ def _floor(each: Asked, plan: SurveyPlan) -> float:
 
 
 def notes(plan: SurveyPlan) -> Iterator[Doubt]:
-    """Yield a note for each estimate whose paid sampling error can only be seen where it is large."""
+    """Yield before whom an amplified loss does not hold, and estimates whose sampling error is hidden by its noise."""
+    if plan.attackers:
+        worst = max((Decimal(loss), loss) for _, loss in plan.attackers)[1]
+        yield Doubt(
+            kind="known-sample", refuses=False,
+            what=f"epsilon {plan.attackers[0][1]} holds only before those who do not know the sample; before anybody "
+            f"who knows that a unit was sampled it is up to {worst}",
+            remedy="state both numbers, or start at the sample (setting 6) and use no amplification",
+        )  # fmt: skip
     for each in plan.estimates:
         least, largest = 3 * _floor(each, plan), plan.public.n * plan.public.weights[1] * max(map(abs, each.y))
         if least > _LITTLE * float(largest * plan.public.weight_grid * each.grid):

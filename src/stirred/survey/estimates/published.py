@@ -89,7 +89,7 @@ def _linear(
     below = 1.0
     if asked.estimate.kind == "mean" and role == "top" and classes is not None:  # of classes whose totals are public
         below = float(classes.sizes[classes.reaching(asked.estimate, cell)].sum())
-    return float(z[role]) * float(queries[role].step) / below, [noise_of(queries[role], 1 / below)], below
+    return float(int(z[role]) * queries[role].step) / below, [noise_of(queries[role], 1 / below)], below
 
 
 def _numbers(
