@@ -253,7 +253,7 @@ def attacked(options: AttackerOptions, _: Progress | None) -> Outcome:
     """Show the loss before those who know the sample."""
     if (options.rate is None) == (options.design is None):
         raise wrong("give a rate, or a design", where="rate", remedy="such as --rate 0.1")
-    design = options.drawn() if options.rate is None else Poisson((options.rate,))
+    design = options.drawn() if options.rate is None else Poisson((probability(options.rate, where="rate"),))
     beside = attackers(options.epsilon, design, rho=options.rho, **options.claimed())
     drawn = _plotted(options, design)
     return Outcome(grids=(_attackers(beside),), values={"attackers": _beside(beside)}, pictures=drawn)

@@ -38,9 +38,12 @@ def ht_sensitivity(
     Fraction(55, 2)
     """
     (low, high), (least, most) = _bounds(bounds), (fraction(w, where="weights") for w in weights)
-    if not 0 < least <= most or n < 1 or change not in CHANGES:
-        where = "weights" if not 0 < least <= most else "n" if n < 1 else "change"
-        raise wrong("weights are above 0, the smaller first; n is 1 or more", where=where, remedy=" or ".join(CHANGES))
+    if not 0 < least <= most:
+        raise wrong("weights are above 0, the smaller first", where="weights", remedy="such as 5,40")
+    if n < 1:
+        raise wrong(f"{n} is not a size of a sample", where="n", remedy="write 1 or more")
+    if change not in CHANGES:
+        raise wrong(f"there is no change {change!r}", where="change", remedy=" or ".join(CHANGES))
     if adjusted and setting.weights_fixed:
         raise refusal(
             WeightsNotFixed, "weights adjusted for nonresponse or calibrated are never fixed", where="weights",
