@@ -281,10 +281,24 @@ def test_a_stated_draw_must_be_that_of_the_file(sampling: dict[str, Any], fits: 
             planned(a_sample(), **settings)
 
 
-def test_weights_without_public_bounds_are_refused_unless_the_sample_is_fixed() -> None:
+@pytest.mark.parametrize("setting", [6, 9, 10])
+def test_weights_without_public_bounds_are_refused(setting: int) -> None:
+    """In setting 10 too: the sample is held fixed, and the file has only those of it who responded."""
     with pytest.raises(DataDependentSensitivity, match="no public bounds"):
-        planned(a_sample(), weight_bounds=None)
-    planned(a_sample(), weight_bounds=None, setting="responding/sample")
+        planned(a_sample(), weight_bounds=None, setting=setting)
+
+
+@pytest.mark.parametrize("setting", [9, 10])
+def test_weights_of_respondents_are_not_computed_from_their_counts(setting: int) -> None:
+    """Records may change their stratum here: N over the count of respondents would move the weights of all others."""
+    settings = {"setting": setting, "weight_bounds": [10, 80], "variance": "none"}
+    responded = a_sample().filter(pl.int_range(pl.len()) % 4 != 0)
+    with pytest.raises(WeightsNotFixed, match="adjusted for nonresponse"):
+        planned(responded, **settings, design={"strata": ["region"], "fpc": ["N"]})
+    planned(responded, **settings)  # design weights are below N over the count, and are taken
+    with pytest.raises(WeightsNotFixed, match="not those that fpc gives"):
+        planned(responded.with_columns(pl.col("w") * 1.5), **settings)
+    planned(responded, **{**settings, "setting": 7, "attest": []}, design={"strata": ["region"], "fpc": ["N"]})
 
 
 @pytest.mark.parametrize(

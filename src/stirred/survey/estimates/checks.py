@@ -227,13 +227,13 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
         assert of is not None
         return _held(mechanism, classes, of, design, drawn)
     if setting.weights_fixed or mechanism.equal:
-        _check_design_weights(design, drawn)
+        _check_design_weights(design, drawn, responding=setting.start == "responding")
         if classes is not None and of is not None and not design.fpc:
-            _check_not_calibrated(classes, np.bincount(of, weights=drawn.weights))
+            _check_not_calibrated(classes, np.bincount(of, drawn.weights, len(classes.totals)))
     if mechanism.design is not None:
         check_draw(mechanism.design, drawn)
     grid = fraction(mechanism.weight_grid, where="weight_grid")
-    low, high = _weight_bounds(mechanism, setting, drawn)
+    low, high = _weight_bounds(mechanism)
     ends = weight_ends(low, high, grid, mechanism.design)
     weights, _ = in_steps(drawn.weights, ends, grid)
     stage = drawn.stages[0]
@@ -300,18 +300,17 @@ def _check_not_calibrated(classes: Classes, sums: Any) -> None:
         )  # fmt: skip
 
 
-def _weight_bounds(mechanism: SurveyEstimates, setting: Setting, drawn: Drawn) -> tuple[Fraction, Fraction]:
-    if mechanism.weight_bounds is not None:
-        low, high = pair(mechanism.weight_bounds, where="weight_bounds")
-        if low <= 0:
-            raise wrong(f"{low} is not above 0", where="weight_bounds", remedy="weights are above 0")
-        return low, high
-    if setting.invariant != "sample":
+def _weight_bounds(mechanism: SurveyEstimates) -> tuple[Fraction, Fraction]:
+    """Return the public bounds; never those of the file, which has the respondents alone where a sample is fixed."""
+    if mechanism.weight_bounds is None:
         raise refusal(
-            DataDependentSensitivity, "the weights have no public bounds, and those of the sample are not public",
-            where="weight_bounds", remedy="give the smallest and the largest weight of the frame",
+            DataDependentSensitivity, "the weights have no public bounds, and those of the file are not public",
+            where="weight_bounds", remedy="give the smallest and the largest weight of all units that are held fixed",
         )  # fmt: skip
-    return Fraction(float(drawn.weights.min())), Fraction(float(drawn.weights.max()))
+    low, high = pair(mechanism.weight_bounds, where="weight_bounds")
+    if low <= 0:
+        raise wrong(f"{low} is not above 0", where="weight_bounds", remedy="weights are above 0")
+    return low, high
 
 
 def _most(mechanism: SurveyEstimates, design: SurveyDesign, sizes: Any) -> int:
@@ -326,8 +325,18 @@ def _most(mechanism: SurveyEstimates, design: SurveyDesign, sizes: Any) -> int:
     return mechanism.most_in_cluster
 
 
-def _check_design_weights(design: SurveyDesign, drawn: Drawn) -> None:
-    """Refuse weights that are not those of the design, where the file shows them."""
+def _check_design_weights(design: SurveyDesign, drawn: Drawn, *, responding: bool) -> None:
+    """Refuse weights that are not those of the design, where the file shows them.
+
+    A file of respondents does not show how many were drawn: N over its counts is adjusted for nonresponse, and moves
+    with everyone who responds. Design weights are at most that.
+    """
+    if responding and design.weights is None:
+        raise refusal(
+            WeightsNotFixed, "the file has only those who responded, so the weights that fpc gives are adjusted for "
+            "nonresponse, and such weights are never fixed", where="design weights",
+            remedy=f"name a column of design weights under [design]; or {WAYS_OUT}",
+        )  # fmt: skip
     last = drawn.stages[-1].unit
     shown = np.unique(last).size == last.size and all(stage.population is not None for stage in drawn.stages)
     if design.weights is None or not shown:  # further stages are in the weights alone
@@ -336,7 +345,7 @@ def _check_design_weights(design: SurveyDesign, drawn: Drawn) -> None:
     for stage in drawn.stages:
         assert stage.population is not None
         own = own * stage.population / stage.sampled
-    if not np.allclose(own, drawn.weights, rtol=_CLOSE):
+    if not np.allclose(np.maximum(own, drawn.weights) if responding else drawn.weights, own, rtol=_CLOSE):
         raise refusal(
             WeightsNotFixed, f"the weights {design.weights!r} are not those that fpc gives: adjusted or calibrated "
             "weights are never fixed", where="design weights", remedy=WAYS_OUT,

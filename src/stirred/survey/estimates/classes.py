@@ -81,7 +81,9 @@ def read_classes(adjust: Adjust, file: pl.DataFrame) -> tuple[Classes, npt.NDArr
     if less := [name for name, size, count in known if size < count]:
         what = f"the total of class {listed(less)} is below the number of its records in the sample"
         problems.append(Problem(what=what, where=_WHERE, remedy="give units of the population"))
-    if empty := [name for name, _, count in known if not count]:
+    held = tuple(counts.tolist()) if adjust.when == "counts-invariant" else None
+    # After the noise an empty class is no error: a release that is refused for it would tell that no class is empty.
+    if held and (empty := [name for name, _, count in known if not count]):
         remedy = "collapse it with another class, in the sample and in the totals"
         none = refusal(EmptyCell, f"no sampled record is in class {listed(empty)}", where=_WHERE, remedy=remedy)
         problems += none.problems
@@ -89,7 +91,6 @@ def read_classes(adjust: Adjust, file: pl.DataFrame) -> tuple[Classes, npt.NDArr
             raise none
     if problems:
         raise PlanError(problems)
-    held = tuple(counts.tolist()) if adjust.when == "counts-invariant" else None
     return Classes(frame=table.select(by), totals=sizes, counts=held), found.cast(pl.Int64).to_numpy()
 
 
