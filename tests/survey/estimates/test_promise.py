@@ -193,6 +193,26 @@ def test_every_frame_keeps_the_amplified_loss_with_a_paid_variance(estimate: dic
         assert frame_loss(mechanism, design, **units, around=around) <= ROUNDED
 
 
+def test_units_of_a_light_stratum_have_no_more_than_their_part_rounding_included() -> None:
+    """A record that changes its domain moves two variances by less than a step each, and both may be rounded up."""
+    design = Stratified((4, 2), (4, 70))
+    mechanism = stated(design, TABLE, variance="paid", weight_bounds=[1, 35])
+    parts = shares(mechanism, design)
+    assert parts is not None
+    allowed = [mechanism.inner * part for part in parts]
+    samples = [*product((0, 1), repeat=6)]
+    found = [
+        numbers(mechanism, [Record(1 if k < 4 else 35, k, (a,)) for k, a in enumerate(own)], stratum=[0] * 4 + [1] * 2)
+        for own in samples
+    ]
+    for (left, one), (right, other) in product(zip(samples, found, strict=True), repeat=2):
+        differ = [k for k in range(6) if left[k] != right[k]]
+        if len(differ) == 1:
+            lost = sum((abs(x - y) * rate for x, y, rate in zip(one.centre, other.centre, one.rates, strict=True)),
+                       Fraction(0))  # fmt: skip
+            assert lost <= allowed[differ[0] > 3]
+
+
 @pytest.mark.parametrize("estimate", [TOTAL, BY, TABLE, MEAN, MEAN_BY, RATIO], ids=name_of)
 @pytest.mark.parametrize("setting", [2, 3])
 def test_a_simple_sample_of_a_frame_that_varies_keeps_the_loss(setting: int, estimate: dict[str, Any]) -> None:

@@ -174,6 +174,14 @@ def test_a_stratum_drawn_rarely_decides_the_loss_on_the_sample() -> None:
         ("pair", {"design": "srswor", "n": 200, "N": 2000}, False),  # clusters of two are not drawn one by one
         ("pair", {"design": "cluster", "m": 200, "M": 2000, "K": 2, "equal": 1}, True),
         ("pair", {"design": "cluster", "m": 200, "M": 2000, "K": 1, "equal": 1}, False),
+        ("pair", {"design": "cluster", "m": 200, "M": 2000, "K": 3, "equal": 1}, False),  # not all clusters have three
+        ("pair", {"design": "cluster", "m": 20, "M": 2000, "K": 2, "equal": 1}, False),  # it has 200 clusters
+        ("pair", {"design": "two-stage", "m": 200, "M": 1000, "n2": 2, "N2": 4}, True),
+        ("pair", {"design": "two-stage", "m": 1, "M": 1000, "n2": 2, "N2": 4}, False),
+        ("one", {"design": "systematic", "step": 10, "N": 4000, "order": "random"}, True),
+        ("one", {"design": "systematic", "step": 100, "N": 4000, "order": "random"}, False),  # it has 400, not 40
+        ("one", {"design": "srswr", "n": 400, "N": 4000}, True),
+        ("one", {"design": "srswr", "n": 4, "N": 4000}, False),
         ("one", {"design": "srswor", "n": 400, "N": 4000}, True),
         ("one", {"design": "srswor", "n": 400, "N": 8000}, False),  # weights say 1 in 10
     ],
@@ -190,6 +198,19 @@ def test_clusters_are_drawn_as_clusters(ids: str, sampling: dict[str, Any], fits
     else:
         with pytest.raises(StirredError, match="not that of the file"):
             planned(file, **settings)
+
+
+def test_weights_beside_the_stated_ones_are_refused() -> None:
+    """The part of the loss that a stratum has counts N/n in steps: a weight three steps above it has more."""
+    draw = {"design": "stratified", "n": "200,200", "N": "2000,2000000"}
+    heavy = pl.when(pl.col("region") == "N").then(10.0).otherwise(10000.0)
+    settings: dict[str, Any] = {
+        "setting": 11, "attest": ["design-weights", "random-sample", "secret-sample"], "sample": "s", "sampling": draw,
+        "weight_bounds": [1, 20000], "design": {"strata": ["region"], "weights": "w"}, "variance": "none",
+    }  # fmt: skip
+    planned(a_sample().with_columns(w=heavy), **settings)
+    with pytest.raises(StirredError, match="half a step of weight_grid"):
+        planned(a_sample().with_columns(w=heavy * 1.000003), **settings)
 
 
 def test_weights_of_zero_are_refused() -> None:

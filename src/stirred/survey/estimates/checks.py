@@ -230,9 +230,9 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
         _check_design_weights(design, drawn, responding=setting.start == "responding")
         if classes is not None and of is not None and not design.fpc:
             _check_not_calibrated(classes, np.bincount(of, drawn.weights, len(classes.totals)))
-    if mechanism.design is not None:
-        check_draw(mechanism.design, drawn)
     grid = fraction(mechanism.weight_grid, where="weight_grid")
+    if mechanism.design is not None:
+        check_draw(mechanism.design, drawn, grid)
     low, high = _weight_bounds(mechanism)
     ends = weight_ends(low, high, grid, mechanism.design)
     weights, _ = in_steps(drawn.weights, ends, grid)

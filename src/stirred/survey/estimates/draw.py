@@ -17,7 +17,7 @@ from stirred.spec.exact import exact
 from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import wrong
 from stirred.survey.amplify import deamplify
-from stirred.survey.designs import SRSWOR, Design, Poisson, Stratified
+from stirred.survey.designs import PPS, SRSWOR, SRSWR, Cluster, Design, Poisson, Stratified, Systematic, TwoStage
 from stirred.survey.estimates.queries import FINE, Range, split
 from stirred.survey.estimates.settings import pair
 from stirred.survey.sample_design import Drawn
@@ -60,10 +60,10 @@ def shares(mechanism: SurveyEstimates, stated: Design) -> list[Fraction] | None:
     paid, found = mechanism.paid or Fraction(0), []
     for w in steps:
         part, whole = Fraction(w, most), Fraction(1)
-        # Rounding moves a number by a step at most; the square of a score moves by the square of its part.
-        mean, spread = (min(own + Fraction(1, FINE), whole) for own in (part * weighed, part * part))
-        own = Fraction(0)
+        mean, own = min(part * weighed + Fraction(1, FINE), whole), Fraction(0)
         for each, loss in zip(mechanism.estimates, split(mechanism.estimates, whole), strict=True):
+            # The square of a score moves by the square of its part; rounding adds a step at most in each changed cell.
+            spread = min(part * part + Fraction(2 if each.by else 1, FINE), whole)
             hajek = each.kind == "mean" and not (each.by or each.where)  # it also pays for the sum of its weights
             own += loss * ((1 - paid) * (mean if hajek else part) + paid * (max(part, spread) if hajek else spread))
         found.append(own)
@@ -83,24 +83,48 @@ def inner_loss(mechanism: SurveyEstimates, stated: Design) -> Fraction:
     return max(generic, min(deamplify(target, Poisson((rate,))).rational / part for rate, part in worst.items()))
 
 
-def check_draw(stated: Design, drawn: Drawn) -> None:
+def check_draw(stated: Design, drawn: Drawn, grid: Fraction) -> None:
     """Refuse a stated draw that is not the file's, as far as the file shows it: a lower rate would promise too much."""
     stage, strata = drawn.stages[0], strata_of(stated)
-    largest = int(np.unique(stage.unit, return_counts=True)[1].max())
+    sizes = np.unique(stage.unit, return_counts=True)[1]
     if strata is None:
-        if largest > stated.shape.most:
-            raise _other(f"a cluster has {largest} records and the draw takes {stated.shape.most} at most")
+        if why := _together(stated, drawn, sizes):
+            raise _other(why)
         return
-    if largest > 1:
+    if sizes.max() > 1:
         raise _other("its clusters have several records, so units are not drawn one by one")
     _, first, back = np.unique(stage.stratum, return_index=True, return_inverse=True)
-    weights = drawn.weights[first]
-    if not np.allclose(drawn.weights, weights[back]):
+    low, high = np.full(first.size, np.inf), np.zeros(first.size)
+    np.minimum.at(low, back, drawn.weights)
+    np.maximum.at(high, back, drawn.weights)
+    if not np.allclose(low, high):
         raise _other("weights differ inside a stratum")
-    found = sorted(zip(stage.sampled[first].tolist(), weights.tolist(), strict=True))
-    wanted = sorted((n, there / n) for n, there in strata)
+    found = sorted(zip(stage.sampled[first].tolist(), low.tolist(), high.tolist(), strict=True))
+    wanted = sorted((n, there / n, there / n) for n, there in strata)
     if len(found) != len(wanted) or not np.allclose(found, wanted):
         raise _other("its strata have other sizes or weights")
+    # The part of a stratum counts N/n in steps, rounded up: a weight beyond half a step could be rounded further.
+    if len(strata) > 1 and float(np.abs(np.subtract(found, wanted)).max()) >= float(grid) / 2:
+        raise _other("a weight is half a step of weight_grid or more from N/n")
+
+
+def _together(stated: Design, drawn: Drawn, sizes: Any) -> str:
+    """Say what the file shows against a stated draw of clusters, or of units with replacement or by steps."""
+    stage, most = drawn.stages[0], stated.shape.most
+    if isinstance(stated, (Cluster, TwoStage)):
+        if (sizes != most).any():
+            return f"a cluster has {sizes[sizes != most][0]} records and the draw takes {most} of each"
+        if (stage.sampled != (stated.m or 1)).any():
+            return f"{stage.sampled.max()} clusters of a stratum are in it and the draw takes {stated.m or 1}"
+        there = [stated.M, *([min(stated.takes[1])] if isinstance(stated, TwoStage) else [])]
+        for own, size in zip(drawn.stages, there, strict=False):
+            if own.population is not None and (own.population < size - 1e-6).any():
+                return f"its fpc gives fewer than {size} units to draw from"
+    elif isinstance(stated, Systematic) and stage.unit.size * stated.step != stated.N:
+        return f"it has {stage.unit.size} records and the draw takes 1 in {stated.step} of {stated.N}"
+    elif isinstance(stated, (SRSWR, PPS)) and (sizes.max() > 1 or stage.unit.size != stated.n):
+        return f"it has {stage.unit.size} records and the draw takes {stated.n}"
+    return ""
 
 
 def _other(why: str) -> Any:
