@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -125,11 +126,13 @@ def unequal(rng: np.random.Generator, *, poisson: bool) -> Samples:
     return Samples(own, 100 * (drawn @ (w * y)), 100 * (drawn @ w), spread, truth)
 
 
-def rows(samples: Samples, estimate: dict[str, Any], *, epsilon: str, confidence: str = "95%") -> Rows:
+def rows(
+    samples: Samples, estimate: dict[str, Any], *, epsilon: str, confidence: str = "95%", share: str = "1/2"
+) -> Rows:
     """Publish every sample: widths between those of a grid of standard deviations, the first by the mechanism."""
     mechanism = SurveyEstimates(
         epsilon=epsilon, attest=["design-weights"], weight_bounds=[1, 2], estimates=[estimate], confidence=confidence,
-        variance_share="1/2",
+        variance_share=share,
     )  # fmt: skip
     (asked,) = mechanism.asked(samples.public, [1])
     z = numbers(samples, asked, np.random.default_rng(22))
@@ -145,10 +148,13 @@ def rows(samples: Samples, estimate: dict[str, Any], *, epsilon: str, confidence
     value = z[role] * float(asked.queries[role].step)
     most = float(bounded_variance(asked, samples.public))
     found = (z["variance"] * float(asked.queries["variance"].step)).clip(math.sqrt(variance.variance), most)
-    sd = np.sqrt(found) / (z["weight"] / 100 if "weight" in z else 1.0)
-    at = np.linspace(sd.min(), sd.max(), 60)
-    widths = [np.interp(sd, at, [half_width(level, float(one), [noise]) for one in at])
-              for level in (0.9, float(mechanism.sure))]  # fmt: skip
+    below = z["weight"] / 100 if "weight" in z else 1.0
+    sd, d, widths = np.sqrt(found) / below, math.sqrt(variance.variance), []
+    for level in (0.9, float(mechanism.sure)):
+        q = NormalDist().inv_cdf((1 + level) / 2)
+        wider = np.sqrt(found + (1 + q * q) / 4 * np.minimum(d * d / found, (found - d) / 2)) / below
+        at = np.linspace(wider.min(), wider.max(), 60)
+        widths.append(np.interp(wider, at, [half_width(level, float(one), [noise]) for one in at]))
     for i in range(30):
         noisy = {asked.title: {name: each[i : i + 1].astype(np.int64) for name, each in z.items()}}
         own = published.published(mechanism, plan, noisy).row(0, named=True)
@@ -214,3 +220,14 @@ def test_intervals_cover_at_99_percent_where_noise_dominates(design: str) -> Non
     assert found.privacy > 2 * found.sampling.mean()
     assert covered(found.error, found.width) == pytest.approx(0.99, abs=0.005)
     assert covered(found.error, 2.575829 * np.hypot(found.sampling, found.privacy)) < 0.985
+
+
+def test_intervals_make_up_for_the_noise_of_a_paid_variance() -> None:
+    """A small share pays for the variance, and its noise is a third of it; sampling dominates the estimate."""
+    make, estimate, *_ = DESIGNS["simple"]
+    found = rows(make(np.random.default_rng(25)), estimate, epsilon="0.6", share="1/29")
+    assert found.privacy < 0.3 * found.sampling.mean()
+    assert covered(found.error, found.moe90) == pytest.approx(0.90, abs=0.01)
+    assert covered(found.error, found.width) == pytest.approx(0.95, abs=0.01)
+    naive = 1.959964 * np.hypot(found.sampling, found.privacy)
+    assert covered(found.error, naive) < 0.94  # power: without the correction

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -25,6 +26,10 @@ INVARIANTS: Final = "invariants"
 LABELS: Final = ("name", "kind", "variable", "where")
 NUMBERS: Final = ("estimate", "se_sampling", "se_privacy", "se", "moe90", "lci", "uci", "cv", "flag")
 FLAGS: Final = {"statcan": (0.165, 0.333, "E", "F"), "abs": (0.25, 0.5, "*", "**")}
+_PAID: Final = (
+    "`se_sampling` is at least what the noise of its variance can hide. Intervals are a little wider than it says, to "
+    "make up for that noise too."
+)
 Drawn = Mapping[str, Mapping[str, np.ndarray]]
 
 
@@ -101,11 +106,11 @@ def _numbers(
     if found is None:
         return {"flag": "x"}
     estimate, noises, below = found
-    sd = _sampling(plan, asked, z, below)
+    spread = _sampling(plan, asked, z, below)
+    sd, own = (None, (0.0, 0.0)) if spread is None else (math.sqrt(spread[0]), spread)
     privacy = math.sqrt(sum(noise.variance for noise in noises))
     se = math.hypot(sd or 0.0, privacy)
-    moe = half_width(0.9, sd or 0.0, noises)
-    width = half_width(float(mechanism.sure), sd or 0.0, noises)
+    moe, width = (half_width(level, widened(*own, level), noises) for level in (0.9, float(mechanism.sure)))
     cv = se / abs(estimate) if estimate else None
     return {
         "estimate": estimate, "se_sampling": sd, "se_privacy": privacy, "se": se, "moe90": moe,
@@ -114,19 +119,35 @@ def _numbers(
     }  # fmt: skip
 
 
-def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, Any], below: float) -> float | None:
-    """Return the standard error of sampling: from the noisy variance, from the bound, or None."""
+def widened(variance: float, noise: float, level: float) -> float:
+    """Return the standard error with which an interval covers, where the variance has noise of this deviation.
+
+    Too small a variance costs more coverage than too large a one gains: (1 + z^2)/4 noise^2/variance more makes up for
+    it to second order (docs/theory/survey-estimates.md). Near its least value, the noise, a variance is too large.
+
+    >>> widened(4.0, 0.0, 0.95), round(widened(4.0, 1.0, 0.95), 4)
+    (2.0, 2.0743)
+    """
+    if not noise:
+        return math.sqrt(variance)
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    return math.sqrt(variance + (1 + z * z) / 4 * min(noise**2 / variance, max(variance - noise, 0.0) / 2))
+
+
+def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, Any], below: float) -> tuple[float, float] | None:
+    """Return the variance of sampling and the deviation of its noise: the noisy one, the bound, or None."""
     if plan.variance == "none" or asked is plan.class_counts:
         return None
     least = plan.public.n * plan.public.weights[0]
     if "mean" in asked.queries:
         below = float(max(z.get("weight", least), least) * plan.public.weight_grid)
-    found = most = float(bounded_variance(asked, plan.public))
+    found, noise = float(bounded_variance(asked, plan.public)), 0.0
     if plan.variance == "paid":
         # A variance below the deviation of its own noise is not told from 0, and 0 would promise too much.
         query = asked.queries["variance"]
-        found = min(max(float(z["variance"]) * float(query.step), math.sqrt(noise_of(query, 1.0).variance)), most)
-    return math.sqrt(found) / below
+        noise = math.sqrt(noise_of(query, 1.0).variance)
+        found = min(max(float(z["variance"]) * float(query.step), noise), found)
+    return found / below**2, noise / below**2
 
 
 def fault(mechanism: SurveyEstimates, table: pl.DataFrame, text: pl.DataFrame) -> str:
@@ -181,7 +202,7 @@ def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
         f"`lci` to `uci` is an interval of {percent} and `moe90` the margin of error at 90%, {covered}.",
         f"{flags}, and x where a denominator came out as 0 or less, so that there is no estimate.",
         "Values beyond the declared bounds were counted as the nearer bound, and weights likewise.",
-        *(["`se_sampling` is at least what the noise of its variance can hide."] if plan.variance == "paid" else []),
+        *([_PAID] if plan.variance == "paid" else []),
     ]
 
 
