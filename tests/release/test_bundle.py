@@ -8,11 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pytest
 
 from stirred import Entropy
 from stirred.cli.main import run as command
+from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import VerificationError
 from stirred.release import files, reports
 from stirred.release.plan_file import planned
@@ -316,10 +319,15 @@ def test_a_swap_that_mixed_up_persons_itself_destroys_the_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every person is given to the next household: what was written is what was made, and still wrong."""
-    from stirred.data.household_rows import household_rows as right
+    from stirred.data.household_rows import household_rows as rows
+    from stirred.data.household_rows import pieces_of_rows as pieces
     from stirred.mechanisms.swapping.core import swapped_file as module
 
-    monkeypatch.setattr(module, "household_rows", lambda data: (right(data) + 1) % data.households.height)
+    def next_one(house: npt.NDArray[np.uint32], data: Microdata) -> npt.NDArray[np.uint32]:
+        return (house + np.uint32(1)) % np.uint32(data.households.height)
+
+    monkeypatch.setattr(module, "household_rows", lambda data: next_one(rows(data), data))
+    monkeypatch.setattr(module, "pieces_of_rows", lambda data: (next_one(piece, data) for piece in pieces(data)))
     write_files(tmp_path)
     before = listing(tmp_path)
     with pytest.raises(VerificationError, match="persons, as written, are not in the households they came from"):
