@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def files_that_know(words: Sequence[str], *, but: Path | None = None) -> list[st
     return found
 
 
+@cache
 def _code(path: Path) -> str:
     """Return a module without its docstrings: an example in one is no code that knows."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
