@@ -16,6 +16,7 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
+from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import EngineError, Sources
@@ -126,6 +127,34 @@ def test_a_key_is_not_shown_by_what_carries_it() -> None:
     assert "key hidden" in repr(task)
     assert repr(key) not in repr(task)
     assert bytes(pickle.loads(pickle.dumps(bulk._Key(key)))) == key
+
+
+@pytest.mark.parametrize("slots", [4, 7, 30])
+def test_a_large_stratum_among_small_ones_leaves_no_part_without_records(slots: int, tmp_path: Path) -> None:
+    """The parts before and after it would have no block; that failed after the draw."""
+    sizes = [1] * 2_400 + [2, 3, 4, 5, 6, 7] * 60
+    homes = pl.DataFrame({"size": sizes, "county": [n * n % 11 for n in range(2_760)], "held": [*range(2_760)]})
+    homes.write_parquet(path := tmp_path / "homes.parquet")
+    data, sources = Microdata.read(path), Sources(files={"households": (path,)})
+    member = PermutationSwap(match=["size"], swap=["county"], rate="1/3")
+    there = released(member.on(Elsewhere(sources=sources, scratch=tmp_path, slots=slots)), data, "large")
+    assert there["data"].equals(released(member, data, "large")["data"])
+
+
+class Forgetful(Elsewhere):
+    """Loses a part of the swap codes that are exchanged, and of nothing else."""
+
+    def exchange(self, *given: Any, **named: Any) -> list[Any]:
+        found = Elsewhere.exchange(self, *given, **named)
+        return found[1:] if isinstance(found[0], Path) else found
+
+
+def test_records_that_were_forgotten_are_not_released_unswapped(tmp_path: Path) -> None:
+    """Their values stay, so every table would be that of the input."""
+    data, sources = given(tmp_path, people=False)
+    member = MEMBERS["permutation"].on(Forgetful(sources=sources, scratch=tmp_path))
+    with pytest.raises(EngineError, match="records were lost on the cluster"):
+        released(member, data, "forgotten")
 
 
 LAYERS = [TwoStageSwap, ResponseSwap, NoisySwap, TargetedSwap, PairwiseSwap]

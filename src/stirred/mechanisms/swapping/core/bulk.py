@@ -27,7 +27,7 @@ from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.data.pieces import Piece, Schema, checksum_of, pieces_of, schema_of
 from stirred.data.problems import bad_plan
-from stirred.engines.protocol import Cluster, bad_engine
+from stirred.engines.protocol import Cluster, EngineError, bad_engine
 from stirred.mechanisms.swapping.core.plan import SwapPlan
 from stirred.mechanisms.swapping.core.rates import RecordRates
 from stirred.mechanisms.swapping.core.strata import Strata
@@ -114,6 +114,7 @@ def exchange(cluster: Cluster, plan: SwapPlan, kernel: Kernel, swapped: Codes, e
     # Neighbouring blocks, about equally many records in each part.
     wanted = min(sizes.size, max(cluster.slots, -(-rows // EXCHANGED_ROWS)))
     part_of = (np.cumsum(sizes) - sizes // 2 - 1).clip(0) * wanted // rows
+    part_of = np.unique(part_of, return_inverse=True)[1].astype(np.int64)  # a large block leaves numbers out
     kinds, rates = None, kernel.keywords.get("rates")
     if isinstance(rates, RecordRates):
         # What every record has of its own travels with it.
@@ -124,9 +125,16 @@ def exchange(cluster: Cluster, plan: SwapPlan, kernel: Kernel, swapped: Codes, e
     coding = cluster.share((strata.coded.levels, plan.swap.levels, part_of))
     split = partial(_by_block, coding, types, Excerpt(of=rows).shift(strata.coded.count))
     work = partial(_exchanged, cluster.share(kernel), _Key(entropy.kept), rows, cluster.scratch)
+    seen, came = np.zeros(rows, dtype=np.bool_), 0
     for path in cluster.exchange(groups, split, work, parts=int(part_of.max(initial=0)) + 1):
         found = np.load(path)
-        swapped[found["row"]] = found["swap"]
+        swapped[found["row"]], seen[found["row"]], came = found["swap"], True, came + found.size
+    if came != rows or not seen.all():  # whoever was forgotten would be released unswapped, and no table would show it
+        raise _lost("records")
+
+
+def _lost(who: str) -> EngineError:
+    return bad_engine(f"{who} were lost on the cluster", remedy="this is a fault of ours, please report it")
 
 
 def _block_sizes(strata: Strata) -> npt.NDArray[np.int64]:
@@ -242,7 +250,7 @@ def _gathered(
     pieces = [*pieces_of(cluster.sources[role], most=PIECE_ROWS)]
     found = cluster.exchange(pieces, split, work, parts=int(places.max(initial=0)) // PART_ROWS + 1)
     if sum(rows for _, rows in found) != table.height:
-        raise bad_engine(f"{role} were lost on the cluster", remedy="this is a fault of ours, please report it")
+        raise _lost(role)
     return [path for path, rows in found if rows]
 
 
