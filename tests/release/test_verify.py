@@ -268,3 +268,18 @@ def test_a_part_that_is_missing_on_disk_destroys_the_bundle(folder: Path, name: 
 
     monkeypatch.setattr(files, "write_parts", write)
     assert refused(folder, content()) == f"a part of {name} is missing"
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.parametrize("format_", ["parquet", "csv"])
+def test_a_part_in_which_nobody_lives_is_released_like_any_other(folder: Path, format_: str) -> None:
+    """It failed after the draw: a file without records was taken for a damaged one."""
+    people = pl.read_parquet(folder / "people.parquet")
+    people.head(11).write_parquet(folder / "people.parquet")
+    bundle = run(
+        prepare(planned(content(format_=format_), source="plan", folder=folder)), entropy=Entropy.from_seed("parts")
+    )
+    parts = sorted((bundle / "public" / f"persons.{format_}").iterdir())
+    rows = [frames.read_frame(part, empty=True).height for part in parts]
+    assert 0 in rows
+    assert sum(rows) == 11

@@ -123,7 +123,7 @@ def as_read(frame: pl.DataFrame, format_: str, folder: Path | None = None) -> pl
     with tempfile.TemporaryDirectory(dir=folder and folder.parent) as scratch:
         path = Path(scratch) / "as-read.csv"
         write_frame(frame, path)
-        return read_frame(path)
+        return read_frame(path, empty=True)
 
 
 def _read(place: Source) -> pl.DataFrame:

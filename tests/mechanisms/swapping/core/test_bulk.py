@@ -21,7 +21,7 @@ from stirred.data.problems import PlanError
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import EngineError, Sources
 from stirred.mechanisms.protocol import Mechanism
-from stirred.mechanisms.swapping.core import bulk
+from stirred.mechanisms.swapping.core import bulk, swapped_file
 from stirred.mechanisms.swapping.kernels import addressing
 from stirred.mechanisms.swapping.layers.noisy.mechanism import NoisySwap
 from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
@@ -139,6 +139,34 @@ def test_a_large_stratum_among_small_ones_leaves_no_part_without_records(slots: 
     member = PermutationSwap(match=["size"], swap=["county"], rate="1/3")
     there = released(member.on(Elsewhere(sources=sources, scratch=tmp_path, slots=slots)), data, "large")
     assert there["data"].equals(released(member, data, "large")["data"])
+
+
+def test_parts_of_persons_and_of_households_cover_the_same_households(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of persons are counted part by part. Here nobody lives in the first half of the released households."""
+    for module in (bulk, swapped_file):
+        monkeypatch.setattr(module, "PART", 40)
+    monkeypatch.setattr(bulk, "PART_ROWS", 20)
+    homes = pl.DataFrame({"hid": range(400), "vacant": [1] * 200 + [0] * 200, "county": [n // 100 for n in range(400)]})
+    homes = homes.with_columns(tenure=pl.col("hid") % 3)
+    people = pl.DataFrame({"hid": [200 + n % 200 for n in range(500)], "age": [n % 7 for n in range(500)]})
+    files = {"households": (tmp_path / "homes.parquet",), "persons": (tmp_path / "people.parquet",)}
+    for frame, (path,) in zip((homes, people), files.values(), strict=True):
+        frame.write_parquet(path)
+    data = Microdata.read(*(path for (path,) in files.values()), hid="hid")
+    here = PermutationSwap(match=["vacant"], swap=["county"], rate="1/3")
+    there = here.on(Elsewhere(sources=Sources(files=files), scratch=tmp_path))
+    plans = [member.for_sampling(member.plan(data, doubts=False)) for member in (here, there)]
+    both = [
+        member.release(data, Entropy.from_seed("parts"), plan=plan).public
+        for member, plan in zip((here, there), plans, strict=True)
+    ]
+    for name in ("data", "persons"):
+        own, others = ([*public.parts(name)] for public in both)
+        assert len(own) == 10
+        assert all(a.equals(b) and a.schema == b.schema for a, b in zip(own, others, strict=True))
+    assert not own[0].height
 
 
 class Forgetful(Elsewhere):

@@ -197,7 +197,8 @@ def _exchanged(
 class SwappedParts(SwappedFile):
     """The swapped file, whose released tables the cluster has written in parts."""
 
-    parts: Mapping[str, Sequence[Path]]
+    # None for households of whom nobody is a person: parts of both tables cover the same households.
+    parts: Mapping[str, Sequence[Path | None]]
 
     def households(self) -> Iterator[pl.DataFrame]:
         """Yield the released households."""
@@ -208,10 +209,12 @@ class SwappedParts(SwappedFile):
         return _read(self.parts["persons"])
 
 
-def _read(paths: Sequence[Path]) -> Iterator[pl.DataFrame]:
-    together = max(1, PART // PART_ROWS)
+def _read(paths: Sequence[Path | None]) -> Iterator[pl.DataFrame]:
+    together, first = max(1, PART // PART_ROWS), next(path for path in paths if path)
+    none = pl.read_parquet(first, glob=False, n_rows=0)
     for begin in range(0, len(paths), together):
-        yield pl.concat([pl.read_parquet(path, glob=False) for path in paths[begin : begin + together]]).rechunk()
+        own = (pl.read_parquet(path, glob=False) for path in paths[begin : begin + together] if path)
+        yield pl.concat([none, *own]).rechunk()
 
 
 def gathered(
@@ -229,29 +232,32 @@ def gathered(
     ids = [] if hid is None else [hid]
     held = [name for name in released if name not in swaps] or [swaps[0]]
     write = partial(_written, cluster.scratch, PART_ROWS, levels, hid)
-    parts = {
-        "households": _gathered(
-            cluster, "households", data.households, held, places, partial(write, [*ids, *released], None)
-        )
-    }
+    gather = partial(_gathered, cluster, -(-order.size // PART_ROWS))
+    parts = {"households": gather("households", data.households, held, places, partial(write, [*ids, *released], None))}
     if data.persons is not None:
         own, places = data.person_variables, places[household_rows(data)]
         work = partial(write, [*ids, *swaps, *own], own)
-        parts["persons"] = _gathered(cluster, "persons", data.persons, _of_persons(data), places, work)
+        parts["persons"] = gather("persons", data.persons, _of_persons(data), places, work)
     return SwappedParts(data=data, swap=swap, swapped=swapped, order=order, parts=parts)
 
 
 def _gathered(
-    cluster: Cluster, role: str, table: Columns, names: Sequence[str], places: Rows, work: partial[tuple[Path, int]]
-) -> list[Path]:
+    cluster: Cluster,
+    parts: int,
+    role: str,
+    table: Columns,
+    names: Sequence[str],
+    places: Rows,
+    work: partial[tuple[Path, int]],
+) -> list[Path | None]:
     """Send the rows of a table to the parts that their places are in, and return the files of the parts."""
     saved = _placed(cluster.scratch / f"places-{role}.npy", lambda path: np.save(path, places))
     split = partial(_by_place, schema_of(table, names), saved, PART_ROWS)
     pieces = [*pieces_of(cluster.sources[role], most=PIECE_ROWS)]
-    found = cluster.exchange(pieces, split, work, parts=int(places.max(initial=0)) // PART_ROWS + 1)
+    found = cluster.exchange(pieces, split, work, parts=parts)
     if sum(rows for _, rows in found) != table.height:
         raise _lost(role)
-    return [path for path, rows in found if rows]
+    return [path if rows else None for path, rows in found]
 
 
 def _by_place(schema: Schema, saved: Path, size: int, piece: Piece) -> Messages:
