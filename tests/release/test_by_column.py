@@ -59,6 +59,7 @@ SHAPES: dict[str, tuple[Callable[[], Tables], dict[str, Any]]] = {
     "as it is": (lambda: (HOMES, PEOPLE), {}),
     "persons in another order": (lambda: (HOMES, PEOPLE.sample(fraction=1, shuffle=True, seed=1)), {}),
     "pieces of persons in another order": (lambda: (HOMES, pl.concat([*PEOPLE.iter_slices(50)][::-1])), {}),
+    "persons repeat a column": (lambda: (HOMES, PEOPLE.join(HOMES.select("hid", "county"), on="hid")), {}),
     "ids far apart": (lambda: (_hid(HOMES, 10**12), _hid(PEOPLE, 10**12)), {}),
     "ids of another type": (lambda: (_hid(HOMES, 1, pl.UInt16), PEOPLE), {}),
     "ids that are text": (lambda: (_hid(HOMES, 1, pl.String), _hid(PEOPLE, 1, pl.String)), {}),

@@ -97,7 +97,8 @@ class ParquetColumns:
 def pieces_of(table: Columns, name: str) -> Iterator[pl.Series]:
     """Yield a column piece by piece; one of integers is not even read as a whole."""
     if isinstance(table, ParquetColumns) and table.schema[name].is_integer():
-        yield from (piece.to_series() for piece in table.scan.select(name).collect_batches(chunk_size=_PIECE))
+        pieces = table.scan.select(name).collect_batches(chunk_size=_PIECE, maintain_order=True)
+        yield from (piece.to_series() for piece in pieces)
     else:
         yield from (piece.to_series() for piece in table[name].to_frame().iter_slices(_PIECE))
 

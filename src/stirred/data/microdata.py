@@ -235,7 +235,7 @@ class Microdata:
             return []  # a problem of the link, which is reported as such
         problems = []
         for name in (n for n in _shared(self) if n in columns):
-            own = self.households.select(self.hid, pl.col(name).alias("__household"))
+            own = select(self.households, [self.hid, name]).rename({name: "__household"})
             kinds = (self.persons[name].dtype, self.households[name].dtype)
             if kinds[0] != kinds[1] and not all(kind.is_integer() for kind in kinds):
                 problems.append(
