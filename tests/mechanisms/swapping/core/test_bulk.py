@@ -20,8 +20,8 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import EngineError, Sources
-from stirred.mechanisms.protocol import Mechanism
-from stirred.mechanisms.swapping.core import bulk, swapped_file
+from stirred.mechanisms.protocol import Mechanism, VerificationError, Written
+from stirred.mechanisms.swapping.core import bulk, swapped_file, verification
 from stirred.mechanisms.swapping.kernels import addressing
 from stirred.mechanisms.swapping.layers.noisy.mechanism import NoisySwap
 from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
@@ -167,6 +167,37 @@ def test_parts_of_persons_and_of_households_cover_the_same_households(
         assert len(own) == 10
         assert all(a.equals(b) and a.schema == b.schema for a, b in zip(own, others, strict=True))
     assert not own[0].height
+
+
+@pytest.mark.parametrize("fault", [None, "another household", "another age"])
+def test_persons_that_the_cluster_wrote_are_held_to_the_input_however_many_they_are(
+    fault: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a nation they are not led back one by one; what executors wrote was then compared with itself."""
+    monkeypatch.setattr(verification, "PERSONS_RELINKED", 10)
+    data, sources = given(tmp_path)
+    member = MEMBERS["permutation"].on(Elsewhere(sources=sources, scratch=tmp_path))
+    plan = member.for_sampling(member.plan(data, doubts=False))
+    release = member.release(data, Entropy.from_seed("held"), plan=plan)
+    path = release.internal["file"].parts["persons"][3]
+    frame = pl.read_parquet(path)
+    if fault == "another household":  # of the same county and tract
+        rows = frame.with_row_index("n").filter(pl.col("tract") == frame["tract"][0])["n"]
+        first, other = rows[0], next(n for n in rows if frame["hid"][n] != frame["hid"][0])
+        frame[first, "hid"] = frame["hid"][other]
+    elif fault == "another age":
+        frame[0, "age"] = 9
+    frame.write_parquet(path)
+    files = Written(folder=tmp_path, format="parquet", tables=[], labels={})
+    files.public.mkdir()
+    for name in release.public:
+        release.public.frame(name).write_parquet(files.public / f"{name}.parquet")
+    if fault is None:
+        checks = verification.verify_swap(data, plan, release, files)
+        assert checks[-1].what == f"{verification.RELINKED}, by a checksum over all of them"
+        return
+    with pytest.raises(VerificationError, match="are not in the households they came from"):
+        verification.verify_swap(data, plan, release, files)
 
 
 class Forgetful(Elsewhere):

@@ -199,6 +199,8 @@ class SwappedParts(SwappedFile):
 
     # None for households of whom nobody is a person: parts of both tables cover the same households.
     parts: Mapping[str, Sequence[Path | None]]
+    # The sum over the persons of the input, each with the place of its household.
+    expected: Callable[[], int]
 
     def households(self) -> Iterator[pl.DataFrame]:
         """Yield the released households."""
@@ -207,6 +209,11 @@ class SwappedParts(SwappedFile):
     def persons(self) -> Iterator[pl.DataFrame]:
         """Yield the released persons."""
         return _read(self.parts["persons"])
+
+    def persons_agree(self) -> bool:
+        """Say whether the released persons are those of the input, each in its household: by a sum over both."""
+        names = [str(self.data.hid), *self.data.person_variables]
+        return self.expected() == sum(_sum_of(part.select(names)) for part in self.persons()) % (1 << 64)
 
 
 def _read(paths: Sequence[Path | None]) -> Iterator[pl.DataFrame]:
@@ -234,11 +241,32 @@ def gathered(
     write = partial(_written, cluster.scratch, PART_ROWS, levels, hid)
     gather = partial(_gathered, cluster, -(-order.size // PART_ROWS))
     parts = {"households": gather("households", data.households, held, places, partial(write, [*ids, *released], None))}
+    expected: Callable[[], int] = int
     if data.persons is not None:
         own, places = data.person_variables, places[household_rows(data)]
         work = partial(write, [*ids, *swaps, *own], own)
         parts["persons"] = gather("persons", data.persons, _of_persons(data), places, work)
-    return SwappedParts(data=data, swap=swap, swapped=swapped, order=order, parts=parts)
+        expected = partial(_expected, cluster, schema_of(data.persons, own))
+    return SwappedParts(data=data, swap=swap, swapped=swapped, order=order, parts=parts, expected=expected)
+
+
+def _expected(cluster: Cluster, schema: Schema) -> int:
+    pieces = pieces_of(cluster.sources["persons"], most=PIECE_ROWS)
+    return sum(cluster.map_groups(pieces, partial(_sum_of_piece, schema, _places_of(cluster, "persons")))) % (1 << 64)
+
+
+def _sum_of_piece(schema: Schema, saved: Path, piece: Piece) -> int:
+    ids = pl.Series(_PLACE, np.load(saved, mmap_mode="r")[piece.slice] + np.uint32(1))
+    return _sum_of(pl.DataFrame([ids, *(piece.read(schema).get_columns() if schema else ())]))
+
+
+def _sum_of(frame: pl.DataFrame) -> int:
+    """Return a number that changes, in all likelihood, with any value of any row, and not with the order of rows."""
+    return int(np.add.reduce(frame.hash_rows().to_numpy()))
+
+
+def _places_of(cluster: Cluster, role: str) -> Path:
+    return cluster.scratch / f"places-{role}.npy"
 
 
 def _gathered(
@@ -251,7 +279,7 @@ def _gathered(
     work: partial[tuple[Path, int]],
 ) -> list[Path | None]:
     """Send the rows of a table to the parts that their places are in, and return the files of the parts."""
-    saved = _placed(cluster.scratch / f"places-{role}.npy", lambda path: np.save(path, places))
+    saved = _placed(_places_of(cluster, role), lambda path: np.save(path, places))
     split = partial(_by_place, schema_of(table, names), saved, PART_ROWS)
     pieces = [*pieces_of(cluster.sources[role], most=PIECE_ROWS)]
     found = cluster.exchange(pieces, split, work, parts=parts)

@@ -163,6 +163,10 @@ class SwappedFile:
             # Nothing of a part is kept while the next one is made.
             yield self._persons_of(self.people, begin)
 
+    def persons_agree(self) -> bool | None:
+        """Say whether persons that were brought together elsewhere are those of the input; None where that was here."""
+        return None
+
     def _persons_of(self, people: Persons, begin: int) -> pl.DataFrame:
         rows = self.order[begin : begin + PART]
         codes, sizes = people.of_households(rows)

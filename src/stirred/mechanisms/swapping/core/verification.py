@@ -30,7 +30,7 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
     the input, record by record through the released order, on everything held; and the match x swap
     table is counted anew on both sides, by the codes of its values. Up to ``ROWS_IN_ONE_FILE`` records it is
     counted a second time, from the values in the file; up to ``PERSONS_RELINKED`` persons each of them is led back to
-    its household by the written ids.
+    its household by the written ids; of more, if machines of an engine wrote them, a checksum is.
     """
     swapped: SwappedFile = release.internal["file"]
     order, folder, format_ = swapped.order, written.public, written.format
@@ -72,6 +72,8 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
         checks.append(_persons_check(data.persons.height, swapped, release, written))
         if checks[-1].cells <= PERSONS_RELINKED:
             checks.append(_relink(swapped.data, order, read_frame(folder / f"persons.{format_}"), format_, folder))
+        elif (agree := swapped.persons_agree()) is not None:
+            checks.append(_summed(agree, persons=data.persons.height))
         else:
             checks.append(not_done(RELINKED, limit=PERSONS_RELINKED, of="persons"))
     return checks
@@ -117,6 +119,13 @@ def _relink(data: Microdata, order: Rows, written: pl.DataFrame, format_: str, f
     if not found.sort(names).equals(wanted.sort(names), null_equal=True):
         raise failed("persons, as written, are not in the households they came from")
     return Check(what=RELINKED, cells=written.height)
+
+
+def _summed(agree: bool, *, persons: int) -> Check:
+    """Return the check of persons whom others brought to their households: theirs is all that was read back so far."""
+    if not agree:
+        raise failed("persons, as written, are not in the households they came from")
+    return Check(what=f"{RELINKED}, by a checksum over all of them", cells=persons)
 
 
 def _counts_up(ids: pl.Series, first: int) -> bool:
