@@ -174,3 +174,29 @@ def test_a_held_column_that_differs_from_the_input_is_never_released(
     with pytest.raises(VerificationError) as caught:
         released(tmp_path, "bundle", format_=format_, tables=[])
     assert 'hold variable "tenure" differs from the input' in str(caught.value)
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.parametrize("when", ["before the draw", "after the draw"])
+def test_a_file_that_changes_under_way_is_never_released(tmp_path: Path, when: str, monkeypatch: Patch) -> None:
+    """Every column is read when it is needed: the checks themselves would read the other file."""
+    write(tmp_path, (HOMES, PEOPLE))
+    by_column(monkeypatch)
+    prepared = prepare(planned(content(), source="plan", folder=tmp_path))
+    drawn = []
+
+    def change() -> None:
+        PEOPLE.with_columns(pl.col("age").reverse()).write_parquet(tmp_path / "people.parquet")
+
+    def draw_key(*given: Any) -> Entropy:
+        drawn.append(given)
+        change()
+        return Entropy.from_seed("changed")
+
+    monkeypatch.setattr("stirred.release.run.draw_key", draw_key)
+    if when == "before the draw":
+        change()
+    with pytest.raises(StirredError, match="the file of persons was changed since it was planned"):
+        run(prepared, entropy=Entropy.from_seed("changed"))
+    assert bool(drawn) == (when == "after the draw")
+    assert not (tmp_path / "bundle").exists()

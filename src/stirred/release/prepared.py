@@ -19,7 +19,7 @@ from stirred.data.sources import Source
 from stirred.data.table_labels import ENDING, Labels, tells_more
 from stirred.data.validate import validate
 from stirred.engines.local import LocalEngine
-from stirred.engines.protocol import Engine
+from stirred.engines.protocol import LOCAL, Engine
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import Mechanism, Plan, Settings, Table
 from stirred.release.declared_missing import as_declared, undeclared_columns, with_missing_as_declared
@@ -83,6 +83,19 @@ class Prepared:
     def refuse(self) -> None:
         """Raise every doubt about protection that nobody accepted, and every accepted name that is none."""
         refuse_doubts(self.doubts, accept=self.planned.plan.release.accept)
+
+    def check_unchanged(self) -> None:
+        """Refuse files that are not those of the plan any more, where they are read again and again."""
+        by_column = any(isinstance(table, ParquetColumns) for table in (self.data.households, self.data.persons))
+        if not by_column and self.engine.name == LOCAL:
+            return
+        now = input_checksums(self.planned)
+        if changed := [role for role, was in self.inputs.items() if now.get(role) != was]:
+            raise bad_plan(
+                f"the file of {' and '.join(changed)} was changed since it was planned",
+                where=f"{self.planned.source} [data]",
+                remedy="keep the files as they are while a release is made; put them back, or plan again",
+            )
 
 
 def _labels(codebook: Codebook | None, data: Microdata) -> Labels:

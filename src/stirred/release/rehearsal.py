@@ -38,6 +38,7 @@ def rehearse(place: Place, prepared: Prepared, files: Files, request: Request) -
     """
     # What the draw and the passes behind it load only when they need it.
     prepared.mechanism.working_in(place.folder / "internal", progress=place.hidden / "progress").warm()
+    prepared.check_unchanged()
     prepared.mechanism.recheck(prepared.data, prepared.plan)
     assert request.specification is not None
     pages = _pages(place.hidden / "rehearsal", prepared, files, request.specification)

@@ -100,6 +100,7 @@ def make_bundle(
     log.add("verified", checks=[f"{check.what}: {check.result}" for check in checks])
     advance("report", 0, 1)
     write_reports(folder, prepared, release, checks)
+    prepared.check_unchanged()  # of what was read and checked meanwhile, some came from the files
     if entropy.seeded:
         mark_seeded(folder)
     log.add("complete")
