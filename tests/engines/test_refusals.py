@@ -98,6 +98,8 @@ def test_records_do_not_leave_the_machine_unencrypted(tmp_path: Path, monkeypatc
         ("spark.ui.enabled", "could be seen"),
         ("spark.eventLog.enabled", "could be seen"),
         ("spark.authenticate.secret", "is a secret"),
+        ("spark.master", "would lead elsewhere"),
+        ("spark.remote", "would lead elsewhere"),
         ("executor.memory", "is not a setting of Spark"),
     ],
 )

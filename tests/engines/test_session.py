@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine, EngineError
 from stirred.engines.spark.engine import SparkEngine
+from stirred.randomness.entropy import Entropy
 from tests.engines.conftest import Shared
 
 
@@ -26,6 +28,16 @@ def test_records_are_shown_nowhere_and_lie_encrypted(spark_engine: SparkEngine) 
     assert conf["spark.ui.enabled"] == conf["spark.eventLog.enabled"] == "false"
     assert conf["spark.io.encryption.enabled"] == conf["spark.network.crypto.enabled"] == "true"
     assert spark_engine.session.context.uiWebUrl is None
+
+
+def test_a_program_that_logs_everything_logs_no_key(
+    spark_engine: SparkEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is said to Java is logged by its library at the level of debugging: tasks, and so the keys in them."""
+    key = Entropy.from_seed("logged").kept
+    with caplog.at_level(logging.DEBUG):
+        assert [*spark_engine.map_groups([1], lambda group: key[group])] == [key[1]]
+    assert not [each for each in caplog.records if each.name.startswith("py4j")]
 
 
 def test_a_failed_task_says_where_and_repeats_no_value(spark_engine: SparkEngine, shared_cluster: Shared) -> None:

@@ -6,15 +6,19 @@ import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import polars as pl
 import pytest
 from examples.loopback_cluster import LoopbackCluster
 
 import stirred
 from stirred.engines.protocol import EngineError
+from stirred.engines.spark import engine as spark
 from stirred.engines.spark import session
 from stirred.engines.spark.engine import SparkEngine
-from stirred.engines.spark.failures import explained
+from stirred.engines.spark.failures import TaskFailedError, explained
 from stirred.engines.spark.session import _differences
 from tests.engines.conftest import CONF
 
@@ -61,6 +65,39 @@ def test_other_versions_are_named_with_what_to_install() -> None:
     assert str(problem).startswith(f"worker w7: it has numpy 1.0, and this machine has {here['numpy']}")
     (problem,) = _differences({**same, "python": "3.9.1"})
     assert "it runs Python 3.9.1" in problem.what
+
+
+def test_a_worker_that_joins_later_draws_nothing_with_other_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only those that were there at the start were asked."""
+    task = spark._guarded(lambda record: record + 1)
+    assert task(1) == 2
+    session._check_versions.cache_clear()
+    monkeypatch.setattr(session, "versions", lambda: {"stirred": "0.0"})  # as the worker sees itself
+    with pytest.raises(TaskFailedError, match="OtherVersionsError") as caught:
+        task(1)
+    session._check_versions.cache_clear()
+    assert "a worker that joined later" in str(explained(str(caught.value), doing="exchanging"))
+
+
+def test_a_panic_says_where_and_repeats_no_value() -> None:
+    """It is no Exception, and was passed on with its text."""
+
+    def panic(record: str) -> None:
+        raise pl.exceptions.PanicException(f"could not convert {record}")
+
+    with pytest.raises(TaskFailedError, match=r"PanicException in test_workers\.py:\d+") as caught:
+        spark._guarded(panic)("Smith")
+    assert "Smith" not in str(caught.value)
+    with pytest.raises(SystemExit):
+        spark._guarded(sys.exit)(3)
+
+
+def test_tasks_that_share_an_executor_share_its_memory() -> None:
+    """Spark gives an executor all cores of its worker, where nobody says otherwise."""
+    conf = {"spark.executor.memory": "8g"}
+    running = cast(session.Session, SimpleNamespace(cores=4))
+    assert SparkEngine(master="local[1]", conf=conf).memory == 8 << 30
+    assert SparkEngine(master="local[1]", conf=conf, running=running).memory == 2 << 30
 
 
 @pytest.mark.parametrize(

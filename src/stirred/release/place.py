@@ -18,6 +18,8 @@ import shlex
 import shutil
 import signal
 import threading
+import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ from typing import Final
 from stirred.data.bundle import MANIFEST
 from stirred.data.problems import bad_plan
 
+_WAITS: Final = (0.1, 0.3, 1.0, 3.0)  # seconds
 _KEY: Final = "key"
 # What the key was, as a checksum: it stays when the key is gone, and says that there was one.
 _MARK: Final = "key.sha256"
@@ -135,8 +138,15 @@ class Place:
 
     def remove_scratch(self) -> None:
         """Remove the folder in which an engine worked, wherever it is."""
-        if self._scratch.exists():
-            shutil.rmtree(self._scratch.resolve(), ignore_errors=True)
+        folder, waits = self._scratch.resolve(), iter(_WAITS)
+        while folder.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
+            if (wait := next(waits, None)) is None:
+                warnings.warn(f"confidential records may be left in {folder}: remove it", stacklevel=2)
+                break
+            time.sleep(wait)  # executors that were told to stop may write for a moment
         if self._scratch.is_symlink():
             self._scratch.unlink()
 

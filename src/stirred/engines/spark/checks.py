@@ -115,6 +115,8 @@ def _unsafe(master: str, conf: Mapping[str, str]) -> Iterator[Problem]:
         what = ""
         if FIXED.get(name, value).lower() != value.lower():
             what, remedy = f"{name} = {value} is not allowed: records or their values could be seen", "leave it out"
+        elif name in ("spark.master", "spark.remote"):
+            what, remedy = f"{name} would lead elsewhere than where was looked", "name the cluster with master alone"
         elif _SECRET.search(name):
             what = f"{name} is a secret, and a plan is kept in the manifest"
             remedy = "put it into spark-defaults.conf, which only you can read"

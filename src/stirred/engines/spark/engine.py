@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, ParamSpec
 
 from stirred.engines.local import in_order
 from stirred.engines.protocol import SPARK, G, R, Sources, Split, bad_engine
 from stirred.engines.spark.checks import check_cluster, site_defaults
 from stirred.engines.spark.failures import told_plainly, without_values
-from stirred.engines.spark.session import Session, started
+from stirred.engines.spark.session import Session, started, with_these_versions
+
+P = ParamSpec("P")
 
 _PER_SLOT: Final = 4  # tasks of a job, so that slow ones even out
 
@@ -63,7 +65,7 @@ class SparkEngine:
         A few groups for each slot are a job, so that the driver holds no more than these; two jobs are under way, so
         that no slot waits for the last task of one. What came back is kept here: nothing is computed from it twice.
         """
-        context, guarded = self.session.context, without_values(kernel)
+        context, guarded = self.session.context, _guarded(kernel)
 
         def task(group: G) -> R:
             found = guarded(group)
@@ -85,7 +87,9 @@ class SparkEngine:
     @property
     def memory(self) -> int:
         """Return how many bytes a task may take: beside its heap an executor may take as much again."""
-        conf = {"spark.executor.memory": "1g", "spark.executor.cores": "1", **site_defaults(), **self.conf}
+        # How many tasks share an executor is known once it runs, where nobody has said it.
+        cores = "1" if self.running is None else str(self.running.cores)
+        conf = {"spark.executor.memory": "1g", "spark.executor.cores": cores, **site_defaults(), **self.conf}
         if (found := re.fullmatch(r"(\d+)([kmgt]?)b?", conf["spark.executor.memory"].lower())) is None:
             remedy = "write it as Spark does, such as '4g'"
             raise bad_engine("spark.executor.memory is not a size", where="[engine] conf", remedy=remedy)
@@ -108,15 +112,20 @@ class SparkEngine:
 
         context = self.session.context
         with told_plainly("exchanging records"):
-            sent = context.parallelize(groups, max(1, len(groups))).flatMap(without_values(split))
+            sent = context.parallelize(groups, max(1, len(groups))).flatMap(_guarded(split))
             # The number of a part is its partition: a hash would leave some empty and double others.
-            return sent.partitionBy(parts, int).mapPartitionsWithIndex(without_values(work)).collect()
+            return sent.partitionBy(parts, int).mapPartitionsWithIndex(_guarded(work)).collect()
 
     def close(self) -> None:
         """Stop the application, if it was started."""
         if self.running is not None:
             self.running.close()
             self.running = None
+
+
+def _guarded(kernel: Callable[P, R]) -> Callable[P, R]:
+    """Return a kernel as it runs on an executor."""
+    return without_values(with_these_versions(kernel))
 
 
 @cache

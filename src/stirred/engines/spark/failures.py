@@ -31,6 +31,10 @@ _KNOWN: Final = {
         "workers have no such Python as was named",
         "install Python and stirred at the same path on every worker, or name it with PYSPARK_PYTHON",
     ),
+    "OtherVersionsError": (
+        "a worker that joined later has other versions of stirred or of the libraries it draws with",
+        "install the same versions on every worker, and start again",
+    ),
     "ModuleNotFoundError": ("workers lack a package", "install the same version of stirred on every worker"),
     "No space left on device": (
         "a disk of a worker is full",
@@ -55,7 +59,9 @@ def without_values(kernel: Callable[P, R]) -> Callable[P, R]:
     def guarded(*given: P.args, **named: P.kwargs) -> R:
         try:
             return kernel(*given, **named)
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # a panic of polars is no Exception, and quotes values like any other
             trace = error.__traceback__
             while trace is not None and trace.tb_next is not None:
                 trace = trace.tb_next

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import signal
@@ -13,9 +14,10 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache, wraps
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from stirred import __version__
 from stirred.engines.protocol import EngineError, bad_engine
@@ -25,6 +27,9 @@ from stirred.spec.problems import Problem
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Whoever says otherwise under [engine.conf] is believed.
 _DEFAULTS: Final = {
@@ -51,6 +56,12 @@ class Session:
         """Return how many tasks run at the same time."""
         return self.context.defaultParallelism
 
+    @property
+    def cores(self) -> int:
+        """Return how many of them one executor runs."""
+        executors = int(self.context._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is listed too
+        return -(-self.slots // max(1, executors))
+
     def close(self) -> None:
         """Stop the application and its Java process, for certain."""
         _stop_gateway()
@@ -74,6 +85,8 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
             (scratch / "driver.log").open("wb") as log,
         ):
             warnings.simplefilter("ignore", FutureWarning)
+            # What is said to Java, keys included, would stand in the log of a program that logs everything.
+            logging.getLogger("py4j").setLevel(logging.WARNING)
             # The driver's Java process would write to the terminal.
             gateway = launch_gateway(given, popen_kwargs={"stdout": log, "stderr": log})
             context = SparkContext(conf=given, gateway=gateway)
@@ -184,8 +197,35 @@ def _asking(place: str) -> Callable[[int], dict[str, str]]:
     return ask
 
 
+class OtherVersionsError(RuntimeError):
+    """A worker that would read, draw or compute otherwise than this machine."""
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that must be the same everywhere."""
+    return {"stirred": __version__, **{name: version(name) for name in _LIBRARIES}}
+
+
+def with_these_versions(kernel: Callable[P, R]) -> Callable[P, R]:
+    """Return a kernel that refuses to run where versions differ: executors may join after all others were asked."""
+    here = tuple(versions().items())
+
+    @wraps(kernel)
+    def checked(*given: P.args, **named: P.kwargs) -> R:
+        _check_versions(here)
+        return kernel(*given, **named)
+
+    return checked
+
+
+@cache
+def _check_versions(wanted: tuple[tuple[str, str], ...]) -> None:
+    if dict(wanted) != versions():
+        raise OtherVersionsError
+
+
 def _differences(found: Mapping[str, str]) -> Iterator[Problem]:
-    here = {"stirred": __version__, **{name: version(name) for name in _LIBRARIES}}
+    here = versions()
     host = f"worker {found['host']}"
     if found["python"].split(".")[:2] != platform.python_version().split(".")[:2]:
         yield Problem(

@@ -118,7 +118,10 @@ def test_strata_that_do_not_fit_are_refused_with_their_number(tmp_path: Path) ->
     small = Elsewhere(sources=sources, scratch=tmp_path, memory=1 << 15)
     with pytest.raises(PlanError, match=r"have [\d,]+ records; a task of the cluster can hold about 341"):
         PermutationSwap(**ROLES, rate="1/3").on(small).plan(data)
-    PermutationSwap(**ROLES, rate="1/3").on(replace(small, memory=1 << 19)).plan(data, doubts=False)
+    planned = PermutationSwap(**ROLES, rate="1/3").on(replace(small, memory=1 << 19))
+    plan = planned.plan(data, doubts=False)
+    with pytest.raises(PlanError, match="a task of the cluster can hold about 341"):
+        planned.on(small).recheck(data, plan)  # the cluster has started, and its executors have less
 
 
 def test_a_key_is_not_shown_by_what_carries_it() -> None:
