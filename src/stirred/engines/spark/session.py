@@ -45,6 +45,7 @@ class Session:
     context: SparkContext
     version: str
     hosts: tuple[str, ...]
+    together: int  # tasks that run at the same time in one executor
 
     @property
     def slots(self) -> int:
@@ -79,7 +80,8 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
             context = SparkContext(conf=given, gateway=gateway)
             # Executors run the Python that this machine runs, unless somebody named another.
             context.pythonExec = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
-            return Session(context=context, version=context.version, hosts=_compared(context, scratch))
+            hosts = _compared(context, scratch)
+            return Session(context=context, version=context.version, hosts=hosts, together=_together(context))
     except BaseException:
         _stop_gateway()
         raise
@@ -154,6 +156,13 @@ def _wait_for_executors(context: SparkContext) -> None:
                 "for less with spark.executor.memory or spark.cores.max under [engine.conf]",
             )
         time.sleep(0.1)
+
+
+def _together(context: SparkContext) -> int:
+    """Return how many tasks an executor runs at the same time, by default one for each core of a worker."""
+    spark: Any = context._jsc.sc()
+    tasks: int = spark.schedulerBackend().maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile())
+    return -(-tasks // max(1, spark.getExecutorMemoryStatus().size() - 1))  # the driver counts as one
 
 
 def _asking(place: str) -> Callable[[int], dict[str, str]]:

@@ -212,6 +212,7 @@ class Swap(Swapping):
     def recheck(self, data: Microdata, plan: SwapPlan) -> None:
         """Compare what the machines of an engine read with what was planned."""
         if self.engine is not None:
+            bulk.check_blocks(self.engine, plan.strata)  # with the cores that executors have
             bulk.check_records(self.engine, self._narrowed(data), plan)
 
     def _planned(self, data: Microdata) -> SwapPlan:
