@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib.metadata import version
@@ -14,7 +15,7 @@ import stirred
 from stirred.engines.protocol import EngineError
 from stirred.engines.spark import session
 from stirred.engines.spark.engine import SparkEngine
-from stirred.engines.spark.failures import explained
+from stirred.engines.spark.failures import TaskFailedError, explained, without_values
 from stirred.engines.spark.session import _differences
 from tests.engines.conftest import CONF
 
@@ -80,3 +81,14 @@ def test_what_spark_says_is_told_without_its_text(said: str, told: str) -> None:
     assert words.startswith("[engine]: exchanging failed on the cluster")
     assert told in words
     assert "Smith" not in words
+
+
+def test_a_full_disk_under_a_task_is_told_and_nothing_else_of_the_message() -> None:
+    @without_values
+    def write() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "of Smith")
+
+    with pytest.raises(TaskFailedError) as caught:
+        write()
+    assert "Smith" not in str(caught.value)
+    assert "a disk of a worker is full" in str(explained(str(caught.value), doing="writing"))

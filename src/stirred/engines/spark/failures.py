@@ -16,6 +16,7 @@ R = TypeVar("R")
 
 # What a failed task says about itself, in the one line that leaves the executor.
 _MARK: Final = re.compile(r"stirred-task-failed: (\w+) in (\S+)")
+_FULL: Final = "No space left on device"
 # What Spark says, what that means, and what to do.
 _KNOWN: Final = {
     "MemoryError": ("executors have too little memory", "raise spark.executor.memory under [engine.conf]"),
@@ -32,7 +33,7 @@ _KNOWN: Final = {
         "install Python and stirred at the same path on every worker, or name it with PYSPARK_PYTHON",
     ),
     "ModuleNotFoundError": ("workers lack a package", "install the same version of stirred on every worker"),
-    "No space left on device": (
+    _FULL: (
         "a disk of a worker is full",
         "make room in the local folders of the workers (SPARK_LOCAL_DIRS), or in the scratch folder",
     ),
@@ -60,7 +61,8 @@ def without_values(kernel: Callable[P, R]) -> Callable[P, R]:
             while trace is not None and trace.tb_next is not None:
                 trace = trace.tb_next
             place = trace and f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
-            raise TaskFailedError(f"stirred-task-failed: {type(error).__name__} in {place}") from None
+            full = f" ({_FULL})" if _FULL in str(error) else ""  # the one message that is known to quote nothing
+            raise TaskFailedError(f"stirred-task-failed: {type(error).__name__} in {place}{full}") from None
 
     return guarded
 
