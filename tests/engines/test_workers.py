@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import threading
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from examples.loopback_cluster import LoopbackCluster
@@ -71,6 +74,7 @@ def test_other_versions_are_named_with_what_to_install() -> None:
         ('java.io.IOException: Cannot run program "/opt/py/python"', "no such Python"),
         ("ModuleNotFoundError: No module named 'stirred'", "lack a package"),
         ("ExecutorLostFailure (executor 3 exited", "executors were lost"),
+        ("Job 3 cancelled as part of cancellation of all jobs", "all workers were lost"),
         ("java.io.IOException: No space left on device", "disk of a worker is full"),
         ("org.apache.spark.SparkException: the record of Smith", "(org.apache.spark.SparkException)"),
         ("Smith", "it does not say why"),
@@ -92,3 +96,21 @@ def test_a_full_disk_under_a_task_is_told_and_nothing_else_of_the_message() -> N
         write()
     assert "Smith" not in str(caught.value)
     assert "a disk of a worker is full" in str(explained(str(caught.value), doing="writing"))
+
+
+def test_jobs_are_given_up_when_no_executor_is_left_and_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_WORKERS_SECONDS", 3)
+    monkeypatch.setattr(session, "_LOOK_SECONDS", 0)
+    closing, left, looked = threading.Event(), iter([2, 2, 0, 2]), list[int]()
+
+    def executors(context: object) -> int:
+        looked.append(next(left, 0))  # gone and back in time; then gone for good
+        return looked[-1]
+
+    monkeypatch.setattr(session, "_executors", executors)
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: len(looked)))  # a second for each look
+    context = Mock()
+    context.cancelAllJobs.side_effect = closing.set
+    session._watch(context, closing)
+    context.cancelAllJobs.assert_called_once_with()
+    assert looked == [2, 2, 0, 2, 0, 0, 0, 0]

@@ -24,6 +24,10 @@ _KNOWN: Final = {
         "executors were lost again and again",
         "look whether the workers ran out of memory (spark.executor.memory under [engine.conf])",
     ),
+    "cancellation of all jobs": (
+        "all workers were lost, and none took their place",
+        "look on the page of the master whether workers are alive, and start them",
+    ),
     "PYTHON_VERSION_MISMATCH": (
         "workers have another version of Python than this machine",
         "install the same minor version on every worker, or name one with PYSPARK_PYTHON",

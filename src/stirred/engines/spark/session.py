@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +36,7 @@ _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress"
 _LIBRARIES: Final = ("numpy", "numba", "polars")
 _WORKERS_SECONDS: Final = 180
 _STOP_SECONDS: Final = 15
+_LOOK_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class Session:
     version: str
     hosts: tuple[str, ...]
     together: int  # tasks that run at the same time in one executor
+    closing: threading.Event = field(default_factory=threading.Event)
 
     @property
     def slots(self) -> int:
@@ -54,6 +56,7 @@ class Session:
 
     def close(self) -> None:
         """Stop the application and its Java process, for certain."""
+        self.closing.set()
         _stop_gateway()
 
 
@@ -81,7 +84,9 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
             # Executors run the Python that this machine runs, unless somebody named another.
             context.pythonExec = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
             hosts = _compared(context, scratch)
-            return Session(context=context, version=context.version, hosts=hosts, together=_together(context))
+            session = Session(context=context, version=context.version, hosts=hosts, together=_together(context))
+            threading.Thread(target=_watch, args=(context, session.closing), daemon=True).start()
+            return session
     except BaseException:
         _stop_gateway()
         raise
@@ -146,8 +151,7 @@ def _compared(context: SparkContext, scratch: Path) -> tuple[str, ...]:
 
 def _wait_for_executors(context: SparkContext) -> None:
     deadline = time.monotonic() + _WORKERS_SECONDS
-    status: Callable[[], Any] = context._jsc.sc().getExecutorMemoryStatus
-    while not str(context.master).startswith("local") and status().size() < 2:  # the driver counts as one
+    while not _executors(context):
         if time.monotonic() > deadline:
             raise bad_engine(
                 f"no worker took the application within {_WORKERS_SECONDS} seconds",
@@ -158,11 +162,27 @@ def _wait_for_executors(context: SparkContext) -> None:
         time.sleep(0.1)
 
 
+def _executors(context: SparkContext) -> int:
+    counted: int = context._jsc.sc().getExecutorMemoryStatus().size()
+    return counted - (not str(context.master).startswith("local"))  # the driver counts as one
+
+
+def _watch(context: SparkContext, closing: threading.Event) -> None:
+    """Give up jobs that no executor is left for: as long as a master is there, Spark would wait for ever."""
+    since = time.monotonic()
+    with suppress(Exception):  # the context is gone, and with it all jobs
+        while not closing.wait(_LOOK_SECONDS):
+            if _executors(context):
+                since = time.monotonic()
+            elif time.monotonic() - since > _WORKERS_SECONDS:
+                context.cancelAllJobs()
+
+
 def _together(context: SparkContext) -> int:
     """Return how many tasks an executor runs at the same time, by default one for each core of a worker."""
     spark: Any = context._jsc.sc()
     tasks: int = spark.schedulerBackend().maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile())
-    return -(-tasks // max(1, spark.getExecutorMemoryStatus().size() - 1))  # the driver counts as one
+    return -(-tasks // max(1, _executors(context)))
 
 
 def _asking(place: str) -> Callable[[int], dict[str, str]]:
