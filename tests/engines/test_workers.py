@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 import threading
@@ -13,6 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 from examples.loopback_cluster import LoopbackCluster
+from py4j.java_gateway import GatewayClient
 
 import stirred
 from stirred.engines.protocol import EngineError
@@ -114,3 +116,16 @@ def test_jobs_are_given_up_when_no_executor_is_left_and_only_then(monkeypatch: p
     session._watch(context, closing)
     context.cancelAllJobs.assert_called_once_with()
     assert looked == [2, 2, 0, 2, 0, 0, 0, 0]
+
+
+def test_an_interruption_leaves_no_trace_of_py4j(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = GatewayClient()
+    client._get_connection = Mock(return_value=Mock(socket=None, send_command=Mock(side_effect=KeyboardInterrupt)))
+    for filters, shown in (([], True), ([session._not_of_py4j], False)):
+        caplog.clear()
+        monkeypatch.setattr(logging.getLogger(), "filters", filters)
+        with pytest.raises(KeyboardInterrupt):
+            client.send_command("c")
+        assert ("KeyboardInterrupt while sending command" in caplog.text) == shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import signal
@@ -67,6 +68,7 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
 
     if SparkContext._active_spark_context is not None:
         raise bad_engine("a Spark session is open in this process", remedy="stop it, and run again")
+    logging.getLogger().addFilter(_not_of_py4j)
     own = {**_DEFAULTS, **(_LOOPBACK if is_loopback(master) else {}), **conf, **FIXED}
     own["spark.local.dir"] = str(scratch / "driver")
     given = SparkConf(loadDefaults=False).setMaster(master).setAppName("stirred").setAll([*own.items()])
@@ -92,6 +94,11 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
         raise
 
 
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """Keep its traces off the terminal: it logs every interruption and every lost driver, which we tell ourselves."""
+    return "py4j" not in record.pathname
+
+
 @contextmanager
 def _signals_kept() -> Iterator[None]:
     """Put our handling of an interruption back: a context brings one of its own."""
@@ -110,6 +117,7 @@ def _stop_gateway() -> None:
     if (context := SparkContext._active_spark_context) is not None:
         with suppress(Exception):  # a cluster that is gone already cannot be told
             context.stop()
+    logging.getLogger().removeFilter(_not_of_py4j)
     gateway: Any = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None
     if gateway is None:
