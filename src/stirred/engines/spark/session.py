@@ -75,14 +75,14 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
     try:
         with (
             told_plainly("starting Spark"),
-            _signals_kept(),
             warnings.catch_warnings(),  # about a pandas that is there for others
             (scratch / "driver.log").open("wb") as log,
         ):
             warnings.simplefilter("ignore", FutureWarning)
             # The driver's Java process would write to the terminal.
             gateway = launch_gateway(given, popen_kwargs={"stdout": log, "stderr": log})
-            context = SparkContext(conf=given, gateway=gateway)
+            with _signals_kept():
+                context = SparkContext(conf=given, gateway=gateway)
             # Executors run the Python that this machine runs, unless somebody named another.
             context.pythonExec = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
             hosts = _compared(context, scratch)
