@@ -77,6 +77,7 @@ def test_other_versions_are_named_with_what_to_install() -> None:
         ("ModuleNotFoundError: No module named 'stirred'", "lack a package"),
         ("ExecutorLostFailure (executor 3 exited", "executors were lost"),
         ("Job 3 cancelled as part of cancellation of all jobs", "all workers were lost"),
+        ("IllegalStateException: Cannot call methods on a stopped SparkContext.", "no master took the application"),
         ("java.io.IOException: No space left on device", "disk of a worker is full"),
         ("org.apache.spark.SparkException: the record of Smith", "(org.apache.spark.SparkException)"),
         ("Smith", "it does not say why"),

@@ -28,6 +28,10 @@ _KNOWN: Final = {
         "all workers were lost, and none took their place",
         "look on the page of the master whether workers are alive, and start them",
     ),
+    "on a stopped SparkContext": (
+        "no master took the application, or it is gone",
+        "check that the address is that of a Spark 4 master, and that it runs",
+    ),
     "PYTHON_VERSION_MISMATCH": (
         "workers have another version of Python than this machine",
         "install the same minor version on every worker, or name one with PYSPARK_PYTHON",
