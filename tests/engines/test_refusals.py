@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import stat
 from pathlib import Path
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -13,6 +15,8 @@ from stirred.cli.main import run
 from stirred.engines.protocol import EngineError
 from stirred.engines.spark import checks
 from stirred.engines.spark.checks import check_cluster
+from stirred.engines.spark.engine import SparkEngine
+from stirred.engines.spark.session import Session
 from stirred.release.ledger import Ledger
 
 PLAN = """
@@ -101,6 +105,8 @@ def test_records_do_not_leave_the_machine_unencrypted(tmp_path: Path, monkeypatc
         ("spark.master", "would lead elsewhere"),
         ("spark.remote", "would lead elsewhere"),
         ("executor.memory", "is not a setting of Spark"),
+        ("spark.executor.memory", "spark.executor.memory = true is not understood. Fix: .* '8g'"),
+        ("spark.executor.cores", "spark.executor.cores = true is not understood"),
     ],
 )
 def test_settings_that_expose_are_refused(setting: str, why: str) -> None:
@@ -143,6 +149,29 @@ def test_a_bad_engine_is_refused_and_nothing_is_spent(
     assert words in capsys.readouterr().err
     assert {path.name for path in homes.iterdir()} == before
     assert not [*Ledger.open("homes.ledger").entries()]
+
+
+def test_a_scratch_folder_without_permission_is_refused_in_the_plan(
+    homes: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = homes / "plan.toml"
+    plan.write_text(plan.read_text() + '[engine]\nname = "spark"\nmaster = "local[1]"\nscratch = "shared"\n')
+    (homes / "shared").mkdir()
+    assert run(["plan", "plan.toml"]) == 0
+    monkeypatch.setattr(os, "access", lambda path, mode: "shared" not in str(path))  # root may write everywhere
+    assert run(["plan", "plan.toml"]) == 2
+    assert "[engine] scratch: nothing can be written to shared" in capsys.readouterr().err
+
+
+def test_the_tasks_of_an_executor_share_its_memory() -> None:
+    engine = SparkEngine(master="local[1]", conf={"spark.executor.memory": "8g"})
+    assert engine.memory == 8 << 30
+    engine.running = Session(context=cast(Any, None), version="4", hosts=("node07",), together=16)
+    assert engine.memory == 512 << 20
+    assert [SparkEngine(master="local[1]", conf={"spark.executor.memory": size}).memory for size in ("1KB", "3")] == [
+        1 << 10,
+        3 << 20,
+    ]
 
 
 def test_the_command_line_overrules_the_plan_where_it_runs(homes: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,11 @@ def test_groups_come_back_in_their_order(spark_engine: SparkEngine) -> None:
     assert [[*engine.map_groups([], lambda group: group)] for engine in engines] == [[], []]
 
 
+def test_a_worker_with_one_core_runs_one_task_at_a_time(spark_engine: SparkEngine) -> None:
+    assert spark_engine.session.together == 1
+    assert spark_engine.memory == 700 << 20
+
+
 def test_records_are_shown_nowhere_and_lie_encrypted(spark_engine: SparkEngine) -> None:
     conf = dict(spark_engine.session.context.getConf().getAll())
     assert conf["spark.ui.enabled"] == conf["spark.eventLog.enabled"] == "false"

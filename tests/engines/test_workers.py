@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import sys
+import threading
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from unittest.mock import Mock
 
 import polars as pl
 import pytest
 from examples.loopback_cluster import LoopbackCluster
+from py4j.java_gateway import GatewayClient
 
 import stirred
 from stirred.engines.protocol import EngineError
 from stirred.engines.spark import engine as spark
 from stirred.engines.spark import session
 from stirred.engines.spark.engine import SparkEngine
-from stirred.engines.spark.failures import TaskFailedError, explained
+from stirred.engines.spark.failures import TaskFailedError, explained, without_values
 from stirred.engines.spark.session import _differences
 from tests.engines.conftest import CONF
 
@@ -92,14 +96,6 @@ def test_a_panic_says_where_and_repeats_no_value() -> None:
         spark._guarded(sys.exit)(3)
 
 
-def test_tasks_that_share_an_executor_share_its_memory() -> None:
-    """Spark gives an executor all cores of its worker, where nobody says otherwise."""
-    conf = {"spark.executor.memory": "8g"}
-    running = cast(session.Session, SimpleNamespace(cores=4))
-    assert SparkEngine(master="local[1]", conf=conf).memory == 8 << 30
-    assert SparkEngine(master="local[1]", conf=conf, running=running).memory == 2 << 30
-
-
 @pytest.mark.parametrize(
     ("said", "told"),
     [
@@ -107,6 +103,8 @@ def test_tasks_that_share_an_executor_share_its_memory() -> None:
         ('java.io.IOException: Cannot run program "/opt/py/python"', "no such Python"),
         ("ModuleNotFoundError: No module named 'stirred'", "lack a package"),
         ("ExecutorLostFailure (executor 3 exited", "executors were lost"),
+        ("Job 3 cancelled as part of cancellation of all jobs", "all workers were lost"),
+        ("IllegalStateException: Cannot call methods on a stopped SparkContext.", "no master took the application"),
         ("java.io.IOException: No space left on device", "disk of a worker is full"),
         ("org.apache.spark.SparkException: the record of Smith", "(org.apache.spark.SparkException)"),
         ("Smith", "it does not say why"),
@@ -117,3 +115,45 @@ def test_what_spark_says_is_told_without_its_text(said: str, told: str) -> None:
     assert words.startswith("[engine]: exchanging failed on the cluster")
     assert told in words
     assert "Smith" not in words
+
+
+def test_a_full_disk_under_a_task_is_told_and_nothing_else_of_the_message() -> None:
+    @without_values
+    def write() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "of Smith")
+
+    with pytest.raises(TaskFailedError) as caught:
+        write()
+    assert "Smith" not in str(caught.value)
+    assert "a disk of a worker is full" in str(explained(str(caught.value), doing="writing"))
+
+
+def test_jobs_are_given_up_when_no_executor_is_left_and_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_WORKERS_SECONDS", 3)
+    monkeypatch.setattr(session, "_LOOK_SECONDS", 0)
+    closing, left, looked = threading.Event(), iter([2, 2, 0, 2]), list[int]()
+
+    def executors(context: object) -> int:
+        looked.append(next(left, 0))  # gone and back in time; then gone for good
+        return looked[-1]
+
+    monkeypatch.setattr(session, "_executors", executors)
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: len(looked)))  # a second for each look
+    context = Mock()
+    context.cancelAllJobs.side_effect = closing.set
+    session._watch(context, closing)
+    context.cancelAllJobs.assert_called_once_with()
+    assert looked == [2, 2, 0, 2, 0, 0, 0, 0]
+
+
+def test_an_interruption_leaves_no_trace_of_py4j(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = GatewayClient()
+    client._get_connection = Mock(return_value=Mock(socket=None, send_command=Mock(side_effect=KeyboardInterrupt)))
+    for filters, shown in (([], True), ([session._not_of_py4j], False)):
+        caplog.clear()
+        monkeypatch.setattr(logging.getLogger(), "filters", filters)
+        with pytest.raises(KeyboardInterrupt):
+            client.send_command("c")
+        assert ("KeyboardInterrupt while sending command" in caplog.text) == shown

@@ -52,8 +52,8 @@ class Sources:
         if self.unlike or self.files is None:
             raise bad_engine(
                 f"the cluster cannot read the records: {self.unlike or 'no file is named'}",
-                remedy="write the records as they are to be released to Parquet first (`stirred prepare`), and plan "
-                "with that file; or leave [engine] out",
+                remedy="write the records as the mechanism should see them to Parquet first, and plan with that file; "
+                "or run it here: --engine local",
             )
         return tuple(self.files[role])
 

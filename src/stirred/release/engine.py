@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,11 +28,12 @@ def engine_of(planned: Planned) -> Engine:
     assert section.master is not None
     engine = SparkEngine(master=section.master, conf=section.conf, sources=_sources(planned))
     with placed(planned.source):
-        if section.scratch is not None and not (planned.folder / section.scratch).is_dir():
+        if section.scratch is not None and not os.access(planned.folder / section.scratch / ".", os.W_OK | os.X_OK):
+            there = (planned.folder / section.scratch).is_dir()
             raise bad_plan(
-                f"there is no folder {section.scratch}",
+                f"nothing can be written to {section.scratch}" if there else f"there is no folder {section.scratch}",
                 where="[engine] scratch",
-                remedy="create one that this machine and all workers see, or leave it out (beside the bundle)",
+                remedy="name one that this machine and all workers may write to, or leave it out (beside the bundle)",
             )
         engine.check()
     return engine

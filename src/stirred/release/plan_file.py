@@ -356,7 +356,9 @@ def _engine_problems(engine: EngineSection | None, source: str) -> Iterator[Prob
     if engine is None:
         return
     if engine.name == "spark" and engine.master is None:
-        remedy = "name the address of the cluster, such as master = 'spark://head.agency.example:7077'"
+        remedy = (
+            "name the address of the cluster, such as master = 'spark://head.agency.example:7077', or with --master"
+        )
         yield Problem(what="'master' is missing", where=f"{source} [engine]", remedy=remedy)
     if engine.name == "local" and (engine.master, engine.scratch, engine.conf) != (None, None, {}):
         remedy = "write name = 'spark', or leave master, scratch and conf out"

@@ -27,6 +27,7 @@ FIXED: Final = {
 }
 # What a plan must not say: it is kept in the manifest, and stands on the command line of the driver.
 _SECRET: Final = re.compile(r"secret|password|token|credential|access\.key", re.IGNORECASE)
+_FORMS: Final = {"spark.executor.memory": (r"\d+([kmgt]b?)?", "8g"), "spark.executor.cores": (r"[1-9]\d*", "4")}
 _ADDRESS: Final = re.compile(r"(?:spark://)?([^:/,\s]+|\[[0-9a-fA-F:]+\]):(\d{1,5})")
 
 
@@ -111,6 +112,13 @@ def _unsafe(master: str, conf: Mapping[str, str]) -> Iterator[Problem]:
         what = f"confidential records would travel or lie unprotected: {', '.join(missing)} not set to true"
         remedy = "ask the administrator to set them in spark-defaults.conf of the cluster and of this machine"
         yield Problem(what=what, where="[engine] conf", remedy=remedy)
+    for name, (form, example) in _FORMS.items():
+        if not re.fullmatch(form, settings.get(name, example).lower()):
+            what, remedy = (
+                f"{name} = {settings[name]} is not understood",
+                f"write it as Spark does, such as '{example}'",
+            )
+            yield Problem(what=what, where="[engine] conf", remedy=remedy)
     for name, value in conf.items():
         what = ""
         if FIXED.get(name, value).lower() != value.lower():

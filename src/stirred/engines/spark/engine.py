@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import pickle
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -86,14 +85,15 @@ class SparkEngine:
 
     @property
     def memory(self) -> int:
-        """Return how many bytes a task may take: beside its heap an executor may take as much again."""
-        # How many tasks share an executor is known once it runs, where nobody has said it.
-        cores = "1" if self.running is None else str(self.running.cores)
-        conf = {"spark.executor.memory": "1g", "spark.executor.cores": cores, **site_defaults(), **self.conf}
-        if (found := re.fullmatch(r"(\d+)([kmgt]?)b?", conf["spark.executor.memory"].lower())) is None:
-            remedy = "write it as Spark does, such as '4g'"
-            raise bad_engine("spark.executor.memory is not a size", where="[engine] conf", remedy=remedy)
-        return (int(found[1]) << 10 * " kmgt".index(found[2] or "m")) // max(1, int(conf["spark.executor.cores"]))
+        """Return how many bytes a task may take: beside its heap an executor may take as much again.
+
+        Unless told otherwise an executor takes all cores of its worker. How many these are is known once it runs.
+        """
+        conf = {"spark.executor.memory": "1g", "spark.executor.cores": "1", **site_defaults(), **self.conf}
+        tasks = int(conf["spark.executor.cores"]) if self.running is None else self.running.together
+        size = conf["spark.executor.memory"].lower().rstrip("b")
+        number, unit = (size, "m") if size.isdigit() else (size[:-1], size[-1])
+        return (int(number) << 10 * " kmgt".index(unit)) // tasks
 
     def share(self, value: G) -> Callable[[], G]:
         """Send a value to every executor that asks for it, once; closures are pickled too."""

@@ -16,12 +16,21 @@ R = TypeVar("R")
 
 # What a failed task says about itself, in the one line that leaves the executor.
 _MARK: Final = re.compile(r"stirred-task-failed: (\w+) in (\S+)")
+_FULL: Final = "No space left on device"
 # What Spark says, what that means, and what to do.
 _KNOWN: Final = {
     "MemoryError": ("executors have too little memory", "raise spark.executor.memory under [engine.conf]"),
     "ExecutorLostFailure": (
         "executors were lost again and again",
         "look whether the workers ran out of memory (spark.executor.memory under [engine.conf])",
+    ),
+    "cancellation of all jobs": (
+        "all workers were lost, and none took their place",
+        "look on the page of the master whether workers are alive, and start them",
+    ),
+    "on a stopped SparkContext": (
+        "no master took the application, or it is gone",
+        "check that the address is that of a Spark 4 master, and that it runs",
     ),
     "PYTHON_VERSION_MISMATCH": (
         "workers have another version of Python than this machine",
@@ -36,7 +45,7 @@ _KNOWN: Final = {
         "install the same versions on every worker, and start again",
     ),
     "ModuleNotFoundError": ("workers lack a package", "install the same version of stirred on every worker"),
-    "No space left on device": (
+    _FULL: (
         "a disk of a worker is full",
         "make room in the local folders of the workers (SPARK_LOCAL_DIRS), or in the scratch folder",
     ),
@@ -66,7 +75,8 @@ def without_values(kernel: Callable[P, R]) -> Callable[P, R]:
             while trace is not None and trace.tb_next is not None:
                 trace = trace.tb_next
             place = trace and f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
-            raise TaskFailedError(f"stirred-task-failed: {type(error).__name__} in {place}") from None
+            full = f" ({_FULL})" if _FULL in str(error) else ""  # the one message that is known to quote nothing
+            raise TaskFailedError(f"stirred-task-failed: {type(error).__name__} in {place}{full}") from None
 
     return guarded
 

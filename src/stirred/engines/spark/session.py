@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, wraps
 from importlib.metadata import version
 from pathlib import Path
@@ -41,6 +41,7 @@ _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress"
 _LIBRARIES: Final = ("numpy", "numba", "polars")
 _WORKERS_SECONDS: Final = 180
 _STOP_SECONDS: Final = 15
+_LOOK_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,20 +51,17 @@ class Session:
     context: SparkContext
     version: str
     hosts: tuple[str, ...]
+    together: int  # tasks that run at the same time in one executor
+    closing: threading.Event = field(default_factory=threading.Event)
 
     @property
     def slots(self) -> int:
         """Return how many tasks run at the same time."""
         return self.context.defaultParallelism
 
-    @property
-    def cores(self) -> int:
-        """Return how many of them one executor runs."""
-        executors = int(self.context._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is listed too
-        return -(-self.slots // max(1, executors))
-
     def close(self) -> None:
         """Stop the application and its Java process, for certain."""
+        self.closing.set()
         _stop_gateway()
 
 
@@ -74,13 +72,13 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
 
     if SparkContext._active_spark_context is not None:
         raise bad_engine("a Spark session is open in this process", remedy="stop it, and run again")
+    logging.getLogger().addFilter(_not_of_py4j)
     own = {**_DEFAULTS, **(_LOOPBACK if is_loopback(master) else {}), **conf, **FIXED}
     own["spark.local.dir"] = str(scratch / "driver")
     given = SparkConf(loadDefaults=False).setMaster(master).setAppName("stirred").setAll([*own.items()])
     try:
         with (
             told_plainly("starting Spark"),
-            _signals_kept(),
             warnings.catch_warnings(),  # about a pandas that is there for others
             (scratch / "driver.log").open("wb") as log,
         ):
@@ -89,13 +87,22 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
             logging.getLogger("py4j").setLevel(logging.WARNING)
             # The driver's Java process would write to the terminal.
             gateway = launch_gateway(given, popen_kwargs={"stdout": log, "stderr": log})
-            context = SparkContext(conf=given, gateway=gateway)
+            with _signals_kept():
+                context = SparkContext(conf=given, gateway=gateway)
             # Executors run the Python that this machine runs, unless somebody named another.
             context.pythonExec = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
-            return Session(context=context, version=context.version, hosts=_compared(context, scratch))
+            hosts = _compared(context, scratch)
+            session = Session(context=context, version=context.version, hosts=hosts, together=_together(context))
+            threading.Thread(target=_watch, args=(context, session.closing), daemon=True).start()
+            return session
     except BaseException:
         _stop_gateway()
         raise
+
+
+def _not_of_py4j(record: logging.LogRecord) -> bool:
+    """Keep its traces off the terminal: it logs every interruption and every lost driver, which we tell ourselves."""
+    return "py4j" not in record.pathname
 
 
 @contextmanager
@@ -116,6 +123,7 @@ def _stop_gateway() -> None:
     if (context := SparkContext._active_spark_context) is not None:
         with suppress(Exception):  # a cluster that is gone already cannot be told
             context.stop()
+    logging.getLogger().removeFilter(_not_of_py4j)
     gateway: Any = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None
     if gateway is None:
@@ -157,8 +165,7 @@ def _compared(context: SparkContext, scratch: Path) -> tuple[str, ...]:
 
 def _wait_for_executors(context: SparkContext) -> None:
     deadline = time.monotonic() + _WORKERS_SECONDS
-    status: Callable[[], Any] = context._jsc.sc().getExecutorMemoryStatus
-    while not str(context.master).startswith("local") and status().size() < 2:  # the driver counts as one
+    while not _executors(context):
         if time.monotonic() > deadline:
             raise bad_engine(
                 f"no worker took the application within {_WORKERS_SECONDS} seconds",
@@ -167,6 +174,29 @@ def _wait_for_executors(context: SparkContext) -> None:
                 "for less with spark.executor.memory or spark.cores.max under [engine.conf]",
             )
         time.sleep(0.1)
+
+
+def _executors(context: SparkContext) -> int:
+    counted: int = context._jsc.sc().getExecutorMemoryStatus().size()
+    return counted - (not str(context.master).startswith("local"))  # the driver counts as one
+
+
+def _watch(context: SparkContext, closing: threading.Event) -> None:
+    """Give up jobs that no executor is left for: as long as a master is there, Spark would wait for ever."""
+    since = time.monotonic()
+    with suppress(Exception):  # the context is gone, and with it all jobs
+        while not closing.wait(_LOOK_SECONDS):
+            if _executors(context):
+                since = time.monotonic()
+            elif time.monotonic() - since > _WORKERS_SECONDS:
+                context.cancelAllJobs()
+
+
+def _together(context: SparkContext) -> int:
+    """Return how many tasks an executor runs at the same time, by default one for each core of a worker."""
+    spark: Any = context._jsc.sc()
+    tasks: int = spark.schedulerBackend().maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile())
+    return -(-tasks // max(1, _executors(context)))
 
 
 def _asking(place: str) -> Callable[[int], dict[str, str]]:

@@ -54,7 +54,7 @@ def check_blocks(cluster: Cluster, strata: Strata) -> None:
             f"strata that are swapped together have {largest:,} records; a task of the cluster can hold about {most:,}",
             where="match",
             remedy="give executors more memory (spark.executor.memory under [engine.conf]), match on more variables, "
-            "or leave [engine] out",
+            "or run it here: --engine local",
         )
 
 
@@ -78,8 +78,8 @@ def _check_table(cluster: Cluster, role: str, table: Columns, names: Sequence[st
         raise bad_engine(
             f"the cluster reads other records than were planned from the file of {role}",
             where=f"[data] {role}",
-            remedy="if the file was changed, plan again; if it holds whole numbers as text with a decimal point, write "
-            "it with `stirred prepare` first; or leave [engine] out",
+            remedy="if the file was changed, plan again; if it holds whole numbers with a decimal point, write them as "
+            "whole numbers first; or run it here: --engine local",
         )
 
 

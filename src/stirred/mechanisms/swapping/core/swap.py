@@ -206,7 +206,7 @@ class Swap(Swapping):
         """Return the swap whose records are exchanged and gathered by the machines of an engine, or on this one."""
         if engine.name == LOCAL:
             return replace(self, engine=None)
-        assert engine.sources["households"]  # refused here, in the plan, if the records are not those in the files
+        _ = engine.sources["households"]  # refused here, in the plan, if the records are not those in the files
         return replace(self, engine=cast(Cluster, engine))
 
     def recheck(self, data: Microdata, plan: SwapPlan) -> None:
