@@ -18,6 +18,7 @@ from examples.loopback_cluster import LoopbackCluster
 
 from stirred.cli.main import run
 from stirred.data.microdata import Microdata
+from stirred.data.problems import PlanError
 from stirred.engines.protocol import EngineError, Sources
 from stirred.engines.spark.engine import SparkEngine
 from stirred.mechanisms.swapping.core import bulk
@@ -219,7 +220,7 @@ def test_a_file_that_changes_after_the_plan_costs_nothing(free_cluster: Loopback
     prepared = prepare(planned)
     path = tmp_path / "people-3" / "part-1.parquet"
     pl.read_parquet(path).with_columns(pl.col("age").reverse()).write_parquet(path)
-    with pytest.raises(EngineError, match="other records than were planned from the file of persons"):
+    with pytest.raises(PlanError, match="the file of persons was changed since it was planned"):
         release(prepared)
     assert not [*ledger.entries()]
     assert not (tmp_path / "bundle").exists()

@@ -224,6 +224,11 @@ def a_sample() -> Frames:
     return {"sample.csv": pl.DataFrame({"region": ["N"] * 120 + ["S"] * 120, "block": [*range(40)] * 6, **own})}
 
 
+def a_stratified_sample() -> Frames:
+    """The draw that ``SAMPLED`` states: its weights are those of the strata."""
+    return {"sample.csv": a_sample()["sample.csv"].with_columns(w=pl.Series([4] * 120 + [8] * 120))}
+
+
 def moved_inside(truth: Frames, rng: np.random.Generator) -> Frames:
     """Move people to other wards of their region, with other attributes: totals of regions stay."""
     frame = truth["people.csv"]
@@ -303,8 +308,8 @@ CASES = {
         truth=a_sample, change=redrawn("sample.csv", **ANSWERS, w=WEIGHTS),
     ),
     "survey estimates, amplified": Case(
-        plan=SURVEY.format(design="", more=SAMPLED, mean=MEANS), truth=a_sample,
-        change=redrawn("sample.csv", **ANSWERS, w=WEIGHTS),
+        plan=SURVEY.format(design="", more=SAMPLED, mean=MEANS), truth=a_stratified_sample,
+        change=redrawn("sample.csv", **ANSWERS),
     ),
     "two stages": Case(
         plan=HOMES + swap("two-stage-swap", fine_match='["tenure"]', fine_rate='"1/2"') + CROSSED, truth=homes_alone,
