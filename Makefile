@@ -67,30 +67,28 @@ HOUSEHOLDS ?= 10000000
 demo-spark: $(STAMP) java ## swap ten million synthetic households on a Spark cluster of this machine: build/demo-spark/report.html
 	@$(BIN)/python examples/spark_cluster.py --out build/demo-spark --households $(HOUSEHOLDS)
 
+# What tests run on beside Python comes from the system's packages: $(call installed,TARGET,PACKAGE,how to see that it is there).
+define installed
+@mkdir -p build; { $(3); } >/dev/null 2>&1 || { echo "$(1): installing $(2)"; \
+	sudo=$$([ "$$(id -u)" = 0 ] || command -v sudo || true); \
+	{ $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq $(2); } >build/$(1).log 2>&1 \
+	|| { echo "$(1): could not install it; install '$(2)' by hand and run again" >&2; exit 2; }; }
+endef
+
 # Reports are looked at in a real browser. Debian and Ubuntu call the package chromium.
 .PHONY: browser
 browser: ## install a browser for the tests of the report, if there is none
-	@mkdir -p build; command -v chromium >/dev/null 2>&1 || { echo "browser: installing chromium"; \
-		sudo=$$([ "$$(id -u)" = 0 ] || command -v sudo || true); \
-		{ $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq chromium; } >build/browser.log 2>&1 \
-		|| { echo "browser: could not install it; install 'chromium' by hand and run again" >&2; exit 2; }; }
+	$(call installed,browser,chromium,command -v chromium)
 
 # The ledger is tested on a real server, which every test run starts for itself in a temporary folder.
 .PHONY: postgres
 postgres: ## install a PostgreSQL server for the tests of the ledger, if there is none
-	@mkdir -p build; command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
-		|| { echo "postgres: installing postgresql"; \
-		sudo=$$([ "$$(id -u)" = 0 ] || command -v sudo || true); \
-		{ $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq postgresql; } >build/postgres.log 2>&1 \
-		|| { echo "postgres: could not install it; install 'postgresql' by hand and run again" >&2; exit 2; }; }
+	$(call installed,postgres,postgresql,command -v initdb || ls /usr/lib/postgresql/*/bin/initdb)
 
-# Spark is tested on a real cluster of this machine, which every test run starts for itself. It needs Java 17.
+# Spark is tested on a real cluster of this machine, which every test run starts for itself. It needs Java 17 or 21.
 .PHONY: java
 java: ## install Java for the tests of the Spark engine, if there is none
-	@mkdir -p build; command -v java >/dev/null 2>&1 || { echo "java: installing openjdk-17-jre-headless"; \
-		sudo=$$([ "$$(id -u)" = 0 ] || command -v sudo || true); \
-		{ $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq openjdk-17-jre-headless; } >build/java.log 2>&1 \
-		|| { echo "java: could not install it; install 'openjdk-17-jre-headless' by hand and run again" >&2; exit 2; }; }
+	$(call installed,java,openjdk-17-jre-headless,"$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | grep -Eq 'version "(17|21)')
 
 .PHONY: test
 test: lint types browser postgres java pytest ## lint, types, unit tests, doctests and the examples in the documentation
