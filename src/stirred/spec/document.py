@@ -37,7 +37,7 @@ from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Inequality, Invariant, Margin, Named
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import OutputPremetric
-from stirred.spec.problems import Problem, SpecificationError, StirredError, placed, wrong
+from stirred.spec.problems import Problem, SpecificationError, StirredError, place_of, placed, wrong
 from stirred.spec.reliance import ONE_RUN, OneRun, Reliance, Unpublished
 from stirred.spec.specification import Flavor, Specification
 from stirred.spec.tradeoff import TradeOff
@@ -224,7 +224,7 @@ def _decimals_allowed(data: Any) -> Any:
 def _problems(error: ValidationError, source: str) -> list[Problem]:
     problems: list[Problem] = []
     for detail in error.errors(include_url=False):
-        place = ".".join(str(part) for part in detail["loc"])
+        place = place_of(detail["loc"])
         message = detail["msg"]
         if detail["type"] == "extra_forbidden":
             what, remedy = f"there is no key '{detail['loc'][-1]}' here", "remove it, or check its spelling"
