@@ -85,6 +85,17 @@ def test_a_sample_that_amplifies_owes_the_ledger_all_copies() -> None:
     assert plan.attackers[0] == ("knows nothing", "1.000000")
 
 
+def test_nobody_is_listed_who_believes_less_than_the_design_says() -> None:
+    attest = ["design-weights", "random-sample", "secret-sample"]
+    shown = {
+        there: [name for name, _ in survey(setting=11, attest=attest, sample="s", sampling=drawn).beside]
+        for there in (4, 12)
+        if (drawn := {"design": "srswor", "n": 3, "N": there})
+    }
+    assert shown[12] == ["knows nothing", "believes", "nosy neighbour", "journalist"]
+    assert shown[4] == ["knows nothing", "nosy neighbour", "journalist"]  # 1/2 is below the rate, 3/4
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [

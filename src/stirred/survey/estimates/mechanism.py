@@ -271,11 +271,12 @@ class SurveyEstimates(Mechanism):
 
     @property
     def beside(self) -> tuple[tuple[str, str], ...]:
-        """Return the loss before those who know something of the sample, where it is amplified."""
+        """Return the loss before those who know more of the sample than its design, where it is amplified."""
         if self.design is None:
             return ()
         _, *found = attackers(exact(self.inner * self.copies), self.design, inner="substitute")
-        return (("knows nothing", exact(self.loss).shown(6)), *((each.name, each.epsilon.shown(6)) for each in found))
+        more = [(each.name, each.epsilon.shown(6)) for each in found if float(each.epsilon) > float(self.loss)]
+        return (("knows nothing", exact(self.loss).shown(6)), *more)
 
     def specification(self, *, name: str, columns: Sequence[str], post_imputation: bool | None = None) -> Specification:
         """Return the promise: replaced records of the first stage, and what the setting holds fixed."""
