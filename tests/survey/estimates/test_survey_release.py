@@ -370,3 +370,9 @@ def test_a_wrong_key_of_an_estimate_is_told_once_in_everyday_words(estimate: dic
         settings_for("survey-estimates", {"epsilon": 1, "estimates": [estimate]})
     (problem,) = caught.value.problems
     assert told in str(problem)
+
+
+def test_a_wrong_estimate_is_named_by_its_place_counted_from_1() -> None:
+    good = {"kind": "table", "by": ["sex"]}
+    with pytest.raises(StirredError, match="^estimates entry 2: kind: Field required"):
+        SurveyEstimates(epsilon=1, estimates=[good, {"variable": "y"}])

@@ -26,6 +26,7 @@ from stirred.mechanisms.protocol import (
     Settings,
     Written,
     as_part,
+    as_parts,
 )
 from stirred.mechanisms.tables.cells import (
     Values,
@@ -125,9 +126,7 @@ class SurveyEstimates(Mechanism):
     def __post_init__(self) -> None:
         attest = (self.attest,) if isinstance(self.attest, str) else tuple(self.attest)
         object.__setattr__(self, "attest", attest)
-        object.__setattr__(
-            self, "estimates", tuple(as_part(Estimate, each, where="estimates") for each in self.estimates)
-        )
+        object.__setattr__(self, "estimates", as_parts(Estimate, self.estimates, where="estimates"))
         object.__setattr__(self, "adjust", as_part(Adjust, self.adjust, where="adjust") if self.adjust else None)
         if problems := [*checks.settings_problems(self)]:
             raise PlanError(problems)
