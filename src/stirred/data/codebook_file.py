@@ -243,7 +243,7 @@ def _unknown(key: str, *, where: str, known: list[str], hint: str) -> Problem:
 
 def _problem(detail: Any, *, place: str, known: list[str], hint: str) -> Problem:
     parts = [str(part) for part in detail["loc"]]
-    where = f"{place} {place_of(detail['loc'])}".strip()
+    where = " ".join([place, *(place_of([part]) for part in detail["loc"])])
     if detail["type"] == "extra_forbidden":
         return _unknown(parts[-1], where=where, known=known, hint=hint)
     if detail["type"] == "missing":

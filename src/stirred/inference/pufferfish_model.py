@@ -159,4 +159,4 @@ def _problem(detail: Any, source: str) -> Problem:
         what, remedy = f"the key '{names[-1]}' is missing", f"add it; {remedy}"
     elif detail["type"] == "extra_forbidden":
         what, remedy = f"there is no key '{names[-1]}' here", "remove it, or check its spelling"
-    return Problem(what=what, where=f"{source} {place_of(names)}", remedy=remedy)
+    return Problem(what=what, where=" ".join([source, *(place_of([name]) for name in names)]), remedy=remedy)

@@ -374,5 +374,5 @@ def test_a_wrong_key_of_an_estimate_is_told_once_in_everyday_words(estimate: dic
 
 def test_a_wrong_estimate_is_named_by_its_place_counted_from_1() -> None:
     good = {"kind": "table", "by": ["sex"]}
-    with pytest.raises(StirredError, match="^estimates entry 2: kind: Field required"):
+    with pytest.raises(StirredError, match=r"^estimates entry 2: kind: Field required"):
         SurveyEstimates(epsilon=1, estimates=[good, {"variable": "y"}])
