@@ -107,7 +107,7 @@ def test_a_setting_is_read_by_its_type(name: str, text: str, value: Any) -> None
         (["--set", "imputed=a", "--set", "imputed=b"], "imputed is given twice"),
         (
             ["--set", "rates=often"],
-            "--set rates.0: 'often': input should be a valid dictionary. Fix: see `stirred",
+            "--set rates entry 1: 'often': input should be a valid dictionary. Fix: see `stirred",
         ),
         (["--set", "rates=[1"], "--set rates"),
     ],

@@ -86,7 +86,7 @@ FILES: list[tuple[bytes, list[tuple[str, str, str]]]] = [
 WRONG_BLOCKS: list[tuple[dict[str, Any], list[tuple[str, str, str]]]] = [
     ({"extra": 1}, [(" extra", "there is no key 'extra' here", "remove it, or check its spelling")]),
     ({"multiverse": {"invariants": [{"kind": "margn", "of": "x"}]}, "input_premetric": {"name": "d_HamS"}},
-     [(" multiverse.invariants.0", "an invariant needs a kind: margin, named or inequality",
+     [(" multiverse.invariants entry 1", "an invariant needs a kind: margin, named or inequality",
        'write such as {"kind": "margin", ...}'), (" input_premetric.unit", "the key 'unit' is missing", "add it")]),
     ({"output_premetric": {"name": "D_Foo"}},
      [(" output_premetric.name",

@@ -229,7 +229,7 @@ def test_all_mistakes_are_told_at_once_with_file_and_key(tmp_path: Path) -> None
         ("book.toml colour", "there is no setting called 'colour'"),
         ("book.toml [link] hid", "3: input should be a valid string"),
         ('book.toml variables "age" file', "'people': input should be 'households' or 'persons'"),
-        ("book.toml variables 3 name", "'name' is missing"),
+        ("book.toml variables entry 3 name", "'name' is missing"),
         # That "tenure" now has no codes, and that B is none of them, follows from this.
         ("book.toml ./broken.hrc line 3", "code B is already on line 2"),
         ('book.toml hierarchies "g" levels', 'there is no variable "place"'),

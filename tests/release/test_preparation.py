@@ -121,7 +121,7 @@ def test_a_step_that_looks_at_the_whole_file_is_refused_with_the_declared_one(
     (problem,) = caught.value.problems
     assert what in problem.what
     assert remedy in problem.remedy
-    assert problem.where.startswith("plan.toml [prepare] 0")
+    assert problem.where.startswith("plan.toml [[prepare]] entry 1")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_what_a_step_cannot_do_is_said_with_its_place(folder: Path, step: dict[s
         prepare(of(folder, [step]))
     told = " ".join(map(str, caught.value.problems))
     assert what in told
-    assert "plan.toml [[prepare]] 1" in told
+    assert "plan.toml [[prepare]] entry 1" in told
 
 
 def test_a_top_code_in_words_and_decimals_of_a_csv_file_are_numbers_too() -> None:

@@ -7,6 +7,7 @@ around it (plan, pages, tables, checks, report) sees the second. Then the two pu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -447,6 +448,10 @@ def test_the_public_edition_is_the_same_for_every_truth_of_its_universe(
     first, *others = editions(CASES[name], tmp_path, monkeypatch)
     for other in others:
         assert differing(first, other) == []
+    assert ADVICE.findall(first["report.html"].decode()) == []
+
+
+ADVICE = re.compile(r"\[\[\w+\]\]|variance_share|\b(?:add|write|declare) \w+ = |plan\.toml", flags=re.IGNORECASE)
 
 
 def test_a_number_from_the_truth_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

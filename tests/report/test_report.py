@@ -72,7 +72,7 @@ def test_what_could_be_learned_follows_the_answers_and_comes_from_the_specificat
 @pytest.mark.parametrize("edition", EDITIONS)
 def test_what_is_invariant_is_listed_before_anything_else(edition: str, seen: dict[str, str]) -> None:
     text = text_of(seen[edition])
-    first = text.index("Not protected, because it is published exactly")
+    first = text.index("Not protected, because it is held fixed (published exactly, or taken as known)")
     assert first < text.index("Who is eligible?") < text.index("Rate and loss")
     assert "the number of households by size x a_very_long_column_name_indeed x county" in text
     assert "x tenure x all characteristics of its persons" in text

@@ -409,7 +409,12 @@ def test_attackers_beside_an_amplified_loss() -> None:
     assert found["knows nothing"] < found["knows the PSU"] == pytest.approx(lost(1, SRSWOR(3, 12)), abs=1e-12)
     assert found["nosy neighbour"] == found["journalist"] == 1
     assert "knows the PSU" not in {a.name for a in attackers(1, SRSWOR(1, 10))}
+    nothing, believed = attackers(1, SRSWOR(3, 4))[:2]
+    assert believed.epsilon < nothing.epsilon
+    assert "believes its rate" in nothing.knows
+    assert believed.knows.endswith("1/2, below its rate by the design")
     believed = next(a for a in attackers(1, SRSWOR(1, 10), rho="0.3") if a.name == "believes")
+    assert believed.knows.endswith("3/10")
     assert float(believed.epsilon) == pytest.approx(lost(1, Poisson(("0.3",))), abs=1e-12)
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from stirred.cli.main import run
+from stirred.cli.own_commands import _draw
 from stirred.report import charts
-from stirred.survey.designs import SRSWOR
-from stirred.survey.figures import NAIVE, TRUE, by_attacker, figure_6_1, figure_7_2
+from stirred.spec.problems import StirredError
+from stirred.survey.figures import NAIVE, TRUE, figure_6_1, figure_7_2
 from stirred.survey.settings import Setting
 
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "_static"
@@ -39,13 +40,6 @@ def test_figure_7_2_shows_its_settings() -> None:
                                                                           "published"]  # fmt: skip
 
 
-def test_attackers_who_agree_share_a_line() -> None:
-    plot = by_attacker(2, SRSWOR(1, 10))
-    assert [*dict.fromkeys(series for series, _, _ in plot.points)] == [
-        "knows nothing", "believes", "nosy neighbour, journalist"
-    ]  # fmt: skip
-
-
 def test_the_figures_of_the_documentation_are_those_that_are_drawn(tmp_path: Path) -> None:
     """`stirred survey figures --out docs/_static` draws them again; remove the old ones first."""
     assert run(["survey", "figures", "--out", str(tmp_path / "new")]) == 0
@@ -68,21 +62,15 @@ def test_no_picture_replaces_a_file(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
-@pytest.mark.parametrize(
-    ("name", "missing", "told"), [("loss.png", False, "the ending .svg"), ("loss.svg", True, "pip install")]
-)
-def test_a_picture_that_cannot_be_drawn_is_refused(
-    name: str, missing: bool, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.setattr(charts, "_installed", lambda: not missing)
-    line = ["survey", "amplify", "--design", "srswor", "--n", "1", "--N", "10", "--epsilon", "1", "--plot"]
-    assert run([*line, str(tmp_path / name)]) == 2
-    assert told in capsys.readouterr().err
+def test_figures_are_not_begun_without_what_draws_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(charts, "_installed", lambda: False)
+    assert run(["survey", "figures", "--out", str(tmp_path / "new")]) == 2
+    assert "pip install" in capsys.readouterr().err
     assert not [*tmp_path.iterdir()]
 
 
-def test_amplify_draws_its_attackers(tmp_path: Path) -> None:
-    line = ["survey", "amplify", "--design", "srswor", "--n", "1", "--N", "10", "--epsilon", "1", "--plot"]
-    assert run([*line, str(tmp_path / "loss.svg")]) == 0
-    assert "nosy neighbour, journalist" in (tmp_path / "loss.svg").read_text(encoding="utf-8")
+def test_a_picture_is_drawn_as_svg_alone(tmp_path: Path) -> None:
+    with pytest.raises(StirredError, match=r"the ending \.svg"):
+        _draw({tmp_path / "loss.png": figure_7_2()})

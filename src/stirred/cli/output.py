@@ -73,7 +73,9 @@ def bullets(items: Sequence[str], *, indent: int = 2) -> None:
 
 def five(words: Any, *, indent: int = 0, without: str = "") -> None:
     """Print what is not protected, and the five answers."""
-    emit(" " * indent + "NOT protected, because it is published exactly:")
+    from stirred.spec.explain import NOT_PROTECTED
+
+    emit(" " * indent + f"{NOT_PROTECTED}:")
     bullets(words.not_protected, indent=indent + 2)
     if not indent:
         emit()

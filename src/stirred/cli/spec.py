@@ -120,6 +120,7 @@ def explain(name: Name, budget: Budget = None, json: Json = False) -> None:
 
     What is not protected comes first.
     """
+    from stirred.spec.explain import NOT_PROTECTED
     from stirred.spec.explain import explain as in_words
 
     entry = read(name, budget=budget)
@@ -137,7 +138,7 @@ def explain(name: Name, budget: Budget = None, json: Json = False) -> None:
         return
     heading(entry.title)
     emit()
-    emit("NOT protected, because it is published exactly:")
+    emit(f"{NOT_PROTECTED}:")
     bullets(words.not_protected)
     emit()
     emit("What is promised:")

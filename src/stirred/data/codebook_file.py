@@ -18,7 +18,7 @@ from stirred.data.sources import read_text
 from stirred.data.spelling import meant, near, told_once
 from stirred.spec.document_schema import Strict
 from stirred.spec.hierarchy import Hierarchy
-from stirred.spec.problems import Problem, StirredError
+from stirred.spec.problems import Problem, StirredError, place_of
 
 _MOST_NAMES: Final = 5
 Name = Annotated[str, Field(min_length=1)]
@@ -198,7 +198,7 @@ class _Reader:
             return
         for number, item in enumerate(items, start=1):
             name = item.get("name") if isinstance(item, dict) else None
-            yield item, f'{key} "{name}"' if isinstance(name, str) and name else f"{key} {number}"
+            yield item, f'{key} "{name}"' if isinstance(name, str) and name else f"{key} entry {number}"
 
     def _entry(self, model: type[T], item: Any, place: str) -> T | None:
         try:
@@ -243,7 +243,7 @@ def _unknown(key: str, *, where: str, known: list[str], hint: str) -> Problem:
 
 def _problem(detail: Any, *, place: str, known: list[str], hint: str) -> Problem:
     parts = [str(part) for part in detail["loc"]]
-    where = f"{place} {' '.join(parts)}".strip()
+    where = " ".join([place, *(place_of([part]) for part in detail["loc"])])
     if detail["type"] == "extra_forbidden":
         return _unknown(parts[-1], where=where, known=known, hint=hint)
     if detail["type"] == "missing":

@@ -452,7 +452,7 @@ def prepared_data(data: Microdata, steps: Sequence[Step], *, seen: list[Change] 
     """
     problems: list[Problem] = []
     for number, step in enumerate(steps, start=1):
-        where = f"[[prepare]] {number} ({step.called})"
+        where = f"[[prepare]] entry {number} ({step.called})"
         try:
             if isinstance(step, Split):
                 if number > 1:

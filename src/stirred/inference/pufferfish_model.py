@@ -14,7 +14,7 @@ from stirred.inference.pufferfish import Pair, PufferfishLoss, pufferfish_loss, 
 from stirred.inference.weights import Weights
 from stirred.spec.document import plain_data
 from stirred.spec.given_numbers import probability
-from stirred.spec.problems import Problem, SpecificationError, placed, wrong
+from stirred.spec.problems import Problem, SpecificationError, place_of, placed, wrong
 
 _Number = str | int | Decimal
 _Table = dict[str, _Number]
@@ -152,11 +152,11 @@ def _meant(place: tuple[int | str, ...], given: Mapping[str, Any]) -> bool:
 
 
 def _problem(detail: Any, source: str) -> Problem:
-    names = [str(part) for part in detail["loc"] if str(part) not in ("Known", "Correlated") and "[" not in str(part)]
+    names = [part for part in detail["loc"] if str(part) not in ("Known", "Correlated") and "[" not in str(part)]
     message, remedy = str(detail["msg"]), "see docs/limits.md for what a model holds"
     what = f"{message[:1].lower()}{message[1:]}"
     if detail["type"] == "missing":
         what, remedy = f"the key '{names[-1]}' is missing", f"add it; {remedy}"
     elif detail["type"] == "extra_forbidden":
         what, remedy = f"there is no key '{names[-1]}' here", "remove it, or check its spelling"
-    return Problem(what=what, where=" ".join([source, *names]), remedy=remedy)
+    return Problem(what=what, where=" ".join([source, *(place_of([name]) for name in names)]), remedy=remedy)

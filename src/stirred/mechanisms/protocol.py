@@ -59,7 +59,7 @@ from stirred.spec.brief import promise_rows, published_exactly
 from stirred.spec.doubts import Doubt, accepted_among
 from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import fraction
-from stirred.spec.problems import Problem, StirredError, placed
+from stirred.spec.problems import Problem, StirredError, place_of, placed
 from stirred.spec.rows import Row, rows_text
 from stirred.spec.specification import Specification
 from stirred.spec.staged_law import OutputLaw
@@ -231,8 +231,13 @@ def as_part(kind: type[Any], given: Any, *, where: str) -> Any:
         return kind.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        what = f"{place_of(first['loc'])}: {first['msg']}"
         raise bad_plan(what, where=where, remedy=f"it takes {', '.join(kind.model_fields)}") from None
+
+
+def as_parts(kind: type[Any], given: Sequence[Any], *, where: str) -> tuple[Any, ...]:
+    """Return a list of parts; a problem names the entry that it is in."""
+    return tuple(as_part(kind, each, where=place_of((where, number))) for number, each in enumerate(given))
 
 
 # ---- what a plan says -------------------------------------------------------------------------------------

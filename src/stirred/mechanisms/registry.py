@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stirred.mechanisms.groups import GROUPS
-from stirred.spec.problems import Problem, SpecificationError
+from stirred.spec.problems import Problem, SpecificationError, place_of
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -238,9 +238,9 @@ def _problems(error: ValidationError, name: str, model: type[Settings], words: W
 
     said: set[str] = set()
     for detail, hint in told_once(error.errors(include_url=False), model):
-        key, *inside = (str(part) for part in detail["loc"] or ("settings",))
-        a_kind = bool(inside) and inside[-1] in _KINDS  # of several that would do: none does, and that is told once
-        where = ".".join([words.place(key), *(inside[:-1] if a_kind else inside)])
+        key, *inside = detail["loc"] or ("settings",)
+        key, a_kind = str(key), bool(inside) and inside[-1] in _KINDS  # of several none would do: that is told once
+        where = place_of((words.place(key), *(inside[:-1] if a_kind else inside)))
         if detail["type"] == "extra_forbidden" and not inside:
             yield _unknown_setting(key, name, model, hint, words)
         elif detail["type"] == "extra_forbidden":
@@ -256,7 +256,7 @@ def _problems(error: ValidationError, name: str, model: type[Settings], words: W
             said.add(where)
         elif detail["type"] == "missing":
             example = None if inside else model.mark(key, "example")
-            key = inside[-1] if inside else key
+            key = str(inside[-1]) if inside else key
             yield Problem(what="is needed", where=where, remedy=words.needed(key, example))
         else:
             message = str(detail["msg"])

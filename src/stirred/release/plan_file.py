@@ -16,7 +16,7 @@ from stirred.data.spelling import told_once
 from stirred.mechanisms.protocol import Names, Settings
 from stirred.mechanisms.registry import DEFAULT, Words, mechanism_class, settings_for, usable
 from stirred.report.safes import SAFES, SafesSheet
-from stirred.spec.problems import Problem, StirredError
+from stirred.spec.problems import Problem, StirredError, place_of
 
 RECORD_FILES: Final = ("households", "file", "counts", "sample")
 Stage = Literal["as-given", "raw-responses", "edited-file", "sample", "population", "transmitted-record"]
@@ -378,7 +378,9 @@ _LEAST = {
 def _problem(detail: Any, source: str, hint: str) -> Problem:
     place = [str(part) for part in detail["loc"]]
     section = f"[{place[0]}] " if place else ""
-    where = f"{source} {section}{'.'.join(place[1:])}".strip()
+    if isinstance((*detail["loc"], "", "")[1], int):
+        section = f"[{section.strip()}] "
+    where = f"{source} {section}{place_of(detail['loc'][1:])}".strip()
     if detail["type"] == "extra_forbidden":
         remedy = hint or "remove it, or check its spelling"
         return Problem(what=f"there is no setting called '{place[-1]}'", where=where, remedy=remedy)

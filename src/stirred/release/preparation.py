@@ -60,7 +60,7 @@ def _with_files(planned: Planned, codebook: Codebook | None) -> list[Step]:
         try:
             steps.append(step.with_files(codebook, planned.folder))
         except StirredError as error:
-            problems += [problem.inside(f"{planned.source} [[prepare]] {number}") for problem in error.problems]
+            problems += [problem.inside(f"{planned.source} [[prepare]] entry {number}") for problem in error.problems]
     if problems:
         raise PlanError(problems)
     return steps

@@ -21,7 +21,7 @@ from stirred.release.reservation import NOTICE, Accounted, accounted
 from stirred.release.scan import Scan, problems_of, scan_bundle
 from stirred.spec.accepted import MORE_RUNS
 from stirred.spec.doubts import Doubt, DoubtError, refuse_doubts
-from stirred.spec.problems import Problem, StirredError
+from stirred.spec.problems import Problem, StirredError, place_of
 
 _BLOCK = 1 << 20
 # Doubts that come from the ledger, which knows more by now than the release did.
@@ -215,7 +215,7 @@ def _read(path: Path) -> PublishPolicy:
         return PublishPolicy.model_validate({**content, "source": str(path)})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        what = f"{place_of(first['loc'])}: {first['msg']}"
     except (OSError, ValueError) as error:
         what = str(error)
     remedy = "its keys are require_ledger = true and ledgers = [ids]"

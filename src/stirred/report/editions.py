@@ -102,7 +102,7 @@ def side_by_side(found: Sequence[Edition]) -> tuple[list[str], list[list[str]]]:
     promises = [one.specification for one in found]
     rows = [
         ["who", *(each.domain.name for each in promises)],
-        ["where: published exactly", *map(published_exactly, promises)],
+        ["where: held fixed", *map(published_exactly, promises)],
         ["what", *(f"one {each.input_premetric.unit}" for each in promises)],
         ["how: measured in", *(each.output_premetric.measured for each in promises)],
         ["how much", *(f"{p.budget_text}{': nothing is promised' if why_nothing(p) else ''}" for p in promises)],

@@ -12,13 +12,12 @@ from stirred.report.charts import bars, share_bar
 from stirred.report.page import bullets, folded, paragraph, section, table
 from stirred.risk.exposed import exposed_in_words
 from stirred.risk.uniqueness import share_in_words
-from stirred.spec.explain import explain, why_nothing
+from stirred.spec.explain import NOT_PROTECTED, explain, why_nothing
 from stirred.spec.specification import Specification
 
 if TYPE_CHECKING:
     from stirred.report.release import ReleaseReport
 
-NOT_PROTECTED: Final = "Not protected, because it is published exactly"
 _QUESTIONS: Final = {
     "who": "Who is eligible?",
     "where": "Where does it extend?",
@@ -42,7 +41,7 @@ def first_screen(report: ReleaseReport) -> str:
     head = report.mechanism.headline(report.plan)
     parts = [
         paragraph(head.unchanged),
-        folded(NOT_PROTECTED, bullets(explain(report.plan.specification).not_protected)),
+        folded(NOT_PROTECTED.capitalize(), bullets(explain(report.plan.specification).not_protected)),
         paragraph(" ".join([head.disturbed, *map(_typically, report.typical[:1])])),
         _by_size(report.typical),
         paragraph(_exposed(report)),
@@ -113,7 +112,7 @@ def _picture(report: ReleaseReport) -> str:
 def five_answers(specification: Specification) -> str:
     """Return what is not protected, and the five answers: for pages that are not about one bundle."""
     fixed = bullets(explain(specification).not_protected)
-    return f'<div class="open"><h2>{NOT_PROTECTED}</h2>{fixed}</div>{_answers(specification)}'
+    return f'<div class="open"><h2>{NOT_PROTECTED.capitalize()}</h2>{fixed}</div>{_answers(specification)}'
 
 
 def _answers(specification: Specification) -> str:

@@ -37,7 +37,7 @@ from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Inequality, Invariant, Margin, Named
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import OutputPremetric
-from stirred.spec.problems import Problem, SpecificationError, StirredError, placed, wrong
+from stirred.spec.problems import Problem, SpecificationError, StirredError, place_of, placed, wrong
 from stirred.spec.reliance import ONE_RUN, OneRun, Reliance, Unpublished
 from stirred.spec.specification import Flavor, Specification
 from stirred.spec.tradeoff import TradeOff
@@ -221,10 +221,14 @@ def _decimals_allowed(data: Any) -> Any:
     return {**data, "budget": budget}
 
 
+# Parts of a place that name one of several kinds that a number can be of, and no key of the file.
+_KINDS: Final = ("str", "int", "float", "decimal", "literal['inf']")
+
+
 def _problems(error: ValidationError, source: str) -> list[Problem]:
     problems: list[Problem] = []
     for detail in error.errors(include_url=False):
-        place = ".".join(str(part) for part in detail["loc"])
+        place = place_of(step for step in detail["loc"] if step not in _KINDS)
         message = detail["msg"]
         if detail["type"] == "extra_forbidden":
             what, remedy = f"there is no key '{detail['loc'][-1]}' here", "remove it, or check its spelling"
@@ -233,13 +237,6 @@ def _problems(error: ValidationError, source: str) -> list[Problem]:
         else:
             given = repr(detail.get("input"))
             given = given if len(given) < 60 else given[:57] + "..."
-            place = (
-                place.removesuffix(".str")
-                .removesuffix(".int")
-                .removesuffix(".float")
-                .removesuffix(".decimal")
-                .removesuffix(".literal['inf']")
-            )
             what, remedy = _in_words(detail["type"], given, message)
         problem = Problem(what=what, where=f"{source} {place}", remedy=remedy)
         if not any(problem.where == other.where for other in problems):

@@ -25,6 +25,10 @@ class Answer:
     answer: str
 
 
+# What is held fixed is known to the attacker in the sense of the promise; a release publishes some of it, or all.
+NOT_PROTECTED: Final = "NOT protected, because it is held fixed (published exactly, or taken as known)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """What is not protected, the five answers, what they assume, and how to read the number."""
@@ -41,7 +45,7 @@ class Explanation:
         return self.how_to_read.removeprefix("How to read it: ")
 
     def __str__(self) -> str:
-        lines = ["NOT protected, because it is published exactly:"]
+        lines = [f"{NOT_PROTECTED}:"]
         lines += [f"  - {item}" for item in self.not_protected]
         lines += ["", "What is promised:"]
         lines += [f"  {a.question:<11}{a.answer}" for a in self.answers]
@@ -114,7 +118,7 @@ def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer,
                 f"between versions of the file with the same number of {plural(premetric.unit)}; nothing else is fixed"
             )
     else:
-        where = "only between versions of the file that agree on every figure published exactly"
+        where = "only between versions of the file that agree on all that is held fixed"
         if specification.multiverse.universes is not None:
             where = f"only between versions in one of {len(specification.multiverse.universes)} listed universes"
         if premetric.bounded:

@@ -119,6 +119,19 @@ class ConversionRefusedError(StirredError):
     """A conversion, composition or comparison for which no theorem is known."""
 
 
+def place_of(steps: Iterable[int | str]) -> str:
+    """Return a place inside a document as messages write it: entries of lists are counted from 1, as readers count.
+
+    >>> place_of(("budget", "realised")), place_of(("estimates", 0, "bounds", 1))
+    ('budget.realised', 'estimates entry 1 bounds entry 2')
+    """
+    found = ""
+    for step in steps:
+        dot = "." if found and not found.endswith(" ") else ""
+        found += f" entry {step + 1} " if isinstance(step, int) else f"{dot}{step}"
+    return found.replace("  ", " ").strip()
+
+
 def wrong(what: str, *, where: str, remedy: str = "") -> SpecificationError:
     """Return (not raise) the error for one wrong value."""
     return SpecificationError([Problem(what=what, where=where, remedy=remedy)])

@@ -16,7 +16,7 @@ from stirred.survey.designs import (
     TwoStage,
     design_from,
 )
-from stirred.survey.imputation import imputation_loss, imputed_sensitivity
+from stirred.survey.imputation import imputation_loss
 from stirred.survey.programme import programme_loss, worst_loss
 from stirred.survey.sample_design import Drawn, Stage, SurveyDesign
 from stirred.survey.sensitivity import compare_settings, ht_sensitivity, poststrat_sensitivity
@@ -26,5 +26,5 @@ __all__ = [
     "PPS", "SRSWOR", "SRSWR", "Amplified", "Attacker", "Claim", "Cluster", "Design", "Drawn", "InvalidSetting",
     "Listed", "Poisson", "Setting", "Stage", "Stratified", "SurveyDesign", "Systematic", "TwoStage", "all_settings",
     "amplify", "attackers", "compare_settings", "compose", "compose_joint", "deamplify", "design_from",
-    "ht_sensitivity", "imputation_loss", "imputed_sensitivity", "poststrat_sensitivity", "programme_loss", "worst_loss",
+    "ht_sensitivity", "imputation_loss", "poststrat_sensitivity", "programme_loss", "worst_loss",
 ]  # fmt: skip

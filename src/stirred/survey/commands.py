@@ -18,8 +18,7 @@ from stirred.survey.amplify import amplify, deamplify
 from stirred.survey.attackers import attackers
 from stirred.survey.compose import compose
 from stirred.survey.designs import KINDS, Design, Listed, Poisson, design_from, integer
-from stirred.survey.figures import PANELS, by_attacker, figure_6_1, figure_7_2, two_releases
-from stirred.survey.imputation import METHODS, copies, imputation_loss
+from stirred.survey.figures import PANELS, figure_6_1, figure_7_2, two_releases
 from stirred.survey.plain import EstimateOptions, estimate
 from stirred.survey.programme import programme_loss
 from stirred.survey.sensitivity import compare_settings, poststrat_sensitivity
@@ -105,7 +104,6 @@ class AmplifyOptions(ClaimOptions):
     epsilon: str = Field(description="The loss of the inner mechanism on the sample.")
     delta: str = _option("Its delta.", default="0")
     rho: str = _option("What an attacker believes membership to be likely with.", "RATE", "1/2")
-    plot: Path | None = _option("Draw the losses before all attackers up to --epsilon into this new SVG file.", "FILE")
 
 
 class DeamplifyOptions(ClaimOptions):
@@ -148,15 +146,6 @@ class PoststratOptions(BaseModel):
         "Whether the sampled counts are invariants.", default="confidential"
     )
     floor: int | None = _option("A public floor under the sampled counts.")
-
-
-class ImputationOptions(BaseModel):
-    """`stirred survey imputation`."""
-
-    method: str = _option(f"How answers were filled in: {', '.join(METHODS)}.", "NAME", "own-values")
-    epsilon: str = Field(description="The loss of the estimates, for one record of the imputed file.")
-    fitted: str = _option("model: the loss with which its parameters were estimated.", default="0")
-    donor_cap: int | None = _option("hot-deck: into how many others one record was copied at most.")
 
 
 class CompareOptions(BaseModel):
@@ -235,7 +224,7 @@ def amplified(options: AmplifyOptions, _: Progress | None) -> Outcome:
     rows = [("loss", f"epsilon {found.epsilon.shown(6)}"), ("delta", found.delta.shown()),
             ("because", found.reason), ("needs", f"an inner guarantee of {found.inner.shown()} by {found.relation}"),
             *(("assumes", each) for each in found.assumptions[:2])]  # fmt: skip
-    return Outcome(rows=rows, grids=(_attackers(beside),), values=values, pictures=_plotted(options, design))
+    return Outcome(rows=rows, grids=(_attackers(beside),), values=values)
 
 
 def deamplified(options: DeamplifyOptions, _: Progress | None) -> Outcome:
@@ -255,13 +244,7 @@ def attacked(options: AttackerOptions, _: Progress | None) -> Outcome:
         raise wrong("give a rate, or a design", where="rate", remedy="such as --rate 0.1")
     design = options.drawn() if options.rate is None else Poisson((probability(options.rate, where="rate"),))
     beside = attackers(options.epsilon, design, rho=options.rho, **options.claimed())
-    drawn = _plotted(options, design)
-    return Outcome(grids=(_attackers(beside),), values={"attackers": _beside(beside)}, pictures=drawn)
-
-
-def _plotted(options: AmplifyOptions, design: Design) -> dict[Path, Picture]:
-    own = {"rho": options.rho, **options.claimed()}
-    return {} if options.plot is None else {options.plot: by_attacker(options.epsilon, design, **own)}
+    return Outcome(grids=(_attackers(beside),), values={"attackers": _beside(beside)})
 
 
 def composed(options: ComposeOptions, _: Progress | None) -> Outcome:
@@ -283,13 +266,6 @@ def poststratified(options: PoststratOptions, _: Progress | None) -> Outcome:
     usable = public or options.floor is not None
     values = {**_exactly(sensitivity=exact(found)), "holds": holds, "usable": usable}
     return Outcome(rows=[("sensitivity", exact(found).shown(6)), ("holds", holds)], values=values)
-
-
-def imputed(options: ImputationOptions, _: Progress | None) -> Outcome:
-    """Show the loss of estimates from an imputed sample."""
-    found = imputation_loss(options.fitted, options.epsilon, options.method, donor_cap=options.donor_cap)
-    rows = [("loss", f"epsilon {found.shown(6)} for one person"), ("because", METHODS[options.method])]
-    return Outcome(rows=rows, values={**_exactly(epsilon=found), "copies": copies(options.method, options.donor_cap)})
 
 
 def compared(options: CompareOptions, _: Progress | None) -> Outcome:
@@ -396,6 +372,6 @@ COMMANDS: Final = tuple(
         ("compose", ComposeOptions, composed), ("poststrat", PoststratOptions, poststratified),
         ("attacker", AttackerOptions, attacked), ("compare", CompareOptions, compared),
         ("audit-design", AuditOptions, audited), ("estimate", EstimateOptions, estimate),
-        ("figures", FigureOptions, figures), ("imputation", ImputationOptions, imputed),
+        ("figures", FigureOptions, figures),
     )
 )  # fmt: skip

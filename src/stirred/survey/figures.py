@@ -1,17 +1,16 @@
-"""Pictures of the chapters on surveys, as data: figures 6.1 and 7.2, and the loss before every attacker."""
+"""Pictures of the chapters on surveys, as data: figures 6.1 and 7.2."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 from stirred.mechanisms.protocol import Plot, Tiles
 from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import Number, loss
-from stirred.survey.attackers import attackers
 from stirred.survey.compose import compose
-from stirred.survey.design import Design, amp
+from stirred.survey.design import amp
 from stirred.survey.settings import STAGES, Setting
 
 _STEPS: Final = 40
@@ -52,17 +51,6 @@ def figure_7_2() -> Tiles:
         words = [*before, "starts here", *["mechanism"] * (len(STAGES) - start), "published"]
         found += [(f"({panel})", stage, word) for stage, word in zip(_PIPELINE, words, strict=True)]
     return Tiles(tiles=tuple(found), title="Where the mechanism starts in the survey pipeline, and what is held fixed")
-
-
-def by_attacker(most: Number, design: Design, **claimed: Any) -> Plot:
-    """Return the loss before every attacker against that of the inner mechanism; those who agree share a line."""
-    steps = [(float(epsilon), attackers(epsilon, design, **claimed)) for epsilon in _up_to(most)]
-    lines: dict[tuple[float, ...], list[str]] = {}
-    for each in zip(*(found for _, found in steps), strict=True):
-        lines.setdefault(tuple(float(one.epsilon) for one in each), []).append(each[0].name)
-    points = [(", ".join(names), x, y) for losses, names in lines.items()
-              for (x, _), y in zip(steps, losses, strict=True)]  # fmt: skip
-    return Plot(points=tuple(points), x="epsilon of the inner mechanism", y="epsilon before the attacker", lines=True)
 
 
 def _up_to(most: Number) -> Sequence[Exact]:

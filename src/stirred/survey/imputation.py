@@ -1,11 +1,11 @@
-"""What filling in missing answers does to a loss, and to how far one record moves a sum."""
+"""What filling in missing answers does to a loss."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from stirred.spec.exact import Exact
-from stirred.spec.given_numbers import Number, fraction, loss
+from stirred.spec.given_numbers import Number, loss
 from stirred.spec.problems import wrong
 from stirred.survey.refusals import NotSeparable, refusal
 
@@ -53,16 +53,3 @@ def imputation_loss(eps1: Number, eps2: Number, method: str, *, donor_cap: int |
     if method != "model" and fitted != 0:
         raise wrong("only a model has parameters with a loss", where="fitted", remedy="write 0, or the method model")
     return fitted + many * estimated
-
-
-def imputed_sensitivity(*, observed: int, imputed: int, bounds: tuple[Number, Number], method: str) -> Exact:
-    """Return how far one answer moves the sum of a variable after others got the mean, or a copy of it.
-
-    >>> imputed_sensitivity(observed=4, imputed=3, bounds=(0, 1), method="mean").shown()
-    '1.75'
-    """
-    if observed < 1 or imputed < 0 or method not in ("mean", "copy"):
-        raise wrong("1 or more answers are observed", where="observed", remedy="the method is mean or copy")
-    low, high = (fraction(end, where="bounds") for end in bounds)
-    times = 1 + fraction(imputed, where="imputed") / (observed if method == "mean" else 1)
-    return loss((high - low) * times, where="bounds")

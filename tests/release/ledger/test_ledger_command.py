@@ -120,7 +120,8 @@ def test_what_is_not_protected_stands_first_in_the_total_and_in_an_entry(command
         code, out, _ = command(*arguments)
         assert code == 0
         listed = out.index(
-            "NOT protected, because it is published exactly:\n    - the number of households in each county"
+            "NOT protected, because it is held fixed (published exactly, or taken as known):\n"
+            "    - the number of households in each county"
         )
         assert out.index("ρ²=3-DP") < listed < out.index("  who ")
 

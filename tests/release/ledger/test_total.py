@@ -330,3 +330,19 @@ def test_a_loss_stated_for_the_sample_itself_joins_the_amplified_ones_of_it() ->
     ]
     found = one(total(charges, pure))
     assert float(found.budget.realised) == pytest.approx(math.log(1 + (math.exp(3.5) - 1) / 10), abs=1e-12)
+
+
+@pytest.mark.parametrize("other", ["s", None])
+def test_beside_a_promise_about_the_sample_an_amplified_loss_counts_unamplified(other: str | None) -> None:
+    """Who knows the sample loses 3 by the amplified release and 1/2 by the other: from one sample or from two."""
+    stages = {"frame": pure("1.07"), "sample": pure("1/2")}
+    stages = {stage: own.with_flavor(domain=replace(own.domain, stage=stage)) for stage, own in stages.items()}
+    amplified = Charge(0, "0", "frame", sample="s", amplified=True, sampling={**TENTH, "inner": "3"})
+    plain = Charge(1, "1", "sample", sample=other)
+    found = one(total([amplified, plain], stages.__getitem__))
+    assert found.budget.realised == exact("7/2")
+    assert found.domain.stage == "sample"
+    assert any("entry 0 counts with its loss on the sample" in line for line in found.assumptions)
+    assert float(one(total([amplified], stages.__getitem__)).budget.realised) == pytest.approx(1.07)
+    unstated = amplified._replace(sampling=None)  # what it lost on the sample is not known: it stays apart
+    assert not total([unstated, plain], stages.__getitem__).is_one

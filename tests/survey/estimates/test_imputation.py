@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from fractions import Fraction
-from itertools import product
 from typing import Any
 
 import polars as pl
 import pytest
 
 from stirred.data.microdata import Microdata
+from stirred.spec.exact import exact
 from stirred.spec.problems import StirredError
 from stirred.survey.amplify import amplify
 from stirred.survey.designs import SRSWOR
+from stirred.survey.estimates.draw import beside
 from stirred.survey.estimates.mechanism import SurveyEstimates
-from stirred.survey.imputation import imputation_loss, imputed_sensitivity
+from stirred.survey.imputation import imputation_loss
 from stirred.survey.refusals import NotSeparable
-
-
-@pytest.mark.parametrize(
-    ("method", "fill", "wanted"),
-    [("mean", lambda y: Fraction(sum(y), len(y)), "7/4"), ("copy", max, "4")],
-)
-def test_one_answer_moves_a_sum_as_far_as_its_copies_go(method: str, fill: Callable[[Any], Any], wanted: str) -> None:
-    """All pairs of 4 answers of 0 or 1 that differ in one, with 3 records filled in."""
-    files = [*product((0, 1), repeat=4)]
-    moved = max(
-        abs(sum(a) + 3 * fill(a) - sum(b) - 3 * fill(b))
-        for a, b in product(files, files) if sum(x != y for x, y in zip(a, b, strict=True)) == 1
-    )  # fmt: skip
-    assert str(imputed_sensitivity(observed=4, imputed=3, bounds=(0, 1), method=method)) == wanted
-    assert moved == Fraction(wanted)
 
 
 def survey(**settings: Any) -> SurveyEstimates:
@@ -85,6 +69,17 @@ def test_a_sample_that_amplifies_owes_the_ledger_all_copies() -> None:
     assert plan.attackers[0] == ("knows nothing", "1.000000")
 
 
+def test_nobody_is_listed_who_believes_less_than_the_design_says() -> None:
+    attest = ["design-weights", "random-sample", "secret-sample"]
+    shown = {
+        there: [name for name, _ in beside(survey(setting=11, attest=attest, sample="s", sampling=drawn))]
+        for there in (4, 12)
+        if (drawn := {"design": "srswor", "n": 3, "N": there})
+    }
+    assert shown[12] == ["knows nothing", "believes", "nosy neighbour", "journalist"]
+    assert shown[4] == ["knows nothing", "nosy neighbour", "journalist"]  # 1/2 is below the rate, 3/4
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
@@ -102,5 +97,10 @@ def test_a_hot_deck_without_a_cap_is_refused_by_its_name() -> None:
     with pytest.raises(NotSeparable, match="donor_cap") as caught:
         imputation_loss(0, 1, "hot-deck")
     assert caught.value.counterexamples[0].loss == 4
-    with pytest.raises(StirredError, match="observed"):
-        imputed_sensitivity(observed=0, imputed=3, bounds=(0, 1), method="mean")
+
+
+@pytest.mark.parametrize(("fitted", "method", "told"), [(0, "guess", "no method 'guess'"), (1, "hot-deck", "a model")])
+def test_a_loss_of_imputation_that_cannot_be_is_refused(fitted: int, method: str, told: str) -> None:
+    assert imputation_loss("1/2", 1, "model") == exact("3/2")
+    with pytest.raises(StirredError, match=told):
+        imputation_loss(fitted, 1, method, donor_cap=1)

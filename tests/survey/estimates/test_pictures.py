@@ -108,7 +108,8 @@ def test_quality_stands_against_the_published_size_of_the_same_domain() -> None:
     assert plot.rules == (("E above 16.5%", 0.165), ("F above 33.3%", 0.333))
     assert "Left out: 1 of 5" in words(sections, "Quality"), "the total of everybody has no domain"
     mechanism, plan, release = released(estimates=[TOTAL])
-    assert "No sizes of domains" in words(mechanism.shown(plan, release.public), "Quality")
+    assert words(mechanism.shown(plan, release.public), "Quality") == "No sizes of domains are published."
+    assert "add [[estimates]]" in words(mechanism.inside(plan, release), "Sizes")
 
 
 def test_the_noise_of_every_setting_is_that_of_the_comparison() -> None:

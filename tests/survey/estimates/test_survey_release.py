@@ -361,8 +361,8 @@ def test_problems_are_told_at_once() -> None:
     ("estimate", "told"),
     [
         ({"kind": "total", "varible": "y"}, "there is no setting called 'varible'. Fix: did you mean 'variable'?"),
-        ({"variable": "y"}, "estimates.0.kind: is needed. Fix: add kind."),
-        ({"kind": "total", "bounds": [0, Decimal("NaN")]}, "estimates.0.bounds.1: NaN is not a number"),
+        ({"variable": "y"}, "estimates entry 1 kind: is needed. Fix: add kind."),
+        ({"kind": "total", "bounds": [0, Decimal("NaN")]}, "estimates entry 1 bounds entry 2: NaN is not a number"),
     ],
 )  # fmt: skip
 def test_a_wrong_key_of_an_estimate_is_told_once_in_everyday_words(estimate: dict[str, Any], told: str) -> None:
@@ -370,3 +370,9 @@ def test_a_wrong_key_of_an_estimate_is_told_once_in_everyday_words(estimate: dic
         settings_for("survey-estimates", {"epsilon": 1, "estimates": [estimate]})
     (problem,) = caught.value.problems
     assert told in str(problem)
+
+
+def test_a_wrong_estimate_is_named_by_its_place_counted_from_1() -> None:
+    good = {"kind": "table", "by": ["sex"]}
+    with pytest.raises(StirredError, match=r"^estimates entry 2: kind: Field required"):
+        SurveyEstimates(epsilon=1, estimates=[good, {"variable": "y"}])

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 
 from stirred.data.problems import PlanError, bad_plan
 from stirred.spec.given_numbers import fraction
-from stirred.spec.problems import Problem, StirredError
+from stirred.spec.problems import Problem, StirredError, place_of
 
 
 def _share(given: Any) -> Fraction:
@@ -120,7 +120,7 @@ def budget_of(model: type[Model], given: str | Mapping[str, Any], *, package: st
         raise PlanError(
             Problem(
                 what=str(detail["msg"]).removeprefix("Value error, ") + _instead(detail.get("input")),
-                where=" ".join(["budget", *filter(None, [".".join(map(str, detail["loc"]))])]),
+                where=f"budget {place_of(detail['loc'])}".strip(),
                 remedy="see the budget that is brought along, us-2020, in docs/census-2020.md",
             )
             for detail in error.errors(include_url=False)

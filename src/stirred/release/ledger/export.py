@@ -18,7 +18,7 @@ from stirred.release.ledger.store import store_at
 from stirred.release.ledger.total import Aside, Total
 from stirred.release.ledger.verify import verify_rows
 from stirred.spec.markdown import plain
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, place_of
 from stirred.spec.render import to_markdown, to_registry
 
 FORMATS: Final = ("json", "opendp", "markdown")
@@ -94,7 +94,7 @@ def from_json(text: str, *, source: str = "export") -> tuple[list[Row], dict[str
         raise LedgerError(
             Problem(
                 what=f"{detail['msg'][:1].lower()}{detail['msg'][1:]}",
-                where=f"{source} {'.'.join(map(str, detail['loc']))}",
+                where=f"{source} {place_of(detail['loc'])}",
                 remedy=_REMEDY,
             )
             for detail in error.errors(include_url=False)[:10]

@@ -12,7 +12,7 @@ from stirred.release.ledger.row import Strict
 from stirred.spec.document import invariant_out
 from stirred.spec.document_schema import HierarchyDocument, InequalityDocument, MarginDocument, NamedDocument
 from stirred.spec.invariant import Invariant
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, place_of
 
 # Decimals of a file arrive as the text they are, so that 15.29 stays the number it shows.
 Number = Annotated[str | int, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})]
@@ -95,7 +95,7 @@ _BRANCHES: Final = frozenset({"list", "any", "margin", "named", "inequality", "s
 
 
 def _problem(detail: Any, source: str, hint: str) -> Problem:
-    place = ".".join(str(part) for part in detail["loc"] if part not in _BRANCHES)
+    place = place_of(part for part in detail["loc"] if part not in _BRANCHES)
     if detail["type"] == "extra_forbidden":
         what = f"there is no setting called {detail['loc'][-1]}"
         remedy = hint or "remove it, or check its spelling"

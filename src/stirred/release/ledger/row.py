@@ -18,7 +18,7 @@ from stirred.mechanisms.registry import is_installed, mechanism_class
 from stirred.release.ledger.problems import bad_request, broken
 from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import fraction
-from stirred.spec.problems import StirredError
+from stirred.spec.problems import StirredError, place_of
 
 SCHEMA_VERSION: Final = 1
 NOTHING: Final = "0" * 64  # what the first row names as the hash before it
@@ -288,6 +288,6 @@ def facts_of(row: Row, data: Any = None) -> Any:
         return model.model_validate_json(row.facts) if data is None else model.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
+        place = place_of(first["loc"])
         what = f"the facts of this {row.kind} cannot be read: {place + ': ' if place else ''}{first['msg']}"
         raise broken(what, kind="facts", number=row.number) from None

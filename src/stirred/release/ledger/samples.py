@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -89,13 +89,17 @@ def by_sample(charges: list[Charge], specification: Callable[[str], Specificatio
     """Compose charges that share a sample, or have dependent ones, where an amplified loss is among them.
 
     Adding amplified losses would understate what is lost (section 6.5.2). Losses stated for the sample itself add up.
+    Beside a promise that starts at the sample, amplified losses count with what they lose on it.
     """
     found = Sampled([], [], [charge for charge in charges if charge.sample is None], ())
     if len(found.plain) == len(charges):
         return found
     claims: list[str] = []
     alone: list[str] = []
-    for group in _components([charge for charge in charges if charge.sample is not None]):
+    found.composed.extend(_at_the_sample(charges, specification))
+    if told := [number for _, entries in found.composed for number in entries]:
+        claims.append(f"entry {numbers(told)} counts with its loss on the sample, where other promises here start")
+    for group in _components([charge for charge in charges if charge.sample is not None and charge.number not in told]):
         amplified = [charge for charge in group if charge.amplified]
         alone += [f"sample {amplified[0].sample!r}"] if amplified else []
         if not amplified or len(group) == 1:
@@ -116,6 +120,30 @@ def by_sample(charges: list[Charge], specification: Callable[[str], Specificatio
         claims.append(f"{' and '.join(alone)} were drawn independently of each other")
     # The order of entries is that of the ledger.
     return found._replace(plain=sorted(found.plain, key=lambda charge: charge.number), claims=tuple(claims))
+
+
+def _at_the_sample(
+    charges: list[Charge], specification: Callable[[str], Specification]
+) -> Iterator[tuple[Specification, list[int]]]:
+    """Yield amplified charges as promises about the sample, where other charges promise something about samples.
+
+    The draw amplifies nothing before those who know the sample, and with their eyes both kinds add up; that holds
+    whether the samples are one and the same or not, and so nobody has to say.
+    """
+    found = [(charge, specification(charge.specification)) for charge in charges]
+    samples = {own.domain.name: own.domain for charge, own in found if not charge.amplified and _starts(own)}
+    for charge, own in found:
+        if charge.amplified and charge.sampling and not _starts(own) and own.domain.name in samples:
+            value = greatest([Sampling.of(charge.sampling).inner, own.budget.realised])
+            policy = derived("its loss on the sample, not amplified", value, own.budget)
+            yield (
+                replace(own.with_flavor(domain=samples[own.domain.name]), budget=Budget(policy=policy)),
+                [charge.number],
+            )
+
+
+def _starts(specification: Specification) -> bool:
+    return specification.domain.stage == "sample"
 
 
 def _components(charges: list[Charge]) -> list[list[Charge]]:

@@ -17,6 +17,7 @@ from stirred.spec.exact import exact
 from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import wrong
 from stirred.survey.amplify import deamplify
+from stirred.survey.attackers import attackers
 from stirred.survey.designs import PPS, SRSWOR, SRSWR, Cluster, Design, Poisson, Stratified, Systematic, TwoStage
 from stirred.survey.estimates.queries import FINE, Range, split
 from stirred.survey.estimates.settings import pair
@@ -81,6 +82,15 @@ def inner_loss(mechanism: SurveyEstimates, stated: Design) -> Fraction:
     rates = stated.shape.units or (stated.shape.rate,)
     worst = {rate: max(p for p, own in zip(parts, rates, strict=True) if own == rate) for rate in rates}
     return max(generic, min(deamplify(target, Poisson((rate,))).rational / part for rate, part in worst.items()))
+
+
+def beside(mechanism: SurveyEstimates) -> tuple[tuple[str, str], ...]:
+    """Return the loss before those who know more of the sample than its design, where it is amplified."""
+    if mechanism.design is None:
+        return ()
+    _, *found = attackers(exact(mechanism.inner * mechanism.copies), mechanism.design, inner="substitute")
+    more = [(each.name, each.epsilon.shown(6)) for each in found if float(each.epsilon) > float(mechanism.loss)]
+    return (("knows nothing", exact(mechanism.loss).shown(6)), *more)
 
 
 def check_draw(stated: Design, drawn: Drawn, grid: Fraction) -> None:

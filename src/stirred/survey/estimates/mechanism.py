@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 
 from stirred.data.codebook import Codebook
-from stirred.data.frames import read_frame
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
@@ -20,7 +19,6 @@ from stirred.mechanisms.cell_law import confidence_of
 from stirred.mechanisms.doubts import settings_doubts
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
-    Check,
     Frames,
     Mechanism,
     Progress,
@@ -28,7 +26,7 @@ from stirred.mechanisms.protocol import (
     Settings,
     Written,
     as_part,
-    failed,
+    as_parts,
 )
 from stirred.mechanisms.tables.cells import (
     Values,
@@ -50,10 +48,9 @@ from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import placed
 from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Flavor, Specification
-from stirred.survey.attackers import attackers
 from stirred.survey.designs import SRSWOR, Design, design_from
-from stirred.survey.estimates import checks, draw, pictures, published, small
-from stirred.survey.estimates.classes import read_classes, too_small
+from stirred.survey.estimates import checks, draw, pictures, published, small, verified
+from stirred.survey.estimates.classes import too_small
 from stirred.survey.estimates.measure import all_columns, ratio_steps, totals, values_of, variances
 from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
 from stirred.survey.estimates.queries import Asked, Public, asked, split
@@ -129,9 +126,7 @@ class SurveyEstimates(Mechanism):
     def __post_init__(self) -> None:
         attest = (self.attest,) if isinstance(self.attest, str) else tuple(self.attest)
         object.__setattr__(self, "attest", attest)
-        object.__setattr__(
-            self, "estimates", tuple(as_part(Estimate, each, where="estimates") for each in self.estimates)
-        )
+        object.__setattr__(self, "estimates", as_parts(Estimate, self.estimates, where="estimates"))
         object.__setattr__(self, "adjust", as_part(Adjust, self.adjust, where="adjust") if self.adjust else None)
         if problems := [*checks.settings_problems(self)]:
             raise PlanError(problems)
@@ -261,21 +256,13 @@ class SurveyEstimates(Mechanism):
             public=public,
             variance=self.variance,
             inner=exact(self.inner * self.copies),
-            attackers=self.beside,
+            attackers=draw.beside(self),
             drawn_by=self.design,
             shares=tuple(draw.shares(self, self.design) or ()) if self.design is not None else (),
             sample=self.sample,
             dropped=tuple(name for name in data.households.columns if name not in used),
         )
         return replace(plan, doubts=(*settings_doubts(self.settings_from), *pictures.notes(plan))) if doubts else plan
-
-    @property
-    def beside(self) -> tuple[tuple[str, str], ...]:
-        """Return the loss before those who know something of the sample, where it is amplified."""
-        if self.design is None:
-            return ()
-        _, *found = attackers(exact(self.inner * self.copies), self.design, inner="substitute")
-        return (("knows nothing", exact(self.loss).shown(6)), *((each.name, each.epsilon.shown(6)) for each in found))
 
     def specification(self, *, name: str, columns: Sequence[str], post_imputation: bool | None = None) -> Specification:
         """Return the promise: replaced records of the first stage, and what the setting holds fixed."""
@@ -386,53 +373,10 @@ class SurveyEstimates(Mechanism):
         """Keep the true numbers, the noise, and how many values were clamped."""
         write_drawn(release, written.internal, note=note)
 
-    def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
-        """Raise if a number, computed again from the file, is not the one that the estimates were made of."""
-        rows, _ = checks.sampled(self, data)
-        for each, cells in zip(plan.estimates, plan.cells, strict=True):
-            kept = release.internal["drawn"][each.title]
-            for role, numbers in totals(each, rows, values_of(each, data.households, cells)).items():
-                if kept[f"{role}_true"].to_list() != numbers.tolist():
-                    raise failed(f"{each.title}, computed again, is not what it was made of")
-        count = release.internal["estimates"].height
-        return [Check(what="every estimate, computed again", cells=count, result="the true numbers with the noise")]
-
-    def verify_exact(self, data: Microdata, plan: Any, written: Written) -> list[Check]:
-        """Count the classes once more, where their counts are published exactly."""
-        if not plan.public.held:
-            return []
-        found = read_frame(written.public / f"{published.INVARIANTS}.parquet")
-        again, _ = read_classes(self.adjust, data.households)
-        if tuple(found["count"].to_list()) != again.counts:
-            raise failed("the counts of the classes, as written, are not those of the sample")
-        return [Check(what="sampled counts of the classes", cells=found.height)]
-
-    def audit_bundle(self, bundle: Any, found: Any) -> None:
-        """Compare the promise with that of the settings; name and columns of the file are believed."""
-        said = bundle.specification
-        again = self.specification(
-            name=said.domain.name, columns=said.domain.columns, post_imputation=said.input_premetric.post_imputation
-        )
-        for block, one, other in (
-            ("budget", said.budget, again.budget),
-            ("multiverse", said.multiverse.invariants, again.multiverse.invariants),
-            ("domain stage", said.domain.stage, again.domain.stage),
-        ):
-            if one != other:
-                found.bad(f"it says {one}, and the settings give {other}", where=f"public/specification.json {block}")
-        text, table = (bundle.side(f"{published.ESTIMATES}.{ending}") for ending in ("csv", "parquet"))
-        if text is not None and table is not None:
-            if wrong := published.fault(self, table, text):
-                found.bad(wrong, where="public/estimates.parquet")
-            else:
-                found.checks.append(f"{table.height:,} estimates: both files alike; se, cv and flag computed anew")
-        if not found.problems:
-            found.checks.append(f"budget {said.budget_text}: computed anew from the settings")
-        found.unchecked.append(
-            "whether the numbers are those of the sample and the noise is of the stated law: both are confidential"
-        )
-
     check = checks.check
+    verify = verified.verify
+    verify_exact = verified.verify_exact
+    audit_bundle = verified.audit_bundle
     files = published.files
     conclusions = published.reading
     reading_tables = published.reading

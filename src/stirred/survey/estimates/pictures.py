@@ -33,6 +33,7 @@ _MOST_BARS, _MOST_ROWS, _BINS = 40, 200, 10
 _LITTLE: Final = 0.1  # of the largest possible total
 _SAMPLING: Final = {"paid": "sampling", "public-bound": "sampling, its public bound"}
 _HIDDEN, _PRIVACY = "sampling, hidden by its noise", "privacy noise"
+_NO_SIZES: Final = "No sizes of domains are published."
 _NOBODY: Final = "nobody by what they know of the sample"
 Row = dict[str, Any]
 
@@ -95,7 +96,7 @@ def _errors(plan: SurveyPlan, rows: Sequence[Row], by: Sequence[str]) -> Iterato
     if parts[-1][1] == _HIDDEN:
         yield (
             "Hidden by its noise: the paid sampling variance came out below the deviation of its noise, and that "
-            "deviation is published instead. A larger variance_share or fewer estimates would show more."
+            "deviation is published instead."
         )
 
 
@@ -135,7 +136,7 @@ def _quality(mechanism: SurveyEstimates, plan: SurveyPlan, rows: Sequence[Row], 
              if plan.variance == "none" or row["se_sampling"] is not None]  # fmt: skip
     points = tuple((kind, size, cv) for kind, size, cv in sized if cv and size > 0)
     if not points:
-        yield "No sizes of domains are published. Add [[estimates]] kind = 'table' with the same by to see them here."
+        yield _NO_SIZES
         return
     left = f" Left out: {len(rows) - len(points)} of {len(rows)} estimates, without a published size above 0."
     yield (
@@ -239,12 +240,15 @@ def _in_setting(one: Asked, plan: SurveyPlan, setting: Setting, *, share: Fracti
 
 
 def inside(mechanism: SurveyEstimates, plan: SurveyPlan, release: Release) -> list[Section]:
-    """Return how many values were clamped, and the weights of the sample between their public bounds."""
+    """Return how many values were clamped, the weights between their public bounds, and what could be shown."""
     drawn, weights = release.internal["drawn"], release.internal["weights"]
     clamped = [(title, int(frame["clamped"][0]), plan.public.n) for title, frame in drawn.items()]
     told = "Values beyond the declared bounds count as the nearer bound. Their number is confidential."
     grid = Grid(header=("estimate", "values clamped", "records"), rows=tuple(clamped))
     found = [Section(title="Clamping", blocks=(told, grid))]
+    if not any(each.estimate.kind == "table" for each in plan.estimates):
+        advice = f"{_NO_SIZES} To show quality by size, add [[estimates]] kind = 'table' with the same by to the plan."
+        found.append(Section(title="Sizes of domains", blocks=(advice,)))
     if not weights.size:  # they follow from public counts
         return found
     low, high = _ends(plan)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
-from stirred.data.frames import as_read
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import PublicFile
 from stirred.survey.estimates.classes import calibrate
@@ -55,11 +54,12 @@ def published(mechanism: SurveyEstimates, plan: SurveyPlan, noisy: Drawn) -> pl.
             label = {"name": asked.title, "kind": asked.estimate.kind, "variable": asked.estimate.variable or "",
                      "where": asked.estimate.where_in_words}  # fmt: skip
             rows.append({**label, **cell, **numbers})
-    schema = _schema(plan.releases["households"])
+    schema = schema_of(plan.releases["households"])
     return pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)
 
 
-def _schema(by: Sequence[str]) -> dict[str, Any]:
+def schema_of(by: Sequence[str]) -> dict[str, Any]:
+    """Return the columns of the file of estimates and their types."""
     return {**dict.fromkeys([*LABELS, *by], pl.String), **dict.fromkeys(NUMBERS[:-1], pl.Float64), "flag": pl.String}
 
 
@@ -148,23 +148,6 @@ def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, Any], below: float
         noise = math.sqrt(noise_of(query, 1.0).variance)
         found = min(max(float(z["variance"]) * float(query.step), noise), found)
     return found / below**2, noise / below**2
-
-
-def fault(mechanism: SurveyEstimates, table: pl.DataFrame, text: pl.DataFrame) -> str:
-    """Say what is wrong with the published file: its columns, its copy as text, or numbers that contradict others."""
-    if dict(table.schema) != _schema([name for name in table.columns if name not in (*LABELS, *NUMBERS)]):
-        return "its columns are not those of estimates"
-    if not text.equals(as_read(table, "csv"), null_equal=True):
-        return "estimates.csv does not say the same"
-    for row in table.filter(pl.col("estimate").is_not_null()).iter_rows(named=True):
-        privacy, moe = row["se_privacy"] or math.nan, row["moe90"] or math.nan
-        se = math.hypot(row["se_sampling"] or 0.0, privacy)
-        cv = se / abs(row["estimate"]) if row["estimate"] else None
-        told = flag(mechanism.quality, estimate=row["estimate"], cv=cv, moe90=moe)
-        given = row["se"] or math.nan, row["cv"] or math.inf
-        if row["flag"] != told or not np.allclose(given, (se, cv or math.inf), rtol=1e-9, atol=0):
-            return f"se, cv or flag of {row['name']} contradicts its other numbers"
-    return ""
 
 
 def files(mechanism: SurveyEstimates, data: Microdata, plan: SurveyPlan) -> list[PublicFile]:

@@ -47,11 +47,11 @@ class Layer(Swapping):
         object.__setattr__(self, "rates", tuple(dict(rule) for rule in self.rates))
         Swapping.__post_init__(self)
         for number, rule in enumerate(self.rates, start=1):
-            check_rule(rule, where=f"rates[{number}]")
+            check_rule(rule, where=f"rates entry {number}")
             if other := [name for name in rule if name not in ("rate", *self.match)]:
                 raise bad_plan(
                     f"rates of the {self.member} swap may depend on match variables only, not on {listed(other)}",
-                    where=f"rates[{number}]",
+                    where=f"rates entry {number}",
                     remedy="name values of match variables; permutation-swap takes hold and swap variables too",
                 )
         roles = {name: getattr(self, name) for name in ("match", "swap", "hold", "unit", "settings_from", "threads")}

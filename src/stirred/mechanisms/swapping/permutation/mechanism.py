@@ -123,7 +123,7 @@ class PermutationSwap(RatedSwap):
             object.__setattr__(self, "match", (*self.match, self.imputed))
             check_names(matched=self.matched, swap=self.swap, hold=self.hold)
         for number, rule in enumerate(self.rates, start=1):
-            self._check_rule(rule, where=f"rates[{number}]")
+            self._check_rule(rule, where=f"rates entry {number}")
 
     def _check_rule(self, rule: Mapping[str, Any], *, where: str) -> None:
         """Refuse rates that depend on anything but released values of the record itself (R8)."""

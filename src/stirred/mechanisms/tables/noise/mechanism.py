@@ -28,7 +28,7 @@ from stirred.mechanisms.protocol import (
     Release,
     Settings,
     Written,
-    as_part,
+    as_parts,
 )
 from stirred.mechanisms.tables.cells import (
     Values,
@@ -138,8 +138,8 @@ class NoisyTables(Mechanism):
         if self.tables is not None:
             become("tables", tuple((each,) if isinstance(each, str) else tuple(each) for each in self.tables))
         become("keep", (self.keep,) if isinstance(self.keep, str) else tuple(self.keep))
-        become("sums", tuple(as_part(Sum, each, where="sums") for each in self.sums))
-        become("precision", tuple(as_part(Precision, each, where="precision") for each in self.precision))
+        become("sums", as_parts(Sum, self.sums, where="sums"))
+        become("precision", as_parts(Precision, self.precision, where="precision"))
         become("confidence", confidence_of(self.confidence, where="confidence"))
         if problems := [*checks.settings_problems(self)]:
             raise PlanError(problems)
