@@ -194,7 +194,7 @@ def test_a_lonely_cluster_is_refused_with_the_options_of_r() -> None:
     assert "1 stratum has one cluster at stage 1, which shows no variance: that of record 3" in str(caught.value)
 
 
-@pytest.mark.parametrize(("lonely", "variance"), [("remove", 4.0), ("certainty", 4.0), ("adjust", 20)])
+@pytest.mark.parametrize(("lonely", "variance"), [("remove", 4.0), ("certainty", 4.0), ("adjust", 20), ("average", 8)])
 def test_lonely_clusters_count_as_in_r(lonely: str, variance: float) -> None:
     drawn = SurveyDesign(strata=("h",), weights="w").drawn(LONELY_ROWS)
     assert variance_of_sum(np.array([1.0, 3.0, 4.0]), drawn, lonely=lonely) == pytest.approx(variance)
@@ -240,20 +240,41 @@ def test_a_design_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
         ("--weights w --total y --replicates [wd]", "not a number"),
         ("--weights w --total y --replicates [wM] --replicate-type odd", "not a kind"),
         ("--weights w --total y --confidence 95", "not a confidence"),
+        ("--weights w --total y --strata h --pps poisson", "no clusters, strata"),
+        ("--weights w --total y --pps brewer", "probabilities are not named"),
+        ("--fpc M --total y --pps brewer", "at most 1"),
         ("--ids ssu --fpc M --total y", "more than one population size"),
         ("--ids unit --strata h --weights w --total y", "more than one stratum"),
         ("--ids hole --weights w --total y", "missing values"),
         ("--weights d --total y", "not a number"),
+        ("--weights zero --total y --totals good.csv", "weights of 0"),
+        ("--weights w --total y --totals other.csv", "without a known total"),
+        ("--weights w --total y --totals unknown.csv", "no column 'q'"),
+        ("--weights w --total y --totals twice.csv", "two totals"),
+        ("--weights w --total y --totals negative.csv", "not above 0"),
+        ("--weights w --total y --totals extra.csv", "no weight in the sample"),
+        ("--weights w --total y --totals against.csv", "contradict"),
     ],
 )
 def test_bad_input_is_refused(line: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame = pl.DataFrame(a_sample(1)).with_columns(
         gap=pl.when(pl.col("y") > 20).then(pl.col("y")), hole=pl.when(pl.col("y") > 20).then(pl.lit("a")),
-        unit=pl.col("psu").str.slice(2), d=pl.lit("p") + pl.col("d"), comma=pl.lit("1,5"),
+        unit=pl.col("psu").str.slice(2), zero=pl.when(pl.col("y") > 20).then(0.0).otherwise(1.0),
+        sex=pl.when(pl.int_range(pl.len()) % 3 == 0).then(pl.lit("f")).otherwise(pl.lit("m")),
+        d=pl.lit("p") + pl.col("d"), comma=pl.lit("1,5"),
         odd=pl.when(pl.int_range(pl.len()) == 0).then(pl.lit("abc")).otherwise(pl.col("y").cast(pl.String)),
     )  # fmt: skip
     frame.write_csv(tmp_path / "s.csv")
-    assert run(["survey", "estimate", str(tmp_path / "s.csv"), *line.split()]) == 2
+    totals = {
+        "good": "sex,N\nf,4\nm,5\n", "other": "sex,N\nf,4\nx,5\n", "unknown": "q,N\nf,4\n",
+        "negative": "sex,N\nf,4\nm,-5\n",
+        "twice": "sex,N\nf,4\nf,5\nm,4\n", "extra": "sex,N\nf,4\nm,5\nx,1\n",
+        "against": "sex,h,N\nf,NA,4\nm,NA,5\nNA,h0,1\nNA,h1,2\nNA,h2,7\n",
+    }  # fmt: skip
+    for name, text in totals.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    words = [str(tmp_path / word) if word.endswith(".csv") else word for word in line.split()]
+    assert run(["survey", "estimate", str(tmp_path / "s.csv"), *words]) == 2
     assert told in capsys.readouterr().err
 
 

@@ -26,7 +26,7 @@ from stirred.spec.problems import wrong
 from stirred.survey.sample_design import Drawn, Stage
 
 Numbers = NDArray[np.float64]
-LONELY: Final = ("fail", "remove", "certainty", "adjust")  # R's options(survey.lonely.psu)
+LONELY: Final = ("fail", "remove", "certainty", "adjust", "average")  # R's options(survey.lonely.psu)
 _WHOLE: Final = 1e-7  # a stratum of which all but this share is drawn is drawn whole, as in R
 
 
@@ -59,7 +59,7 @@ class Statistic:
 def variance_of_sum(scores: Numbers, drawn: Drawn, *, lonely: str = "fail", inside: Any = None) -> float:
     """Return the estimated variance of the sum of the scores of a sample.
 
-    Strata without a row ``inside`` a domain are not lonely: R leaves them out.
+    Strata without a row ``inside`` a domain are not lonely, and do not count in an average: R leaves them out.
 
     >>> from stirred.survey.sample_design import SurveyDesign
     >>> sample = SurveyDesign(fpc=("N",)).drawn({"N": [10, 10, 10, 10]})
@@ -68,19 +68,21 @@ def variance_of_sum(scores: Numbers, drawn: Drawn, *, lonely: str = "fail", insi
     """
     if lonely not in LONELY:
         raise wrong(f"{lonely!r} is not possible here", where="lonely", remedy=f"one of {', '.join(LONELY)}")
-    found, share = 0.0, np.ones(scores.size)
+    found, share, outer = 0.0, np.ones(scores.size), np.zeros(scores.size, dtype=np.int64)
     kept = np.ones(scores.size, dtype=bool) if inside is None else inside
     for number, stage in enumerate(drawn.stages, start=1):
         if number > 1 and stage.population is None:
             break
-        found += _stage_variance(scores, stage, share, kept, lonely=lonely, number=number)
+        found += _stage_variance(scores, stage, share, outer, kept, lonely=lonely, number=number)
         if stage.population is None:
             break
-        share = share * stage.sampled / stage.population
+        share, outer = share * stage.sampled / stage.population, stage.unit
     return found
 
 
-def _stage_variance(scores: Numbers, stage: Stage, share: Numbers, inside: Any, *, lonely: str, number: int) -> float:
+def _stage_variance(
+    scores: Numbers, stage: Stage, share: Numbers, outer: Any, inside: Any, *, lonely: str, number: int
+) -> float:
     _, first, back = np.unique(stage.unit, return_index=True, return_inverse=True)
     sums, stratum, n = np.bincount(back, weights=scores), stage.stratum[first], stage.sampled[first]
     left = np.ones(n.size) if stage.population is None else 1 - n / stage.population[first]
@@ -91,13 +93,27 @@ def _stage_variance(scores: Numbers, stage: Stage, share: Numbers, inside: Any, 
             f"{told(len(np.unique(stratum[alone])), 'stratum has', 'strata have')} one cluster at stage {number}, "
             f"which shows no variance: that of record {first[alone][0] + 1}",
             where="lonely",
-            remedy="collapse strata, or choose as R's survey.lonely.psu: remove or certainty (count it as 0), or "
-            "adjust (around 0 instead of its own mean)",
+            remedy="collapse strata, or choose as R's survey.lonely.psu: remove or certainty (count it as 0), adjust "
+            "(around 0 instead of its own mean), average (the mean of the other strata)",
         )
     means = (np.bincount(stratum, weights=sums) / np.maximum(np.bincount(stratum), 1))[stratum]
     centred = np.where(alone, sums if lonely == "adjust" else 0.0, sums - means)
     factor = np.where(left > _WHOLE, left, 0.0) * np.where(n > 1, n / np.maximum(n - 1, 1), 1.0)
-    return float((share[first] * factor * centred**2).sum())
+    terms = share[first] * factor * centred**2
+    if lonely == "average" and alone.any():
+        terms = terms * _averaged(outer[first], stratum, alone, there)
+    return float(terms.sum())
+
+
+def _averaged(outer: Any, stratum: Any, alone: Any, there: Any) -> Numbers:
+    """Return for each cluster by how much its call's strata with a variance stand for those without one."""
+    _, first = np.unique(stratum, return_index=True)
+    every = np.bincount(outer[first], weights=there[first], minlength=int(outer.max()) + 1)
+    known = np.bincount(outer[first], weights=there[first] & ~alone[first], minlength=every.size)
+    if bool(((known == 0) & (every > 0)).any()):
+        raise wrong("no stratum has two clusters, so there is nothing to average", where="lonely", remedy="remove")
+    found: Numbers = (every / np.maximum(known, 1))[outer]
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
@@ -22,6 +22,7 @@ from stirred.mechanisms.protocol import Grid, Outcome, Progress
 from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import SpecificationError, wrong
 from stirred.survey.linearise import Replicates, Statistic, replicate_scale, student, variance_of_sum
+from stirred.survey.margins import adjusted, read_margins, residuals
 from stirred.survey.sample_design import SurveyDesign, not_a_number
 
 CONFIDENTIAL = "computed without noise: do not publish"
@@ -49,8 +50,10 @@ class EstimateOptions(BaseModel):
     by: str | None = _option("In each domain that these columns form.", "COLUMN[,...]")
     where: str | None = _option("Only records with this value, or one of several.", "COLUMN=VALUE[,...]")
     na_rm: bool = Field(default=False, description="Leave out missing values; otherwise they are refused.")
+    totals: Path | None = _option("Known totals, last column: weights are post-stratified to them, or raked.", "FILE")
+    pps: Literal["brewer", "poisson"] | None = _option("Drawn with the probabilities of --fpc or --weights.", "NAME")
     confidence: float = _option("Of the intervals, which use Student's t.", "NUMBER", 0.95)
-    lonely: Literal["fail", "remove", "certainty", "adjust"] = _option(
+    lonely: Literal["fail", "remove", "certainty", "adjust", "average"] = _option(
         "What a stratum with one cluster counts, as R's survey.lonely.psu.", "NAME", "fail"
     )
     replicates: str | None = _option("Columns of replicate weights, used instead of linearisation.", "PATTERN")
@@ -110,12 +113,26 @@ class Sample:
 
     def __init__(self, rows: pl.DataFrame, options: EstimateOptions) -> None:
         design = options.drawn_by()
-        self.rows, self.lonely = rows, options.lonely
+        self.rows, self.lonely, self.pps = rows, options.lonely, options.pps
         known = [name for name in design.columns if name in rows.columns]
         if gaps := [name for name in known if rows[name].null_count()]:
             raise wrong(f"column {gaps[0]!r} has missing values", where="design", remedy="every row needs its design")
-        self.drawn = design.drawn({name: rows[name].to_list() for name in known})
+        self.drawn = design.drawn({name: rows[name].to_list() for name in known}, unequal=self.pps is not None)
+        own = design.ids or design.strata or options.totals or bool((self.drawn.weights < 1).any())
+        if self.pps == "poisson" and own:
+            what = "a Poisson sample has no clusters, strata or --totals here, and no weight below 1"
+            raise wrong(what, where="pps", remedy="give --fpc (its probabilities) or --weights alone")
+        if self.pps == "brewer" and not design.fpc:
+            raise wrong("the probabilities are not named", where="fpc", remedy="name their column with --fpc")
         self.weights, self.replicates = self.drawn.weights, _replicates(options, rows)
+        self.margins = None if options.totals is None else read_margins(_read(options.totals), rows)
+        if self.margins is not None:
+            if bool((self.weights == 0).any()) and self.replicates is None:  # R scores such a row by its class's mean
+                raise wrong("weights of 0 cannot be adjusted to totals", where="totals", remedy="leave the rows out")
+            self.weights = adjusted(self.weights, self.margins)
+            if self.replicates is not None:
+                each = [adjusted(column, self.margins) for column in self.replicates.weights.T]
+                self.replicates = replace(self.replicates, weights=np.stack(each, axis=1))
 
     @property
     def freedom(self) -> int:
@@ -154,12 +171,18 @@ class Sample:
     def estimated(self, statistic: Statistic) -> tuple[float, float]:
         """Return an estimate and its standard error."""
         value = statistic.value(self.weights)
-        if np.isnan(value):
-            return value, value
+        return value, value if np.isnan(value) else float(np.sqrt(self._variance(statistic)))
+
+    def _variance(self, statistic: Statistic) -> float:
         if self.replicates is not None:
-            return value, float(np.sqrt(self.replicates.variance(statistic, self.weights)))
-        scores = statistic.scores(self.weights)
-        return value, float(np.sqrt(variance_of_sum(scores, self.drawn, lonely=self.lonely, inside=statistic.inside)))
+            return self.replicates.variance(statistic, self.weights)
+        scores, inside = statistic.scores(self.weights), statistic.inside
+        if self.margins is not None:
+            scores = residuals(scores, self.margins, self.drawn.weights, self.weights)
+        if self.pps == "poisson":
+            return float(((1 - 1 / self.drawn.weights) * scores**2).sum())
+        whole = self.margins is not None or self.pps is not None  # R then keeps the rows outside a domain
+        return variance_of_sum(scores, self.drawn, lonely=self.lonely, inside=None if whole else inside)
 
     def domains(
         self, by: Sequence[str], *, full: bool = False, where: str = "by"

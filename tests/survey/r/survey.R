@@ -117,7 +117,9 @@ designs <- list(
   list("two", "--ids psu,ssu --strata h --weights w --nest",
        svydesign(~psu + ssu, strata = ~h, weights = ~w, nest = TRUE, data = two)),
   list("pps", "--weights w", svydesign(~1, probs = ~pi, data = pps)),
-  list("pps", "--ids g --weights w", svydesign(~g, weights = ~w, data = pps))
+  list("pps", "--ids g --weights w", svydesign(~g, weights = ~w, data = pps)),
+  list("pps", "--fpc pi --pps brewer", svydesign(~1, fpc = ~pi, pps = "brewer", data = pps)),
+  list("pps", "--fpc pi --pps poisson", svydesign(~1, probs = ~pi, pps = poisson_sampling(pps$pi), data = pps))
 )
 for (one in designs) each(one[[1]], one[[2]], one[[3]])
 
@@ -135,7 +137,7 @@ case("two", "--ids psu,ssu --strata h --fpc M,size --nest --mean y --where d=q,r
      svymean(~y, subset(t, d %in% c("q", "r"))), t, "mean")
 
 # Strata with one cluster; the fourth is drawn whole and never lonely where M is known.
-for (option in c("remove", "certainty", "adjust")) {
+for (option in c("remove", "certainty", "adjust", "average")) {
   options(survey.lonely.psu = option)
   for (known in c("", " --fpc M")) {
     l <- svydesign(~unit, strata = ~h, weights = ~w, fpc = if (known == "") NULL else ~M, nest = TRUE, data = lonely)
@@ -176,6 +178,31 @@ for (one in replicated) {
   case("pairs", paste("--weights w", one[[1]], "--mean z --by job --na-rm"),
        svyby(~z, ~job, one[[2]], svymean, na.rm = TRUE), one[[2]], "mean")
 }
+
+# Known totals: one table post-stratifies, two are raked (to the end: R by itself stops at a change below 1).
+cells <- expand.grid(sex = c("f", "m"), age = c("old", "young"))
+cells$N <- c(150, 120, 140, 111)
+invisible(keep("totals-cells", cells))
+sexes <- data.frame(sex = c("f", "m"), N = c(290, 231)); ages <- data.frame(age = c("old", "young"), N = c(270, 251))
+invisible(keep("totals-sex", sexes))
+invisible(keep("totals-margins", rbind(cbind(sexes[1], age = NA, sexes[2]), cbind(sex = NA, ages))))
+named <- function(totals) { names(totals)[ncol(totals)] <- "Freq"; totals }
+raked <- function(design) suppressWarnings(  # 300 rounds, whatever the change: replicates need more than the weights
+  rake(design, list(~sex, ~age), list(named(sexes), named(ages)), list(maxit = 300, epsilon = 1e-300)))
+adjusted <- list(
+  list("strat", "--strata h --fpc N", designs[[3]][[3]]), list("strat", "--weights odd", designs[[1]][[3]]),
+  list("two", designs[[10]][[2]], designs[[10]][[3]]), list("two", designs[[9]][[2]], designs[[9]][[3]]),
+  list("pairs", paste("--weights w", replicated[[3]][[1]]), replicated[[3]][[2]]),
+  list("pairs", paste("--weights w", replicated[[4]][[1]]), replicated[[4]][[2]])
+)
+for (one in adjusted) {
+  each(one[[1]], paste(one[[2]], "--totals totals-sex.csv"), postStratify(one[[3]], ~sex, named(sexes)))
+  each(one[[1]], paste(one[[2]], "--totals totals-cells.csv"), postStratify(one[[3]], ~sex + age, named(cells)))
+  each(one[[1]], paste(one[[2]], "--totals totals-margins.csv"), raked(one[[3]]))
+}
+s <- postStratify(designs[[3]][[3]], ~sex, named(sexes))
+case("strat", "--strata h --fpc N --totals totals-sex.csv --mean z --by d --na-rm",
+     svyby(~z, ~d, s, svymean, na.rm = TRUE), s, "mean")
 
 write.csv(said, "expected.csv", row.names = FALSE, quote = TRUE)
 writeLines(c(R.version.string, paste("survey", packageVersion("survey"))), "version.txt")
