@@ -52,9 +52,7 @@ def _sources(planned: Planned) -> Sources:
         *(["the codebook declares texts as missing"] if codebook and codebook.missing_texts("persons") else []),
         *(["they are a table of counts"] if section.counts is not None else []),
     ]
-    return Sources(
-        files={role: tuple(path.absolute() for path in found) for role, found in parts.items()}, unlike="; ".join(why)
-    )
+    return Sources(files={role: (path.absolute(),) for role, path in files.items()}, unlike="; ".join(why))
 
 
 @contextmanager

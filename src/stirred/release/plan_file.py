@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializationInfo, Validation
 
 from stirred.data.prepare import LEARNED, AnyStep, Split
 from stirred.data.problems import PlanError, bad_plan
-from stirred.data.sources import READS, Source, read_toml
+from stirred.data.sources import READS, Source, address_of, local_path, of_address, read_toml
 from stirred.data.spelling import told_once
 from stirred.mechanisms.protocol import Names, Settings
 from stirred.mechanisms.registry import DEFAULT, Words, mechanism_class, settings_for, usable
@@ -216,22 +217,37 @@ class Planned:
     plan: PlanFile
     folder: Path
     source: str
+    copies: Mapping[str, Path] = field(default_factory=dict)  # of addresses, for as long as a command runs
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Return the tables that lie elsewhere than on this machine, each by its key under [data]."""
+        tables = {**self.plan.data.given, "persons": self.plan.data.persons or ""}
+        return {key: text for key, text in tables.items() if address_of(text)}
+
+    def _table(self, key: str, name: str) -> Path:
+        """Return the path of a table, or of its copy; refuse an address that nobody copied."""
+        if name in self.copies:
+            return self.copies[name]
+        if address := address_of(name):
+            raise PlanError([of_address(address, where=f"{self.source} [data] {key}")])
+        return self.folder / local_path(name)
 
     @property
     def records(self) -> Path:
         """Return the path of the main file: of households, or whatever a row is."""
-        (path,) = self.plan.data.given.values()
-        return self.folder / path
+        ((key, name),) = self.plan.data.given.items()
+        return self._table(key, name)
 
     @property
     def persons(self) -> Path | None:
         """Return the path of the person file, if there is one."""
-        return None if self.plan.data.persons is None else self.folder / self.plan.data.persons
+        return None if self.plan.data.persons is None else self._table("persons", self.plan.data.persons)
 
     @property
     def codebook(self) -> Path | None:
         """Return the path of the codebook, if there is one."""
-        return None if self.plan.data.codebook is None else self.folder / self.plan.data.codebook
+        return None if self.plan.data.codebook is None else self.folder / local_path(self.plan.data.codebook)
 
     @property
     def settings(self) -> Settings:
@@ -274,7 +290,7 @@ class Planned:
     @property
     def out(self) -> Path:
         """Return the path of the bundle."""
-        return self.folder / self.plan.release.out
+        return self.folder / local_path(self.plan.release.out)
 
 
 def read_plan(path: Path, *, out: Path | None = None) -> Planned:
@@ -315,6 +331,7 @@ def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
     else:
         problems += [("data", problem) for problem in _data_problems(plan, source)]
         problems += [("engine", problem) for problem in _engine_problems(plan.engine, source)]
+        problems += _address_problems(plan, source)
     if problems:
         order = {name: place for place, name in enumerate(PlanFile.model_fields)}
         raise PlanError(problem for _, problem in sorted(problems, key=lambda told: order.get(told[0], len(order))))
@@ -363,6 +380,25 @@ def _engine_problems(engine: EngineSection | None, source: str) -> Iterator[Prob
     if engine.name == "local" and (engine.master, engine.scratch, engine.conf) != (None, None, {}):
         remedy = "write name = 'spark', or leave master, scratch and conf out"
         yield Problem(what="only a cluster has these settings", where=f"{source} [engine]", remedy=remedy)
+
+
+def _address_problems(plan: PlanFile, source: str) -> Iterator[tuple[str, Problem]]:
+    """Yield addresses where only a path will do, and those with a password, which the manifest would keep."""
+    here = [
+        ("data", "codebook", plan.data.codebook),
+        ("release", "out", plan.release.out),
+        ("engine", "scratch", None if plan.engine is None else plan.engine.scratch),
+    ]
+    for section, key, name in here:
+        if address := address_of(name or ""):
+            what = f"this is an address ({address.partition(':')[0]}://), and a path of this machine is needed"
+            remedy = "name a file or folder here; what lies elsewhere is copied by hand"
+            yield section, Problem(what=what, where=f"{source} [{section}] {key}", remedy=remedy)
+    for key, name in {**plan.data.given, "persons": plan.data.persons or ""}.items():
+        if address_of(name) and re.match(r"[^/]+://[^/]*:[^/]*@", name):
+            remedy = "leave it out, and put it into spark-defaults.conf, which only you can read"
+            what = "the address has a password in it, and a plan is kept in the manifest"
+            yield "data", Problem(what=what, where=f"{source} [data] {key}", remedy=remedy)
 
 
 # Stands where the section has problems, while those of the others are looked for.
