@@ -9,7 +9,7 @@ import pytest
 
 from stirred.cli.main import run
 from stirred.data.bundle import checksum
-from stirred.data.columns import ParquetColumns
+from stirred.data.columns import Columns, ParquetColumns
 from stirred.data.frames import read_frame, read_given, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.data.pieces import pieces_of, schema_of
@@ -73,9 +73,9 @@ def test_all_ways_of_reading_see_the_same_records(homes: Path) -> None:
 
 def test_large_tables_in_folders_are_read_column_by_column(homes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stirred.data.microdata._LARGE_FILE", 1000)
-    data = Microdata.read(homes, by_column=True)
-    assert isinstance(data.households, ParquetColumns)
-    assert data.households["state"].to_list() == [state for _, state, _ in ROWS]
+    table: Columns = Microdata.read(homes, by_column=True).households
+    assert isinstance(table, ParquetColumns)
+    assert table["state"].to_list() == [state for _, state, _ in ROWS]
 
 
 def test_the_checksum_knows_folder_names_and_no_files_that_are_not_read(homes: Path) -> None:
