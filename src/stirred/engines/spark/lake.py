@@ -69,7 +69,7 @@ def copy_here(
                 where=str(scratch.parent),
                 remedy="make room, or name a folder on another disk with scratch under [engine]",
             )
-        words = f"copying {len(files):,} files, {needed / 1e6:,.1f} MB"
+        words = f"copying {needed / 1e6:,.1f} MB"
         progress(words, done, needed)
         for size in in_order(files, hadoop.copy, at_once=_AT_ONCE, give_up=kill):
             done += size
