@@ -53,13 +53,14 @@ master = "local[1]"
 @pytest.fixture(scope="module")
 def hadoop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Any]]:
     """A folder, and a Java process that sees it as viewfs://lake/data."""
-    folder = tmp_path_factory.mktemp("lake")
-    conf = {
-        "spark.hadoop.fs.viewfs.mounttable.lake.link./data": f"file://{folder}",
-        "spark.driver.extraJavaOptions": QUICK_START,
-    }
-    with lake._hadoop(conf, tmp_path_factory.mktemp("java")) as running:
-        yield folder, running
+    folder, site = tmp_path_factory.mktemp("lake"), tmp_path_factory.mktemp("site")
+    link = "spark.hadoop.fs.viewfs.mounttable.lake.link."
+    conf = {f"{link}/data": f"file://{folder}", "spark.driver.extraJavaOptions": QUICK_START}
+    (site / "spark-defaults.conf").write_text(f"{link}/site file://{folder}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(site))
+        with lake._hadoop(conf, tmp_path_factory.mktemp("java")) as running:
+            yield folder, running
 
 
 @pytest.fixture
@@ -91,9 +92,10 @@ def test_the_files_that_are_read_are_copied_and_no_others(hadoop: tuple[Path, An
     assert copied("viewfs://lake/data/homes") == {name: name.encode() * 50 for name in names}
 
 
-def test_one_file_is_copied(hadoop: tuple[Path, Any], copied: Any) -> None:
+@pytest.mark.parametrize("mounted", ["data", "site"], ids=["by the plan", "by spark-defaults.conf"])
+def test_one_file_is_copied(mounted: str, hadoop: tuple[Path, Any], copied: Any) -> None:
     put(hadoop[0] / "one.parquet", b"one")
-    assert copied("viewfs://lake/data/one.parquet") == {".": b"one"}
+    assert copied(f"viewfs://lake/{mounted}/one.parquet") == {".": b"one"}
 
 
 @pytest.mark.parametrize(
@@ -240,9 +242,10 @@ def test_problems_name_the_address_and_not_the_copy(
 @pytest.mark.parametrize(
     ("file", "options", "words"),
     [
-        ("viewfs://lake/data/homes", ["--engine", "local"], "file: this is an address (viewfs://)"),
-        ("https://lake.example/homes.parquet", [], "file: this is an address (https://)"),
+        ("viewfs://lake/data/homes", ["--engine", "local"], "viewfs://lake/data/homes: this is an address (viewfs://)"),
+        ("https://lake.example/homes.parquet", [], "homes.parquet: this is an address (https://)"),
         ("s3a://lake/homes.csv", [], "file: only Parquet is read at an address, not .csv"),
+        ("s3a://me:hunter2@lake/homes", [], "file: the address has a password"),
         ("viewfs://lake/data/homes", ["--master", "spark://127.0.0.1:1"], "no Spark master answers"),
     ],
 )

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed
+from stirred.data.problems import DataError, bad_file, bad_plan, listed
 from stirred.data.spelling import near
 from stirred.spec.problems import Problem
 
@@ -58,8 +58,6 @@ class Source:
     def checked(self) -> Source:
         """Return this source; refuse one that does not exist or is of no kind that can be read."""
         if not self.path.exists():
-            if address := address_of(str(self)):
-                raise PlanError([of_address(address, where=address)])
             raise bad_file("there is no such file", where=str(self), remedy="check the path")
         check_is_file(self.path, where=str(self))
         if self.kind != "folder" and self.kind not in READS:
@@ -93,23 +91,19 @@ def address_of(source: Path | str) -> str | None:
     return str(source) if found[2] != "/" else f"{found[1]}://{found[3]}"
 
 
-def of_address(address: str, *, where: str) -> Problem:
-    """Return the problem of an address where a file of this machine is wanted."""
-    scheme = address.partition(":")[0]
-    return Problem(
-        what=f"this is an address ({scheme}://), and files are read here",
-        where=where,
-        remedy="copy the file to this machine and name the copy; Parquet at an address that Hadoop reads, such as "
-        "hdfs:// or s3a://, may stay there for plan, release and resume of a plan with [engine] name = 'spark'",
-    )
-
-
 def local_path(source: Path | str) -> Path:
-    """Return a path; ``file:///path`` and ``file:/path`` are the path.
+    """Return a path; ``file:///path`` and ``file:/path`` are the path, and any other address is refused.
 
     >>> local_path("file:///data/homes.parquet"), local_path("homes.parquet")
     (PosixPath('/data/homes.parquet'), PosixPath('homes.parquet'))
     """
+    if (address := address_of(source)) and not Path(source).exists():
+        raise bad_file(
+            f"this is an address ({address.partition(':')[0]}://), and a path of this machine is needed",
+            where=re.sub("//[^/]*:[^/]*@", "//...@", address),  # a password is not repeated
+            remedy="copy it to this machine and name the copy; Parquet at an address that Hadoop reads, such as "
+            "hdfs:// or s3a://, may stay there for plan, release and resume of a plan with [engine] name = 'spark'",
+        )
     scheme, _, rest = str(source).partition(":")
     if scheme.lower() != "file" or not rest.startswith("/"):
         return Path(source)

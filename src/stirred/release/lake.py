@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from stirred.data.codebook import Codebook
 from stirred.data.parts import is_read
 from stirred.data.problems import bad_plan
 from stirred.data.sources import PARQUET, READS
 from stirred.engines.protocol import SPARK
 from stirred.mechanisms.protocol import Progress
 from stirred.release.engine import checked_cluster, scratch_elsewhere
+from stirred.release.ledger import Ledger
 from stirred.release.place import check_place, claimed, copies_of
 from stirred.release.plan_file import Planned
 from stirred.spec.problems import StirredError, placed
@@ -34,13 +37,21 @@ def at_hand(planned: Planned, *, shown: Shown = nullcontext, releasing: bool = F
         yield planned
         return
     for key, name in wanted.items():
+        where = f"{planned.source} [data] {key}"
+        if re.match("[^/]+//[^/]*:[^/]*@", name):
+            remedy = "leave it out, and put it into spark-defaults.conf, which only you can read"
+            raise bad_plan("the address has a password, and a plan is kept in the manifest", where=where, remedy=remedy)
         if (ending := Path(name).suffix.lower()) in READS and ending not in PARQUET:
             remedy = "write it as Parquet, or copy the file to this machine and name the copy"
-            where = f"{planned.source} [data] {key}"
             raise bad_plan(f"only Parquet is read at an address, not {ending}", where=where, remedy=remedy)
     cluster = checked_cluster(planned)
+    # Or hours of copying would be in vain.
     if releasing:
-        check_place(planned.out)  # or hours of copying would be in vain
+        check_place(planned.out)
+    if planned.codebook is not None:
+        Codebook.read(planned.codebook)
+    if planned.ledger is not None:
+        Ledger.open(planned.ledger)
     from stirred.engines.spark.lake import copy_here
 
     with claimed(copies_of(planned.out)) as place:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializationInfo, Validation
 
 from stirred.data.prepare import LEARNED, AnyStep, Split
 from stirred.data.problems import PlanError, bad_plan
-from stirred.data.sources import READS, Source, address_of, local_path, of_address, read_toml
+from stirred.data.sources import READS, Source, address_of, local_path, read_toml
 from stirred.data.spelling import told_once
 from stirred.mechanisms.protocol import Names, Settings
 from stirred.mechanisms.registry import DEFAULT, Words, mechanism_class, settings_for, usable
@@ -225,24 +224,19 @@ class Planned:
         tables = {**self.plan.data.given, "persons": self.plan.data.persons or ""}
         return {key: text for key, text in tables.items() if address_of(text)}
 
-    def _table(self, key: str, name: str) -> Path:
-        """Return the path of a table, or of its copy; refuse an address that nobody copied."""
-        if name in self.copies:
-            return self.copies[name]
-        if address := address_of(name):
-            raise PlanError([of_address(address, where=f"{self.source} [data] {key}")])
-        return self.folder / local_path(name)
+    def _table(self, name: str) -> Path:
+        return self.copies[name] if name in self.copies else self.folder / local_path(name)
 
     @property
     def records(self) -> Path:
         """Return the path of the main file: of households, or whatever a row is."""
-        ((key, name),) = self.plan.data.given.items()
-        return self._table(key, name)
+        (name,) = self.plan.data.given.values()
+        return self._table(name)
 
     @property
     def persons(self) -> Path | None:
         """Return the path of the person file, if there is one."""
-        return None if self.plan.data.persons is None else self._table("persons", self.plan.data.persons)
+        return None if self.plan.data.persons is None else self._table(self.plan.data.persons)
 
     @property
     def codebook(self) -> Path | None:
@@ -331,7 +325,6 @@ def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
     else:
         problems += [("data", problem) for problem in _data_problems(plan, source)]
         problems += [("engine", problem) for problem in _engine_problems(plan.engine, source)]
-        problems += _address_problems(plan, source)
     if problems:
         order = {name: place for place, name in enumerate(PlanFile.model_fields)}
         raise PlanError(problem for _, problem in sorted(problems, key=lambda told: order.get(told[0], len(order))))
@@ -380,25 +373,6 @@ def _engine_problems(engine: EngineSection | None, source: str) -> Iterator[Prob
     if engine.name == "local" and (engine.master, engine.scratch, engine.conf) != (None, None, {}):
         remedy = "write name = 'spark', or leave master, scratch and conf out"
         yield Problem(what="only a cluster has these settings", where=f"{source} [engine]", remedy=remedy)
-
-
-def _address_problems(plan: PlanFile, source: str) -> Iterator[tuple[str, Problem]]:
-    """Yield addresses where only a path will do, and those with a password, which the manifest would keep."""
-    here = [
-        ("data", "codebook", plan.data.codebook),
-        ("release", "out", plan.release.out),
-        ("engine", "scratch", None if plan.engine is None else plan.engine.scratch),
-    ]
-    for section, key, name in here:
-        if address := address_of(name or ""):
-            what = f"this is an address ({address.partition(':')[0]}://), and a path of this machine is needed"
-            remedy = "name a file or folder here; what lies elsewhere is copied by hand"
-            yield section, Problem(what=what, where=f"{source} [{section}] {key}", remedy=remedy)
-    for key, name in {**plan.data.given, "persons": plan.data.persons or ""}.items():
-        if address_of(name) and re.match(r"[^/]+://[^/]*:[^/]*@", name):
-            remedy = "leave it out, and put it into spark-defaults.conf, which only you can read"
-            what = "the address has a password in it, and a plan is kept in the manifest"
-            yield "data", Problem(what=what, where=f"{source} [data] {key}", remedy=remedy)
 
 
 # Stands where the section has problems, while those of the others are looked for.

@@ -147,7 +147,7 @@ def _explained(address: str, version: Callable[[], str]) -> Iterator[None]:
 
     try:
         yield
-    except Py4JError as error:
+    except (Py4JError, ConnectionError) as error:
         thrown = getattr(error, "java_exception", None)
         said = "the Java process ended" if thrown is None else thrown.toString()
         raise explained(said, address, version() if "ClassNotFound" in said else "") from None
@@ -170,10 +170,7 @@ def explained(said: str, address: str, version: str = "") -> EngineError:
         what = f"Hadoop knows no file system {scheme}://"
         remedy = "check the address (that of Amazon is s3a://), or ask the administrator which jar and setting it needs"
     elif any(words in said for words in _REFUSED):
-        what, remedy = (
-            "this user may not read it",
-            "ask its owner, or check which credentials spark-defaults.conf names",
-        )
+        what, remedy = "this user may not read it", "ask its owner, or check the credentials in spark-defaults.conf"
     elif "FileNotFoundException" in said:
         what, remedy = "there is nothing at this address", "check the address"
     return bad_engine(what, where=address, remedy=remedy)
