@@ -20,13 +20,7 @@ from stirred.engines.spark.checks import FIXED
 from stirred.engines.spark.session import end_java, java
 
 _AT_ONCE: Final = 4  # files
-_JARS: Final = {
-    "s3a": "hadoop-aws",
-    "abfs": "hadoop-azure",
-    "abfss": "hadoop-azure",
-    "gs": "hadoop-gcp",
-    "oss": "hadoop-aliyun",
-}
+_JARS: Final = {"s3a": "hadoop-aws", "abfs": "hadoop-azure", "abfss": "hadoop-azure", "gs": "hadoop-gcp"}
 _SETTINGS: Final = (
     "check the address, and that this machine has the settings of the cluster: HADOOP_CONF_DIR, or spark.hadoop.* in "
     "spark-defaults.conf or under [engine.conf]; secrets belong into the first two"
@@ -34,9 +28,9 @@ _SETTINGS: Final = (
 _REFUSED: Final = ("Permission denied", "AccessControlException", "AccessDenied", "Forbidden")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _File:
-    """A file elsewhere as it was listed, and where its copy goes."""
+    """A file elsewhere, where its copy goes, its length, and when it was changed, as they were listed."""
 
     address: str
     place: Path
@@ -96,9 +90,9 @@ class _Hadoop:
     """Hadoop's file systems, as the settings of the Java process have them."""
 
     def __init__(self, jvm: Any) -> None:
-        with _explained("Hadoop", lambda: ""):
+        with _explained("Hadoop"):
             self._path = jvm.org.apache.hadoop.fs.Path
-            self._version: Callable[[], str] = jvm.org.apache.hadoop.util.VersionInfo.getVersion
+            self._version = jvm.org.apache.hadoop.util.VersionInfo.getVersion()
             own = jvm.org.apache.spark.SparkConf(True)
             self._settings = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(own)
 
@@ -106,12 +100,10 @@ class _Hadoop:
         """Return the files at an address."""
 
         def below(status: Any, place: Path) -> Iterator[_File]:
-            path = status.getPath()
             if not status.isDirectory():
-                changed = status.getModificationTime()
-                yield _File(address=path.toString(), place=place, size=status.getLen(), changed=changed)
+                yield _File(status.getPath().toString(), place, status.getLen(), status.getModificationTime())
                 return
-            for each in system.listStatus(path):
+            for each in system.listStatus(status.getPath()):
                 if is_read(name := each.getPath().getName(), each.isDirectory()):
                     yield from below(each, place / name)
 
@@ -142,7 +134,7 @@ def _changed(address: str) -> EngineError:
 
 
 @contextmanager
-def _explained(address: str, version: Callable[[], str]) -> Iterator[None]:
+def _explained(address: str, version: str = "") -> Iterator[None]:
     from py4j.protocol import Py4JError
 
     try:
@@ -150,7 +142,7 @@ def _explained(address: str, version: Callable[[], str]) -> Iterator[None]:
     except (Py4JError, ConnectionError) as error:
         thrown = getattr(error, "java_exception", None)
         said = "the Java process ended" if thrown is None else thrown.toString()
-        raise explained(said, address, version() if "ClassNotFound" in said else "") from None
+        raise explained(said, address, version) from None
 
 
 def explained(said: str, address: str, version: str = "") -> EngineError:
