@@ -16,6 +16,7 @@ from stirred.cli.risk import uniqueness_out
 from stirred.data.bundle import checksum
 from stirred.data.frames import exists
 from stirred.data.problems import bad_file
+from stirred.data.sources import local_path
 from stirred.mechanisms.protocol import Rated, Stronger, doubt_rows, tunable
 from stirred.release.expectation import Expectation, expectations
 from stirred.release.fitting import Fit, fitting
@@ -138,7 +139,7 @@ def expected_errors(prepared: Prepared, source: str, persons: Path | None) -> li
     known = source in ("margins", "this-data")
     if not known and not exists(source):
         raise bad_file("there is no such file", where=f"--expect-from {source}", remedy="name a file, or write margins")
-    if not known and Path(source).exists() and checksum(Path(source)) in prepared.inputs.values():
+    if not known and (file := local_path(source)).exists() and checksum(file) in prepared.inputs.values():
         known, source = True, "this-data"  # the confidential file itself, by its path
     return expectations(
         prepared.mechanism,

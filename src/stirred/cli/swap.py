@@ -158,6 +158,7 @@ def plan(
     """
     from stirred.cli.advice_shown import Wished, show_advice, show_choices, write_options
     from stirred.cli.plan_shown import expected_errors, show_plan
+    from stirred.release.lake import at_hand
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
 
@@ -204,16 +205,17 @@ def plan(
     if expect_persons is not None and expect_from in (None, "margins", "this-data"):
         remedy = "name that file with --expect-from FILE, or leave it out"
         raise bad_plan("this file belongs to another file of households", where="--expect-persons", remedy=remedy)
-    prepared = prepare(planned)
-    expected = [] if expect_from is None else expected_errors(prepared, expect_from, expect_persons)
-    target = epsilon if has_rate(prepared.mechanism.name) else None
-    if write is not None:
-        write_options(prepared, write)
-    next_step = run_command(context, prepared) if write is None else shlex.join(["stirred", "release", str(write)])
-    show_plan(
-        prepared, epsilon=target, expected=expected, next_step=next_step, verbose=verbose, as_json=json, written=write,
-        writable=write is None and file.suffix != ".toml",
-    )  # fmt: skip
+    with at_hand(planned, shown=lambda: shown_progress(quiet=json)) as here:
+        prepared = prepare(here)
+        expected = [] if expect_from is None else expected_errors(prepared, expect_from, expect_persons)
+        target = epsilon if has_rate(prepared.mechanism.name) else None
+        if write is not None:
+            write_options(prepared, write)
+        next_step = run_command(context, prepared) if write is None else shlex.join(["stirred", "release", str(write)])
+        show_plan(
+            prepared, epsilon=target, expected=expected, next_step=next_step, verbose=verbose, as_json=json,
+            written=write, writable=write is None and file.suffix != ".toml",
+        )  # fmt: skip
 
 
 def release(
@@ -316,18 +318,27 @@ def _notes_said(planned: Planned | None = None) -> Iterator[None]:
 
 
 def _run(planned: Planned, *, seed: str | None, verbose: bool, quiet: bool, as_json: bool) -> None:
+    from stirred.release.lake import at_hand
+
+    with (
+        _notes_said(planned),
+        at_hand(planned, shown=lambda: shown_progress(quiet=quiet or as_json), releasing=True) as here,
+    ):
+        _carry_out(here, seed=seed, verbose=verbose, quiet=quiet, as_json=as_json)
+
+
+def _carry_out(planned: Planned, *, seed: str | None, verbose: bool, quiet: bool, as_json: bool) -> None:
     from stirred.cli.plan_shown import account_of, doubt_facts, five_answers, ledger_facts, numbers, say_doubts
     from stirred.randomness.entropy import Entropy
     from stirred.release.prepared import prepare
     from stirred.release.run import run
 
     entropy = None if seed is None else Entropy.from_seed(seed)
-    with _notes_said(planned):
-        prepared = prepare(planned)
-        if not as_json:
-            say_doubts(prepared)  # while the run can still be stopped at no cost
-        with shown_progress(quiet=quiet or as_json) as progress:
-            out = run(prepared, entropy=entropy, progress=progress)
+    prepared = prepare(planned)
+    if not as_json:
+        say_doubts(prepared)  # while the run can still be stopped at no cost
+    with shown_progress(quiet=quiet or as_json) as progress:
+        out = run(prepared, entropy=entropy, progress=progress)
     specification = prepared.plan.specification
     account = account_of(prepared, out)
     if as_json:

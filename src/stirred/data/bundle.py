@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from stirred import __version__
 from stirred.data.columns import has_text
 from stirred.data.frames import as_read, read_frame
+from stirred.data.parts import is_read
 from stirred.data.probe import is_unread, parquet_below, unreadable_parquet
 from stirred.data.problems import bad_file
 from stirred.data.table_labels import ENDING, label_columns, without_labels
@@ -161,9 +162,11 @@ def published_specification(public: Path) -> Specification | None:
 
 
 def checksum(path: Path) -> str:
-    """Return the SHA-256 of a file, or of the parts of a folder one after the other."""
+    """Return the SHA-256 of a file, or of the parts of a folder one after the other, with what its folders say."""
     if path.is_dir():
-        parts = "".join(checksum(part) for part in sorted(path.iterdir()) if part.is_file())
+        inside = [each for each in sorted(path.iterdir()) if is_read(each.name, folder=each.is_dir())]
+        folders = {each: each.name for each in inside if each.is_dir()}  # their names are values of their records
+        parts = "".join(folders.get(each, "") + checksum(each) for each in inside if each in folders or each.is_file())
         return hashlib.sha256(parts.encode()).hexdigest()
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

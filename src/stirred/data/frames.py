@@ -13,6 +13,7 @@ import polars as pl
 from stirred.data.csv_text import check_header, csv_header, read_csv
 from stirred.data.databases import read_database
 from stirred.data.labelled import Labelled, read_labelled
+from stirred.data.parts import Part, parts_of, scan_parts
 from stirred.data.probe import unreadable_parquet
 from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.sources import (
@@ -23,7 +24,6 @@ from stirred.data.sources import (
     PARQUET,
     READS,
     Source,
-    check_is_file,
     unreadable,
     unreadable_because,
 )
@@ -63,7 +63,7 @@ def read_given(source: Path | str) -> pl.DataFrame:
     _check_harmless(Source.of(source).checked())
     frame = read_frame(source)
     place = Source.of(source)
-    if place.kind in CSV or (place.kind == "folder" and _are_csv(_parts(place))):
+    if place.kind in CSV or (place.kind == "folder" and _are_csv(parts_of(place))):
         check_header(place, frame)
         frame = frame.select(as_whole(column) for column in frame.get_columns())
     return frame
@@ -88,7 +88,7 @@ def scan_frame(source: Path | str, *, given: bool = False) -> pl.LazyFrame:
     place = Source.of(source).checked()
     if given:
         _check_harmless(place)
-    parts = _parts(place) if place.kind in ("folder", *PARQUET) else []
+    parts = parts_of(place) if place.kind in ("folder", *PARQUET) else []
     if not parts or _are_csv(parts):
         return (read_given if given else read_frame)(source).lazy()
     try:
@@ -136,8 +136,9 @@ def _read(place: Source) -> pl.DataFrame:
             return read_labelled(place).frame
         if place.kind in ARROW:
             return _read_arrow(place)
-        parts = _parts(place)
-        return _read_csv_parts(parts) if _are_csv(parts) else _scan_parquet(place, parts).collect()
+        parts = parts_of(place)
+        csv = _are_csv(parts)
+        return _read_csv_parts([part.path for part in parts]) if csv else _scan_parquet(place, parts).collect()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, UnicodeDecodeError) as error:
         raise unreadable_because(place, error) from None
 
@@ -147,9 +148,9 @@ def _check_harmless(place: Source) -> None:
 
     Of 20,000 files with a few changed bytes 5 did so, and of 11,000 Arrow files none.
     """
-    parts = _parts(place) if place.kind in ("folder", *PARQUET) else []
+    parts = parts_of(place) if place.kind in ("folder", *PARQUET) else []
     if parts and not _are_csv(parts):
-        damaged = unreadable_parquet(parts, only_deadly=True)
+        damaged = unreadable_parquet([part.path for part in parts], only_deadly=True)
         if problems := [each for part, why in damaged.items() for each in unreadable(why, where=str(part)).problems]:
             raise DataError(problems)
 
@@ -161,38 +162,15 @@ def _no_records(place: Source) -> DataError:
 # --- folders of parts -----------------------------------------------------------------------------------
 
 
-def _parts(place: Source) -> list[Path]:
-    """Return the Parquet or the CSV files of a folder in the order of their names, or the one file."""
-    if place.kind != "folder":
-        return [place.path]
-    files = sorted(path for path in place.path.iterdir() if not path.is_dir())
-    parquet, text = ([path for path in files if path.suffix.lower() in kind] for kind in (PARQUET, CSV))
-    for path in (*parquet, *text):
-        check_is_file(path, where=str(path))
-    if parquet and text:
-        raise bad_file(
-            f"this is a folder of Parquet files ({parquet[0].name}) and of CSV files ({text[0].name})",
-            where=str(place),
-            remedy="keep the parts of one table in a folder of their own",
-        )
-    if not parquet and not text:
-        raise bad_file(
-            "this is a folder without Parquet or CSV files",
-            where=str(place),
-            remedy="name a file, or a folder that itself holds the files ending in .parquet or .csv",
-        )
-    return parquet or text
-
-
-def parquet_parts(source: Path | str) -> list[Path]:
+def parquet_parts(source: Path | str) -> list[Part]:
     """Return the Parquet files of a table in the order in which they are read; none of a table of another kind."""
     place = Source.of(source).checked()
-    parts = _parts(place) if place.kind in ("folder", *PARQUET) else []
+    parts = parts_of(place) if place.kind in ("folder", *PARQUET) else []
     return [] if not parts or _are_csv(parts) else parts
 
 
-def _are_csv(parts: Sequence[Path]) -> bool:
-    return parts[0].suffix.lower() in CSV
+def _are_csv(parts: Sequence[Part]) -> bool:
+    return parts[0].path.suffix.lower() in CSV
 
 
 def _unlike(part: Path, first: Path, told: str) -> Problem:
@@ -236,11 +214,11 @@ def _read_csv_parts(parts: Sequence[Path]) -> pl.DataFrame:
 # --- Parquet and Arrow ----------------------------------------------------------------------------------
 
 
-def _scan_parquet(place: Source, parts: list[Path]) -> pl.LazyFrame:
+def _scan_parquet(place: Source, parts: list[Part]) -> pl.LazyFrame:
     """Return the table of some files; refuse parts whose columns are not those of the first part."""
     problems: list[Problem] = []
     first: dict[str, pl.DataType] = {}
-    for part in parts if place.kind == "folder" else []:
+    for part in [part.path for part in parts] if place.kind == "folder" else []:
         try:
             schema = dict(pl.read_parquet_schema(part))
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
@@ -250,10 +228,14 @@ def _scan_parquet(place: Source, parts: list[Path]) -> pl.LazyFrame:
         if list(schema.items()) != list(first.items()):
             names = [n for n in dict.fromkeys([*first, *schema]) if first.get(n) != schema.get(n)]
             told = ", ".join(f'"{n}" is {schema.get(n, "absent")}, not {first.get(n, "absent")}' for n in names[:5])
-            problems.append(_unlike(part, parts[0], told))
+            problems.append(_unlike(part, parts[0].path, told))
+    if twice := [name for name, _ in parts[0].values if name in first]:
+        what = f"{listed(twice)} is a column of the files and the name of folders (such as {parts[0].path.parent.name})"
+        remedy = "write the table again, with the column in one of them"
+        problems.append(Problem(what=what, where=str(place), remedy=remedy))
     if problems:
         raise DataError(problems)
-    return pl.scan_parquet(parts, glob=False)
+    return scan_parts(parts)
 
 
 def _read_arrow(place: Source) -> pl.DataFrame:

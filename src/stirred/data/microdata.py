@@ -15,7 +15,7 @@ import polars as pl
 
 from stirred.data.codes import all_different, all_known
 from stirred.data.columns import Columns, ParquetColumns, as_polars, canonical_frame, select
-from stirred.data.frames import read_labels
+from stirred.data.frames import parquet_parts, read_labels
 from stirred.data.missing import MISSING_CODE, Declared, is_missing, with_missing, with_missing_code
 from stirred.data.problems import DataError, bad_file, counted, listed, number
 from stirred.data.sources import Source, other_separator, which_column
@@ -271,9 +271,7 @@ def _read_table(
     path: Path, *, large: int | None, plain: bool = False
 ) -> tuple[Columns, Mapping[str, Mapping[str, str]]]:
     """Return a table and the labels that its file keeps; ``plain``, only columns that keep their types are fetched."""
-    parts = [part for part in path.iterdir() if part.suffix == ".parquet"] if path.is_dir() else [path]
-    size = sum(part.stat().st_size for part in parts if part.exists())
-    if large is not None and size > large and all(part.suffix == ".parquet" for part in parts):
+    if large is not None and sum(part.path.stat().st_size for part in parquet_parts(path)) > large:
         table = ParquetColumns(path)
         if not plain or all(kind.is_integer() or kind in (pl.String, pl.Boolean) for kind in table.schema.values()):
             return table, {}

@@ -10,6 +10,8 @@ import numpy as np
 import polars as pl
 
 from stirred.data.columns import Columns, ParquetColumns
+from stirred.data.frames import parquet_parts
+from stirred.data.parts import Part, scan_parts
 
 Schema = Mapping[str, pl.DataType]
 
@@ -18,7 +20,7 @@ Schema = Mapping[str, pl.DataType]
 class Piece:
     """So many rows of a file, after the first ``skip``; in the table ``first`` rows come before."""
 
-    path: Path
+    part: Part
     skip: int
     rows: int
     first: int
@@ -33,7 +35,7 @@ class Piece:
 
         Which types a table gets depends on all of its rows, so a piece is told them. Text stays as it is.
         """
-        scan = pl.scan_parquet(self.path, glob=False).select([*schema]).slice(self.skip, self.rows)
+        scan = scan_parts([self.part]).select([*schema]).slice(self.skip, self.rows)
         columns = [_as_type(column, schema[column.name]) for column in scan.collect().rechunk().get_columns()]
         return pl.DataFrame(columns)
 
@@ -45,12 +47,12 @@ def _as_type(column: pl.Series, kind: pl.DataType) -> pl.Series:
 
 
 def pieces_of(files: Sequence[Path], *, most: int) -> Iterator[Piece]:
-    """Yield the pieces of a table in the order of its rows, each of at most so many rows of one file."""
+    """Yield the pieces of a table, files or folders, in the order of its rows, each of at most so many of one file."""
     first = 0
-    for path in files:
-        rows = int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+    for part in (part for path in files for part in parquet_parts(path)):
+        rows = int(scan_parts([part]).select(pl.len()).collect().item())
         for skip in range(0, rows, most):
-            yield Piece(path=path, skip=skip, rows=min(most, rows - skip), first=first + skip)
+            yield Piece(part=part, skip=skip, rows=min(most, rows - skip), first=first + skip)
         first += rows
 
 

@@ -23,6 +23,7 @@ LABELLED: Final = (".sav", ".zsav", ".dta", ".sas7bdat", ".xpt")
 _SPREADSHEETS: Final = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 # Between names these are not read as separators; a comma, a semicolon, a tab and a bar are.
 _OTHER_SEPARATORS: Final = ("~", "^", ":", "!", "#", "/", " ", "\x1f", "\x01", "§", "¦")
+_ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/+)(.*)", re.DOTALL)
 READS: Final = (*CSV, *PARQUET, *ARROW, *DATABASES, *LABELLED)
 
 
@@ -40,7 +41,7 @@ class Source:
     @classmethod
     def of(cls, source: Path | str) -> Source:
         """Return what ``source`` names; a file whose own name holds a ``#`` is that file."""
-        path = Path(source)
+        path = local_path(source)
         if "#" not in path.name or path.exists():
             return cls(path)
         file, _, table = path.name.rpartition("#")
@@ -74,6 +75,43 @@ class Source:
                 remedy=f"leave it out, or give a file ending in {', '.join(DATABASES)}",
             )
         return self
+
+
+def address_of(source: Path | str) -> str | None:
+    """Return a source that is an address of some other file system; None for a path of this machine.
+
+    A path swallows slashes: they are put back. One letter and a colon would be a drive.
+
+    >>> address_of(Path("s3a://lake/homes.parquet")), address_of("homes.parquet"), address_of("file:///homes.parquet")
+    ('s3a://lake/homes.parquet', None, None)
+    """
+    found = _ADDRESS.fullmatch(str(source))
+    if found is None or found[1].lower() == "file":
+        return None
+    return str(source) if found[2] != "/" else f"{found[1]}://{found[3]}"
+
+
+def local_path(source: Path | str) -> Path:
+    """Return a path; ``file:///path`` and ``file:/path`` are the path, and any other address is refused.
+
+    >>> local_path("file:///data/homes.parquet"), local_path("homes.parquet")
+    (PosixPath('/data/homes.parquet'), PosixPath('homes.parquet'))
+    """
+    if (address := address_of(source)) and not Path(source).exists():
+        raise bad_file(
+            f"this is an address ({address.partition(':')[0]}://), and a path of this machine is needed",
+            where=re.sub("//[^/]*:[^/]*@", "//...@", address),  # a password is not repeated
+            remedy="copy it to this machine and name the copy; Parquet at an address that Hadoop reads, such as "
+            "hdfs:// or s3a://, may stay there for plan, release and resume of a plan with [engine] name = 'spark'",
+        )
+    scheme, _, rest = str(source).partition(":")
+    if scheme.lower() != "file" or not rest.startswith("/"):
+        return Path(source)
+    host, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "/", rest[1:])
+    if host not in ("", "localhost") or not slash:
+        remedy = "write file:///folder/file, with three slashes, or the path alone"
+        raise bad_file(f"'{host}' would be another machine, whose files are not read", where=str(source), remedy=remedy)
+    return Path("/", path.lstrip("/"))
 
 
 def check_is_file(path: Path, *, where: str) -> None:

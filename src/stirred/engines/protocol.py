@@ -34,7 +34,7 @@ def bad_engine(what: str, *, remedy: str, where: str = "[engine]") -> EngineErro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The files of a plan as an engine may read them for itself: Parquet, each table by its role, in order of names.
+    """The files of a plan as an engine may read them for itself: Parquet files or folders, each table by its role.
 
     ``unlike`` says why the records that are released are not those in the files; an engine then cannot read them.
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stirred.data.codebook import Codebook
 from stirred.data.frames import parquet_parts
@@ -14,19 +15,30 @@ from stirred.data.problems import bad_plan
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine, Sources
 from stirred.release.place import Place
-from stirred.release.plan_file import EngineSection, Planned
+from stirred.release.plan_file import Planned
 from stirred.spec.problems import placed
+
+if TYPE_CHECKING:
+    from stirred.engines.spark.engine import SparkEngine
 
 
 def engine_of(planned: Planned) -> Engine:
     """Return the engine that a plan asks for, without anything that is wrong with it as far as that can be known."""
-    section = planned.plan.engine or EngineSection()
-    if section.name == LOCAL:
+    if planned.plan.engine is None or planned.plan.engine.name == LOCAL:
         return LocalEngine()
+    engine = checked_cluster(planned)
+    engine.sources = _sources(planned)
+    return engine
+
+
+def checked_cluster(planned: Planned) -> SparkEngine:
+    """Return the cluster of a plan, of which nothing is started; refuse what can be known to be wrong."""
     from stirred.engines.spark.engine import SparkEngine
 
+    section = planned.plan.engine
+    assert section is not None
     assert section.master is not None
-    engine = SparkEngine(master=section.master, conf=section.conf, sources=_sources(planned))
+    engine = SparkEngine(master=section.master, conf=section.conf)
     with placed(planned.source):
         if section.scratch is not None and not os.access(planned.folder / section.scratch / ".", os.W_OK | os.X_OK):
             there = (planned.folder / section.scratch).is_dir()
@@ -52,9 +64,7 @@ def _sources(planned: Planned) -> Sources:
         *(["the codebook declares texts as missing"] if codebook and codebook.missing_texts("persons") else []),
         *(["they are a table of counts"] if section.counts is not None else []),
     ]
-    return Sources(
-        files={role: tuple(path.absolute() for path in found) for role, found in parts.items()}, unlike="; ".join(why)
-    )
+    return Sources(files={role: (path.absolute(),) for role, path in files.items()}, unlike="; ".join(why))
 
 
 @contextmanager
@@ -67,7 +77,7 @@ def working(engine: Engine, planned: Planned, place: Place) -> Iterator[None]:
     if engine.name == LOCAL:
         yield
         return
-    scratch = place.new_scratch(_elsewhere(planned))
+    scratch = place.new_scratch(scratch_elsewhere(planned))
     try:
         with placed(planned.source):
             engine.start(scratch)
@@ -77,6 +87,7 @@ def working(engine: Engine, planned: Planned, place: Place) -> Iterator[None]:
         place.remove_scratch()
 
 
-def _elsewhere(planned: Planned) -> Path | None:
+def scratch_elsewhere(planned: Planned) -> Path | None:
+    """Return a new folder where the plan says; nothing if it says nothing."""
     named = None if planned.plan.engine is None else planned.plan.engine.scratch
     return None if named is None else Path(tempfile.mkdtemp(prefix="stirred-", dir=planned.folder / named))

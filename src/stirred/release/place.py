@@ -241,9 +241,15 @@ def check_place(out: Path) -> None:
 
 def remove_leftovers(out: Path) -> None:
     """Remove what a dead run left at a place, but for a release that was drawn and can be finished."""
-    with unheld(out) as place:
-        if place is not None:
-            place.tidy()
+    for each in (out, copies_of(out)):
+        with unheld(each) as place:
+            if place is not None:
+                place.tidy()
+
+
+def copies_of(out: Path) -> Path:
+    """Return the place, never a bundle, in whose hidden folder a run to ``out`` has copies of tables from elsewhere."""
+    return out.with_name(f"{out.name}.copies")
 
 
 @contextmanager

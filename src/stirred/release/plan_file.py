@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializationInfo, Validation
 
 from stirred.data.prepare import LEARNED, AnyStep, Split
 from stirred.data.problems import PlanError, bad_plan
-from stirred.data.sources import READS, Source, read_toml
+from stirred.data.sources import READS, Source, address_of, local_path, read_toml
 from stirred.data.spelling import told_once
 from stirred.mechanisms.protocol import Names, Settings
 from stirred.mechanisms.registry import DEFAULT, Words, mechanism_class, settings_for, usable
@@ -216,22 +216,32 @@ class Planned:
     plan: PlanFile
     folder: Path
     source: str
+    copies: Mapping[str, Path] = field(default_factory=dict)  # of addresses, for as long as a command runs
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Return the tables that lie elsewhere than on this machine, each by its key under [data]."""
+        tables = {**self.plan.data.given, "persons": self.plan.data.persons or ""}
+        return {key: text for key, text in tables.items() if address_of(text)}
+
+    def _table(self, name: str) -> Path:
+        return self.copies[name] if name in self.copies else self.folder / local_path(name)
 
     @property
     def records(self) -> Path:
         """Return the path of the main file: of households, or whatever a row is."""
-        (path,) = self.plan.data.given.values()
-        return self.folder / path
+        (name,) = self.plan.data.given.values()
+        return self._table(name)
 
     @property
     def persons(self) -> Path | None:
         """Return the path of the person file, if there is one."""
-        return None if self.plan.data.persons is None else self.folder / self.plan.data.persons
+        return None if self.plan.data.persons is None else self._table(self.plan.data.persons)
 
     @property
     def codebook(self) -> Path | None:
         """Return the path of the codebook, if there is one."""
-        return None if self.plan.data.codebook is None else self.folder / self.plan.data.codebook
+        return None if self.plan.data.codebook is None else self.folder / local_path(self.plan.data.codebook)
 
     @property
     def settings(self) -> Settings:
@@ -274,7 +284,7 @@ class Planned:
     @property
     def out(self) -> Path:
         """Return the path of the bundle."""
-        return self.folder / self.plan.release.out
+        return self.folder / local_path(self.plan.release.out)
 
 
 def read_plan(path: Path, *, out: Path | None = None) -> Planned:

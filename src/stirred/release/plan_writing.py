@@ -12,6 +12,7 @@ from typing import Any
 
 from stirred.data.codebook import toml_value
 from stirred.data.problems import bad_plan
+from stirred.data.sources import local_path
 from stirred.release.plan_file import RECORD_FILES, PlanFile, planned
 
 _WIDE = 110
@@ -55,7 +56,7 @@ def _sections(content: dict[str, Any]) -> Iterator[str]:
 def write_plan(plan: PlanFile, path: Path, *, remarks: Sequence[str] = ()) -> None:
     """Write a plan whose paths are relative to here, so that they hold from its own folder; never over a file."""
     from_there = {
-        key: value if Path(value).is_absolute() else os.path.relpath(value, path.parent)
+        key: str(local_path(value)) if local_path(value).is_absolute() else os.path.relpath(value, path.parent)
         for key in (*RECORD_FILES, "persons", "codebook")
         if (value := getattr(plan.data, key)) is not None
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from stirred.data.problems import PlanError, bad_plan
@@ -13,6 +14,7 @@ from stirred.release.bundle import bundle_in
 from stirred.release.engine import working
 from stirred.release.files import Files
 from stirred.release.kept import Kept, premises
+from stirred.release.lake import at_hand
 from stirred.release.ledger import Ledger, LedgerError
 from stirred.release.ledger.entry import ABORTED, RESERVED
 from stirred.release.ledger.recover import whole_bundle
@@ -71,6 +73,15 @@ def _finish(place: Place, kept: Kept, planned: Planned, reservation: Reservation
             where=str(place.out),
             remedy=f"give the release up: `{place.abort_command}`; it counts as spent",
         )
+    with at_hand(planned, shown=lambda: nullcontext(progress)) as planned:
+        _make_the_same(place, kept, planned, reservation, progress)
+
+
+def _make_the_same(
+    place: Place, kept: Kept, planned: Planned, reservation: Reservation, progress: Progress | None
+) -> None:
+    entry = reservation.entry
+    assert entry is not None
     _check_same(kept, input_checksums(planned), place)
     prepared = prepare(planned, before=entry.number)
     _check_same(kept, premises(prepared), place, whole=True)

@@ -26,7 +26,7 @@ FIXED: Final = {
     "spark.submit.deployMode": "client",
 }
 # What a plan must not say: it is kept in the manifest, and stands on the command line of the driver.
-_SECRET: Final = re.compile(r"secret|password|token|credential|access\.key", re.IGNORECASE)
+_SECRET: Final = re.compile(r"secret|password|token|credential|\.key(\.|$)|\.sas\b", re.IGNORECASE)
 _FORMS: Final = {"spark.executor.memory": (r"\d+([kmgt]b?)?", "8g"), "spark.executor.cores": (r"[1-9]\d*", "4")}
 _ADDRESS: Final = re.compile(r"(?:spark://)?([^:/,\s]+|\[[0-9a-fA-F:]+\]):(\d{1,5})")
 

@@ -32,6 +32,10 @@ _KNOWN: Final = {
         "no master took the application, or it is gone",
         "check that the address is that of a Spark 4 master, and that it runs",
     ),
+    "JAVA_GATEWAY_EXITED": (
+        "the Java process of this machine ended",
+        "check the jars and Java options under [engine.conf] and in spark-defaults.conf",
+    ),
     "PYTHON_VERSION_MISMATCH": (
         "workers have another version of Python than this machine",
         "install the same minor version on every worker, or name one with PYSPARK_PYTHON",

@@ -26,7 +26,7 @@ from stirred.engines.spark.failures import told_plainly
 from stirred.spec.problems import Problem
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,11 +68,9 @@ class Session:
 def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
     """Start an application on a master that answers, and compare its workers with this machine."""
     from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
 
     if SparkContext._active_spark_context is not None:
         raise bad_engine("a Spark session is open in this process", remedy="stop it, and run again")
-    logging.getLogger().addFilter(_not_of_py4j)
     own = {**_DEFAULTS, **(_LOOPBACK if is_loopback(master) else {}), **conf, **FIXED}
     own["spark.local.dir"] = str(scratch / "driver")
     given = SparkConf(loadDefaults=False).setMaster(master).setAppName("stirred").setAll([*own.items()])
@@ -80,13 +78,9 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
         with (
             told_plainly("starting Spark"),
             warnings.catch_warnings(),  # about a pandas that is there for others
-            (scratch / "driver.log").open("wb") as log,
         ):
             warnings.simplefilter("ignore", FutureWarning)
-            # What is said to Java, keys included, would stand in the log of a program that logs everything.
-            logging.getLogger("py4j").setLevel(logging.WARNING)
-            # The driver's Java process would write to the terminal.
-            gateway = launch_gateway(given, popen_kwargs={"stdout": log, "stderr": log})
+            gateway = java(given, scratch / "driver.log")
             with _signals_kept():
                 context = SparkContext(conf=given, gateway=gateway)
             # Executors run the Python that this machine runs, unless somebody named another.
@@ -98,6 +92,17 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
     except BaseException:
         _stop_gateway()
         raise
+
+
+def java(conf: SparkConf, log: Path) -> Any:
+    """Start a Java process that has Spark's classes, and return the way to talk to it."""
+    from pyspark.java_gateway import launch_gateway
+
+    logging.getLogger().addFilter(_not_of_py4j)
+    # What is said to Java, keys included, would stand in the log of a program that logs everything.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    with told_plainly("starting Spark"), log.open("wb") as stream:  # it would write to the terminal
+        return launch_gateway(conf, popen_kwargs={"stdout": stream, "stderr": stream})
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
@@ -123,11 +128,15 @@ def _stop_gateway() -> None:
     if (context := SparkContext._active_spark_context) is not None:
         with suppress(Exception):  # a cluster that is gone already cannot be told
             context.stop()
-    logging.getLogger().removeFilter(_not_of_py4j)
     gateway: Any = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None
-    if gateway is None:
-        return
+    if gateway is not None:
+        end_java(gateway)
+
+
+def end_java(gateway: Any) -> None:
+    """End a Java process, for certain."""
+    logging.getLogger().removeFilter(_not_of_py4j)
     with suppress(Exception):
         gateway.shutdown()
     process: subprocess.Popen[bytes] = gateway.proc

@@ -70,7 +70,8 @@ def give_up(entry: Entry) -> bool:
             return False
         place.give_up()
         place.tidy()
-        return True
+    remove_leftovers(Path(entry.place))
+    return True
 
 
 def _can_go_on(ledger: Ledger, entry: Entry) -> str | None:
