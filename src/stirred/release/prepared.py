@@ -13,9 +13,9 @@ from stirred.data.codebook import Codebook
 from stirred.data.columns import Columns, ParquetColumns
 from stirred.data.formulas import formula_doubts, unwritable
 from stirred.data.microdata import Microdata
-from stirred.data.prepare import words_of
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
+from stirred.data.steps import words_of
 from stirred.data.table_labels import ENDING, Labels, tells_more
 from stirred.data.validate import validate
 from stirred.engines.local import LocalEngine
