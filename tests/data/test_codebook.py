@@ -4,6 +4,7 @@ import json
 import tomllib
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 import jsonschema
 import pytest
@@ -12,10 +13,10 @@ from hypothesis import strategies as st
 
 from stirred.data.codebook import (
     FILES,
-    TYPES,
     Codebook,
     CodeHierarchy,
     StructuralZero,
+    Type,
     Variable,
 )
 from stirred.data.codebook_file import json_schema
@@ -273,7 +274,7 @@ VALUES = st.recursive(
 )
 KEYS = ["codebook", "variables", "hierarchies", "link", "structural_zeros"]
 INNER = ["name", "file", "type", "codes", "min", "levels", "variable", "hrc", "hid", "id", "when", "title"]
-GUESSES = VALUES | st.sampled_from([*FILES, *TYPES, "tenure"])
+GUESSES = VALUES | st.sampled_from([*FILES, *get_args(Type), "tenure"])
 ENTRIES = st.dictionaries(st.sampled_from(INNER), GUESSES, max_size=6)
 
 
@@ -321,7 +322,7 @@ def codebooks(draw: st.DrawFn) -> Codebook:
 
 @st.composite
 def variable(draw: st.DrawFn, name: str) -> Variable:
-    kind = draw(st.sampled_from(TYPES))
+    kind = draw(st.sampled_from(get_args(Type)))
     codes = draw(st.dictionaries(st.text(max_size=5), st.text(max_size=12), min_size=1, max_size=20))
     low, high = sorted(draw(st.tuples(st.integers(-(2**40), 2**40), st.integers(-(2**40), 2**40))))
     is_integer = kind == "integer"

@@ -20,7 +20,6 @@ File = Literal["households", "persons"]
 Type = Literal["code", "integer", "text", "date", "true-false", "id"]
 
 FILES: Final[tuple[File, ...]] = ("households", "persons")
-TYPES: Final[tuple[Type, ...]] = ("code", "integer", "text", "date", "true-false", "id")
 TRUTH: Final[Mapping[str, str]] = {"true": "true", "1": "true", "false": "false", "0": "false"}
 # What numbers of 128 bits hold.
 WHOLE: Final = "[+-]?[0-9]{1,38}"
