@@ -154,8 +154,8 @@ __all__ = [
     "Defaults", "ExpectedError", "Fact", "Frames", "Grid", "Headline", "Mechanism", "Names", "Outcome", "Picture",
     "Plan", "Plot", "Progress", "PublicFile", "PublicTable", "Rate", "Rated", "Release", "Section", "Settings",
     "StratumAudit", "StratumAudited", "Stronger", "Table", "TableFile", "Tiles", "TooLargeError", "Typical",
-    "VerificationError", "Written", "as_part", "as_parts", "doubt_rows", "failed", "not_done", "share_changed", "smallest_area",
-    "tunable",
+    "VerificationError", "Written", "as_part", "as_parts", "doubt_rows", "failed", "not_done", "share_changed",
+    "smallest_area", "tunable",
 ]  # fmt: skip
 
 
