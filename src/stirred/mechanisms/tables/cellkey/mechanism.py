@@ -72,6 +72,7 @@ class CellKey(Mechanism):
     variables of the tables can take. With ``after``, a mechanism that releases
     records, tables are counted from these, under keys drawn for this release.
 
+    >>> from fractions import Fraction
     >>> from stirred.mechanisms.tables.cellkey.design import design_ptable
     >>> table = design_ptable(D=2, V=Fraction(9, 10)).table
     >>> people = pl.DataFrame({"county": list("AAAB"), "sex": list("fmff")})
