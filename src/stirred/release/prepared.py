@@ -256,7 +256,7 @@ def _check_codebook(codebook: Codebook, data: Microdata) -> None:
 
 def _with_geography(plan: Plan, codebook: Codebook) -> Plan:
     """Put the declared hierarchies into the specification, so that its invariants can be compared with others."""
-    multiverse = replace(plan.specification.multiverse, hierarchies=codebook.hierarchies_for_spec())
+    multiverse = replace(plan.specification.multiverse, hierarchies=codebook.hierarchies)
     return plan.promising(plan.specification.with_flavor(multiverse=multiverse))
 
 
