@@ -271,23 +271,23 @@ def small(nation: Nation, rounds: int = 3) -> list[str]:
 
 def group(nation: Nation) -> list[str]:
     """Return the time for the blocks of a block group, against HiGHS and PIQP."""
-    from stirred.mechanisms.topdown.solve import step
+    from stirred.mechanisms.topdown.solve import relaxed
     from stirred.mechanisms.topdown.solve.admm_kernel import solve_parent
     from stirred.mechanisms.topdown.solve.programs import Program
 
     tree, _ = tree_of(nation, Entropy.from_seed("group"))
     problems: list[tuple[Any, ...]] = []
-    relaxed = step._on_cells
+    usual = relaxed.on_cells
 
-    def kept(stage: step.Stage, *others: Any) -> Any:
-        found = relaxed(stage, *others)
+    def kept(stage: relaxed.Stage, *others: Any) -> Any:
+        found = usual(stage, *others)
         if stage.name == "Block":
             problems.append(found.compact.arguments)
         return found
 
-    step._on_cells = kept
+    relaxed.on_cells = kept
     next(iter(solve(Whole(tree=tree), Settings(arm=ARMS["default"]))))
-    step._on_cells = relaxed
+    relaxed.on_cells = usual
     sizes = np.array([each[4].shape[0] * each[4].shape[1] for each in problems])
     chosen = [problems[place] for place in np.argsort(np.abs(sizes - np.median(sizes)))[:5]]
     ours = theirs = alone = 0.0
@@ -311,7 +311,7 @@ def group(nation: Nation) -> list[str]:
             kernel(*each, 1e-10, 20_000, found, report)
         ours += (time.process_time() - began) / 20
         began = time.process_time()
-        step._by_program(each)
+        relaxed.by_program(each)
         theirs += time.process_time() - began - sum(each for pair in others[len(solving) - 1 :] for each in pair[:2])
     Program.solve = solver  # type: ignore[method-assign]
     alone = sum(solving)

@@ -46,7 +46,7 @@ def test_a_draft_is_written_once_and_fits_its_files(
     assert (codebook.title, codebook.hid, codebook.id) == ("h", "hid", ("pid",))
     assert codebook.draft
     assert "hid" not in [variable.name for variable in codebook.variables], "the link needs no declaration"
-    assert codebook.hierarchies_for_spec()[0].levels == ("block", "county")
+    assert codebook.hierarchies[0].levels == ("block", "county")
     assert codebook.labels("tenure") == {"1": "1", "2": "2"}
     check = ["codebook", "check", households, "--persons", persons, "--codebook", str(out)]
     capsys.readouterr()

@@ -20,6 +20,7 @@ from stirred.release.plan_file import planned
 from stirred.release.prepared import Prepared, prepare
 from stirred.spec.doubts import Doubt, DoubtError, refuse_doubts
 from stirred.spec.problems import StirredError
+from tests.data.codebooks import as_toml
 
 SWAP = PermutationSwap(match=["size"], swap=["county"], rate="1/2")
 
@@ -157,7 +158,7 @@ def test_a_codebook_declares_what_means_missing(tmp_path: Path) -> None:
     text = f'{COUNTY}codes = {{ A = "North", B = "South" }}\nmissing = ["NA"]\n{OTHERS}'
     codebook = Codebook.from_toml(text)
     assert codebook.variables[0].missing_texts == ("NA",)
-    assert Codebook.from_toml(codebook.to_toml()) == codebook
+    assert Codebook.from_toml(as_toml(codebook)) == codebook
     (tmp_path / "homes.csv").write_text(FILE)
     assert validate(scan_frame(tmp_path / "homes.csv"), None, codebook) == []
     found = prepared(tmp_path, FILE, text, missing_as="code")

@@ -31,6 +31,18 @@ CONF = {
     "spark.driver.extraJavaOptions": QUICK_START,
 }
 
+# What every plan here releases, below its [data].
+SWAP = """
+[mechanism]
+swap = "county"
+match = "size"
+rate = "1/2"
+
+[release]
+out = "bundle"
+ledger = "homes.ledger"
+"""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Spark's Python side leaves sockets to the collector."""

@@ -16,7 +16,7 @@ from examples.loopback_cluster import LoopbackCluster
 
 from stirred.cli.main import run
 from stirred.release.ledger import Ledger
-from tests.engines.conftest import CONF
+from tests.engines.conftest import CONF, SWAP
 
 # The power fails when the cluster has made the first exchange: the key is drawn, and records lie in the scratch folder.
 DRIVER = """
@@ -44,16 +44,7 @@ def plan_in(folder: Path, master: str) -> None:
         f"""
 [data]
 file = "homes.parquet"
-
-[mechanism]
-swap = "county"
-match = "size"
-rate = "1/2"
-
-[release]
-out = "bundle"
-ledger = "homes.ledger"
-
+{SWAP}
 [engine]
 name = "spark"
 master = "{master}"

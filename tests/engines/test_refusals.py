@@ -18,20 +18,12 @@ from stirred.engines.spark.checks import check_cluster
 from stirred.engines.spark.engine import SparkEngine
 from stirred.engines.spark.session import Session
 from stirred.release.ledger import Ledger
+from tests.engines.conftest import SWAP
 
-PLAN = """
+PLAN = f"""
 [data]
-households = "{file}"
-
-[mechanism]
-swap = "county"
-match = "size"
-rate = "1/2"
-
-[release]
-out = "bundle"
-ledger = "homes.ledger"
-"""
+households = "homes.parquet"
+{SWAP}"""
 
 
 def told(master: str, **conf: str) -> str:
@@ -122,7 +114,7 @@ def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     frame = pl.DataFrame({"county": ["a", "b"] * 50, "size": [1, 1, 2, 2] * 25, "tenure": [*("xxyyx" * 20)]})
     frame.write_parquet("homes.parquet")
-    (tmp_path / "plan.toml").write_text(PLAN.format(file="homes.parquet"))
+    (tmp_path / "plan.toml").write_text(PLAN)
     Ledger.create("homes.ledger", dataset="homes", who="ana")
     return tmp_path
 

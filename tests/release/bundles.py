@@ -128,6 +128,17 @@ def listing(folder: Path) -> dict[str, str]:
     }
 
 
+def assert_refused(folder: Path, plan: str, what: str) -> None:
+    """Check that a release by this plan is refused with these words, and that nothing is written."""
+    (folder / "plan.toml").write_text(plan, encoding="utf-8")
+    before = listing(folder)
+    done = stirred("release", "plan.toml", cwd=folder)
+    assert done.returncode == 2, done.stdout
+    assert what in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert listing(folder) == before
+
+
 def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 

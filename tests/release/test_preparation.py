@@ -14,8 +14,9 @@ from stirred.audit.bundle import audit_bundle
 from stirred.data.codebook import Codebook, Variable
 from stirred.data.columns import ParquetColumns
 from stirred.data.microdata import Microdata
-from stirred.data.prepare import Band, Cap, Change, Recode, Round, prepared_codebook, prepared_data, words_of
+from stirred.data.prepare import Change, prepared_codebook, prepared_data
 from stirred.data.problems import DataError, PlanError
+from stirred.data.steps import Band, Cap, Recode, Round, words_of
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.run import run
@@ -170,7 +171,7 @@ def test_a_top_code_in_words_and_decimals_of_a_csv_file_are_numbers_too() -> Non
 def test_kept_codes_stay_declared() -> None:
     variable = Variable(name="tenure", file="households", type="code", codes={"o": "", "r": "", "f": ""})
     words = Recode(step="recode", column=["tenure"], map={"f": "r"}, keep=True)
-    assert {*words._declares(variable).codes} == {"o", "r"}
+    assert {*words.declares(variable).codes} == {"o", "r"}
     with pytest.raises(ValueError, match="keep goes with a map"):
         Recode(step="recode", column=["tenure"], map={"f": "r"}, keep=True, other="x")
 

@@ -29,7 +29,9 @@ from stirred.survey.estimates.mechanism import SurveyEstimates
 from tests.mechanisms.tables.test_table_bundles import GROUPS, PLANS, toy_toml
 from tests.mechanisms.tables.toy import BLOCKS, ITERATIONS, PERSONS, RESIDENTS, UNITS
 from tests.mechanisms.topdown.people import CODES, people, wards
+from tests.release import test_record_swaps
 from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons, stirred
+from tests.survey.estimates.asked import estimate
 
 Frames = Mapping[str, pl.DataFrame]
 Change = Callable[[Frames, np.random.Generator], Frames]
@@ -140,14 +142,6 @@ values = { sex = ["m", "f"], age = ["0-17", "18-64", "65+"], work = ["yes", "no"
 rho = "1/2"
 totals = ["region"]
 """
-TARGETED = """[mechanism]
-name = "targeted-record-swap"
-hierarchy = ["region", "county"]
-similar = ["size"]
-swaprate = "1/5"
-risk_variables = ["age"]
-k_anonymity = 2
-"""
 AT_RISK = """[mechanism]
 name = "targeted-record-swap"
 hierarchy = ["county"]
@@ -156,57 +150,29 @@ swaprate = "1/5"
 risk = ["danger"]
 risk_threshold = 2
 """
-PAIRWISE = """[mechanism]
-name = "pairwise-swap-2010"
-state = "region"
-geography = ["county"]
-adults = "size"
-minors = "minors"
-tenure = "tenure"
-unique_on = ["age"]
-unique_in = "county"
-by_block_size = { 100 = "1/4" }
-race = "race"
-unique_race = "1/2"
-cap = "1/2"
-"""
+TARGETED, PAIRWISE = (f"[mechanism]{each}" for each in (test_record_swaps.AT_RISK, test_record_swaps.PAIRWISE))
 NOISY = '[mechanism]\nname = "noisy-tables"\nrho = 1\n'
 KEYED = '[mechanism]\nname = "cell-key"\nptable = "ptable.csv"\n'
 
 
-SURVEY = """[data]
+SURVEY = f"""[data]
 sample = "sample.csv"
 record = "person"
 [design]
 strata = "region"
 weights = "w"
-{design}
+{{design}}
 [mechanism]
 name = "survey-estimates"
 epsilon = 4
 weight_bounds = [2, 10]
-values = {{ sex = ["f", "m"], work = ["yes", "no", "other"] }}
-{more}
-[[estimates]]
-kind = "total"
-variable = "income"
-bounds = [0, 100]
-by = "work"
-[[estimates]]
-kind = "table"
-by = ["sex", "work"]
-{mean}
+values = {{{{ sex = ["f", "m"], work = ["yes", "no", "other"] }}}}
+{{more}}
+{estimate("total", "income", by="work")}
+{estimate("table", by=["sex", "work"])}
+{{mean}}
 """
-MEANS = """[[estimates]]
-kind = "mean"
-variable = "income"
-bounds = [0, 100]
-[[estimates]]
-kind = "mean"
-variable = "income"
-bounds = [0, 100]
-by = "work"
-"""
+MEANS = estimate("mean", "income") + estimate("mean", "income", by="work")
 VOUCHED = 'attest = ["design-weights"]'
 SAMPLED = """setting = 11
 variance = "public-bound"

@@ -11,15 +11,15 @@ import pytest
 
 from tests.release.bundles import households, persons, stirred
 
-TARGETED = """
+AT_RISK = """
 name = "targeted-record-swap"
 hierarchy = ["region", "county"]
 similar = ["size"]
 swaprate = "1/5"
 risk_variables = ["age"]
 k_anonymity = 2
-rate_prior = { "1/10" = "1/2", "1/2" = "1/2" }
 """
+TARGETED = AT_RISK + 'rate_prior = { "1/10" = "1/2", "1/2" = "1/2" }\n'
 PAIRWISE = """
 name = "pairwise-swap-2010"
 state = "region"

@@ -35,12 +35,12 @@ def many(persons: list[tuple[int, int, int, int]]) -> int | None:
 
 def test_a_block_with_two_solutions() -> None:
     found = attacked(TWO)
-    assert (found.outcome, found.variability, found.certain.sum(), many(TWO)) == ("several", 1.0, 0, 2)
+    assert (found.outcome, found.difference, found.certain.sum(), many(TWO)) == ("several", found.persons, 0, 2)
 
 
 def test_a_block_with_one_solution_gives_the_exact_records() -> None:
     found = attacked(ONE)
-    assert (found.outcome, found.variability, found.certain.sum(), many(ONE)) == ("one", 0.0, 4, 1)
+    assert (found.outcome, found.difference, found.certain.sum(), many(ONE)) == ("one", 0, 4, 1)
     assert sorted(np.repeat(found.cells, found.counts)) == sorted(cells(ONE))
 
 

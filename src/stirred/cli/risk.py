@@ -115,7 +115,7 @@ def risk(
             ("file", subject.in_words),
             *uniqueness_rows(found, default=not given, sample=weight is not None, population=whole is not None),
             *(_diversity_row(each, found) for each in spread),
-            *_minimal_rows(minimal, found, table, largest),
+            *_minimal_rows(minimal, found, largest),
             *_told_rows(guessed),
             *_revealed_rows(known, found),
             *_bounds_rows(cells),
@@ -371,9 +371,7 @@ def _diversity_row(each: Diversity, found: Uniqueness) -> tuple[str, str]:
     )
 
 
-def _minimal_rows(
-    found: MinimalUniques | None, unique: Uniqueness, table: ExactTable, largest: int
-) -> list[tuple[str, str]]:
+def _minimal_rows(found: MinimalUniques | None, unique: Uniqueness, largest: int) -> list[tuple[str, str]]:
     from stirred.data.problems import number
     from stirred.risk.uniqueness import share_in_words
 

@@ -10,7 +10,7 @@ import typer
 from stirred.cli.option_words import told_by_options, wrong
 from stirred.cli.options import Json, Names, Place, Text, arg, opt
 from stirred.cli.output import bullets, emit, emit_json, facts, heading, paragraph, picked, say, step_facts, wrapped
-from stirred.cli.spec_atlas import draw_map, entry_facts, list_absent, on_the_map, toy_rows
+from stirred.cli.spec_atlas import entry_facts, list_absent, on_the_map, toy_rows
 from stirred.cli.spec_given import counted, factors, invariant, output_premetric, price_facts, read, read_two, write_new
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def compare(
             raise wrong(f"{factor.old} and {factor.new} are not the units here", where="--kappa", remedy=remedy)
     comparison = compare_specifications(first.specification, second.specification, units=factors(kappa, because))
     if counted(count).keys() - axes(first.specification) - axes(second.specification):
-        raise _idle("--count")
+        raise idle("--count")
     prices = {name: _prices(entry, count, beta) for name, entry in (("first", first), ("second", second))}
     arrows = on_the_map(first, second)
     if json:
@@ -257,11 +257,11 @@ def compose(
     derivation = compose_specifications(parts, unit=unit, units=stated, delta=delta)
     reached, present = derivation.specification, {part.input_premetric.unit for part in parts}
     if any(factor.old not in present or factor.new != reached.input_premetric.unit for factor in stated):
-        raise _idle("--kappa")
+        raise idle("--kappa")
     if delta is not None and all(part.output_premetric.name == "D_Mult^delta" for part in parts):
-        raise _idle("--delta")
+        raise idle("--delta")
     if delta is not None and reached.output_premetric.name != "D_Mult^delta":
-        raise _idle("--delta")
+        raise idle("--delta")
     derived(derivation, title=" + ".join(names), out=out, as_json=json)
 
 
@@ -339,7 +339,7 @@ def convert(
         with told_by_options():
             step = change_output(before, to=target, method=method, at_distance=at_distance)
         if at_distance is not None and step.specification.input_premetric == before.input_premetric:
-            raise _idle("--at-distance")
+            raise idle("--at-distance")
         derivation = derivation.then(step)
     derived(derivation, title=name, out=out, as_json=json)
 
@@ -363,91 +363,6 @@ def derived(derivation: Derivation, *, title: str, out: Path | None, as_json: bo
     )
 
 
-@app.command()
-def lint(
-    name: Name,
-    before: Annotated[Text, opt("--before NAME|FILE", "An earlier version, to see why its number fell.")] = None,
-    records: Annotated[int | None, opt("--records NUMBER", "Number of records, to judge delta.")] = None,
-    budget: Budget = None,
-    json: Json = False,
-) -> None:
-    """Check a specification for ways a number promises little.
-
-    Exits with 1 on a serious finding.
-    """
-    from stirred.spec.finding import SERIOUS
-    from stirred.spec.lint import lint as check
-
-    if records is not None and records < 1:
-        raise wrong(f"{records} is not a number of records", where="--records", remedy="write 1 or more")
-    if before is None:
-        now, earlier = read(name, budget=budget).specification, None
-    else:
-        now, earlier = (entry.specification for entry in read_two(name, before, budget=budget))
-        if now.budget.is_free or earlier.budget.is_free:
-            where = name if now.budget.is_free else before
-            raise wrong(
-                "the budget is a letter, so nothing says whether it fell", where=where, remedy="give it: --budget 1"
-            )
-    findings = check(now, before=earlier, records=records)
-    if json:
-        emit_json({"findings": [picked(each, "check", "severity", "message", "advice") for each in findings]})
-    else:
-        for finding in findings:
-            heading(f"{finding.severity}: {finding.check}")
-            emit(wrapped(finding.message, first="  ", rest="  "))
-            emit(wrapped(f"Advice: {finding.advice}", first="  ", rest="  "))
-        if not findings:
-            emit("nothing found; that is not a proof of protection")
-    if any(finding.severity == SERIOUS for finding in findings):
-        raise typer.Exit(1)
-
-
-@app.command()
-def export(
-    name: Name,
-    format_: Annotated[str, opt("--format NAME", "opendp (registry YAML), json, markdown or latex.")] = "opendp",
-    title: Annotated[Text, opt("--title TEXT", "Title of the release.")] = None,
-    curator: Annotated[str, opt("--curator TEXT", "Who publishes it, for the registry.")] = "",
-    budget: Budget = None,
-    out: Annotated[Place, opt("--out FILE", "Write to this file instead of printing.")] = None,
-    json: Json = False,
-) -> None:
-    """Export a specification to another format.
-
-    OpenDP deployments registry, JSON, Markdown or LaTeX.
-    """
-    from stirred.spec.document import to_json
-    from stirred.spec.render import to_latex, to_markdown, to_registry
-
-    entry = read(name, budget=budget)
-    specification = entry.specification
-    heading_ = title or entry.title
-    writers = {
-        "opendp": lambda: to_registry(specification, name=heading_, curator=curator),
-        "json": lambda: to_json(specification),
-        "markdown": lambda: to_markdown(specification, title=heading_),
-        "latex": lambda: to_latex(specification) + "\n",
-    }
-    if format_ not in writers:
-        raise wrong(f"{format_!r} is not a format", where="--format", remedy=f"one of {', '.join(writers)}")
-    if title is not None and format_ not in ("opendp", "markdown"):
-        raise _idle("--title")
-    if curator and format_ != "opendp":
-        raise _idle("--curator")
-    text = writers[format_]()
-    if out is not None:
-        write_new(out, text)
-        say(f"wrote {out}")
-    if json:
-        emit_json({"name": name, "format": format_, "text": text})
-    elif out is None:
-        emit(text.rstrip("\n"))
-
-
-app.command("map")(draw_map)
-
-
 def _no_idle_options(**options: Any) -> None:
     """Refuse options that would have no effect: whoever gave them expects one."""
     if options["output"] is None and options["unit"] is None and not options["refine"]:
@@ -466,9 +381,9 @@ def _no_idle_options(**options: Any) -> None:
     absent = {"because": "", "people": False}
     for name, has_effect in needs.items():
         if options[name] != absent.get(name) and not has_effect:
-            raise _idle("--" + name.replace("_", "-"))
+            raise idle("--" + name.replace("_", "-"))
 
 
-def _idle(option: str) -> SpecificationError:
+def idle(option: str) -> SpecificationError:
     """Return (not raise) the error of an option that would have no effect."""
     return wrong("this option has no effect here", where=option, remedy="leave it out, or see --help")

@@ -7,7 +7,8 @@ from typing import Annotated
 from stirred.cli.option_words import told_by_options
 from stirred.cli.options import Json, Text, opt
 from stirred.cli.output import bullets, emit_json, heading, paragraph
-from stirred.cli.spec import STATED, Because, Beta, Budget, Count, Kappa, Name, Out, app, derived
+from stirred.cli.spec import STATED, Because, Beta, Budget, Count, Kappa, Name, Out, derived
+from stirred.cli.spec_export import app
 from stirred.cli.spec_given import counted, factors, price_facts, read
 
 __all__ = ["app"]  # with the commands below

@@ -234,7 +234,7 @@ class BundleFiles:
     @property
     def prepared(self) -> tuple[tuple[str, str], ...]:
         """Return what the plan does to columns before its mechanism; without a plan the specification is believed."""
-        from stirred.data.prepare import words_in
+        from stirred.data.steps import words_in
 
         plan = None if self.manifest is None else self.manifest.plan
         try:

@@ -20,7 +20,6 @@ File = Literal["households", "persons"]
 Type = Literal["code", "integer", "text", "date", "true-false", "id"]
 
 FILES: Final[tuple[File, ...]] = ("households", "persons")
-TYPES: Final[tuple[Type, ...]] = ("code", "integer", "text", "date", "true-false", "id")
 TRUTH: Final[Mapping[str, str]] = {"true": "true", "1": "true", "false": "false", "0": "false"}
 # What numbers of 128 bits hold.
 WHOLE: Final = "[+-]?[0-9]{1,38}"
@@ -158,14 +157,6 @@ class Codebook:
     def leaves(self, variable: str) -> frozenset[str]:
         """Return the codes that a hierarchy file gives to a variable."""
         return frozenset(code for tree in self.trees if tree.variable == variable for code in tree.tree.leaves)
-
-    def hierarchies_for_spec(self) -> tuple[Hierarchy, ...]:
-        """Return the hierarchies whose levels are columns: those that margins of a specification may name."""
-        return self.hierarchies
-
-    def to_toml(self) -> str:
-        """Return the codebook as TOML, as :meth:`read` reads it."""
-        return "\n".join(_sections(self))
 
 
 def contradictions(
@@ -326,32 +317,18 @@ def shown(values: Sequence[Any], *, most: int = 5) -> str:
 # --- writing --------------------------------------------------------------------------------------------
 
 
-def _sections(codebook: Codebook) -> Iterator[str]:
-    yield f"[codebook]\ntitle = {quoted(codebook.title)}\n"
-    for variable in codebook.variables:
-        yield variable_toml(variable)
-    for hierarchy in codebook.hierarchies:
-        yield hierarchy_toml(hierarchy)
-    for tree in codebook.trees:
-        yield _entry("hierarchies", name=tree.name, variable=tree.variable, hrc=tree.hrc, geographic=tree.geographic)
-    if codebook.hid is not None or codebook.id:
-        yield link_toml(codebook.hid, codebook.id)
-    for zero in codebook.structural_zeros:
-        yield _entry("structural_zeros", name=zero.name, file=zero.file, when=zero.when)
-
-
 def variable_toml(variable: Variable, *, remarks: Sequence[str] = ()) -> str:
     """Return one ``[[variables]]`` entry, with remarks as comments."""
     facts = {key: getattr(variable, key) for key in ("label", "min", "max", "missing", "codes")}
     given = {key: value for key, value in facts.items() if value or (key in ("min", "max") and value is not None)}
     needed = {"name": variable.name, "file": variable.file, "type": variable.type}
-    return _entry("variables", remarks=remarks, **needed, **given)
+    return entry_toml("variables", remarks=remarks, **needed, **given)
 
 
 def hierarchy_toml(hierarchy: Hierarchy, *, remarks: Sequence[str] = ()) -> str:
     """Return one ``[[hierarchies]]`` entry of columns."""
     name, levels, geographic = hierarchy.name, hierarchy.levels, hierarchy.geographic
-    return _entry("hierarchies", remarks=remarks, name=name, levels=levels, geographic=geographic)
+    return entry_toml("hierarchies", remarks=remarks, name=name, levels=levels, geographic=geographic)
 
 
 def link_toml(hid: str | None, id: Sequence[str]) -> str:
@@ -360,7 +337,8 @@ def link_toml(hid: str | None, id: Sequence[str]) -> str:
     return "\n".join(["[link]", *lines, ""])
 
 
-def _entry(section: str, *, remarks: Sequence[str] = (), **facts: Any) -> str:
+def entry_toml(section: str, *, remarks: Sequence[str] = (), **facts: Any) -> str:
+    """Return one entry of a list of tables, with remarks as comments."""
     lines = [f"[[{section}]]", *(f"# {remark}" for remark in remarks)]
     tables = []
     for key, value in facts.items():

@@ -63,7 +63,7 @@ class Model(_Part):
         """Return the Pufferfish loss of the model."""
         with placed("mechanism"):
             kernel = self._kernel()
-        attackers = {name: self._attacker(name, given, kernel) for name, given in self.attackers.items()}
+        attackers = {name: self._attacker(name, given) for name, given in self.attackers.items()}
         return pufferfish_loss(kernel, attackers, self._pairs(kernel))
 
     def _kernel(self) -> Kernel:
@@ -74,7 +74,7 @@ class Model(_Part):
             raise wrong("there is no file in it", where="", remedy="give the output law of each file")
         return {x: Weights.probabilities(law, where=x) for x, law in self.mechanism.items()}
 
-    def _attacker(self, name: str, given: Correlated | Mapping[str, Any], kernel: Kernel) -> Weights:
+    def _attacker(self, name: str, given: Correlated | Mapping[str, Any]) -> Weights:
         with placed(f"attackers {name}"):
             if not isinstance(given, Correlated):
                 return Weights.probabilities(given, where="")

@@ -14,7 +14,6 @@ Indices = npt.NDArray[np.int64]
 
 OPEN = np.int32(-(1 << 31))  # a cell in which the first sixteen bits do not decide
 _SIXTEEN = np.uint64(16)
-_WORD = np.uint64(32)
 _FIRST = np.uint64(48)
 _LOW = np.uint64(0xFFFF)
 

@@ -9,10 +9,10 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializationInfo, ValidationError, model_serializer
 
-from stirred.data.prepare import LEARNED, AnyStep, Split
 from stirred.data.problems import PlanError, bad_plan
 from stirred.data.sources import READS, Source, address_of, local_path, read_toml
 from stirred.data.spelling import told_once
+from stirred.data.steps import LEARNED, AnyStep, Split
 from stirred.mechanisms.protocol import Names, Settings
 from stirred.mechanisms.registry import DEFAULT, Words, mechanism_class, settings_for, usable
 from stirred.report.safes import SAFES, SafesSheet

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from stirred.data.codebook import Codebook
 from stirred.data.microdata import Microdata
-from stirred.data.prepare import Change, Split, Step, prepared_codebook, prepared_data
+from stirred.data.prepare import Change, prepared_codebook, prepared_data
 from stirred.data.problems import PlanError
+from stirred.data.steps import Split, Step
 from stirred.release.declared_missing import as_declared
 from stirred.release.plan_file import Planned
 from stirred.spec.problems import Problem, StirredError

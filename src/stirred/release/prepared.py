@@ -13,9 +13,9 @@ from stirred.data.codebook import Codebook
 from stirred.data.columns import Columns, ParquetColumns
 from stirred.data.formulas import formula_doubts, unwritable
 from stirred.data.microdata import Microdata
-from stirred.data.prepare import words_of
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
+from stirred.data.steps import words_of
 from stirred.data.table_labels import ENDING, Labels, tells_more
 from stirred.data.validate import validate
 from stirred.engines.local import LocalEngine
@@ -256,7 +256,7 @@ def _check_codebook(codebook: Codebook, data: Microdata) -> None:
 
 def _with_geography(plan: Plan, codebook: Codebook) -> Plan:
     """Put the declared hierarchies into the specification, so that its invariants can be compared with others."""
-    multiverse = replace(plan.specification.multiverse, hierarchies=codebook.hierarchies_for_spec())
+    multiverse = replace(plan.specification.multiverse, hierarchies=codebook.hierarchies)
     return plan.promising(plan.specification.with_flavor(multiverse=multiverse))
 
 

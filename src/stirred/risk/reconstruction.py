@@ -42,11 +42,6 @@ class Block:
     difference: int = 0
     residual: int = 0
 
-    @property
-    def variability(self) -> float:
-        """Return the share of persons by which another solution may differ (solvar)."""
-        return self.difference / self.persons if self.persons else 0.0
-
     def agreement(self, truth: _Array) -> int:
         """Return how many persons of the solution are among the true cells of the persons."""
         found = np.zeros(max(int(truth.max(initial=0)), int(self.cells.max(initial=0))) + 1, dtype=np.int64)

@@ -17,7 +17,16 @@ from stirred.mechanisms.tables import cells
 from stirred.release.ledger import Ledger
 from stirred.release.publish import PublishError, publish
 from stirred.spec.document import from_json
-from tests.release.bundles import CODEBOOK_OF_HOMES, files_in, households, listing, manifest, persons, sha256, stirred
+from tests.release.bundles import (
+    CODEBOOK_OF_HOMES,
+    assert_refused,
+    files_in,
+    households,
+    manifest,
+    persons,
+    sha256,
+    stirred,
+)
 
 # A county where nobody lives is declared too.
 CODEBOOK = CODEBOOK_OF_HOMES.replace('West = ""', 'West = "", Nowhere = ""').replace(
@@ -315,13 +324,7 @@ def test_cells_of_a_draft_refuse(folder: Path, capsys: pytest.CaptureFixture[str
     ],
 )
 def test_plans_that_make_no_sense_are_refused(folder: Path, change: tuple[str, str], what: str) -> None:
-    (folder / "simple.toml").write_text(SIMPLE.replace(*change), encoding="utf-8")
-    before = listing(folder)
-    done = stirred("release", "simple.toml", cwd=folder)
-    assert done.returncode == 2, done.stdout
-    assert what in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
-    assert listing(folder) == before
+    assert_refused(folder, SIMPLE.replace(*change), what)
 
 
 def test_a_test_run_is_marked_and_never_published(folder: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
 
 from stirred.mechanisms.topdown.schema import Attribute, Query, Schema
-from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Places, Tree, summed_up
+from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Places, Tree
 
 SCHEMAS = (
     Schema(
@@ -31,6 +32,16 @@ SCHEMAS = (
     ),
     Schema(name="one", attributes=(Attribute(name="all", codes=("1",)),)),
 )
+
+
+def summed_up(leaves: Places, levels: Sequence[Level]) -> list[Places]:
+    """Return the histograms of all levels, from the top, given those of the leaves (areas, cells)."""
+    found = [leaves]
+    for below in range(len(levels) - 1, 0, -1):
+        above = np.zeros((levels[below - 1].areas, leaves.shape[1]), dtype=np.int64)
+        np.add.at(above, levels[below].parent, found[0])
+        found.insert(0, above)
+    return found
 
 
 def all_queries(schema: Schema) -> list[Query]:

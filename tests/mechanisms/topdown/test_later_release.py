@@ -15,7 +15,8 @@ from stirred.mechanisms.topdown.solve.make import in_memory
 from stirred.mechanisms.topdown.solve.microdata import solve
 from stirred.mechanisms.topdown.solve.pieces import Settings, Whole
 from stirred.mechanisms.topdown.solve.rounding import Chain
-from stirred.mechanisms.topdown.tree import Answers, Known, Tree, summed_up
+from stirred.mechanisms.topdown.tree import Answers, Known, Tree
+from tests.mechanisms.topdown.hierarchies import summed_up
 from tests.mechanisms.topdown.wards import NO_BOUND, people
 
 DETAILED = Schema(

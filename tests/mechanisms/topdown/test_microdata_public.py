@@ -20,7 +20,8 @@ from stirred.mechanisms.topdown.solve.microdata import solve
 from stirred.mechanisms.topdown.solve.objective import own_objective
 from stirred.mechanisms.topdown.solve.pieces import Piece, Settings, Whole
 from stirred.mechanisms.topdown.solve.public import Fit, fitted, moments, with_public
-from stirred.mechanisms.topdown.tree import Answers, Level, Tree, summed_up
+from stirred.mechanisms.topdown.tree import Answers, Level, Tree
+from tests.mechanisms.topdown.hierarchies import summed_up
 from tests.mechanisms.topdown.layout import write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people
 

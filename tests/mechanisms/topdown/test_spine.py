@@ -16,7 +16,7 @@ from stirred.data.problems import DataError
 from stirred.mechanisms.topdown.budget import Shares
 from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.spine import BYPASSED, Counted, Spine
-from stirred.mechanisms.topdown.tree import summed_up
+from tests.mechanisms.topdown.hierarchies import summed_up
 from tests.mechanisms.topdown.people import CODES, LEVELS, people, topdown, wards
 
 NAMES = ["all", *LEVELS]

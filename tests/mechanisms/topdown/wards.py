@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from stirred.mechanisms.topdown.schema import Attribute, Schema
-from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree, summed_up
+from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
+from tests.mechanisms.topdown.hierarchies import summed_up
 
 SCHEMA = Schema(
     name="people",

@@ -21,8 +21,9 @@ from stirred.randomness.entropy import Entropy
 from stirred.spec.problems import StirredError
 from stirred.survey.estimates.mechanism import SurveyEstimates
 from stirred.survey.refusals import DataDependentSensitivity, WeightsNotFixed
+from tests.survey.estimates.asked import estimate
 
-PLAN = """
+PLAN = f"""
 [data]
 sample = "sample.csv"
 record = "person"
@@ -33,26 +34,17 @@ weights = "w"
 [mechanism]
 name = "survey-estimates"
 epsilon = 4
-attest = {attest}
+attest = {{attest}}
 weight_bounds = [10, 20]
-{more}
+{{more}}
 [mechanism.values]
 sex = ["f", "m"]
-[[estimates]]
-kind = "total"
-variable = "income"
-bounds = [0, 100]
-[[estimates]]
-kind = "mean"
-variable = "income"
-bounds = [0, 100]
-by = "sex"
-[[estimates]]
-kind = "table"
-by = "sex"
+{estimate("total", "income")}
+{estimate("mean", "income", by="sex")}
+{estimate("table", by="sex")}
 [release]
 out = "bundle"
-{ledger}
+{{ledger}}
 """
 COLUMNS = ["name", "kind", "variable", "where", "sex", "estimate", "se_sampling", "se_privacy", "se", "moe90", "lci",
            "uci", "cv", "flag"]  # fmt: skip

@@ -9,7 +9,7 @@ k values are declared; for files with d answers different the factors multiply.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import Any, ClassVar
@@ -21,11 +21,11 @@ from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.doubts import record_doubts
+from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import Fact, Frames, Mechanism, Plan, Progress, Rate, Release, Settings
 from stirred.randomness import Entropy, bernoulli_array, integers_below, random_permutation
 from stirred.spec import INFINITE, PURE, Budget, Domain, InputPremetric, Law, Margin, Multiverse, Specification, ln
-from stirred.spec.accepted import with_accepted
-from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.doubts import Doubt
 from stirred.spec.given_numbers import probability
 from stirred.spec.specification import Flavor
 
@@ -172,12 +172,7 @@ class CoinAnswers(Mechanism):
     ) -> Release:
         """Flip all coins once, and release the records in random order."""
         del progress
-        Entropy.expected(entropy)
-        entropy.check_unused()
-        microdata = as_microdata(data)
-        plan = plan or self.plan(microdata)
-        accepted = refuse_doubts(plan.doubts, accept=accept)
-        entropy = entropy.for_release()
+        microdata, _, entropy, specification = opened(self, data, entropy, accept=accept, plan=plan)
         frame = microdata.households.select(microdata.variables)
         place = {value: number for number, value in enumerate(self.values)}
         old = frame[self.column].cast(pl.String).replace_strict(place, return_dtype=pl.Int64).to_numpy()
@@ -187,7 +182,6 @@ class CoinAnswers(Mechanism):
         answers = pl.Series(self.column, list(self.values)).gather(new).cast(frame[self.column].dtype)
         order = random_permutation(frame.height, entropy=entropy, purpose="order")
         released = frame.with_columns(answers)[order.astype("int64")]
-        specification = replace(with_accepted(plan.specification, accepted), seeded=entropy.seeded)
         return Release(public=Frames({"data": lambda: [released]}, convert=like(data)), specification=specification)
 
     def law(self, dataset: Any) -> Law:

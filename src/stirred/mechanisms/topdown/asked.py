@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+from pydantic import BaseModel, Field
 
 from stirred.data.codebook import Codebook
 from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed
@@ -30,6 +31,35 @@ MEASUREMENTS: Final = "measurements.parquet"
 SCHEMA_HELP: Final = (
     f"{', '.join(SCHEMAS)}, a codebook, or a file of attributes; default what the bundle says, or pl94-persons."
 )
+
+SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
+
+
+class PublishedOptions(BaseModel):
+    """The options of commands that read published measurements."""
+
+    measurements: Path = Field(
+        description="A bundle of TopDown, or published measurements: a folder by level, or one Parquet file."
+    )
+    constraints: Path | None = Field(
+        default=None, description="Constraints; default the Constraint folders beside the measurements."
+    )
+    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
+    spine: Path | None = Field(
+        default=None, description="Parents of areas: geocode, geolevel, parent; default prefixes."
+    )
+    schema_: str = Field(default="", description=SCHEMA_HELP)
+
+    def opened(self, *, mentioned: Sequence[tuple[str, str]] = ()) -> Published:
+        """Return the measurements, with what is known beside them."""
+        return open_given(
+            self.measurements,
+            schema=self.schema_,
+            constraints=self.constraints,
+            totals=self.totals,
+            spine=self.spine,
+            mentioned=mentioned,
+        )
 
 
 def refuse_taken(out: Path, *, endings: Sequence[str]) -> None:

@@ -23,7 +23,9 @@ from stirred.data.problems import bad_file, number
 from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown.asked import (
     SCHEMA_HELP,
+    SPENDS,
     UNION,
+    PublishedOptions,
     Target,
     open_given,
     refuse_taken,
@@ -41,23 +43,11 @@ from stirred.mechanisms.topdown.unions import Unions
 _ROWS_AT_ONCE: Final = 1 << 22
 _ROUNDED: Final = 1e-6
 _ASKED: Final = "--area"  # a union, as messages call it
-_SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
 
 
-class EstimateOptions(BaseModel):
+class EstimateOptions(PublishedOptions):
     """The options of ``stirred topdown estimate``."""
 
-    measurements: Path = Field(
-        description="A bundle of TopDown, or published measurements: a folder by level, or one Parquet file."
-    )
-    constraints: Path | None = Field(
-        default=None, description="Constraints; default the Constraint folders beside the measurements."
-    )
-    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
-    spine: Path | None = Field(
-        default=None, description="Parents of areas: geocode, geolevel, parent; default prefixes."
-    )
-    schema_: str = Field(default="", description=SCHEMA_HELP)
     areas: Path | None = Field(default=None, description="Unions off the spine: area, and the geocodes in it.")
     targets: Path | None = Field(
         default=None, description="What to write: geolevel, area, query_name, cell; default all that was measured."
@@ -198,14 +188,7 @@ def run_estimate(options: EstimateOptions, progress: Progress | None = None) -> 
         mentioned += [
             (level, area) for level, area in asked.select("geolevel", "area").unique().rows() if area not in members
         ]
-    published = open_given(
-        options.measurements,
-        schema=options.schema_,
-        constraints=options.constraints,
-        totals=options.totals,
-        spine=options.spine,
-        mentioned=mentioned,
-    )
+    published = options.opened(mentioned=mentioned)
     members = {name: [published.block(code) for code in own] for name, own in members.items()}
     if asked is not None:
         targets = targets_of(asked, published, members, f"--targets {options.targets}")
@@ -266,7 +249,7 @@ def _outcome(options: EstimateOptions, published: Published, residuals: Residual
         "probability_of_more": chance,
         "sha256": published.sha256,
         "files": published.checksums,
-        "spends": _SPENDS,
+        "spends": SPENDS,
     }
     rows = [
         ("estimates", f"{number(written.rows, 'row')} in {options.out}, {written.lost:,} of them not estimable"),
@@ -276,7 +259,7 @@ def _outcome(options: EstimateOptions, published: Published, residuals: Residual
             f"chi-squared {residuals.squares:,.1f} with {residuals.freedom:,} degrees of freedom{_judged(chance)}",
         ),
         ("read", f"{number(len(published.files), 'file')}, SHA-256 {values['sha256']}"),
-        ("spends", _SPENDS),
+        ("spends", SPENDS),
     ]
     if published.taken_to_exist:
         told = (
@@ -359,7 +342,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
         ("estimate", f"{value:,.1f}, standard error {sd:,.2f}"),
         ("interval", f"{low:,.1f} to {high:,.1f} ({percent(options.level)}, {law})"),
         *_incomplete(published, residuals),
-        ("spends", _SPENDS),
+        ("spends", SPENDS),
     ]
     more = {"estimable": True, "estimate": value, "std_dev": sd, "interval": [low, high], "law": law}
     return Outcome(rows=rows, values={**values, **more})

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from stirred import __version__
 from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import Command, Outcome, Progress
-from stirred.mechanisms.topdown.asked import SCHEMA_HELP, open_given
+from stirred.mechanisms.topdown.asked import SPENDS, PublishedOptions
 from stirred.mechanisms.topdown.published import Published
 from stirred.mechanisms.topdown.published_files import damage_said, read_table
 from stirred.mechanisms.topdown.schema import Schema
@@ -31,21 +31,11 @@ from stirred.mechanisms.topdown.tree import Tree
 from stirred.spec.problems import Problem
 
 _KEPT: Final = ".unfinished"
-_SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
 
 
-class MicrodataOptions(BaseModel):
+class MicrodataOptions(PublishedOptions):
     """The options of ``stirred topdown microdata``."""
 
-    measurements: Path = Field(description="Published measurements: a folder by level, or one Parquet file.")
-    constraints: Path | None = Field(
-        default=None, description="Constraints; default the Constraint folders beside the measurements."
-    )
-    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
-    spine: Path | None = Field(
-        default=None, description="Parents of areas: geocode, geolevel, parent; default prefixes."
-    )
-    schema_: str = Field(default="", description=SCHEMA_HELP)
     arm: Literal["default", "blue", "bureau"] = Field(
         default="default", description="How to solve: default, or for comparison blue or bureau."
     )
@@ -93,13 +83,7 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
     A run that was interrupted goes on where it stopped if it is started again with the same files and options.
     """
     _check_out(options)
-    published = open_given(
-        options.measurements,
-        schema=options.schema_,
-        constraints=options.constraints,
-        totals=options.totals,
-        spine=options.spine,
-    )
+    published = options.opened()
     given = {}
     if options.parents is not None:
         columns = ("geolevel", "geocode", "cell", "count")
@@ -173,7 +157,7 @@ def _outcome(options: MicrodataOptions, published: Published, made: Made) -> Out
         "files": [str(path) for path in made.files],
         "areas": areas,
         "sha256": published.sha256,
-        "spends": _SPENDS,
+        "spends": SPENDS,
     }
     rows = [
         ("records", f"{certificate.records:,} in {options.out}"),
@@ -183,7 +167,7 @@ def _outcome(options: MicrodataOptions, published: Published, made: Made) -> Out
         *(("failed", text) for text in certificate.failures[:5]),
         *(("event", f"{event.level} in {event.area!r}: {event.what} ({event.why})") for event in made.events[:5]),
         ("measured", f"{len(published.files):,} files, SHA-256 {published.sha256}"),
-        ("spends", _SPENDS),
+        ("spends", SPENDS),
     ]
     if len(made.events) > 5:
         rows.append(("events", f"{len(made.events):,} in all, see {options.out / 'certificate.json'}"))

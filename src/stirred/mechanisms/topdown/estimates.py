@@ -230,7 +230,7 @@ def _held(model: Model, floor: Floor, fixed: Sequence[Known], zeros: Zeros, firs
         kinds = floor.kinds[held]
         told = np.concatenate([split[p][each][held] * fixed[p].given[held, None, None] for p in seeing], axis=1)
         values = solved[kinds] @ told
-        _check_agree(model, floor.level, held, stacked[kinds] @ values - told, told)
+        _check_agree(floor.level, held, stacked[kinds] @ values - told, told)
         moved = values - floor.mean[each][held]
         floor.mean[each][held] += both.gain[kinds] @ moved
         squares, freedom = _residuals(both, kinds, moved)
@@ -265,7 +265,7 @@ def _together(level: Level, squares: Numbers, freedom: Numbers) -> Residuals:
     return Residuals(squares=float(squares.sum()), freedom=int(freedom.sum()), apart=apart)
 
 
-def _check_agree(model: Model, level: Level, places: Places, off: Numbers, scale: Numbers) -> None:
+def _check_agree(level: Level, places: Places, off: Numbers, scale: Numbers) -> None:
     """Refuse known values that cannot all be true."""
     allowed = np.maximum(_AGREE, _ROUNDING * np.abs(scale).max(axis=(1, 2), initial=0.0))
     if np.any(wrong := np.abs(off).max(axis=(1, 2), initial=0.0) > allowed):
@@ -327,7 +327,7 @@ def _above(model: Model, own: Floor, below: Floor) -> Floor:
         sums[each] = _summed(below.mean[each], below.level.parent, areas)
         moved = values - sums[each]
         if both.doubled.any():
-            _check_agree(model, own.level, np.arange(areas), both.doubled[kinds] @ moved, values)
+            _check_agree(own.level, np.arange(areas), both.doubled[kinds] @ moved, values)
         mean[each] = sums[each] + both.gain[kinds] @ moved
         more, free = _residuals(both, kinds, moved)
         squares, freedom = squares + more, freedom + free

@@ -226,17 +226,13 @@ class Variances:
         """Return variances (levels, queries), and what each loses by more of each share (.., levels, queries)."""
         below, slopes = np.zeros(shares.shape), np.zeros((*shares.shape, shares.shape[1]))
         for space in self.spaces:
-            felt = self._felt(space, self.b @ shares)
+            felt = self.felt(space, self.b @ shares)
             below += space.many * np.einsum("jqxx->jq", felt)
             slopes += space.many * np.einsum("jqxy,jpyx->jqp", felt, felt)
         slope = np.einsum("lj,jm,jqp->lqmp", self.a, self.b, slopes) / self.sizes[None, :, None, None]
         return self.a @ below / self.sizes, slope
 
-    def own_level(self, shares: Numbers) -> Numbers:
-        """Return the variances of the best estimates from the measurements of a level alone."""
-        return sum(s.many * np.einsum("jqxx->jq", self._felt(s, shares)) for s in self.spaces) / self.sizes
-
-    def _felt(self, space: _Subspace, shares: Numbers) -> Numbers:
+    def felt(self, space: _Subspace, shares: Numbers) -> Numbers:
         """Return the covariance times each query's matrix, (levels, queries, ..)."""
         covariance = space.inverse(np.einsum("jq,qxy->jxy", shares, space.matrices), known=self.known)
         return covariance[:, None] @ space.matrices[None]

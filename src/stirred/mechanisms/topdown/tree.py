@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -79,13 +78,3 @@ class GroupTotal:
     level: str
     members: tuple[str, ...]
     value: int
-
-
-def summed_up(leaves: npt.NDArray[np.int64], levels: Sequence[Level]) -> list[npt.NDArray[np.int64]]:
-    """Return the histograms of all levels, from the top, given those of the leaves (areas, cells)."""
-    found = [leaves]
-    for below in range(len(levels) - 1, 0, -1):
-        above = np.zeros((levels[below - 1].areas, leaves.shape[1]), dtype=np.int64)
-        np.add.at(above, levels[below].parent, found[0])
-        found.insert(0, above)
-    return found

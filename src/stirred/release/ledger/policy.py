@@ -13,7 +13,7 @@ from stirred.release.ledger.policy_file import LimitDocument, invariant_toml, po
 from stirred.release.ledger.problems import LedgerError, OverLimitError
 from stirred.release.ledger.total import Total
 from stirred.spec.compose import UnitFactor
-from stirred.spec.document import multiverse_of
+from stirred.spec.document_blocks import multiverse_of
 from stirred.spec.document_schema import MultiverseDocument
 from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import loss

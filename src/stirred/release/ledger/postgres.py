@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from stirred.release.ledger.problems import LostConnectionError, StorageError, bad_storage
-from stirred.release.ledger.row import Row
+from stirred.release.ledger.row import COLUMN_TYPES, COLUMNS, Row
 from stirred.release.ledger.store import Prepare, Store, after_known
 from stirred.spec.problems import Problem
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 _PATIENCE: Final = "60s"
 _ATTEMPTS: Final = 4  # to look, after a lost connection, whether the row arrived
-_COLUMNS: Final = "number, id, kind, entry, specification, facts, previous, hash"
-_INSERT: Final = f"INSERT INTO stirred_ledger ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
+_INSERT: Final = f"INSERT INTO stirred_ledger ({COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
 _INSERT_DOCUMENT: Final = "INSERT INTO stirred_ledger_documents VALUES (%s, %s) ON CONFLICT DO NOTHING"
 
 
@@ -77,7 +76,7 @@ class PostgresStore(Store):
                 with connection.cursor() as cursor:
                     cursor.executemany(_INSERT_DOCUMENT, list(addition.documents.items()))
                 connection.execute(_INSERT, addition.row)
-                here = f"SELECT {_COLUMNS} FROM stirred_ledger WHERE number = %s"
+                here = f"SELECT {COLUMNS} FROM stirred_ledger WHERE number = %s"
                 if connection.execute(here, (addition.row.number,)).fetchone() != tuple(addition.row):
                     remedy = "find out who changed the tables; `stirred ledger verify` names what is different"
                     raise bad_storage("the row did not go in; nothing was written", where=self.name, remedy=remedy)
@@ -196,9 +195,9 @@ _NOTHING_TRIED: Final = ("UndefinedTable", "DuplicateTable", "DuplicateFunction"
 
 def _rows(connection: psycopg.Connection[Any], after: Row | None) -> list[Row]:
     if after is None:
-        found = connection.execute(f"SELECT {_COLUMNS} FROM stirred_ledger ORDER BY number").fetchall()
+        found = connection.execute(f"SELECT {COLUMNS} FROM stirred_ledger ORDER BY number").fetchall()
         return list(map(Row._make, found))
-    query = f"SELECT {_COLUMNS} FROM stirred_ledger WHERE number >= %s ORDER BY number"
+    query = f"SELECT {COLUMNS} FROM stirred_ledger WHERE number >= %s ORDER BY number"
     return after_known(list(map(Row._make, connection.execute(query, (after.number,)).fetchall())), after)
 
 
@@ -231,13 +230,7 @@ END
 SCHEMA: Final = f"""
 CREATE TABLE stirred_ledger (
     number BIGINT PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    kind TEXT NOT NULL,
-    entry TEXT NOT NULL,
-    specification TEXT NOT NULL,
-    facts TEXT NOT NULL,
-    previous TEXT NOT NULL,
-    hash TEXT NOT NULL
+    {COLUMN_TYPES}
 );
 CREATE TABLE stirred_ledger_documents (digest TEXT PRIMARY KEY, text TEXT NOT NULL);
 CREATE TABLE stirred_ledger_turn (turn BOOLEAN PRIMARY KEY);

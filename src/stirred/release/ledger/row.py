@@ -63,6 +63,13 @@ class Row(NamedTuple):
             return False
 
 
+# The columns of a ledger in a database, and their declarations but for that of the number.
+COLUMNS: Final = ", ".join(Row._fields)
+COLUMN_TYPES: Final = ",\n    ".join(
+    f"{name} TEXT NOT NULL{' UNIQUE' if name == 'id' else ''}" for name in Row._fields[1:]
+)
+
+
 def row_hash(number: int, id_: str, kind: str, entry: str, specification: str, facts: str, previous: str) -> str:
     """Return SHA-256 over the columns, one a line; canonical JSON holds no line break, so nothing is ambiguous."""
     text = f"{number}\n{id_}\n{kind}\n{entry}\n{specification}\n{previous}\n{facts}"

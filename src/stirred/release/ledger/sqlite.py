@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stirred.release.ledger.problems import DamagedStorageError, StorageError, bad_storage
-from stirred.release.ledger.row import SCHEMA_VERSION, Row
+from stirred.release.ledger.row import COLUMN_TYPES, COLUMNS, SCHEMA_VERSION, Row
 from stirred.release.ledger.store import Addition, Prepare, Store, after_known
 from stirred.spec.problems import Problem
 
@@ -20,13 +20,7 @@ _PATIENCE_SECONDS: Final = 60.0
 _SCHEMA: Final = f"""
 CREATE TABLE rows (
     number INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    kind TEXT NOT NULL,
-    entry TEXT NOT NULL,
-    specification TEXT NOT NULL,
-    facts TEXT NOT NULL,
-    previous TEXT NOT NULL,
-    hash TEXT NOT NULL
+    {COLUMN_TYPES}
 ) STRICT;
 CREATE TABLE documents (digest TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TRIGGER rows_are_never_changed BEFORE UPDATE ON rows
@@ -40,7 +34,6 @@ CREATE TRIGGER documents_are_never_deleted BEFORE DELETE ON documents
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
-_COLUMNS: Final = "number, id, kind, entry, specification, facts, previous, hash"
 
 
 class SqliteStore(Store):
@@ -275,9 +268,9 @@ DAMAGED: Final = (
 def _rows(connection: sqlite3.Connection, after: Row | None) -> list[Row]:
     if after is None:
         # All rows, whatever their numbers: a row numbered below 0 is found out by whoever reads it.
-        found = _fetched(connection, f"SELECT {_COLUMNS} FROM rows ORDER BY number")
+        found = _fetched(connection, f"SELECT {COLUMNS} FROM rows ORDER BY number")
     else:
-        query = f"SELECT {_COLUMNS} FROM rows WHERE number >= ? ORDER BY number"
+        query = f"SELECT {COLUMNS} FROM rows WHERE number >= ? ORDER BY number"
         found = _fetched(connection, query, (after.number,))
     rows = list(map(Row._make, found))
     if connection.text_factory is _lenient:
@@ -303,7 +296,7 @@ def _lenient(raw: bytes) -> str:
 
 def _is_there(connection: sqlite3.Connection, addition: Addition) -> bool:
     """Say whether a row and its documents went in: a trigger can swallow an insertion without a word."""
-    found = connection.execute(f"SELECT {_COLUMNS} FROM rows WHERE number = ?", (addition.row.number,)).fetchone()
+    found = connection.execute(f"SELECT {COLUMNS} FROM rows WHERE number = ?", (addition.row.number,)).fetchone()
     known = (
         connection.execute("SELECT 1 FROM documents WHERE digest = ?", (d,)).fetchone() for d in addition.documents
     )

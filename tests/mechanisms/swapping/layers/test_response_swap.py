@@ -114,12 +114,6 @@ def test_beside_other_variables_both_losses_add_up_and_the_sum_is_attained(on_sw
     assert swap_flavor(one, laws) == sharp > response
 
 
-def test_a_conditioned_swap_beside_other_variables_promises_nothing() -> None:
-    assert perturbed_before(ln(3), ln(9), class_law=False).one == ln(9)
-    assert perturbed_before(ln(3), ln(9), rest=ln(3), class_law=False).one.is_infinite
-    assert perturbed_before(ln(3), ln(9), rest=ln(3), class_law=False).both.is_infinite
-
-
 def test_the_loss_of_a_response() -> None:
     assert response_epsilon(Fraction(1, 10), values=2) == ln(9)
     assert response_epsilon(Fraction(9, 10), values=2) == ln(9)

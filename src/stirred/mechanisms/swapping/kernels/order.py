@@ -9,7 +9,6 @@ from __future__ import annotations
 from stirred.mechanisms.swapping.kernels import addressing
 from stirred.mechanisms.swapping.kernels.partition import (
     Codes,
-    Progress,
     Scratch,
     Values,
     Workers,
@@ -22,14 +21,7 @@ from stirred.randomness.entropy import Entropy
 from stirred.randomness.kernel import shuffle_slices
 
 
-def release_order(
-    codes: Codes,
-    *,
-    entropy: Entropy,
-    groups: int | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> Values:
+def release_order(codes: Codes, *, entropy: Entropy, groups: int | None = None, threads: int | None = None) -> Values:
     """Return row numbers grouped by ascending code and in uniformly random order inside each code.
 
     ``codes`` must be *released* values, dense from 0 (below ``groups``), such as the swapped geography.
@@ -45,7 +37,7 @@ def release_order(
     require_column(codes, name="codes")
     if groups is None:
         groups = int(codes.max(initial=0)) + 1
-    workers = Workers(threads=threads, progress=progress)
+    workers = Workers(threads=threads)
     shift = addressing.block_shift(groups, rows=codes.size)
     rows = partition_rows(codes, groups=groups, shift=shift, mark=every_row(codes.size), workers=workers)
     order, inner = rows.gather(None, workers=workers)

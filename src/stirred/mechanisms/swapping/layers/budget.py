@@ -8,18 +8,18 @@ from fractions import Fraction
 from functools import reduce
 
 from stirred.spec.exact import INFINITE, ZERO, Exact, ln
-from stirred.spec.problems import refused, wrong
+from stirred.spec.problems import wrong
 
 
-def staged_epsilon(stages: Sequence[Exact], *, fine_law: str = "free of the data") -> tuple[Exact, ...]:
+def staged_epsilon(stages: Sequence[Exact]) -> tuple[Exact, ...]:
     """Return the budgets of swapping in nested strata: one for each level of matching, the coarsest first (R13).
 
     Each has its own invariants: under the flavor of a coarse level the finer margins of the swap values are *not*
     invariant, and relative to the finest ones the smallest budget of all stages holds.
     ``stages`` are the budgets of the single stages, the coarsest first; a finer one must hold in *every*
-    universe that the coarser stages can reach. ``fine_law`` says what the finer stages' laws depend on:
-    nothing (permutation, Mallows and shuffle swaps, and the conditioned swap with a law fixed beforehand),
-    or the fine margins, which is refused: the coarse stage changes them.
+    universe that the coarser stages can reach. The laws of the finer stages depend on nothing (permutation, Mallows and
+    shuffle swaps, and the conditioned swap with a law fixed beforehand): nothing holds for laws that follow the fine
+    margins, because the coarse stage changes them.
 
     >>> from stirred.spec.exact import ln
     >>> staged_epsilon([ln(9), ln(4)])
@@ -27,12 +27,6 @@ def staged_epsilon(stages: Sequence[Exact], *, fine_law: str = "free of the data
     """
     if not stages:
         raise wrong("no stage", where="stages", remedy="give at least one budget, the coarsest first")
-    if fine_law != "free of the data":
-        raise refused(
-            "a finer stage whose law follows the fine margins: the coarse stage changes these, and with them the loss",
-            where="fine_law",
-            remedy="fix the law of the finer stages beforehand, on all swap values of the coarse stratum",
-        )
     return tuple(_least(stages[: place + 1]) for place in range(len(stages)))
 
 
@@ -66,36 +60,29 @@ def response_epsilon(change: Fraction, *, values: int) -> Exact:
     return ln(max(odds, 1 / odds))
 
 
-def perturbed_before(
-    swap: Exact, response: Exact, *, rest: Exact | None = None, class_law: bool = True
-) -> PerturbedBudget:
+def perturbed_before(swap: Exact, response: Exact, *, rest: Exact | None = None) -> PerturbedBudget:
     """Return the losses of randomised response on swap values, or on held ones, and then a swap (R14).
 
     One kernel for all records of a stratum commutes with every swap that treats permutations by their
-    number of moved records alone (``class_law``: permutation, Mallows, shuffle), so that either protects. With
-    the conditioned swap, which does not commute, only the response counts: the rest is post-processing. The
+    number of moved records alone (permutation, Mallows, shuffle), so that either protects. It does not hold for the
+    conditioned swap, which does not commute: there the response alone counts, and the rest is post-processing. The
     perturbed margin is no invariant: it must stay unpublished, and settings must not use it.
 
     The response protects its own variable only. Where other variables are swapped together with it, or held
     together with it, ``rest`` is the loss of the swap in those strata where they have two values: a record
     may change its value *and* the place of the others, so that both losses add up, and with both margins as invariants
-    the swap alone protects the others. Nothing is proven then for the conditioned swap.
+    the swap alone protects the others.
 
     >>> perturbed_before(ln(14), ln(9)).both
     Exact('ln(9)')
     >>> perturbed_before(ln(14), ln(9), rest=ln(14)).one
     Exact('ln(126)')
     """
-    if not class_law:
-        alone = response if rest is None else INFINITE
-        return PerturbedBudget(both=alone, one=alone, neither=INFINITE)
     others = ZERO if rest is None else rest
     return PerturbedBudget(both=max(others, _least([swap, response])), one=response + others, neither=INFINITE)
 
 
-def perturbed_after(
-    swap: Exact, noise: Exact, *, crossed: Fraction = Fraction(1), class_law: bool = True
-) -> PerturbedBudget:
+def perturbed_after(swap: Exact, noise: Exact, *, crossed: Fraction = Fraction(1)) -> PerturbedBudget:
     """Return the losses of a swap and then noise on the table, of loss ``noise`` per changed record (R15).
 
     With both margins as invariants either protects. With only one of them the noise keeps its own loss. With
@@ -107,8 +94,6 @@ def perturbed_after(
     >>> perturbed_after(INFINITE, Exact.parse("ln(5)")).neither
     Exact('2*ln(5)')
     """
-    if not class_law:
-        return PerturbedBudget(both=_least([swap, noise]), one=INFINITE, neither=INFINITE)
     return PerturbedBudget(both=_least([swap, noise]), one=noise, neither=noise * (1 + crossed))
 
 

@@ -26,7 +26,6 @@ from stirred.mechanisms.tables.cellkey.ptable import PTable, Row
 
 Floats = npt.NDArray[np.float64]
 KEYS: Final = 10**8  # as many as eight decimals, which the files of the ptable package have
-_LEAST: Final = 1e-8
 _LOWERED: Final = Fraction(1, 20)
 _TRIES: Final = 20
 _MOST: Final = 80

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
-from typing import Any, Final
+from itertools import combinations_with_replacement, product
+from typing import TYPE_CHECKING, Any, Final
 
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.tables.cellkey.ptable import PTable
 from stirred.mechanisms.tables.cellkey.tradeoff import KeyedBy
+from stirred.spec.convert import post_process
 from stirred.spec.law import Law
+from stirred.spec.specification import Specification
+
+if TYPE_CHECKING:
+    from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 
 LETTERS: Final = "ab"  # the values of every variable in the files that are audited
 _MOST: Final = 100_000
@@ -80,3 +85,52 @@ def mixed_law(law: Law, then: Callable[[Any], Law]) -> Law:
         for outcome, mass in then(middle).probabilities.items():
             outcomes[outcome] = outcomes.get(outcome, Fraction(0)) + chance * mass
     return Law(outcomes)
+
+
+def law(mechanism: CellKey, dataset: Any) -> Law:
+    """Return the exact law of the tables of a small file, records given by the values of ``names``, in order.
+
+    After another mechanism the file is one of that, with a held and a disturbed value for each record.
+    """
+    if mechanism.inner is None:
+        return _small(mechanism, {name: place for place, name in enumerate(mechanism.names)}).law([*dataset])
+    small = _small(mechanism, {name: int(name in mechanism.inner.areas) for name in mechanism.names})
+    before = mechanism.inner.law(dataset)
+    assert isinstance(before, Law)
+    return mixed_law(before, small.law)
+
+
+def _small(mechanism: CellKey, places: Mapping[str, int]) -> SmallTables:
+    return SmallTables(
+        table=mechanism.table,
+        variables=[sorted({places[name] for name in variables}) for variables in mechanism.tables],
+        values=None if mechanism.inner is not None else LETTERS,
+        keyed_by=mechanism.keyed_by,
+        additive=mechanism.keys == "additive",
+        threshold=mechanism.threshold,
+    )
+
+
+def audit_universes(mechanism: CellKey) -> list[list[Hashable]]:
+    """Return all files of up to two records (three, of one variable), by which cells are empty if that is fixed."""
+    if mechanism.inner is not None:
+        # Four records in four cells have too many outputs to compare all pairs.
+        return [[*files] for files in mechanism.inner.audit_universes() if all(len(f) < 4 for f in files)]  # type: ignore[arg-type]
+    most = 3 if len(mechanism.names) == 1 else 2
+    records = [*product(LETTERS, repeat=len(mechanism.names))]
+    files = [file for n in range(most + 1) for file in combinations_with_replacement(records, n)]
+    if mechanism.zeros != "fixed":
+        return [[file for file in files if len(file) < most], [*files]]
+    places = {name: place for place, name in enumerate(mechanism.names)}
+    groups: dict[Hashable, list[Hashable]] = {}
+    for file in files:
+        full = frozenset((t, tuple(record[places[name]] for name in t)) for t in mechanism.tables for record in file)
+        groups.setdefault(full, []).append(file)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def audit_specification(mechanism: CellKey, universe: Sequence[Hashable]) -> Specification:
+    """Return the promise for such files."""
+    if mechanism.inner is not None:
+        return post_process(mechanism.inner.audit_specification(universe)).specification
+    return mechanism.specification(name="small", stage="as-given")

@@ -141,3 +141,8 @@ def _looked_up(row: dict[str, Any], names: list[str], how: Perturbation) -> tupl
         keys = [how.number(own, below=table.keys, turn=turn) for turn in range(len(how.magnitude.epsilons))]
         total = how.magnitude.perturbed(float(row[_TOTAL]), row[_TOP], table, keys)
     return key, how.table.pcv(count), how.table.added(count, key=key), total
+
+
+def sums_of(title: str) -> str:
+    """Return the name of the file with the sums of a table."""
+    return "sums-" + "".join(letter if letter.isalnum() else "-" for letter in title.lower().replace(" x ", "-x-"))

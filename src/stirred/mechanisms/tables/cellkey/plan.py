@@ -77,8 +77,8 @@ class CellKeyPlan(Plan):
 def promised(plan: CellKeyPlan) -> list[str]:
     """Return in three sentences what is promised and what is not."""
     mechanism, specification = plan.mechanism, plan.specification
-    if plan.inner is not None:
-        before = mechanism.inner_title
+    if mechanism.inner is not None:
+        before = mechanism.inner.title
         what = f"What is promised is what {before} promises, {specification.budget_text}"
         if specification.budget.is_unbounded:
             what = f"Nothing is promised, because {before} promises nothing"
@@ -111,11 +111,11 @@ def promised(plan: CellKeyPlan) -> list[str]:
     ]
 
 
-def typical_of(plan: CellKeyPlan) -> list[Typical]:
+def typical_errors(mechanism: CellKey, plan: CellKeyPlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
     """Return the noise of large counts by the perturbation table; nothing where something else was done before."""
     if plan.inner is not None:
         return []
-    table, last = plan.mechanism.table, plan.mechanism.table.rows[-1]
+    table, last = mechanism.table, mechanism.table.rows[-1]
     error = math.sqrt(sum(many * value**2 for value, many in last.law.items()) / table.keys)
     inside = (k for k in range(max(map(abs, last.law)) + 1)
               if 10 * sum(many for value, many in last.law.items() if abs(value) <= k) >= 9 * table.keys)  # fmt: skip
@@ -123,10 +123,9 @@ def typical_of(plan: CellKeyPlan) -> list[Typical]:
     return [Typical(table=t, size=size, cells=c.height, error=error, within=within) for t, c in plan.cells.items()]
 
 
-def sections_of(plan: CellKeyPlan) -> list[Section]:
+def sections(mechanism: CellKey, plan: CellKeyPlan) -> list[Section]:
     """Return the sections on the promise, the trade-off and the perturbation table."""
-    mechanism, blocks = plan.mechanism, [*promised(plan)]
-    found = [Section(title="What is promised", blocks=(mechanism.in_words, *blocks))]
+    found = [Section(title="What is promised", blocks=(mechanism.in_words, *promised(plan)))]
     if mechanism.trade is not None:
         rows = tuple((e, f"{float(mechanism.trade.delta(exact(e))):.6f}") for e in _EPSILONS)
         own = "the cell keys alone, without the swap" if plan.inner is not None else "these tables"

@@ -13,6 +13,7 @@ from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.missing import missing_doubts
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.tables.no_records import NEEDED
 from stirred.mechanisms.tables.noise.budget import keeping, table_key
 from stirred.mechanisms.tables.noise.counting import column_of
 from stirred.mechanisms.tables.noise.plan import NoisePlan
@@ -38,8 +39,7 @@ def settings_problems(mechanism: NoisyTables) -> Iterator[Problem]:
     elif mechanism.total is not None and mechanism.total <= 0:
         yield Problem(what=f"{mechanism.total} hides everything", where=mine, remedy="write a loss above 0")
     if mechanism.tables is not None and not [*mechanism.tables, *mechanism.sums]:
-        remedy = "add tables, such as [[tables]] variables = ['county', 'tenure']"
-        yield Problem(what="is needed", where="tables", remedy=remedy)
+        yield Problem(what="is needed", where="tables", remedy=NEEDED)
     keys = [table_key(each.title) for each in mechanism.wanted]
     for place, (title, variables, added_up) in enumerate(mechanism.wanted):
         where = f"table '{title}'"

@@ -16,6 +16,7 @@ from stirred.data.spelling import crossed
 from stirred.data.table_labels import with_labels
 from stirred.mechanisms.protocol import Check, Release, Written, failed
 from stirred.mechanisms.tables.cells import incomplete
+from stirred.mechanisms.tables.no_records import find_records, refuse_records
 from stirred.mechanisms.tables.noise.budget import Measure
 from stirred.mechanisms.tables.noise.plan import NoisePlan
 from stirred.mechanisms.tables.noise.published import COLUMNS, file_of, published
@@ -31,8 +32,7 @@ def verify(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Re
 
     Whether the drawn numbers follow their law no file can show.
     """
-    if records := sorted([*written.public.glob("data.*"), *written.public.glob("persons.*")]):
-        raise failed(f"{records[0].name} was written, and only tables may be published")
+    refuse_records(written.public)
     counted = mechanism.counted(data, plan)
     kept = {frame["table"][0]: frame for frame in map(read_frame, sorted((written.internal / "noise").iterdir()))}
     for title, true in counted.items():
@@ -96,8 +96,7 @@ def audit(mechanism: NoisyTables, bundle: BundleFiles, found: Findings) -> None:
 
     That the numbers are those of the file, and that the noise follows its law, nothing shows that may be published.
     """
-    for path in sorted([*bundle.public.glob("data.*"), *bundle.public.glob("persons.*")]):
-        found.bad("records are published, and the promise is about tables alone", where=f"public/{path.name}")
+    find_records(bundle, found)
     tables = {_key(by, place if "sum" in frame.columns else ""): (place, frame, by)
               for _, place, frame, by in bundle.tables()}  # fmt: skip
     sizes = {name: frame[name].n_unique() for _, frame, by in tables.values() for name in by}

@@ -312,6 +312,48 @@ def _middle(precision: Numbers, allowed: Flags, free: Flags, contains: Flags, ou
 
 
 @compiled
+def _levels(held: Numbers, aims: Numbers, masks: Numbers, rho: Numbers, threshold: Numbers, scratch: Numbers) -> bool:
+    """Find by Newton's method where sum_c max(0, aim_c - level / rho_c) is what the parent holds; say if it can be.
+
+    In every cell that sum is convex and falling in level. ``threshold`` has the levels of before, to begin with.
+    """
+    children = rho.size
+    totals, steep = scratch
+    for start in range(0, held.size, _TILE):
+        own, level = held[start : start + _TILE], threshold[start : start + _TILE]
+        many = own.size
+        for _ in range(60):
+            for k in range(many):
+                totals[k], steep[k] = -own[k], 0.0
+            for c in range(children):
+                less = 1.0 / rho[c]
+                aim, mask = aims[c, start : start + _TILE], masks[c, start : start + _TILE]
+                for k in range(many):
+                    part = aim[k] - level[k] * less
+                    above = mask[k] if part > 0.0 else 0.0
+                    totals[k] += above * part
+                    steep[k] += above * less
+            settled = True
+            for k in range(many):
+                if own[k] <= 0.0:
+                    continue
+                if steep[k] > 0.0:
+                    level[k] += totals[k] / steep[k]
+                    settled = settled and abs(totals[k]) <= 1e-13 * own[k]
+                    continue
+                settled = False
+                level[k] = -np.inf
+                for c in range(children):
+                    if masks[c, start + k] > 0.0:
+                        level[k] = max(level[k], (aims[c, start + k] - own[k]) * rho[c])
+                if level[k] == -np.inf:
+                    return False
+            if settled:
+                break
+    return True
+
+
+@compiled
 def solve_parent(
     parent: Numbers,
     free_cells: Flags,
@@ -353,7 +395,7 @@ def solve_parent(
     cells = n * width
     x2, z2, u2 = x.reshape(children, cells), z.reshape(children, cells), u.reshape(children, cells)
     held, threshold, masks = parent.copy().reshape(cells), np.zeros(cells), np.zeros((children, cells))
-    totals, steep, given = np.empty(_TILE), np.empty(_TILE), np.empty((n, width))
+    scratch, given = np.empty((2, _TILE)), np.empty((n, width))
     rho, bound_rho = np.empty(children), np.empty(children)
     inverse = np.zeros((children, groupings, n, n))
     fixing = np.zeros((children, groupings, n, equalities))
@@ -464,38 +506,8 @@ def solve_parent(
             line = x2[c]
             for k in range(cells):
                 aim[k] += over * line[k] + (1.0 - over) * slack[k]
-        # Newton's method for sum_c max(0, v_c - level / rho_c) = parent in every cell, convex and falling in level.
-        for start in range(0, cells if rooted else 0, _TILE):
-            own, level = held[start : start + _TILE], threshold[start : start + _TILE]
-            many = own.size
-            for _ in range(60):
-                for k in range(many):
-                    totals[k], steep[k] = -own[k], 0.0
-                for c in range(children):
-                    less = 1.0 / rho[c]
-                    aim, mask = u2[c, start : start + _TILE], masks[c, start : start + _TILE]
-                    for k in range(many):
-                        part = aim[k] - level[k] * less
-                        above = mask[k] if part > 0.0 else 0.0
-                        totals[k] += above * part
-                        steep[k] += above * less
-                settled = True
-                for k in range(many):
-                    if own[k] <= 0.0:
-                        continue
-                    if steep[k] > 0.0:
-                        level[k] += totals[k] / steep[k]
-                        settled = settled and abs(totals[k]) <= 1e-13 * own[k]
-                        continue
-                    settled = False
-                    level[k] = -np.inf
-                    for c in range(children):
-                        if masks[c, start + k] > 0.0:
-                            level[k] = max(level[k], (u2[c, start + k] - own[k]) * rho[c])
-                    if level[k] == -np.inf:
-                        return False
-                if settled:
-                    break
+        if rooted and not _levels(held, u2, masks, rho, threshold, scratch):
+            return False
         for c in range(children):
             less = 1.0 / rho[c]
             line, slack, aim, mask = x2[c], z2[c], u2[c], masks[c]

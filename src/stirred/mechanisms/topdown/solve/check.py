@@ -138,7 +138,7 @@ def check_tree(
         level = tree.levels[place]
         certificate.areas += 0 if leaves_too and place == len(tree.levels) - 1 else level.areas
         for known in level.known:
-            _check_known(tree.schema, level, known, cells.answers(known.query, level.areas), certificate)
+            _check_known(level, known, cells.answers(known.query, level.areas), certificate)
         for each in groups:
             if each.level == level.name:
                 _check_group(level, each, cells, certificate)
@@ -149,7 +149,7 @@ def check_tree(
     return cells
 
 
-def _check_known(schema: Schema, level: Level, known: Known, found: Integers, certificate: Certificate) -> None:
+def _check_known(level: Level, known: Known, found: Integers, certificate: Certificate) -> None:
     values = np.asarray(known.values, dtype=np.int64)
     wrong = {"=": found != values, "<=": found > values, ">=": found < values}[known.sign] & known.given[:, None]
     places = np.argwhere(wrong)

@@ -16,7 +16,8 @@ from stirred.mechanisms.topdown.solve.objective import Objective
 from stirred.mechanisms.topdown.solve.pieces import Counts, Piece, Settings, Unrounded
 from stirred.mechanisms.topdown.solve.planned import Plan
 from stirred.mechanisms.topdown.solve.public import with_public
-from stirred.mechanisms.topdown.solve.step import Event, Solved, Stage, solve_children, without_parents
+from stirred.mechanisms.topdown.solve.stage import Event, Solved, Stage
+from stirred.mechanisms.topdown.solve.step import solve_children, without_parents
 from stirred.mechanisms.topdown.tree import Level, Tree
 
 _AT_ONCE: Final = 16  # parents that a thread takes together

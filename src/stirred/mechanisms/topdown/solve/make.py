@@ -16,7 +16,7 @@ from stirred.mechanisms.topdown.solve.check import Cells, Certificate, check_tre
 from stirred.mechanisms.topdown.solve.files import Parts, cells_of, leaf_frame, records_frame, unrounded_frame
 from stirred.mechanisms.topdown.solve.microdata import solve_and
 from stirred.mechanisms.topdown.solve.pieces import Piece, Settings, Source
-from stirred.mechanisms.topdown.solve.step import Event
+from stirred.mechanisms.topdown.solve.stage import Event
 
 COUNTS, CERTIFICATE, UNROUNDED = "counts.parquet", "certificate.json", "unrounded"
 

@@ -13,7 +13,7 @@ from stirred.engines.protocol import Engine
 from stirred.mechanisms.topdown.schema import Schema
 from stirred.mechanisms.topdown.solve.arms import Arm
 from stirred.mechanisms.topdown.solve.grid import Places
-from stirred.mechanisms.topdown.solve.step import Event
+from stirred.mechanisms.topdown.solve.stage import Event
 from stirred.mechanisms.topdown.tree import GroupTotal, Tree
 
 Progress = Callable[[str, int, int], None]

@@ -19,7 +19,7 @@ from stirred.mechanisms.topdown.solve.objective import model_on
 from stirred.mechanisms.topdown.solve.pieces import Piece, Settings, Shard, Source
 from stirred.mechanisms.topdown.solve.public import Fit, fitted, moments
 from stirred.mechanisms.topdown.solve.rounding import Chain
-from stirred.mechanisms.topdown.solve.step import Event
+from stirred.mechanisms.topdown.solve.stage import Event
 from stirred.mechanisms.topdown.tree import Answers, Level, Tree
 
 _LEAST_VARIANCE: Final = 1e-4

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.float64]
-Places = npt.NDArray[np.int64]
 _INF = float("inf")
 # What is tried at most, counted in steps and never in seconds: how busy a machine is must not decide a count.
 _MOST_STEPS = {"qp_iteration_limit": 200_000, "simplex_iteration_limit": 1_000_000, "mip_max_nodes": 20_000}

@@ -20,6 +20,7 @@ from stirred.mechanisms.swapping.core.plan import SwapPlan, SwapUniverse
 from stirred.mechanisms.swapping.core.words import largest_strata, more_strata
 from stirred.mechanisms.swapping.layers.noisy.plan import NoisyPlan
 from stirred.mechanisms.tables.cells import incomplete
+from stirred.mechanisms.tables.no_records import find_records, refuse_records
 from stirred.spec.invariant import Margin
 
 if TYPE_CHECKING:
@@ -62,9 +63,7 @@ def verify_noisy(
 
     Whether the drawn numbers follow their law no file can show. Totals are not adjusted, because no cell is.
     """
-    public = written.public
-    if records := sorted([*public.glob("data.*"), *public.glob("persons.*")]):
-        raise failed(f"{records[0].name} was written, and only tables may be published")
+    refuse_records(written.public)
     before, after = (
         sorted_cells(plan.strata.coded.codes, codes) for codes in (plan.swap.codes, release.internal["swapped"])
     )
@@ -76,10 +75,10 @@ def verify_noisy(
         drawn = kept[table.title]
         variables = list(table.variables)
         sums = with_labels(drawn.select(*variables, count=pl.col("swapped") + pl.col("noise")), written.labels)
-        published = read_frame(public / "tables" / f"{table.name}.csv")
+        published = read_frame(written.public / "tables" / f"{table.name}.csv")
         if drawn["swapped"].sum() != plan.strata.coded.codes.size:
             raise failed(f"the table {table.title} does not count every record once")
-        if drawn.select(variables).is_duplicated().any() or not as_read(sums, "csv", public).equals(published):
+        if drawn.select(variables).is_duplicated().any() or not as_read(sums, "csv", written.public).equals(published):
             raise failed(f"the table {table.title}, as written, is not the swapped counts with the noise drawn")
         checks.append(
             Check(
@@ -143,10 +142,7 @@ def audit_noisy(bundle: BundleFiles, mechanism: NoisySwap | None, found: Finding
     the sizes of the strata, so that it can be computed anew in full. That the counts are those of the swapped file and
     the noise follows its law, nothing shows that may be published.
     """
-    for path in sorted([*bundle.public.glob("data.*"), *bundle.public.glob("persons.*")]):
-        found.bad(
-            "records are published, and the promise is about tables with noise alone", where=f"public/{path.name}"
-        )
+    find_records(bundle, found)
     match = _audit_sizes(bundle, found)
     if mechanism is not None:
         _audit_promise(bundle, mechanism, found)

@@ -45,6 +45,7 @@ from stirred.mechanisms.swapping.layers.noisy.tables import (
 )
 from stirred.mechanisms.tables import cells as of_tables
 from stirred.mechanisms.tables.cells import Values, declared_cells, declared_columns, values_of_tables
+from stirred.mechanisms.tables.no_records import require_tables
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Derived
 from stirred.spec.doubts import Doubt
@@ -168,9 +169,7 @@ class NoisySwap(Layer):
     @classmethod
     def of_settings(cls, settings: Settings, **others: Any) -> Self:
         """Return the mechanism; without any table there is nothing to release."""
-        if not others.get("tables"):
-            remedy = "add tables, such as [[tables]] variables = ['county', 'tenure']"
-            raise bad_plan("is needed", where="tables", remedy=remedy)
+        require_tables(others.get("tables"))
         return super(NoisySwap, cls).of_settings(settings, **others)
 
     def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:

@@ -1,7 +1,4 @@
-"""What a report shows of a release: tables, curves and bars, its first sentences, and how far off its numbers are.
-
-``protocol`` hands all of it on: the rooms around mechanisms import it from there.
-"""
+"""What a report shows of a release: tables, curves and bars, its first sentences, and how far off its numbers are."""
 
 from __future__ import annotations
 

@@ -1,0 +1,266 @@
+"""What a mechanism may say better than the default, which suits one that releases a single file of records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import polars as pl
+
+from stirred.data.problems import bad_file, bad_plan
+from stirred.engines.protocol import LOCAL, Engine, bad_engine
+from stirred.mechanisms.contract.abilities import Adviser
+from stirred.mechanisms.contract.release import RECORDS, Check, Frames, PublicFile, Release, Table, Written
+from stirred.mechanisms.contract.settings import Settings
+from stirred.mechanisms.contract.shown import Corrected, ExpectedError, Headline, Section, Typical
+from stirred.spec.exact import Exact
+
+if TYPE_CHECKING:
+    from stirred.data.bundle import BundleFiles, Findings
+    from stirred.data.codebook import Codebook
+    from stirred.data.microdata import Microdata
+
+
+class Defaults:
+    """The members of a mechanism that have a default. Override those that yours knows better, and no others."""
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+    # The setting that is the loss itself, where a mechanism has no rate and one is chosen.
+    loss_setting: ClassVar[str] = ""
+    # Whether the tables of a plan are counted from released records, or are what the mechanism itself releases.
+    counts_tables: ClassVar[bool] = True
+    # Whether it asks for households by single columns, so that those of a national file need not be in memory.
+    by_column: ClassVar[bool] = False
+    # Whether the tables that it releases are its own, so that a plan names none.
+    own_tables: ClassVar[bool] = False
+    # Columns that its tables may have beside their variables and the count, such as the bounds of an interval.
+    table_columns: ClassVar[tuple[str, ...]] = ()
+    # Columns of its public files that are published numbers, as opposed to codes and errors.
+    number_columns: ClassVar[tuple[str, ...]] = ("count", "sum", "value", "estimate")
+    # Why no rate can be given for a wanted loss, and what to do instead, where its rate does not decide the loss alone.
+    untunable: ClassVar[tuple[str, str] | None] = None
+
+    # ---- settings
+
+    @classmethod
+    def of_settings(cls, settings: Settings, **others: Any) -> Self:
+        """Return the mechanism with these settings; ``others`` are the plan's tables where it releases tables alone."""
+        return cls(**{name: getattr(settings, name) for name in type(settings).model_fields}, **others)
+
+    @classmethod
+    def completed(cls, settings: Settings, codebook: Codebook, *, missing_as: str | None) -> Settings:
+        """Return the settings with what a codebook declares for them, so that manifest and ledger keep it."""
+        return settings
+
+    def with_codebook(self, codebook: Codebook, *, missing_as: str | None) -> Self:
+        """Return the mechanism with the values that a codebook declares for its cells."""
+        return self
+
+    def learned(self, codebook: Codebook) -> Sequence[str]:
+        """Return the variables whose declared values come from this codebook: a draft was read off the file."""
+        return ()
+
+    @property
+    def coded_columns(self) -> Sequence[str]:
+        """Return the columns in which a missing value may be a code of its own, where a plan says so."""
+        return ()
+
+    # ---- around the draw
+
+    def warm(self) -> None:
+        """Load and compile what the draw needs, before anything is spent."""
+
+    def working_in(self, folder: Path, *, progress: Path) -> Self:
+        """Return the mechanism with a folder of the bundle, below ``internal``, for what it draws piece by piece.
+
+        What it keeps in ``progress``, outside the bundle, outlives an interrupted run until its release is finished.
+        """
+        return self
+
+    def on(self, engine: Engine) -> Self:
+        """Return the mechanism with the engine that its bulk work runs on; refuse one that it does not run on."""
+        if engine.name == LOCAL:
+            return self
+        raise bad_engine(
+            f"{self.name} does not run on {engine.name}",
+            where="[engine] name",
+            remedy=f"leave [engine] out, or write name = '{LOCAL}': it then runs on this machine",
+        )
+
+    def recheck(self, data: Any, plan: Any) -> None:
+        """Raise what the machines of an engine read otherwise than was planned, before anything is spent."""
+
+    def premises(self, plan: Any) -> Mapping[str, str]:
+        """Return checksums of what the draw is addressed by, so that an interrupted run repeats itself exactly."""
+        return {}
+
+    # ---- the files of a release
+
+    def files(self, data: Microdata, plan: Any) -> Sequence[PublicFile]:
+        """Return the public files besides the plan's tables and the pages: by default the records."""
+        columns = tuple(plan.releases["households"])
+        return [PublicFile(name=RECORDS, kind="records", columns=columns, words="the records")]
+
+    def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> Mapping[str, Collection[str]]:
+        """Return the columns that public files may have at most, by the settings alone: `publish` believes no manifest.
+
+        ``released`` are the columns of the input by record type, and ``fixed`` those that the specification fixes. No
+        file may be there that is not listed.
+        """
+        return {RECORDS: released["households"]}
+
+    def table_in_words(self, table: Table, data: Microdata, plan: Any) -> str:
+        """Say what was done to a table, in a few words."""
+        return "counted from the released records"
+
+    def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
+        """Keep inside what was drawn, where the files do not show it."""
+
+    def verify(self, data: Microdata, plan: Any, release: Release, written: Written) -> list[Check]:
+        """Compare the written files with the confidential input; raise ``failed(...)`` if anything differs.
+
+        That the files are what was released, and the tables those of the files, is checked for every mechanism.
+        """
+        return []
+
+    def verify_exact(self, data: Microdata, plan: Any, written: Written) -> list[Check]:
+        """Count what is published exactly once more from the confidential input; raise if anything differs."""
+        return []
+
+    # ---- pages
+
+    def conclusions(self, plan: Any) -> Sequence[str]:
+        """Return what a reader may conclude from the files, for README.md."""
+        return [f"What is disturbed: {plan.disturbed}."]
+
+    def file_notes(self, plan: Any) -> Sequence[str]:
+        """Return closing remarks on the files for README.md."""
+        return ()
+
+    def number_of_records(self, data: Microdata) -> int | None:
+        """Return how many records a report says there are: published exactly, or None."""
+        return data.households.height
+
+    def headline(self, plan: Any) -> Headline:
+        """Return the first two sentences of the report."""
+        return Headline(unchanged=f"Published exactly: {plan.unchanged}.", disturbed=f"Disturbed: {plan.disturbed}.")
+
+    def typical_errors(self, plan: Any, corrected: Mapping[str, pl.DataFrame]) -> Sequence[Typical]:
+        """Return how far off published counts are, where the law says it: the first is said on the first screen.
+
+        ``corrected`` is what ``corrected`` found.
+        """
+        return ()
+
+    def sections(self, plan: Any) -> Sequence[Section]:
+        """Return what the report shows beyond the common pages."""
+        return ()
+
+    def shown(self, plan: Any, public: Frames) -> Sequence[Section]:
+        """Return what both editions show of the published files, from these and public facts alone."""
+        return ()
+
+    def inside(self, plan: Any, release: Release) -> Sequence[Section]:
+        """Return what the internal edition alone shows first: how far a release is from the confidential file."""
+        return ()
+
+    def reading_tables(self, plan: Any) -> Sequence[str]:
+        """Return what a reader of the tables must know."""
+        return ["Counted from the released records; each costs nothing beyond the release itself (post-processing)."]
+
+    @property
+    def areas(self) -> tuple[str, ...]:
+        """Return the variables that are disturbed together, such as the geography: accuracy is shown by them."""
+        return ()
+
+    # ---- accuracy, before and after
+
+    def setting_in_words(self, epsilon: Exact) -> str:
+        """Return the settings in a few words; ``epsilon`` is the loss that they have for a file."""
+        return f"epsilon {epsilon.shown()}"
+
+    def areas_changed(self, plan: Any) -> pl.DataFrame | None:
+        """Return for each area its ``records`` and the ``share_changed`` to expect; None where that is protected."""
+        return None
+
+    @property
+    def no_closed_form(self) -> str:
+        """Say why errors of tables cannot be computed beforehand; empty where they can."""
+        return "the errors of this mechanism have no closed form"
+
+    def within_reach(self, data: Microdata) -> bool:
+        """Say whether errors of tables are worth their time beside a release of this file."""
+        return not self.no_closed_form
+
+    def expected_error(
+        self,
+        records: pl.DataFrame | pl.LazyFrame,
+        *,
+        variables: Sequence[str],
+        source: str,
+        persons: pl.DataFrame | pl.LazyFrame | None = None,
+        key: str | None = None,
+    ) -> ExpectedError:
+        """Return the error to expect in a table of ``variables``; refuse where there is no closed form.
+
+        ``source`` says where the records come from: ``this-data``, the file of the release; ``other-data``; or
+        ``margins``, where only what is published exactly is used. ``persons`` are linked to the records by ``key``.
+        """
+        raise bad_plan(self.no_closed_form, where="mechanism", remedy="leave the expected error out")
+
+    def corrected(
+        self, release: Release, data: Microdata, plan: Any, tables: Sequence[Table]
+    ) -> Mapping[str, pl.DataFrame]:
+        """Return by title the tables (variables, ``count``) as any reader can correct them, where that is possible.
+
+        They may have more columns that ``typical_errors`` needs; all come from public files alone.
+        """
+        return {}
+
+    @classmethod
+    def correct(
+        cls,
+        table: pl.DataFrame | Sequence[str],
+        public: Path,
+        *,
+        level: float,
+        project: bool,
+        where: str,
+    ) -> Corrected:
+        """Return a published table, or one of these variables, without its bias: from public files alone.
+
+        With ``project`` also the nearest table that the published margins allow.
+        """
+        raise bad_file("tables of this mechanism are not corrected", where=str(public), remedy="use them as published")
+
+    @classmethod
+    def adviser(cls) -> Adviser | None:
+        """Return who advises on the settings of this mechanism and its relatives; None where nobody does."""
+        return None
+
+    # ---- audits
+
+    @property
+    def grouped_by(self) -> tuple[str, ...]:
+        """Return the columns by which released records are grouped; inside the groups their order is random."""
+        return ()
+
+    def for_sampling(self, plan: Any) -> Any:
+        """Return the plan by which its law is tested, on files that a release would refuse; nothing is published."""
+        return plan
+
+    def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
+        """Check what this mechanism's public files show, and add checks, problems and what cannot be checked.
+
+        Checksums, pages, marks of a test run, the order of rows and tables counted from records are checked for every
+        mechanism.
+        """
+        self.audit_unstated(bundle, found)
+
+    @classmethod
+    def audit_unstated(cls, bundle: BundleFiles, found: Findings) -> None:
+        """Check what public files show where they do not state all settings of the mechanism."""
+        found.unchecked.append("the budget, computed anew: this mechanism has no such check")

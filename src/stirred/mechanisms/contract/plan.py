@@ -1,0 +1,132 @@
+"""What a plan says before anything random happens: the promise, what is disturbed, and the doubts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from stirred.spec.brief import promise_rows, published_exactly
+from stirred.spec.doubts import Doubt
+from stirred.spec.exact import Exact
+from stirred.spec.rows import Row, rows_text
+from stirred.spec.specification import Specification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One thing that a plan says: a label and a sentence for people, and the same as values for ``--json``.
+
+    A fact without a sentence is for JSON alone; one without values is said in words only. Values that are lengthy
+    are ``for_plans``, and left out where a run says what it has done.
+    """
+
+    label: str = ""
+    sentence: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    for_plans: bool = False
+
+
+class Plan(ABC):
+    """What a mechanism would do to a file: nothing random has happened. A frozen dataclass in practice.
+
+    Printed, it says what leaves unchanged, what is disturbed, what is promised, and its doubts.
+    """
+
+    __slots__ = ()
+
+    specification: Specification
+    accepted: tuple[str, ...]  # names of the doubts that the specification has among its conditions
+    dropped: tuple[str, ...]  # columns of the input that are not released
+
+    @property
+    @abstractmethod
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Return what speaks against a release with this plan, as far as that was looked for."""
+
+    @property
+    @abstractmethod
+    def disturbed(self) -> str:
+        """Say what is disturbed, and how much."""
+
+    @property
+    def unchanged(self) -> str:
+        """Say what is published exactly."""
+        return published_exactly(self.specification)
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Return what else there is to say: sentences for ``--verbose``, values for JSON."""
+        return ()
+
+    @property
+    def also_promised(self) -> str:
+        """Say what the release promises relative to further invariants, if anything."""
+        return ""
+
+    @property
+    def why_this_number(self) -> str:
+        """Say how the loss stands to published bounds and to the exact loss, if there is anything to say."""
+        return ""
+
+    @property
+    def sampled(self) -> tuple[str, Mapping[str, Any]] | None:
+        """Return the sample whose draw amplifies the loss, for the ledger: its name, ``design`` and ``inner`` loss."""
+        return None
+
+    def promising(self, specification: Specification, *, accepted: tuple[str, ...] = ()) -> Self:
+        """Return the same plan with its promise said more fully: with hierarchies, or with accepted doubts."""
+        more: dict[str, Any] = {"accepted": accepted} if accepted else {}
+        return replace(self, specification=specification, **more)  # type: ignore[type-var]
+
+    @property
+    def releases(self) -> Mapping[str, Sequence[str]]:
+        """Return the columns of the input that may be in public files, by record type (households, persons)."""
+        return {"households": self.specification.domain.columns}
+
+    @property
+    def epsilon(self) -> Exact:
+        """Return the loss at the realised universe."""
+        return self.specification.budget.realised
+
+    @property
+    def moved(self) -> float | None:
+        """Return the share of all records that are expected to be disturbed; None where it is not said."""
+        return None
+
+    def outcome(self) -> list[Row]:
+        """Return what leaves unchanged, what is disturbed, what is dropped, and the promise, as labelled sentences."""
+        return [
+            ("unchanged", self.unchanged),
+            ("disturbed", self.disturbed),
+            *([("dropped", ", ".join(self.dropped))] if self.dropped else []),
+            *([("prepared", prepared)] if (prepared := self.specification.domain.prepared_in_words) else []),
+            *promise_rows(self.specification),
+        ]
+
+    def __str__(self) -> str:
+        return rows_text([*self.outcome(), *doubt_rows(self.doubts)])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def doubt_rows(doubts: Sequence[Doubt], *, accepted: Sequence[Doubt] = ()) -> list[Row]:
+    """Return one row for each doubt, by its name, with what became of it; what refuses nothing is a note.
+
+    >>> mark = Doubt(kind="identifier", about="mark", what='"mark" is unique', remedy="name it with --id")
+    >>> doubt_rows([mark])
+    [('doubt', 'identifier:mark (refuses the release): "mark" is unique')]
+    >>> doubt_rows([mark], accepted=[mark])
+    [('doubt', 'identifier:mark (accepted): "mark" is unique')]
+    >>> doubt_rows([])
+    [('doubts', 'none')]
+    """
+    names = {each.name for each in accepted}
+    rows = [
+        ("doubt", f"{doubt.name} ({'accepted' if doubt.name in names else 'refuses the release'}): {doubt.what}")
+        for doubt in doubts
+        if doubt.refuses
+    ]
+    return [*(rows or [("doubts", "none")]), *(("note", doubt.what) for doubt in doubts if not doubt.refuses)]

@@ -1,0 +1,183 @@
+"""The settings of a mechanism: what a plan, ``--set``, the manifest and the specification know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import polars as pl
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    SerializationInfo,
+    ValidationError,
+    WithJsonSchema,
+)
+
+from stirred.data.frames import read_frame
+from stirred.data.pair_files import nested_pairs
+from stirred.data.problems import bad_plan
+from stirred.data.sources import read_toml
+from stirred.spec.given_numbers import fraction
+from stirred.spec.problems import StirredError, place_of, placed
+
+SettingsFrom = Literal["policy", "invariants", "other-data", "this-data"]
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+# A single name may be written without brackets, and the schema says so.
+Names = Annotated[list[str], BeforeValidator(_as_list, json_schema_input_type=str | list[str])]
+
+
+def _as_published(value: Any, info: SerializationInfo) -> Any:
+    """Return a number as it was written, or in public in its one exact form: 1/20 for 5%."""
+    if not info.context:
+        return str(value) if isinstance(value, Decimal) else value
+    try:
+        return str(fraction(value, where=""))
+    except StirredError:
+        return str(value)
+
+
+# A number that is exact in each form: "1/20", "5%", 2, or a decimal of a file.
+Rate = Annotated[str | int | Decimal, PlainSerializer(_as_published, when_used="json")]
+
+
+@dataclass(frozen=True, slots=True)
+class PublicTable:
+    """A public table that a mechanism needs beside the confidential file: areas, codes, what was published before.
+
+    A plan names its file; the release reads it, as text, and manifest and specification keep its name and checksum.
+    A name without an ending is that of a table which the mechanism brings along.
+    """
+
+    file: str
+    sha256: str = ""
+    frame: pl.DataFrame | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, given: Any) -> Any:
+        """Return the table that was named, kept in a manifest, or given as a frame; anything else as it is."""
+        if isinstance(given, str):
+            return cls(given)
+        if isinstance(given, Mapping):
+            return cls(str(given.get("file", "")), str(given.get("sha256", "")))
+        return cls("given", frame=given.cast(pl.String)) if isinstance(given, pl.DataFrame) else given
+
+    def read(self, folder: Path) -> Self:
+        """Return the table with its rows and its checksum."""
+        if self.frame is not None or "." not in self.file:
+            return self
+        from stirred.data.bundle import checksum
+
+        frame = read_frame(folder / self.file).cast(pl.String)
+        return replace(self, sha256=checksum(folder / self.file), frame=frame)
+
+    def kept(self, info: SerializationInfo) -> dict[str, str]:
+        """Return what is kept of it: its file, in public without the folder, and the checksum."""
+        file = Path(self.file).name if info.context else self.file
+        return {"file": file, "sha256": self.sha256} if self.sha256 else {"file": file}
+
+
+# A setting that names a public table.
+TableFile = Annotated[
+    InstanceOf[PublicTable],
+    BeforeValidator(PublicTable.of, json_schema_input_type=str),
+    PlainSerializer(PublicTable.kept, return_type=dict[str, str]),
+    WithJsonSchema({"type": "string"}),
+]
+
+
+class Settings(BaseModel):
+    """The settings of a mechanism: the section [mechanism] of a plan, its schema, ``--set``, and what is kept of it.
+
+    Every field has a description. ``json_schema_extra`` may say ``{"example": "1/20"}``, how a value is written;
+    ``{"pairs": "distance"}``, that a text names a file with the columns from, to and this number, which the release
+    reads; ``{"document": True}``, that a text may name a TOML file, and its content then stands in its place;
+    ``{"path": True}``, that a text names a file that the mechanism reads itself, from the folder of the plan;
+    ``{"section": True}``, that it may stand in a plan as a section of its own; and
+    ``{"internal": True}``, that the setting stays inside the agency. A ``TableFile`` is read as well.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    unit: str = Field(default="household", description="What a record is.")
+    settings_from: SettingsFrom | None = Field(
+        default=None, description="On what the settings were based; this-data voids the guarantee and is refused."
+    )
+
+    @classmethod
+    def mark(cls, key: str, name: str) -> Any:
+        """Return what a setting is marked with: its example, the number of its pairs, whether it is internal."""
+        extra = cls.model_fields[key].json_schema_extra
+        return extra.get(name) if isinstance(extra, dict) else None
+
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        """Return the names of all settings, those that every mechanism has at the end."""
+        common = [*Settings.model_fields]
+        return [*(key for key in cls.model_fields if key not in common), *common]
+
+    def dumped(self, *, mode: str = "json", exclude_defaults: bool = False, context: str = "") -> dict[str, Any]:
+        """Return the settings as plain data; for JSON, decimals are exact texts."""
+        found = self.model_dump(mode=mode, exclude_defaults=exclude_defaults, context=context)
+        return {key: found[key] for key in self.setting_names() if key in found}
+
+    def with_files(self, folder: Path) -> Self:
+        """Return the settings with what the files hold that they name, from this folder on."""
+        found: dict[str, Any] = {}
+        for key in self.setting_names():
+            given, number = getattr(self, key), self.mark(key, "pairs")
+            with placed(key):
+                if isinstance(given, Settings):
+                    found[key] = given.with_files(folder)
+                elif isinstance(given, PublicTable):
+                    found[key] = given.read(folder)
+                elif isinstance(given, BaseModel):  # a part of the settings
+                    tables = {name: own.read(folder) for name, own in given if isinstance(own, PublicTable)}
+                    found[key] = given.model_copy(update=tables)
+                elif not isinstance(given, str):
+                    continue
+                elif number:
+                    found[key] = nested_pairs(read_frame(folder / given), number=number, where=given)
+                elif self.mark(key, "document") and given.endswith(".toml"):
+                    found[key] = read_toml(folder / given, called=f"the {key}")
+                elif self.mark(key, "path"):
+                    found[key] = str((folder / given).absolute())
+        return self.model_copy(update=found)
+
+    @property
+    def impossible(self) -> Sequence[Mapping[str, Sequence[str]]]:
+        """Return the codes of some columns that no record has together, where the settings state any."""
+        return ()
+
+    def public(self) -> dict[str, Any]:
+        """Return the settings that may be published, as plain data for JSON."""
+        return {key: value for key, value in self.dumped(context="public").items() if not self.mark(key, "internal")}
+
+
+def as_part(kind: type[Any], given: Any, *, where: str) -> Any:
+    """Return a part of the settings from plain data, or as it is."""
+    if isinstance(given, kind):
+        return given
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = f"{place_of(first['loc'])}: {first['msg']}"
+        raise bad_plan(what, where=where, remedy=f"it takes {', '.join(kind.model_fields)}") from None
+
+
+def as_parts(kind: type[Any], given: Sequence[Any], *, where: str) -> tuple[Any, ...]:
+    """Return a list of parts; a problem names the entry that it is in."""
+    return tuple(as_part(kind, each, where=place_of((where, number))) for number, each in enumerate(given))

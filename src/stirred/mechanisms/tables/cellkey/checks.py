@@ -1,0 +1,126 @@
+"""What is wrong with settings and files of cell keys, and what speaks against releasing them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+import polars as pl
+
+from stirred.data.given import as_microdata
+from stirred.data.microdata import Microdata
+from stirred.data.missing import missing_doubts
+from stirred.data.problems import bad_plan, listed
+from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.tables.cellkey.keys import whole_keys
+from stirred.mechanisms.tables.cellkey.perturbed import identified, summed
+from stirred.spec.doubts import Doubt, nothing_promised
+from stirred.spec.specification import Specification
+
+if TYPE_CHECKING:
+    from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+
+_LARGE: Final = Fraction(1, 1000)
+
+
+def check_settings(mechanism: CellKey) -> None:
+    """Refuse settings that do not go together."""
+    for where, wrong, what, remedy in (
+        ("tables", not mechanism.tables or any(len({*t}) < len(t) or not t for t in mechanism.tables),
+         "a table needs different variables", "name at least one table, and each variable once"),
+        ("ptable", mechanism.table.step != 1,
+         "the table has fractions, and counts are whole", "use it for sums, as magnitude_ptable"),
+        ("record_key", (mechanism.record_key is not None) != (mechanism.keys == "additive"),
+         "a column of record keys goes with keys = 'additive', and with it alone", "give both or none"),
+        ("key", mechanism.record_key is not None and mechanism.key is not None,
+         "records have their keys in a column and in a file", "leave one out"),
+        ("after", mechanism.inner is not None
+         and (not mechanism.inner.counts_tables or mechanism.key is not None or mechanism.record_key is not None),
+         "before cell keys comes a mechanism that releases records, whose keys are drawn for this release",
+         "name such a mechanism, and leave key, keys and record_key out"),
+        ("keyed_by", mechanism.keyed_by == "definition" and mechanism.key is not None,
+         "with a key that is kept, a cell would have the same noise next year, whoever is in it then, and the "
+         "difference of the two would be exact", "leave key out, or write keyed_by = 'records'"),
+        ("keyed_by", mechanism.keyed_by == "definition" and mechanism.keys == "additive",
+         "additive keys are sums of records' keys", "write keyed_by = 'records'"),
+    ):  # fmt: skip
+        if wrong:
+            raise bad_plan(what, where=where, remedy=remedy)
+
+
+def check(mechanism: CellKey, data: Any) -> None:
+    """Raise all problems of the columns; which values they can take is not known yet."""
+    microdata = as_microdata(data)
+    person_columns(mechanism, microdata)
+    for name in mechanism.names:
+        column(microdata, name)
+    if mechanism.sums is not None:
+        summed(column(microdata, mechanism.sums.column, where="magnitude"))
+    if mechanism.inner is not None:
+        mechanism.inner.check(microdata)
+    elif mechanism.record_key is not None:
+        whole_keys(column(microdata, mechanism.record_key, where="record_key"), below=mechanism.table.keys)
+    elif mechanism.key is not None:
+        identified(microdata.households, microdata)
+
+
+def person_columns(mechanism: CellKey, data: Microdata) -> tuple[str, ...]:
+    """Return the variables of persons; a unit may then have many records, and only a swap covers that."""
+    own = tuple(name for name in mechanism.names if name in data.person_variables)
+    if own and mechanism.inner is None:
+        raise bad_plan(
+            f"{listed(own)} is a variable of persons, and a {mechanism.unit} may change a count for each of them",
+            where="tables",
+            remedy="give the file of persons as [data] file with record = 'person'; or swap before, with after",
+        )
+    return own
+
+
+def check_released(mechanism: CellKey, releases: Mapping[str, Collection[str]], persons: Collection[str]) -> None:
+    """Refuse a table of what the mechanism before does not release: it could not be counted after the draw."""
+    homes, people = releases["households"], {*releases.get("persons", ())}
+    for table in mechanism.tables:
+        there = {*homes, *people} if {*table} & {*persons} else {*homes}
+        wanted = [*table, *(() if mechanism.sums is None else (mechanism.sums.column,))]
+        if absent := [name for name in wanted if name not in there]:
+            what = f"{listed(absent)} of the table {' x '.join(table)} is not among the records that are released"
+            raise bad_plan(what, where="after", remedy="let the mechanism release it, or leave it out of the table")
+
+
+def column(data: Microdata, name: str, *, where: str = "tables") -> pl.Series:
+    """Return a column of households or persons; refuse one that is not there, or is not to be used."""
+    if name in (data.households.columns if where == "record_key" else data.variables):
+        return data.households[name]
+    if data.persons is not None and name in data.person_variables:
+        return data.persons[name]
+    there = [*data.variables, *data.person_variables]
+    raise bad_plan(f"there is no column '{name}'", where=where, remedy=f"there are {listed(there)}")
+
+
+def doubts(mechanism: CellKey, data: Microdata, specification: Specification, inner: Any) -> Iterator[Doubt]:
+    """Yield what speaks against a release; after another mechanism, what speaks against that."""
+    if inner is not None:
+        yield from inner.doubts
+        return
+    yield from settings_doubts(mechanism.settings_from)
+    yield from missing_doubts(data.households, mechanism.names, codes=data.not_missing)
+    yield from repeated_ids(data, unit=mechanism.unit)
+    delta = specification.output_premetric.delta
+    if specification.budget.realised.is_infinite:
+        why = mechanism.no_promise or "Delta is 1."
+        what = f"nothing is promised: {why[:1].lower()}{why[1:-1]}"
+        yield nothing_promised(what, remedy="publish counts, and one table at a time")
+    elif delta > _LARGE:
+        yield Doubt(
+            kind="large-delta",
+            what=f"the promise fails with probability {float(delta):.4g}, which is not small",
+            remedy="choose noise that is not bounded, or fewer tables; zeros = 'fixed' protects less and says so",
+        )
+    if mechanism.key is None and mechanism.record_key is None:
+        yield Doubt(
+            kind="keys-of-this-release",
+            what="keys are drawn for this release alone: the same cell gets other noise in the next one",
+            remedy="name a key file with key, made by `stirred ptable key`",
+            refuses=False,
+        )
