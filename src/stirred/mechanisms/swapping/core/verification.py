@@ -55,11 +55,7 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
             _same_places(found, swapped, rows, written, who="households")
         begin += found.height
     for name in plan.hold if isinstance(homes, ParquetColumns) else ():  # one at a time: all of them are the file
-        column, first = held(name), 0
-        released = scan_frame(folder / f"{RECORDS}.{format_}").select(name)
-        for found in released.collect_batches(chunk_size=PART, maintain_order=True):
-            _check_held(column, found, order[first : first + found.height], written)
-            first += found.height
+        _check_column(held(name), order, written)
     # The last record of a part is the first of the next.
     if not all(_is_sorted(swapped.swapped[order[first : first + PART + 1]]) for first in range(0, order.size, PART)):
         raise failed("the released order is not by released values")
@@ -94,6 +90,14 @@ def _check_held(column: pl.Series, found: pl.DataFrame, rows: Rows, written: Wri
         wanted = as_read(gather(column, rows[part]).to_frame(), written.format, written.public)
         if not wanted.equals(found[part].select(column.name), null_equal=True):
             raise failed(f'hold variable "{column.name}" differs from the input')
+
+
+def _check_column(column: pl.Series, order: Rows, written: Written) -> None:
+    """Do the same for a whole column, which is read back in pieces."""
+    begin, released = 0, scan_frame(written.public / f"{RECORDS}.{written.format}").select(column.name)
+    for found in released.collect_batches(chunk_size=PART, maintain_order=True):
+        _check_held(column, found, order[begin : begin + found.height], written)
+        begin += found.height
 
 
 def _recount(data: Microdata, plan: SwapPlan, written: pl.DataFrame, format_: str, folder: Path) -> Check:
