@@ -258,7 +258,7 @@ def protect_memory() -> None:
 def share_memory() -> None:
     """Let all threads take memory from one place: what one gave back, another uses again.
 
-    Otherwise the C library keeps freed memory for every thread apart, half a gigabyte and more of a national swap.
+    Otherwise the C library keeps freed memory for every thread apart, half a gigabyte after a large swap.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):  # only glibc has it
