@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import json
 import os
@@ -215,6 +216,31 @@ def test_a_running_command_may_not_dump_its_memory(folder: Path) -> None:
     kill(process)
     (line,) = [line for line in limits.splitlines() if line.startswith("Max core file size")]
     assert line.split()[4:6] == ["0", "0"]
+
+
+ARENAS = """
+import ctypes, sys, threading
+from stirred.cli.main import share_memory
+if "shared" in sys.argv:
+    share_memory()
+together = threading.Barrier(4)
+threads = [threading.Thread(target=lambda: (together.wait(), bytearray(100_000), together.wait())) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+ctypes.CDLL(None).malloc_stats()
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="only glibc keeps memory for threads apart")
+def test_threads_of_a_command_give_memory_back_to_all() -> None:
+    def arenas(*how: str) -> int:
+        done = subprocess.run([sys.executable, "-c", ARENAS, *how], capture_output=True, text=True, check=True)
+        return done.stderr.count("Arena ")
+
+    assert arenas("shared") == 1
+    assert arenas() > 1  # the C library alone: otherwise this test would show nothing
 
 
 # ---- the place itself -----------------------------------------------------------------------------

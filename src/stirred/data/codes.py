@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.columns import Columns, fresh, gather_all
+from stirred.data.columns import Columns, fresh, gather_all, scan_of
 from stirred.data.natural import sorted_values
 
 # What a piece reads and writes stays in the processor's cache.
@@ -229,6 +229,24 @@ def count(codes: Codes, *, groups: int) -> npt.NDArray[np.int64]:
     counts = np.zeros(groups, dtype=np.int64)
     add_counts(codes, counts)
     return counts
+
+
+def counted(table: Columns, columns: list[str]) -> tuple[pl.DataFrame, npt.NDArray[np.int64]]:
+    """Return the combinations of ``columns`` in the order of their values, and how often each occurs.
+
+    No record gets a code: memory holds the combinations and a piece of the table.
+
+    >>> levels, counts = counted(pl.DataFrame({"a": ["y", "x", "y"], "b": [1, 2, 1]}), ["a", "b"])
+    >>> levels.rows(), counts.tolist()
+    ([('x', 2), ('y', 1)], [1, 2])
+    """
+    if not columns:
+        return pl.DataFrame(), np.array([table.height])
+    found = scan_of(table, columns).group_by(columns).len("__count").collect(engine="streaming")
+    coded = encode(found, columns)
+    counts = np.zeros(coded.count, dtype=np.int64)
+    np.add.at(counts, coded.codes, found["__count"].to_numpy())
+    return coded.levels, counts
 
 
 def add_counts(codes: Codes, counts: npt.NDArray[Any]) -> None:

@@ -94,13 +94,17 @@ class ParquetColumns:
         return self.scan.head(n).collect()
 
 
+def scan_of(table: Columns, names: list[str]) -> pl.LazyFrame:
+    """Return some columns to be read piece by piece; only integers are what they are without a look at all of them."""
+    if isinstance(table, ParquetColumns) and all(table.schema[name].is_integer() for name in names):
+        return table.scan.select(names)
+    return select(table, names).lazy()
+
+
 def pieces_of(table: Columns, name: str) -> Iterator[pl.Series]:
     """Yield a column piece by piece; one of integers is not even read as a whole."""
-    if isinstance(table, ParquetColumns) and table.schema[name].is_integer():
-        pieces = table.scan.select(name).collect_batches(chunk_size=_PIECE, maintain_order=True)
-        yield from (piece.to_series() for piece in pieces)
-    else:
-        yield from (piece.to_series() for piece in table[name].to_frame().iter_slices(_PIECE))
+    pieces = scan_of(table, [name]).collect_batches(chunk_size=_PIECE, maintain_order=True)
+    yield from (piece.to_series() for piece in pieces)
 
 
 def canonical(column: pl.Series) -> pl.Series:

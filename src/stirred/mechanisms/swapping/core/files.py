@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.codes import Coded, Codes, count, encode
+from stirred.data.codes import Coded, Codes, counted
 from stirred.data.columns import select
 from stirred.data.frames import ROWS_IN_ONE_FILE
 from stirred.data.household_rows import household_rows
@@ -94,9 +94,8 @@ def invariant_tables(data: Microdata, plan: SwapPlan) -> Iterator[pl.DataFrame]:
         yield from _crossed(plan, schema)
     if HELD not in tables:
         return
-    hold = encode(data.households, list(plan.exact_hold))
-    held = count(hold.codes, groups=hold.count)
-    table = _completed(HELD, [*hold.levels.get_columns(), pl.Series("count", held)], schema)
+    levels, held = counted(data.households, list(plan.exact_hold))
+    table = _completed(HELD, [*levels.get_columns(), pl.Series("count", held)], schema)
     digest = _with_persons(data, plan)
     if digest is None or data.persons is None:
         yield table

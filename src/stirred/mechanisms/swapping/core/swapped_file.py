@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.codes import Coded, Codes, add_counts, count, encode, listed_by
+from stirred.data.codes import Coded, Codes, add_counts, by_pieces, count, encode, listed_by
 from stirred.data.household_rows import household_rows, pieces_of_rows
 from stirred.data.microdata import Microdata
 from stirred.data.packed import Packed
@@ -92,17 +92,25 @@ class Persons:
         Inside a household persons come in the order of their values, so that the order in the file
         tells nothing.
         """
-        start = self.start[households].astype(np.int64)
-        sizes = self.start[1:][households] - start
+        sizes = (self.start[1:][households] - self.start[households]).astype(np.int64)
         ends = np.cumsum(sizes)
-        total = int(ends[-1]) if ends.size else 0
-        place = np.arange(total, dtype=np.int64) + np.repeat(start - (ends - sizes), sizes)
+        codes = np.empty(int(sizes.sum()), dtype=np.uint32)
+
+        def work(piece: slice) -> None:
+            begin = int(ends[piece.start] - sizes[piece.start])
+            codes[begin : ends[piece.stop - 1]] = self._in_order(households[piece], sizes[piece])
+
+        by_pieces(work, households.size)
+        return codes, sizes
+
+    def _in_order(self, households: Rows, sizes: npt.NDArray[np.int64]) -> Codes:
+        ends = np.cumsum(sizes)
+        place = np.arange(ends[-1]) + np.repeat(self.start[households] - (ends - sizes), sizes)
         codes = _from_bytes(self.codes.take(place if self.rows is None else self.rows[place], axis=0, mode="clip"))
-        del place
         # One sort key: household first, then the person's values.
         keys = np.repeat(np.arange(households.size, dtype=np.uint64) << np.uint64(32), sizes) | codes
         keys.sort()
-        return (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32), sizes
+        return (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
 
 def _in_bytes(coded: Coded) -> npt.NDArray[np.uint8]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from stirred.data.codes import Codes
 from stirred.data.columns import Columns, ParquetColumns, gather, select
 from stirred.data.frames import ROWS_IN_ONE_FILE, as_read, read_frame, scan_frame
 from stirred.data.microdata import Microdata
@@ -54,12 +55,10 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
             _same_places(found, swapped, rows, written, who="households")
         begin += found.height
     for name in plan.hold if isinstance(homes, ParquetColumns) else ():  # one at a time: all of them are the file
-        found = scan_frame(folder / f"{RECORDS}.{format_}").select(name).collect()
-        _check_held(held(name), found, order[: found.height], written)
-    released = swapped.swapped[order]
-    if not bool((released[1:] >= released[:-1]).all()):
+        _check_column(held(name), order, written)
+    # The last record of a part is the first of the next.
+    if not all(_is_sorted(swapped.swapped[order[first : first + PART + 1]]) for first in range(0, order.size, PART)):
         raise failed("the released order is not by released values")
-    del released
     checks = [_margin_check(plan, swapped), *_imputed_check(plan, swapped), *_response_check(data, plan, swapped)]
     if order.size <= ROWS_IN_ONE_FILE:
         checks.append(_recount(data, plan, read_frame(folder / f"data.{format_}"), format_, folder))
@@ -91,6 +90,14 @@ def _check_held(column: pl.Series, found: pl.DataFrame, rows: Rows, written: Wri
         wanted = as_read(gather(column, rows[part]).to_frame(), written.format, written.public)
         if not wanted.equals(found[part].select(column.name), null_equal=True):
             raise failed(f'hold variable "{column.name}" differs from the input')
+
+
+def _check_column(column: pl.Series, order: Rows, written: Written) -> None:
+    """Do the same for a whole column, which is read back in pieces."""
+    begin, released = 0, scan_frame(written.public / f"{RECORDS}.{written.format}").select(column.name)
+    for found in released.collect_batches(chunk_size=PART, maintain_order=True):
+        _check_held(column, found, order[begin : begin + found.height], written)
+        begin += found.height
 
 
 def _recount(data: Microdata, plan: SwapPlan, written: pl.DataFrame, format_: str, folder: Path) -> Check:
@@ -136,6 +143,10 @@ def _is_permutation(order: Rows) -> bool:
     seen = np.zeros(order.size, dtype=np.bool_)
     seen[order] = True
     return bool(seen.all())
+
+
+def _is_sorted(codes: Codes) -> bool:
+    return bool((codes[1:] >= codes[:-1]).all())
 
 
 def _margin_check(plan: SwapPlan, swapped: SwappedFile) -> Check:
