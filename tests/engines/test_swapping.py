@@ -109,7 +109,7 @@ def test_neither_records_nor_keys_are_in_any_log(
     with pytest.raises(EngineError, match="failed on the cluster"):
         member.release(data, Entropy.from_seed("logged"), plan=plan)
     with pytest.raises(EngineError, match="failed on the cluster"):
-        [*spark_engine.map_groups([MARK], int)]  # what Python says about it quotes it
+        [*spark_engine.map_groups([MARK], lambda text: int(text) + 1)]  # what Python says about it quotes it
     key = Entropy.from_seed("logged").child("permutation swap").kept
     logs = [path.read_bytes() for path in _logs(shared_cluster.cluster.folder)]
     assert any(b"TaskFailedError" in text for text in logs)

@@ -7,10 +7,11 @@ import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, ParamSpec
+from uuid import uuid4
 
 from stirred.engines.local import in_order
 from stirred.engines.protocol import SPARK, G, R, Sources, Split, bad_engine
@@ -66,14 +67,9 @@ class SparkEngine:
         """
         context, guarded = self.session.context, _guarded(kernel)
 
-        def task(group: G) -> R:
-            found = guarded(group)
-            _settle(len(sys.modules))
-            return found
-
         def job(some: Sequence[G]) -> list[R]:
             with told_plainly("computing groups"):
-                return context.parallelize(some, len(some)).map(task).collect()
+                return context.parallelize(some, len(some)).map(guarded).collect()
 
         for found in in_order(_together(groups, _PER_SLOT * self.slots), job, at_once=2, give_up=context.cancelAllJobs):
             yield from found
@@ -100,7 +96,7 @@ class SparkEngine:
         from pyspark import cloudpickle
 
         packed = self.session.context.broadcast(cloudpickle.dumps(value))
-        return lambda: pickle.loads(packed.value)
+        return partial(_unpacked, _Packed(str(uuid4()), packed))
 
     def exchange(
         self, groups: Sequence[G], split: Split[G], kernel: Callable[[int, list[bytes]], R], *, parts: int
@@ -123,9 +119,28 @@ class SparkEngine:
             self.running = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    name: str
+    broadcast: Any = field(compare=False)
+
+
+@lru_cache(maxsize=4)
+def _unpacked(packed: _Packed) -> Any:
+    """Return a shared value; tasks that follow each other in a process unpack it once."""
+    return pickle.loads(packed.broadcast.value)
+
+
 def _guarded(kernel: Callable[P, R]) -> Callable[P, R]:
     """Return a kernel as it runs on an executor."""
-    return without_values(with_these_versions(kernel))
+    guarded = without_values(with_these_versions(kernel))
+
+    def task(*given: P.args, **named: P.kwargs) -> R:
+        found = guarded(*given, **named)
+        _settle(len(sys.modules))
+        return found
+
+    return task
 
 
 @cache

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from stirred import __version__
 from stirred.engines.protocol import EngineError, bad_engine
-from stirred.engines.spark.checks import FIXED, is_loopback
+from stirred.engines.spark.checks import FIXED, is_loopback, site_defaults
 from stirred.engines.spark.failures import told_plainly
 from stirred.spec.problems import Problem
 
@@ -36,6 +36,8 @@ _DEFAULTS: Final = {
     "spark.io.encryption.enabled": "true",  # spilled rows and shuffles lie on the disks of workers
     "spark.ui.showConsoleProgress": "false",
 }
+# The driver's Java process lives for minutes and computes nothing: it starts in half the time.
+_QUICK: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 # What reads, draws and computes must be the same everywhere: a resumed run and a retried task repeat it.
 _LIBRARIES: Final = ("numpy", "numba", "polars")
@@ -71,7 +73,8 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
 
     if SparkContext._active_spark_context is not None:
         raise bad_engine("a Spark session is open in this process", remedy="stop it, and run again")
-    own = {**_DEFAULTS, **(_LOOPBACK if is_loopback(master) else {}), **conf, **FIXED}
+    quick = {name: value for name, value in _QUICK.items() if name not in site_defaults()}
+    own = {**_DEFAULTS, **quick, **(_LOOPBACK if is_loopback(master) else {}), **conf, **FIXED}
     own["spark.local.dir"] = str(scratch / "driver")
     given = SparkConf(loadDefaults=False).setMaster(master).setAppName("stirred").setAll([*own.items()])
     try:

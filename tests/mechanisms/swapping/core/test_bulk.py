@@ -61,7 +61,7 @@ class Elsewhere(LocalEngine):
         return [random.choice(both) for both in zip(*found, strict=True)]
 
 
-def content(found: Path | tuple[Path, int]) -> bytes | tuple[bytes, int]:
+def content(found: Path | tuple[Path, int]) -> tuple[object, ...]:
     """Return what a task left, whatever it called its file."""
     path, *rows = found if isinstance(found, tuple) else (found,)
     return (path.read_bytes() if path.exists() else b"", *rows)
