@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from stirred.data.frames import ROWS_IN_ONE_FILE, as_read, read_frame, take_parts, write_frame, write_parts
+from stirred.data.frames import ROWS_IN_ONE_FILE, as_read, read_frame, scan_frame, take_parts, write_frame, write_parts
 from stirred.data.problems import listed
 from stirred.data.table_labels import ENDING, tells_more, with_labels
 from stirred.mechanisms.protocol import PERSONS, RECORDS, Check, PublicFile, Release, Table, Written, failed, not_done
@@ -152,7 +152,9 @@ def _recounted(table: Table, written: Written) -> Check:
         # Too long to join here; the persons themselves were checked record by record.
         return not_done(what, limit=ROWS_IN_ONE_FILE, of="persons")
     people = read_frame(folder / f"{PERSONS}.{format_}") if table.of_persons else None
-    records = _columns(table, read_frame(folder / f"{RECORDS}.{format_}"), people)
+    place = folder / f"{RECORDS}.{format_}"
+    homes = scan_frame(place).select(table.variables).collect() if people is None else read_frame(place)
+    records = _columns(table, homes, people)
     cells = tabulate(records, table.variables, declared=table.declared)
     counted = as_read(with_labels(cells, written.labels), "csv", folder)
     published = read_frame(folder / "tables" / f"{table.name}.csv")

@@ -37,10 +37,11 @@ class SparkEngine:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return master, settings, version and hosts, as the manifest keeps them."""
+        """Return master, settings, version, hosts and seconds, as the manifest keeps them."""
         found: dict[str, Any] = {"name": self.name, "master": self.master, "conf": dict(self.conf)}
         if self.running is not None:
-            found |= {"spark": self.running.version, "hosts": list(self.running.hosts)}
+            more = {"hosts": list(self.running.hosts), "seconds": self.running.seconds}
+            found |= {"spark": self.running.version, **more}
         return found
 
     @property

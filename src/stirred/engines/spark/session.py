@@ -54,7 +54,18 @@ class Session:
     version: str
     hosts: tuple[str, ...]
     together: int  # tasks that run at the same time in one executor
+    start: float = 0.0  # seconds that it took to start
     closing: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Return the seconds of the start, and those of all tasks together."""
+        known = {"start": round(self.start, 1)}
+        with suppress(Exception):  # of a cluster that is gone nothing more is known
+            listed: Any = self.context._jsc.sc().statusStore().executorList(False)
+            executors = [listed.apply(number) for number in range(listed.size())]
+            known["tasks"] = sum(each.totalDuration() for each in executors if each.totalTasks()) / 1000
+        return known
 
     @property
     def slots(self) -> int:
@@ -76,6 +87,7 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
     quick = {name: value for name, value in _QUICK.items() if name not in site_defaults()}
     own = {**_DEFAULTS, **quick, **(_LOOPBACK if is_loopback(master) else {}), **conf, **FIXED}
     own["spark.local.dir"] = str(scratch / "driver")
+    begin = time.monotonic()
     given = SparkConf(loadDefaults=False).setMaster(master).setAppName("stirred").setAll([*own.items()])
     try:
         with (
@@ -89,7 +101,10 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
             # Executors run the Python that this machine runs, unless somebody named another.
             context.pythonExec = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
             hosts = _compared(context, scratch)
-            session = Session(context=context, version=context.version, hosts=hosts, together=_together(context))
+            session = Session(
+                context=context, version=context.version, hosts=hosts, together=_together(context),
+                start=time.monotonic() - begin,
+            )  # fmt: skip
             threading.Thread(target=_watch, args=(context, session.closing), daemon=True).start()
             return session
     except BaseException:
