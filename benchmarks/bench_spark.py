@@ -95,7 +95,7 @@ def table(lines: Sequence[str], memory: int) -> str:
             f"that all of them are slower. {FAR} workers are carried on from one: start + driver + tasks / {FAR}. That",
             "assumes that tasks divide evenly and that network and disks are as fast for each worker as they are here.",
             "",
-            "| households | engine | seconds | ratio to local | start | driver | tasks | driver MB | each executor MB |",
+            "| households | engine | seconds | ratio to local | start | driver | tasks | driver MB | executors MB |",
             "|---|---|---|---|---|---|---|---|---|",
             *lines,
         ]

@@ -35,6 +35,7 @@ R = TypeVar("R")
 _DEFAULTS: Final = {
     "spark.io.encryption.enabled": "true",  # spilled rows and shuffles lie on the disks of workers
     "spark.ui.showConsoleProgress": "false",
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",  # a task has one core, and its neighbours have the others
 }
 # The driver's Java process lives for minutes and computes nothing: it starts in half the time.
 _QUICK: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
