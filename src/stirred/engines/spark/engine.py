@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import pickle
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, ParamSpec
-from uuid import uuid4
 
 from stirred.engines.local import in_order
 from stirred.engines.protocol import SPARK, G, R, Sources, Split, bad_engine
@@ -97,7 +94,7 @@ class SparkEngine:
         from pyspark import cloudpickle
 
         packed = self.session.context.broadcast(cloudpickle.dumps(value))
-        return partial(_unpacked, _Packed(str(uuid4()), packed))
+        return partial(_unpacked, packed)
 
     def exchange(
         self, groups: Sequence[G], split: Split[G], kernel: Callable[[int, list[bytes]], R], *, parts: int
@@ -120,34 +117,15 @@ class SparkEngine:
             self.running = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Packed:
-    name: str
-    broadcast: Any = field(compare=False)
-
-
 @lru_cache(maxsize=4)
-def _unpacked(packed: _Packed) -> Any:
+def _unpacked(packed: Any) -> Any:
     """Return a shared value; tasks that follow each other in a process unpack it once."""
-    return pickle.loads(packed.broadcast.value)
+    return pickle.loads(packed.value)
 
 
 def _guarded(kernel: Callable[P, R]) -> Callable[P, R]:
     """Return a kernel as it runs on an executor."""
-    guarded = without_values(with_these_versions(kernel))
-
-    def task(*given: P.args, **named: P.kwargs) -> R:
-        found = guarded(*given, **named)
-        _settle(len(sys.modules))
-        return found
-
-    return task
-
-
-@cache
-def _settle(modules: int) -> None:
-    """Spare what was loaded from PySpark's search for garbage after each task, which took longer than many a task."""
-    gc.freeze()
+    return without_values(with_these_versions(kernel))
 
 
 def _together(groups: Iterable[G], many: int) -> Iterator[list[G]]:

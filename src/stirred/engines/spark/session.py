@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import platform
@@ -270,16 +271,17 @@ def with_these_versions(kernel: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(kernel)
     def checked(*given: P.args, **named: P.kwargs) -> R:
-        _check_versions(here)
+        _check_versions(here, len(sys.modules))
         return kernel(*given, **named)
 
     return checked
 
 
 @cache
-def _check_versions(wanted: tuple[tuple[str, str], ...]) -> None:
+def _check_versions(wanted: tuple[tuple[str, str], ...], modules: int) -> None:
     if dict(wanted) != versions():
         raise OtherVersionsError
+    gc.freeze()  # PySpark looks for garbage after each task: in all that was loaded, that took longer than many a task
 
 
 def _differences(found: Mapping[str, str]) -> Iterator[Problem]:
