@@ -57,16 +57,15 @@ class Session:
     hosts: tuple[str, ...]
     together: int  # tasks that run at the same time in one executor
     start: float = 0.0  # seconds that it took to start
+    before: float = 0.0  # seconds of tasks until then
     closing: threading.Event = field(default_factory=threading.Event)
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Return the seconds of the start, and those of all tasks together."""
+        """Return the seconds of the start, and those of all tasks after it together."""
         known = {"start": round(self.start, 1)}
         with suppress(Exception):  # of a cluster that is gone nothing more is known
-            listed: Any = self.context._jsc.sc().statusStore().executorList(False)
-            executors = [listed.apply(number) for number in range(listed.size())]
-            known["tasks"] = sum(each.totalDuration() for each in executors if each.totalTasks()) / 1000
+            known["tasks"] = round(_task_seconds(self.context) - self.before, 1)
         return known
 
     @property
@@ -105,7 +104,7 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
             hosts = _compared(context, scratch)
             session = Session(
                 context=context, version=context.version, hosts=hosts, together=_together(context),
-                start=time.monotonic() - begin,
+                start=time.monotonic() - begin, before=_task_seconds(context),
             )  # fmt: skip
             threading.Thread(target=_watch, args=(context, session.closing), daemon=True).start()
             return session
@@ -208,6 +207,12 @@ def _wait_for_executors(context: SparkContext) -> None:
 def _executors(context: SparkContext) -> int:
     counted: int = context._jsc.sc().getExecutorMemoryStatus().size()
     return counted - (not str(context.master).startswith("local"))  # the driver counts as one
+
+
+def _task_seconds(context: SparkContext) -> float:
+    listed: Any = context._jsc.sc().statusStore().executorList(False)
+    executors = [listed.apply(number) for number in range(listed.size())]
+    return float(sum(each.totalDuration() for each in executors if each.totalTasks())) / 1000
 
 
 def _watch(context: SparkContext, closing: threading.Event) -> None:
