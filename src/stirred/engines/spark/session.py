@@ -63,10 +63,7 @@ class Session:
     @property
     def seconds(self) -> dict[str, float]:
         """Return the seconds of the start, and those of all tasks after it together."""
-        known = {"start": round(self.start, 1)}
-        with suppress(Exception):  # of a cluster that is gone nothing more is known
-            known["tasks"] = round(_task_seconds(self.context) - self.before, 1)
-        return known
+        return {"start": round(self.start, 1), "tasks": round(max(0.0, _task_seconds(self.context) - self.before), 1)}
 
     @property
     def slots(self) -> int:
@@ -210,9 +207,12 @@ def _executors(context: SparkContext) -> int:
 
 
 def _task_seconds(context: SparkContext) -> float:
-    listed: Any = context._jsc.sc().statusStore().executorList(False)
-    executors = [listed.apply(number) for number in range(listed.size())]
-    return float(sum(each.totalDuration() for each in executors if each.totalTasks())) / 1000
+    """Return the seconds of all tasks together, as Spark's own listener counts them; 0 where it does not say."""
+    with suppress(Exception):  # no release fails for this, not even if the cluster is gone by now
+        listed: Any = context._jsc.sc().statusStore().executorList(False)
+        executors = [listed.apply(number) for number in range(listed.size())]
+        return float(sum(each.totalDuration() for each in executors if each.totalTasks())) / 1000
+    return 0.0
 
 
 def _watch(context: SparkContext, closing: threading.Event) -> None:
