@@ -4,7 +4,8 @@
 
 The same plan on the same Parquet file is released by the local engine, and by a real standalone cluster of one and of
 two workers of one core each, whole commands in processes of their own: reading, planning, verification and reports are
-in all of them. What executors share, from the draw to the written files, is told apart.
+in all of them. Spark says how long it took to start and how long all tasks were under way together; the rest is what
+the driver did alone.
 Numbers below a million are allowed, for a quick look.
 """
 
@@ -14,6 +15,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +23,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from sections import machine, write_section
@@ -38,15 +39,26 @@ FAR = 20  # workers that the growth is carried on to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One command: its seconds, those from the draw to the written files, and peaks of memory in MB.
+    """One command: its seconds, those of the start of Spark and of all tasks together, and peaks of memory in MB.
 
     An executor's peak is with the Python processes below it; the driver's without its Java process.
     """
 
+    workers: int
     seconds: float
-    shared: float
-    driver: float
+    start: float = 0.0
+    tasks: float = 0.0
+    memory: float
     executors: Sequence[float] = ()
+
+    @property
+    def driver(self) -> float:
+        """Return the seconds in which no task was under way, if all workers had equally much to do."""
+        return self.seconds - self.start - (self.tasks / self.workers if self.workers else 0)
+
+    def carried_on(self, workers: int) -> float:
+        """Return the seconds that so many workers would take: tasks divide evenly, all else takes as long."""
+        return self.start + self.driver + self.tasks / workers
 
 
 def main() -> None:
@@ -77,11 +89,14 @@ def table(lines: Sequence[str], memory: int) -> str:
     return "\n".join(
         [
             f"Reproduce with `make bench-spark`. {machine()}. Whole commands on synthetic households without persons,",
-            f"the cluster on this machine, one core and {memory:,} MB of Java memory for each worker. The driver",
-            "shares the cores with the workers: what 20 workers would take is carried on from these with caution.",
+            f"the cluster on this machine, one core and {memory:,} MB of Java memory for each worker. Tasks are the",
+            "seconds of all tasks together, on all workers. The driver is the rest: the command without the start of",
+            "Spark and without the tasks, divided by the workers. With two workers three processes share two cores, so",
+            f"that all of them are slower. {FAR} workers are carried on from one: start + driver + tasks / {FAR}. That",
+            "assumes that tasks divide evenly and that network and disks are as fast for each worker as they are here.",
             "",
-            "| households | engine | seconds | ratio to local | draw to files | driver MB | largest executor MB |",
-            "|---|---|---|---|---|---|---|",
+            "| households | engine | seconds | ratio to local | start | driver | tasks | driver MB | executors MB |",
+            "|---|---|---|---|---|---|---|---|---|",
             *lines,
         ]
     )
@@ -90,43 +105,44 @@ def table(lines: Sequence[str], memory: int) -> str:
 def measured(folder: Path, households: int, workers: Sequence[int], memory: int) -> list[str]:
     """Return the lines of the table for one number of households."""
     write_census(folder / "census", plan=CensusPlan(households=households, seed=2020))
-    local = released(folder, "local", [], {**os.environ})
-    lines = [f"| {households:,} | local | {local.seconds:.1f} | 1 | {local.shared:.0f} | {local.driver:,.0f} | |"]
-    runs: dict[int, Run] = {}
+    local = released(folder, "local", None, {**os.environ})
+    lines = [f"| {households:,} | local | {local.seconds:.1f} | 1 | | {local.driver:.1f} | | {local.memory:,.0f} | |"]
+    runs: list[Run] = []
     for count in workers:
         with LoopbackCluster(workers=count, memory=f"{memory + 400}m") as cluster:
-            run = released(folder, f"spark{count}", cluster, cluster.environment, memory=memory)
-        runs[count] = run
-        largest = max(run.executors, default=0)
+            run = released(folder, f"spark{count}", cluster, cluster.environment, workers=count, memory=memory)
+        runs.append(run)
         lines.append(
             f"| {households:,} | Spark, {count} worker{'s' if count > 1 else ''} | {run.seconds:.1f} | "
-            f"{run.seconds / local.seconds:.1f} | {run.shared:.0f} | {run.driver:,.0f} | {largest:,.0f} |"
+            f"{run.seconds / local.seconds:.1f} | {run.start:.1f} | {run.driver:.1f} | {run.tasks:.1f} | "
+            f"{run.memory:,.0f} | {', '.join(f'{each:,.0f}' for each in run.executors)} |"
         )
-    if len(runs) > 1:
-        lines.append(f"| {households:,} | Spark, {FAR} workers, carried on | {carried_on(runs):.0f} | | | | |")
+    few = min(runs, key=lambda run: run.workers)
+    far = few.carried_on(FAR)
+    lines.append(
+        f"| {households:,} | Spark, {FAR} workers, carried on | {far:.1f} | {far / local.seconds:.1f} | "
+        f"{few.start:.1f} | {few.driver:.1f} | {few.tasks:.1f} | | |"
+    )
     return lines
 
 
-def carried_on(runs: dict[int, Run]) -> float:
-    """Return the seconds of many workers: what is shared as a + b / workers from few to many, the rest as it is."""
-    few, many = min(runs), max(runs)
-    slow, fast = runs[few].shared, runs[many].shared
-    part = max(0.0, slow - fast) / (1 / few - 1 / many)
-    return runs[many].seconds - fast + max(0.0, fast - part / many) + part / FAR
-
-
 def released(
-    folder: Path, name: str, cluster: LoopbackCluster | Sequence[int], environment: dict[str, str], *, memory: int = 0
+    folder: Path,
+    name: str,
+    cluster: LoopbackCluster | None,
+    environment: dict[str, str],
+    *,
+    workers: int = 0,
+    memory: int = 0,
 ) -> Run:
     """Run the command, and look at the memory of executors while it runs."""
-    running = isinstance(cluster, LoopbackCluster)
-    text = PLAN.format(master=cluster.master if isinstance(cluster, LoopbackCluster) else "", memory=memory)
+    text = PLAN.format(master=cluster.master if cluster else "", memory=memory)
     text = text.replace('out = "bundle"', f'out = "{name}"')
     plan = folder / f"{name}.toml"
-    plan.write_text(text if running else text[: text.index("[engine]")], encoding="utf-8")
+    plan.write_text(text if cluster else text[: text.index("[engine]")], encoding="utf-8")
     peaks: dict[int, float] = {}
     done = threading.Event()
-    if isinstance(cluster, LoopbackCluster):
+    if cluster:
         threading.Thread(target=watched, args=(cluster, peaks, done), daemon=True).start()
     command = [sys.executable, "-m", "stirred", "release", str(plan), "--quiet"]
     begin = time.perf_counter()
@@ -137,14 +153,11 @@ def released(
     done.set()
     if status:
         sys.exit(f"the release on {name} failed")
-    shared = lasted(folder / name / "internal" / "log.jsonl", "drawn", "written")
-    return Run(seconds=seconds, shared=shared, driver=usage.ru_maxrss / 1000, executors=[*peaks.values()])
-
-
-def lasted(log: Path, begin: str, end: str) -> float:
-    """Return the seconds between two events of a run; its log keeps whole ones."""
-    at = {event["event"]: datetime.fromisoformat(event["at"]) for event in map(json.loads, log.open(encoding="utf-8"))}
-    return (at[end] - at[begin]).total_seconds()
+    manifest = json.loads((folder / name / "manifest.json").read_text(encoding="utf-8"))
+    spent = manifest["engine"].get("seconds", {})
+    shutil.rmtree(folder / name)
+    peak = usage.ru_maxrss / 1000
+    return Run(workers=workers, seconds=seconds, memory=peak, executors=[*peaks.values()], **spent)
 
 
 def watched(cluster: LoopbackCluster, peaks: dict[int, float], done: threading.Event) -> None:

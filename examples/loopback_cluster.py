@@ -93,7 +93,7 @@ class LoopbackCluster:
         try:
             with urlopen(f"{self.pages}/json/", timeout=5) as page:
                 return [worker for worker in json.load(page)["workers"] if worker["state"] == "ALIVE"]
-        except OSError:
+        except (OSError, ValueError, KeyError):  # a page of a master that is starting says so, and is no JSON
             return []
 
     def _wait(self, what: str, is_so: object) -> None:

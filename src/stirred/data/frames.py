@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import filecmp
+import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -250,6 +252,27 @@ def _read_arrow(place: Source) -> pl.DataFrame:
 
 
 ROWS_IN_ONE_FILE = 20_000_000
+
+
+def take_parts(files: Sequence[Path], path: Path) -> None:
+    """Make the folder of a table from files that are its parts already; they keep their old names as well."""
+    path.mkdir()
+    for number, file in enumerate(files):
+        part = path / f"part-{number:05d}{path.suffix}"
+        try:
+            part.hardlink_to(file)
+        except OSError:  # on another disk, or on one without links
+            shutil.copyfile(file, part)
+
+
+def has_taken(files: Sequence[Path], path: Path) -> bool:
+    """Say whether the folder of a table has these files as its parts, byte for byte."""
+    parts = sorted(path.iterdir()) if path.is_dir() else []
+    if not files or len(parts) != len(files):
+        return False
+    return all(
+        part.samefile(file) or filecmp.cmp(part, file, shallow=False) for part, file in zip(parts, files, strict=True)
+    )
 
 
 def write_parts(

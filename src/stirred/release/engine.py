@@ -14,6 +14,7 @@ from stirred.data.frames import parquet_parts
 from stirred.data.problems import bad_plan
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine, Sources
+from stirred.mechanisms.protocol import Progress
 from stirred.release.place import Place
 from stirred.release.plan_file import Planned
 from stirred.spec.problems import placed
@@ -68,7 +69,7 @@ def _sources(planned: Planned) -> Sources:
 
 
 @contextmanager
-def working(engine: Engine, planned: Planned, place: Place) -> Iterator[None]:
+def working(engine: Engine, planned: Planned, place: Place, progress: Progress | None) -> Iterator[None]:
     """Keep an engine running, with a folder of its own that nobody else can read, which is removed afterwards.
 
     The folder is beside the bundle that is made, or where the plan says; what a killed run left is removed with the
@@ -77,10 +78,13 @@ def working(engine: Engine, planned: Planned, place: Place) -> Iterator[None]:
     if engine.name == LOCAL:
         yield
         return
-    scratch = place.new_scratch(scratch_elsewhere(planned))
+    advance, scratch = progress or (lambda stage, done, total: None), place.new_scratch(scratch_elsewhere(planned))
     try:
         with placed(planned.source):
+            advance(f"starting {engine.name}", 0, 1)
             engine.start(scratch)
+            advance(f"starting {engine.name}", 1, 1)
+        advance("preparing", 0, 1)
         yield
     finally:
         engine.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from stirred.data.frames import ROWS_IN_ONE_FILE, as_read, read_frame, write_frame, write_parts
+from stirred.data.frames import ROWS_IN_ONE_FILE, as_read, read_frame, scan_frame, take_parts, write_frame, write_parts
 from stirred.data.problems import listed
 from stirred.data.table_labels import ENDING, tells_more, with_labels
 from stirred.mechanisms.protocol import PERSONS, RECORDS, Check, PublicFile, Release, Table, Written, failed, not_done
@@ -30,12 +30,6 @@ def title_of(prepared: Prepared) -> str:
     return prepared.planned.plan.release.title or f"Release of {prepared.data.name}"
 
 
-def notes_on(specification: Specification) -> dict[str, str]:
-    """Return the Parquet metadata: the notation, and the mark of a test run."""
-    notes = {"stirred.specification": specification.notation}
-    return {**notes, "stirred.seeded": "test run with a seed, not for publication"} if specification.seeded else notes
-
-
 def _written(folder: Path, prepared: Prepared) -> Written:
     ending = prepared.planned.plan.release.format
     return Written(folder=folder, format=ending, tables=prepared.tables, labels=prepared.labels)
@@ -45,14 +39,19 @@ def write_public(
     folder: Path, prepared: Prepared, files: Files, release: Release, *, account: AccountDocument | None = None
 ) -> None:
     """Write everything that may leave the house but the report, which tells of the checks."""
-    written, note = _written(folder, prepared), notes_on(release.specification)
+    written, note = _written(folder, prepared), release.specification.notes
     for table in prepared.tables:
         beside = prepared.mechanism.table_columns
         counts = with_labels(table_counts(prepared, release, table), prepared.labels, beside=beside)
         write_frame(counts, written.public / "tables" / f"{table.name}.csv")
     for file in files:
         place = written.public / f"{file.name}.{written.ending(file.kind)}"
-        write_parts(_parts(file, release), place, note=note, **({"apart": True} if file.in_parts else {}))
+        if file.in_parts and place.suffix == ".parquet" and (made := release.public.files(file.name)):
+            for part in made:
+                _check_declared(file, [*pl.read_parquet_schema(part)])
+            take_parts(made, place)
+        else:
+            write_parts(_parts(file, release), place, note=note, **({"apart": True} if file.in_parts else {}))
     prepared.mechanism.write_internal(release, written, note=note)
     write_pages(written.public, prepared, files, release.specification, account=account)
 
@@ -94,10 +93,14 @@ def public_files(prepared: Prepared, files: Files) -> list[dict[str, Any]]:
 
 def _parts(file: PublicFile, release: Release) -> Iterator[pl.DataFrame]:
     for part in release.public.parts(file.name) if file.make is None else file.make():
-        if other := [name for name in part.columns if name not in file.columns]:
-            raise failed(f"{file.name} has {listed(other)}, which the mechanism did not declare")
+        _check_declared(file, part.columns)
         yield part
         del part
+
+
+def _check_declared(file: PublicFile, columns: Sequence[str]) -> None:
+    if other := [name for name in columns if name not in file.columns]:
+        raise failed(f"{file.name} has {listed(other)}, which the mechanism did not declare")
 
 
 def table_counts(prepared: Prepared, release: Release, table: Table) -> pl.DataFrame:
@@ -149,7 +152,9 @@ def _recounted(table: Table, written: Written) -> Check:
         # Too long to join here; the persons themselves were checked record by record.
         return not_done(what, limit=ROWS_IN_ONE_FILE, of="persons")
     people = read_frame(folder / f"{PERSONS}.{format_}") if table.of_persons else None
-    records = _columns(table, read_frame(folder / f"{RECORDS}.{format_}"), people)
+    place = folder / f"{RECORDS}.{format_}"
+    homes = scan_frame(place).select(table.variables).collect() if people is None else read_frame(place)
+    records = _columns(table, homes, people)
     cells = tabulate(records, table.variables, declared=table.declared)
     counted = as_read(with_labels(cells, written.labels), "csv", folder)
     published = read_frame(folder / "tables" / f"{table.name}.csv")

@@ -17,7 +17,7 @@ from stirred.data.table_labels import without_labels
 from stirred.mechanisms.protocol import Check, Release, Table, TooLargeError
 from stirred.mechanisms.registry import is_installed, package_of
 from stirred.release.expectation import Expectation, expectations, within_reach
-from stirred.release.files import notes_on, table_counts, title_of
+from stirred.release.files import table_counts, title_of
 from stirred.release.prepared import Prepared
 from stirred.release.tables import in_words, tabulate
 from stirred.report.release import ReleaseReport, internal_report, public_report
@@ -76,7 +76,7 @@ def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Se
     for each in expected:
         name = folder / "internal" / "expected" / f"{each.table.name}.parquet"
         name.parent.mkdir(exist_ok=True)
-        write_frame(each.error.table, name, note=notes_on(release.specification))
+        write_frame(each.error.table, name, note=release.specification.notes)
     if measures:
         text = json.dumps({title: asdict(found) for title, found in measures.items()}, indent=2, ensure_ascii=False)
         (folder / "internal" / "measures.json").write_text(text + "\n", encoding="utf-8")
@@ -91,7 +91,7 @@ def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Se
             )
             for title, frame in accuracy.items()
         ]
-        write_frame(pl.concat(frames), folder / "internal" / "accuracy.parquet", note=notes_on(release.specification))
+        write_frame(pl.concat(frames), folder / "internal" / "accuracy.parquet", note=release.specification.notes)
 
 
 def _code(name: str) -> str:

@@ -91,7 +91,7 @@ def _make_the_same(
         raise bad_plan("the plan would promise something else than was reserved", where=str(place.out), remedy=remedy)
     files = prepared.mechanism.files(prepared.data, prepared.plan)
     place.clear()
-    with working(prepared.engine, planned, place):
+    with working(prepared.engine, planned, place, progress):
         rehearse(place, prepared, files, request)
         _make_again(place, prepared, files, reservation, progress)
 

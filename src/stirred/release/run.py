@@ -43,7 +43,7 @@ def run(prepared: Prepared, *, entropy: Entropy | None = None, progress: Progres
     files = prepared.mechanism.files(prepared.data, prepared.plan)
     seeded = entropy is not None and entropy.seeded
     request = release_request(prepared, seeded=seeded)
-    with claimed(prepared.planned.out) as place, working(prepared.engine, prepared.planned, place):
+    with claimed(prepared.planned.out) as place, working(prepared.engine, prepared.planned, place, progress):
         rehearse(place, prepared, files, request)
         with reserved(prepared.ledger, request, place) as reservation, bundle_in(place) as folder:
             log = Log(folder)

@@ -121,6 +121,12 @@ class Specification:
         return f"{self.budget_text}-DP{self.flavor}"
 
     @property
+    def notes(self) -> dict[str, str]:
+        """Return the metadata of released Parquet files: the notation, and the mark of a test run."""
+        notes = {"stirred.specification": self.notation}
+        return {**notes, "stirred.seeded": "test run with a seed, not for publication"} if self.seeded else notes
+
+    @property
     def budget_text(self) -> str:
         """Return the budget with its letter, rounded up, and delta where there is one."""
         greek, delta = self.output_premetric.greek, self.output_premetric.delta

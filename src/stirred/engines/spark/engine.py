@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import pickle
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, ParamSpec
@@ -36,10 +34,11 @@ class SparkEngine:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Return master, settings, version and hosts, as the manifest keeps them."""
+        """Return master, settings, version, hosts and seconds, as the manifest keeps them."""
         found: dict[str, Any] = {"name": self.name, "master": self.master, "conf": dict(self.conf)}
         if self.running is not None:
-            found |= {"spark": self.running.version, "hosts": list(self.running.hosts)}
+            more = {"hosts": list(self.running.hosts), "seconds": self.running.seconds}
+            found |= {"spark": self.running.version, **more}
         return found
 
     @property
@@ -66,14 +65,9 @@ class SparkEngine:
         """
         context, guarded = self.session.context, _guarded(kernel)
 
-        def task(group: G) -> R:
-            found = guarded(group)
-            _settle(len(sys.modules))
-            return found
-
         def job(some: Sequence[G]) -> list[R]:
             with told_plainly("computing groups"):
-                return context.parallelize(some, len(some)).map(task).collect()
+                return context.parallelize(some, len(some)).map(guarded).collect()
 
         for found in in_order(_together(groups, _PER_SLOT * self.slots), job, at_once=2, give_up=context.cancelAllJobs):
             yield from found
@@ -100,7 +94,7 @@ class SparkEngine:
         from pyspark import cloudpickle
 
         packed = self.session.context.broadcast(cloudpickle.dumps(value))
-        return lambda: pickle.loads(packed.value)
+        return partial(_unpacked, packed)
 
     def exchange(
         self, groups: Sequence[G], split: Split[G], kernel: Callable[[int, list[bytes]], R], *, parts: int
@@ -123,15 +117,15 @@ class SparkEngine:
             self.running = None
 
 
+@lru_cache(maxsize=4)
+def _unpacked(packed: Any) -> Any:
+    """Return a shared value; tasks that follow each other in a process unpack it once."""
+    return pickle.loads(packed.value)
+
+
 def _guarded(kernel: Callable[P, R]) -> Callable[P, R]:
     """Return a kernel as it runs on an executor."""
     return without_values(with_these_versions(kernel))
-
-
-@cache
-def _settle(modules: int) -> None:
-    """Spare what was loaded from PySpark's search for garbage after each task, which took longer than many a task."""
-    gc.freeze()
 
 
 def _together(groups: Iterable[G], many: int) -> Iterator[list[G]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import platform
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from stirred import __version__
 from stirred.engines.protocol import EngineError, bad_engine
-from stirred.engines.spark.checks import FIXED, is_loopback
+from stirred.engines.spark.checks import FIXED, is_loopback, site_defaults
 from stirred.engines.spark.failures import told_plainly
 from stirred.spec.problems import Problem
 
@@ -35,7 +36,10 @@ R = TypeVar("R")
 _DEFAULTS: Final = {
     "spark.io.encryption.enabled": "true",  # spilled rows and shuffles lie on the disks of workers
     "spark.ui.showConsoleProgress": "false",
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",  # a task has one core, and its neighbours have the others
 }
+# The driver's Java process lives for minutes and computes nothing: it starts in half the time.
+_QUICK: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 _LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 # What reads, draws and computes must be the same everywhere: a resumed run and a retried task repeat it.
 _LIBRARIES: Final = ("numpy", "numba", "polars")
@@ -52,7 +56,14 @@ class Session:
     version: str
     hosts: tuple[str, ...]
     together: int  # tasks that run at the same time in one executor
+    start: float = 0.0  # seconds that it took to start
+    before: float = 0.0  # seconds of tasks until then
     closing: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Return the seconds of the start, and those of all tasks after it together."""
+        return {"start": round(self.start, 1), "tasks": round(max(0.0, _task_seconds(self.context) - self.before), 1)}
 
     @property
     def slots(self) -> int:
@@ -71,8 +82,10 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
 
     if SparkContext._active_spark_context is not None:
         raise bad_engine("a Spark session is open in this process", remedy="stop it, and run again")
-    own = {**_DEFAULTS, **(_LOOPBACK if is_loopback(master) else {}), **conf, **FIXED}
+    quick = {name: value for name, value in _QUICK.items() if name not in site_defaults()}
+    own = {**_DEFAULTS, **quick, **(_LOOPBACK if is_loopback(master) else {}), **conf, **FIXED}
     own["spark.local.dir"] = str(scratch / "driver")
+    begin = time.monotonic()
     given = SparkConf(loadDefaults=False).setMaster(master).setAppName("stirred").setAll([*own.items()])
     try:
         with (
@@ -86,7 +99,10 @@ def started(master: str, conf: Mapping[str, str], scratch: Path) -> Session:
             # Executors run the Python that this machine runs, unless somebody named another.
             context.pythonExec = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
             hosts = _compared(context, scratch)
-            session = Session(context=context, version=context.version, hosts=hosts, together=_together(context))
+            session = Session(
+                context=context, version=context.version, hosts=hosts, together=_together(context),
+                start=time.monotonic() - begin, before=_task_seconds(context),
+            )  # fmt: skip
             threading.Thread(target=_watch, args=(context, session.closing), daemon=True).start()
             return session
     except BaseException:
@@ -190,6 +206,15 @@ def _executors(context: SparkContext) -> int:
     return counted - (not str(context.master).startswith("local"))  # the driver counts as one
 
 
+def _task_seconds(context: SparkContext) -> float:
+    """Return the seconds of all tasks together, as Spark's own listener counts them; 0 where it does not say."""
+    with suppress(Exception):  # no release fails for this, not even if the cluster is gone by now
+        listed: Any = context._jsc.sc().statusStore().executorList(False)
+        executors = [listed.apply(number) for number in range(listed.size())]
+        return float(sum(each.totalDuration() for each in executors if each.totalTasks())) / 1000
+    return 0.0
+
+
 def _watch(context: SparkContext, closing: threading.Event) -> None:
     """Give up jobs that no executor is left for: as long as a master is there, Spark would wait for ever."""
     since = time.monotonic()
@@ -251,16 +276,17 @@ def with_these_versions(kernel: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(kernel)
     def checked(*given: P.args, **named: P.kwargs) -> R:
-        _check_versions(here)
+        _check_versions(here, len(sys.modules))
         return kernel(*given, **named)
 
     return checked
 
 
 @cache
-def _check_versions(wanted: tuple[tuple[str, str], ...]) -> None:
+def _check_versions(wanted: tuple[tuple[str, str], ...], modules: int) -> None:
     if dict(wanted) != versions():
         raise OtherVersionsError
+    gc.freeze()  # PySpark looks for garbage after each task: in all that was loaded, that took longer than many a task
 
 
 def _differences(found: Mapping[str, str]) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from stirred.data.frames import as_read, read_frame
+from stirred.data.frames import as_read, has_taken, read_frame
 from stirred.spec.brief import promise_rows, published_exactly
 from stirred.spec.doubts import accepted_among
 from stirred.spec.problems import Problem, StirredError
@@ -32,14 +32,23 @@ class Frames(Mapping[str, Any]):
     """
 
     def __init__(
-        self, parts: Mapping[str, Callable[[], Iterable[pl.DataFrame]]], *, convert: Callable[[pl.DataFrame], Any]
+        self,
+        parts: Mapping[str, Callable[[], Iterable[pl.DataFrame]]],
+        *,
+        convert: Callable[[pl.DataFrame], Any],
+        files: Mapping[str, Sequence[Path]] | None = None,
     ) -> None:
         self._parts = parts
         self._convert = convert
+        self._files = files or {}
 
     def parts(self, name: str) -> Iterator[pl.DataFrame]:
         """Yield the parts of a table, in order; asking again yields the same parts again."""
         yield from self._parts[name]()
+
+    def files(self, name: str) -> Sequence[Path]:
+        """Return the Parquet files that a table is in already, as it may be published, or none."""
+        return self._files.get(name, ())
 
     def frame(self, name: str) -> pl.DataFrame:
         """Return a table as one polars frame."""
@@ -180,6 +189,12 @@ class Written:
     def ending(self, kind: Kind = "records") -> str:
         """Return the format in which files of a kind are written."""
         return self.format if kind == "records" else "csv" if kind == "table" else "parquet"
+
+    def taken(self, name: str, release: Release) -> bool:
+        """Say whether a file consists of the very files that its table was in already; who made them checks them."""
+        if taken := has_taken(release.public.files(name), self.public / f"{name}.{self.format}"):
+            self.checked.add(name)
+        return taken
 
     def parts(
         self, name: str, released: Iterable[pl.DataFrame], *, kind: Kind = "records", wrong: str = ""

@@ -16,11 +16,12 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
+from stirred.data.frames import has_taken, scan_frame, take_parts
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import EngineError, Sources
-from stirred.mechanisms.protocol import Mechanism, VerificationError, Written
+from stirred.mechanisms.protocol import Frames, Mechanism, VerificationError, Written
 from stirred.mechanisms.swapping.core import bulk, swapped_file, verification
 from stirred.mechanisms.swapping.kernels import addressing
 from stirred.mechanisms.swapping.layers.noisy.mechanism import NoisySwap
@@ -56,8 +57,14 @@ class Elsewhere(LocalEngine):
             [kernel(part, [each for to, each in random.sample(sent, len(sent)) if to == part]) for part in range(parts)]
             for _ in range(2)
         ]
-        assert found[0] == found[1]
-        return found[0]
+        assert [*map(content, found[0])] == [*map(content, found[1])]
+        return [random.choice(both) for both in zip(*found, strict=True)]
+
+
+def content(found: Path | tuple[Path, int]) -> tuple[object, ...]:
+    """Return what a task left, whatever it called its file."""
+    path, *rows = found if isinstance(found, tuple) else (found,)
+    return (path.read_bytes() if path.exists() else b"", *rows)
 
 
 @pytest.fixture(autouse=True)
@@ -201,6 +208,65 @@ def test_persons_that_the_cluster_wrote_are_held_to_the_input_however_many_they_
         return
     with pytest.raises(VerificationError, match="are not in the households they came from"):
         verification.verify_swap(data, plan, release, files)
+
+
+FAULTS: dict[str, tuple[str, Callable[[pl.DataFrame], pl.DataFrame]]] = {
+    "nothing": ("data", lambda frame: frame),
+    "a held value": ("data", lambda frame: frame.with_columns(pl.col("flag").cum_count() == 7)),
+    "two records": ("data", lambda frame: frame.with_columns(frame.drop("hid", "county", "tract").reverse())),
+    "a swap value": ("data", lambda frame: frame.with_columns(tract=pl.lit(frame["tract"][0]))),
+    "a record twice": ("data", lambda frame: pl.concat([frame[:1], frame[:-1]])),
+    "a record less": ("data", lambda frame: frame[:-1]),
+    "ids": ("data", lambda frame: frame.with_columns(pl.col("hid").reverse())),
+    "another household": ("persons", lambda frame: frame.with_columns(hid=pl.lit(frame["hid"][0]))),
+    "a swap value of a person": ("persons", lambda frame: frame.with_columns(tract=pl.lit(frame["tract"][0]))),
+    "an age": ("persons", lambda frame: frame.with_columns(age=pl.lit(frame["age"][0]))),
+    "another order": ("persons", lambda frame: frame.reverse()),
+}
+
+
+@pytest.mark.parametrize("fault", [*FAULTS])
+def test_parts_that_become_the_released_file_are_held_to_the_input(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody reads them here: the machines that wrote them read them back."""
+    monkeypatch.setattr(verification, "PERSONS_RELINKED", 10)
+    data, sources = given(tmp_path)
+    member = MEMBERS["permutation"].on(Elsewhere(sources=sources, scratch=tmp_path))
+    plan = member.for_sampling(member.plan(data, doubts=False))
+    release = member.release(data, Entropy.from_seed("taken"), plan=plan)
+    files = Written(folder=tmp_path, format="parquet", tables=[], labels={})
+    files.public.mkdir()
+    for name in release.public:
+        take_parts(release.public.files(name), files.public / f"{name}.parquet")
+        assert scan_frame(files.public / f"{name}.parquet").collect().equals(release.public.frame(name))
+    name, change = FAULTS[fault]
+    path = files.public / f"{name}.parquet" / "part-00002.parquet"
+    assert pl.read_parquet_metadata(path).keys() >= {*release.specification.notes}
+    monkeypatch.setattr(Frames, "parts", None)
+    if fault == "nothing":
+        what = [check.what for check in verification.verify_swap(data, plan, release, files)]
+        assert sum("by a checksum over all of them" in each for each in what) == 3
+        assert not any("record by record" in each for each in what)
+        return
+    frame = pl.read_parquet(path)
+    change(frame).write_parquet(path)
+    who = "the households, as written" if name == "data" else "persons, as written"
+    with pytest.raises(VerificationError, match=who):
+        verification.verify_swap(data, plan, release, files)
+
+
+def test_a_part_that_is_not_the_one_that_was_written_is_no_part_of_it(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text(name)
+    own = [tmp_path / "a", tmp_path / "b"]
+    take_parts(own, place := tmp_path / "table.parquet")
+    assert has_taken(own, place)
+    (tmp_path / "c").replace(tmp_path / "b")  # a late attempt
+    assert (place / "part-00001.parquet").read_text() == "b"
+    assert not has_taken(own, place)
+    assert not has_taken([*own, tmp_path / "a"], place)
+    assert not has_taken([], place)
 
 
 class Forgetful(Elsewhere):

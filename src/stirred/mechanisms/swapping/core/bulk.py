@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.pieces import Piece, Schema, checksum_of, pieces_of, schema_of
 from stirred.data.problems import bad_plan
 from stirred.engines.protocol import Cluster, EngineError, bad_engine
+from stirred.mechanisms.protocol import PERSONS, RECORDS
 from stirred.mechanisms.swapping.core.plan import SwapPlan
 from stirred.mechanisms.swapping.core.rates import RecordRates
 from stirred.mechanisms.swapping.core.strata import Strata
@@ -42,7 +44,6 @@ PIECE_ROWS: Final = 1 << 19  # rows that are read at once
 PART_ROWS: Final = PART // 8  # households in one part of the released file
 EXCHANGED_ROWS: Final = 1 << 22  # records in one part of the exchange, where blocks allow it
 _BYTES_A_ROW: Final = 96  # of a record in the exchange: messages, columns, the order of rows and the kernel's lists
-_RECORD: Final = np.dtype([("row", "<u4"), ("stratum", "<u4"), ("swap", "<u4"), ("kind", "<u2")])
 _PLACE: Final = "__place"
 
 
@@ -59,22 +60,23 @@ def check_blocks(cluster: Cluster, strata: Strata) -> None:
 
 
 def check_records(cluster: Cluster, data: Microdata, plan: SwapPlan) -> None:
-    """Refuse if the cluster reads other records than were planned, or codes them otherwise."""
-    names = [*dict.fromkeys([*plan.hold, *plan.universe.swap])]
-    _check_table(cluster, "households", data.households, names, [plan.strata.coded, plan.swap])
+    """Refuse if the cluster reads other records than were planned."""
+    _check_table(cluster, "households", data.households, [*dict.fromkeys([*plan.hold, *plan.universe.swap])])
     if data.persons is not None:
-        _check_table(cluster, "persons", data.persons, _of_persons(data), [])
+        _check_table(cluster, "persons", data.persons, _of_persons(data))
 
 
-def _check_table(cluster: Cluster, role: str, table: Columns, names: Sequence[str], coded: Sequence[Coded]) -> None:
+def _check_table(cluster: Cluster, role: str, table: Columns, names: Sequence[str]) -> None:
     pieces = [*pieces_of(cluster.sources[role], most=PIECE_ROWS)]
     expected: list[list[int]] = [[] for _ in pieces]
-    # One column at a time: a national file of persons does not fit beside everything else.
-    for column in (*(table[name] for name in names), *(pl.Series(own.codes) for own in coded)):
+    schema, aside = schema_of(table, names), ThreadPoolExecutor(1)
+    there = aside.submit(lambda: [*cluster.map_groups(pieces, partial(_seen, schema))])
+    aside.shutdown(wait=False)
+    # Here one column at a time: a national file of persons does not fit beside everything else.
+    for column in (table[name] for name in names):
         for piece, own in zip(pieces, expected, strict=True):
             own.append(checksum_of(column[piece.slice], first=piece.first))
-    seen = partial(_seen, schema_of(table, names), cluster.share([own.levels for own in coded]))
-    if sum(piece.rows for piece in pieces) != table.height or [*cluster.map_groups(pieces, seen)] != expected:
+    if there.result() != expected or sum(piece.rows for piece in pieces) != table.height:
         raise bad_engine(
             f"the cluster reads other records than were planned from the file of {role}",
             where=f"[data] {role}",
@@ -83,25 +85,14 @@ def _check_table(cluster: Cluster, role: str, table: Columns, names: Sequence[st
         )
 
 
-def _seen(schema: Schema, levels: Callable[[], Sequence[pl.DataFrame]], piece: Piece) -> list[int]:
-    """Return the checksums of the columns of a piece, and of its codes."""
-    frame = piece.read(schema)
-    codes = (pl.Series(_coded(frame, own)) for own in levels())
-    return [checksum_of(column, first=piece.first) for column in (*frame.get_columns(), *codes)]
+def _seen(schema: Schema, piece: Piece) -> list[int]:
+    """Return the checksums of the columns of a piece."""
+    return [checksum_of(column, first=piece.first) for column in piece.read(schema).get_columns()]
 
 
 def _of_persons(data: Microdata) -> list[str]:
     """Return the columns of persons that are read: at least one, which says how many there are."""
     return data.person_variables or [str(data.hid)]
-
-
-def _coded(frame: pl.DataFrame, levels: pl.DataFrame) -> Codes:
-    """Return the codes that the plan gave the values of a frame."""
-    if not levels.width:
-        return np.zeros(frame.height, dtype=np.uint32)
-    own, index = encode(frame, levels.columns), levels.with_row_index("__code")
-    found = own.levels.join(index, on=levels.columns, how="left", maintain_order="left", nulls_equal=True)["__code"]
-    return found.fill_null((1 << 32) - 1).to_numpy().astype(np.uint32)[own.codes]
 
 
 # ---- the exchange -----------------------------------------------------------------------------------------
@@ -115,20 +106,20 @@ def exchange(cluster: Cluster, plan: SwapPlan, kernel: Kernel, swapped: Codes, e
     wanted = min(sizes.size, max(cluster.slots, -(-rows // EXCHANGED_ROWS)))
     part_of = (np.cumsum(sizes) - sizes // 2 - 1).clip(0) * wanted // rows
     part_of = np.unique(part_of, return_inverse=True)[1].astype(np.int64)  # a large block leaves numbers out
-    kinds, rates = None, kernel.keywords.get("rates")
-    if isinstance(rates, RecordRates):
+    codes: dict[str, npt.NDArray[np.unsignedinteger]] = {"strata": strata.coded.codes, "swap": swapped}
+    if isinstance(rates := kernel.keywords.get("rates"), RecordRates):
         # What every record has of its own travels with it.
-        kinds, kernel = rates.kinds, partial(kernel, rates=replace(rates, kinds=rates.kinds[:0]))
-    pieces = pieces_of(cluster.sources["households"], most=PIECE_ROWS)
-    groups = [(piece, None if kinds is None else kinds[piece.slice]) for piece in pieces]
-    types = schema_of(plan.origin.data.households, [*strata.match, *plan.universe.swap])
-    coding = cluster.share((strata.coded.levels, plan.swap.levels, part_of))
-    split = partial(_by_block, coding, types, Excerpt(of=rows).shift(strata.coded.count))
+        codes["kinds"], kernel = rates.kinds, partial(kernel, rates=replace(rates, kinds=rates.kinds[:0]))
+    for name, own in codes.items():
+        np.save(cluster.scratch / f"{name}.npy", own)
+    saved = [cluster.scratch / f"{name}.npy" for name in codes]
+    groups = [range(begin, min(begin + PIECE_ROWS, rows)) for begin in range(0, rows, PIECE_ROWS)]
+    split = partial(_by_block, saved, cluster.share(part_of), Excerpt(of=rows).shift(strata.coded.count))
     work = partial(_exchanged, cluster.share(kernel), _Key(entropy.kept), rows, cluster.scratch)
     seen, came = np.zeros(rows, dtype=np.bool_), 0
     for path in cluster.exchange(groups, split, work, parts=int(part_of.max(initial=0)) + 1):
-        found = np.load(path)
-        swapped[found["row"]], seen[found["row"]], came = found["swap"], True, came + found.size
+        own, new = np.load(path)
+        swapped[own], seen[own], came = new, True, came + own.size
     if came != rows or not seen.all():  # whoever was forgotten would be released unswapped, and no table would show it
         raise _lost("records")
 
@@ -144,25 +135,17 @@ def _block_sizes(strata: Strata) -> npt.NDArray[np.int64]:
     return np.add.reduceat(sizes, np.arange(0, sizes.size, 1 << shift))
 
 
-def _by_block(
-    coding: Callable[[], tuple[pl.DataFrame, pl.DataFrame, npt.NDArray[np.int64]]],
-    types: Schema,
-    shift: int,
-    group: tuple[Piece, npt.NDArray[np.uint16] | None],
-) -> Messages:
-    """Code a piece, and send every record to the part that has the block of its stratum."""
-    (piece, kinds), (match, swap, part_of) = group, coding()
-    frame, records = piece.read(types), np.zeros(piece.rows, dtype=_RECORD)
-    records["row"] = np.arange(piece.first, piece.first + piece.rows)
-    records["stratum"], records["swap"] = _coded(frame, match), _coded(frame, swap)
-    records["kind"] = 0 if kinds is None else kinds
-    parts = part_of[records["stratum"] >> np.uint32(shift)]
-    return [(part, records[own].tobytes()) for part, own in _grouped(parts)]
+def _by_block(saved: Sequence[Path], part_of: Callable[[], npt.NDArray[np.int64]], shift: int, own: range) -> Messages:
+    """Send every record, as its row and its codes, to the part that has the block of its stratum."""
+    codes = [np.load(path, mmap_mode="r")[own.start : own.stop] for path in saved]
+    records = np.stack([np.arange(own.start, own.stop, dtype=np.uint32), *codes], dtype=np.uint32)
+    parts = part_of()[records[1] >> np.uint32(shift)]
+    return [(part, records.take(rows, axis=1).tobytes()) for part, rows in _grouped(parts)]
 
 
 def _grouped(parts: npt.NDArray[np.integer]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
     """Yield the parts that occur, and the rows of each in their order."""
-    order = np.argsort(parts, kind="stable")
+    order = np.argsort(parts.astype(np.min_scalar_type(int(parts.max(initial=0)))), kind="stable")  # in two bytes: fast
     found, begins = np.unique(parts[order], return_index=True)
     for part, begin, end in zip(found.tolist(), begins, [*begins[1:], order.size], strict=True):
         yield part, order[begin:end]
@@ -179,15 +162,16 @@ def _exchanged(
     kernel_of: Callable[[], Kernel], key: _Key, of: int, folder: Path, part: int, messages: list[bytes]
 ) -> Path:
     """Run the member's own kernel on the records of a part, in the order of the file; write their new swap codes."""
-    records = np.concatenate([np.frombuffer(message, dtype=_RECORD) for message in messages])
-    records = records[np.argsort(records["row"])]
-    rows, stratum, swap, kinds = (np.ascontiguousarray(records[name]) for name in _RECORD.names or ())
     kernel = kernel_of()
-    if isinstance(rates := kernel.keywords.get("rates"), RecordRates):
-        kernel = partial(kernel, rates=replace(rates, kinds=kinds))
+    has_kinds = isinstance(rates := kernel.keywords.get("rates"), RecordRates)
+    columns = [np.frombuffer(message, dtype=np.uint32).reshape(4 if has_kinds else 3, -1) for message in messages]
+    records = np.concatenate(columns, axis=1)
+    rows, stratum, swap, *kinds = records.take(np.argsort(records[0], kind="stable"), axis=1)
+    if isinstance(rates, RecordRates):
+        kernel = partial(kernel, rates=replace(rates, kinds=kinds[0].astype(rates.kinds.dtype)))
     kernel(stratum, swap, entropy=Entropy.from_kept(bytes(key)), threads=1, excerpt=Excerpt(of=of, rows=rows))
-    records["swap"] = swap
-    return _placed(folder / f"swapped-{part}.npy", lambda path: np.save(path, records[["row", "swap"]]))
+    np.save(path := folder / f"swapped-{part}-{uuid4()}.npy", [rows, swap])
+    return path
 
 
 # ---- the released records -------------------------------------------------------------------------------
@@ -195,12 +179,11 @@ def _exchanged(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SwappedParts(SwappedFile):
-    """The swapped file, whose released tables the cluster has written in parts."""
+    """The swapped file, whose released tables the cluster has written in parts, with the note of the release."""
 
     # None for households of whom nobody is a person: parts of both tables cover the same households.
     parts: Mapping[str, Sequence[Path | None]]
-    # The sum over the persons of the input, each with the place of its household.
-    expected: Callable[[], int]
+    compared: Mapping[str, Callable[[], bool]]
 
     def households(self) -> Iterator[pl.DataFrame]:
         """Yield the released households."""
@@ -210,10 +193,14 @@ class SwappedParts(SwappedFile):
         """Yield the released persons."""
         return _read(self.parts["persons"])
 
-    def persons_agree(self) -> bool:
-        """Say whether the released persons are those of the input, each in its household: by a sum over both."""
-        names = [str(self.data.hid), *self.data.person_variables]
-        return self.expected() == sum(_sum_of(part.select(names)) for part in self.persons()) % (1 << 64)
+    def files(self) -> dict[str, list[Path]]:
+        """Return the files that were written."""
+        names = {"households": RECORDS, "persons": PERSONS}
+        return {names[role]: [path for path in paths if path] for role, paths in self.parts.items()}
+
+    def agrees(self, role: str) -> bool:
+        """Say whether the cluster reads back what it was given, each record in its place, by sums over both."""
+        return self.compared[role]()
 
 
 def _read(paths: Sequence[Path | None]) -> Iterator[pl.DataFrame]:
@@ -231,60 +218,102 @@ def gathered(
     places = np.empty_like(order)
     places[order] = np.arange(order.size, dtype=np.uint32)
     levels = cluster.share((swap.levels, np.cumsum(count(swapped, groups=swap.count))))
-    swaps, released, hid = (
-        plan.universe.swap,
-        plan.releases["households"],
-        data.hid if data.persons is not None else None,
-    )
-    ids = [] if hid is None else [hid]
-    held = [name for name in released if name not in swaps] or [swaps[0]]
-    write = partial(_written, cluster.scratch, PART_ROWS, levels, hid)
+    swaps, released = plan.universe.swap, plan.releases["households"]
+    ids = [] if data.persons is None else [str(data.hid)]
+    made = _Made(
+        role="households", levels=levels, size=PART_ROWS, ids=ids, columns=[*ids, *released],
+        held=[name for name in released if name not in swaps], crossed=[*plan.universe.match, *swaps],
+        note=plan.specification.notes,
+    )  # fmt: skip
     gather = partial(_gathered, cluster, -(-order.size // PART_ROWS))
-    parts = {"households": gather("households", data.households, held, places, partial(write, [*ids, *released], None))}
-    expected: Callable[[], int] = int
+    parts = {"households": gather(made, data.households, made.held or [swaps[0]], places)}
+    compared = {"households": partial(_agree, cluster, made, data.households, parts["households"])}
     if data.persons is not None:
-        own, places = data.person_variables, places[household_rows(data)]
-        work = partial(write, [*ids, *swaps, *own], own)
-        parts["persons"] = gather("persons", data.persons, _of_persons(data), places, work)
-        expected = partial(_expected, cluster, schema_of(data.persons, own))
-    return SwappedParts(data=data, swap=swap, swapped=swapped, order=order, parts=parts, expected=expected)
+        own = data.person_variables
+        made = replace(made, role="persons", columns=[*ids, *swaps, *own], held=own, crossed=[])
+        parts["persons"] = gather(made, data.persons, _of_persons(data), places[household_rows(data)])
+        compared["persons"] = partial(_agree, cluster, made, data.persons, parts["persons"])
+    return SwappedParts(data=data, swap=swap, swapped=swapped, order=order, parts=parts, compared=compared)
 
 
-def _expected(cluster: Cluster, schema: Schema) -> int:
-    pieces = pieces_of(cluster.sources["persons"], most=PIECE_ROWS)
-    return sum(cluster.map_groups(pieces, partial(_sum_of_piece, schema, _places_of(cluster, "persons")))) % (1 << 64)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """How the parts of a released table are made: of so many households each, with these columns.
+
+    ``held`` come from the records, swap values and ``ids`` from their places; ``crossed`` is a table that is kept.
+    Inside a household persons stand in the order of their values.
+    """
+
+    role: str
+    levels: Callable[[], tuple[pl.DataFrame, npt.NDArray[np.int64]]]
+    size: int
+    ids: Sequence[str]
+    columns: Sequence[str]
+    held: Sequence[str]
+    crossed: Sequence[str]
+    note: Mapping[str, str]
+
+    def from_places(self, places: Rows) -> list[pl.Series]:
+        """Return swap values and ids of records in these places of the released order."""
+        levels, ends = self.levels()
+        swap = levels[np.searchsorted(ends, places, side="right")]
+        return [*swap.get_columns(), *(pl.Series(name, places + np.uint32(1)) for name in self.ids)]
+
+    def saved(self, scratch: Path) -> Path:
+        """Return where the places of all rows of the input are."""
+        return scratch / f"places-{self.role}.npy"
 
 
-def _sum_of_piece(schema: Schema, saved: Path, piece: Piece) -> int:
-    ids = pl.Series(_PLACE, np.load(saved, mmap_mode="r")[piece.slice] + np.uint32(1))
-    return _sum_of(pl.DataFrame([ids, *(piece.read(schema).get_columns() if schema else ())]))
+def _agree(cluster: Cluster, made: _Made, table: Columns, parts: Sequence[Path | None]) -> bool:
+    """Compare the records of the input, with their places, with those in the files that were written."""
+    types = schema_of(table, [*dict.fromkeys([*made.held, *made.crossed])])
+    pieces = pieces_of(cluster.sources[made.role], most=PIECE_ROWS)
+    came = cluster.map_groups(pieces, partial(_of_piece, made, types, made.saved(cluster.scratch)))
+    left = cluster.map_groups([(n, path) for n, path in enumerate(parts) if path], partial(_of_part, made))
+    given, found = ([sum(column) % (1 << 64) for column in zip(*sums, strict=True)] for sums in (came, left))
+    return given == found and given[0] == table.height
+
+
+def _of_piece(made: _Made, types: Schema, saved: Path, piece: Piece) -> tuple[int, int, int]:
+    places = np.array(np.load(saved, mmap_mode="r")[piece.slice])
+    return _sums(made, piece.read(types) if types else pl.DataFrame(), places)
+
+
+def _of_part(made: _Made, given: tuple[int, Path]) -> tuple[int, int, int]:
+    frame = pl.read_parquet(given[1], glob=False)
+    places = np.arange(frame.height, dtype=np.uint32) + np.uint32(given[0] * made.size)
+    if made.role == "persons":
+        places = frame[made.ids[0]].to_numpy() - np.uint32(1)
+    follow = pl.DataFrame(made.from_places(places))
+    strange = (places[1:] < places[:-1]).any() or (places // np.uint32(made.size) != given[0]).any()
+    if strange or not frame.select(follow.columns).equals(follow, null_equal=True):
+        return 0, 0, 0  # not in the order, or with other ids or swap values than its places have
+    return _sums(made, frame, places)
+
+
+def _sums(made: _Made, frame: pl.DataFrame, places: Rows) -> tuple[int, int, int]:
+    """Return the number of rows, a sum that changes, in all likelihood, with any held value or place, and one over the
+    crossed values.
+    """
+    held = [pl.Series(_PLACE, places), *frame.select(made.held).get_columns()]
+    return places.size, _sum_of(pl.DataFrame(held)), _sum_of(frame.select(made.crossed)) if made.crossed else 0
 
 
 def _sum_of(frame: pl.DataFrame) -> int:
-    """Return a number that changes, in all likelihood, with any value of any row, and not with the order of rows."""
+    """Return a number that does not change with the order of rows."""
     return int(np.add.reduce(frame.hash_rows().to_numpy()))
 
 
-def _places_of(cluster: Cluster, role: str) -> Path:
-    return cluster.scratch / f"places-{role}.npy"
-
-
 def _gathered(
-    cluster: Cluster,
-    parts: int,
-    role: str,
-    table: Columns,
-    names: Sequence[str],
-    places: Rows,
-    work: partial[tuple[Path, int]],
+    cluster: Cluster, parts: int, made: _Made, table: Columns, names: Sequence[str], places: Rows
 ) -> list[Path | None]:
     """Send the rows of a table to the parts that their places are in, and return the files of the parts."""
-    saved = _placed(_places_of(cluster, role), lambda path: np.save(path, places))
-    split = partial(_by_place, schema_of(table, names), saved, PART_ROWS)
-    pieces = [*pieces_of(cluster.sources[role], most=PIECE_ROWS)]
-    found = cluster.exchange(pieces, split, work, parts=parts)
+    np.save(saved := made.saved(cluster.scratch), places)
+    split = partial(_by_place, schema_of(table, names), saved, made.size)
+    pieces = [*pieces_of(cluster.sources[made.role], most=PIECE_ROWS)]
+    found = cluster.exchange(pieces, split, partial(_written, cluster.scratch, made), parts=parts)
     if sum(rows for _, rows in found) != table.height:
-        raise _lost(role)
+        raise _lost(made.role)
     return [path if rows else None for path, rows in found]
 
 
@@ -301,37 +330,21 @@ def _by_place(schema: Schema, saved: Path, size: int, piece: Piece) -> Messages:
     return messages
 
 
-def _written(
-    folder: Path,
-    size: int,
-    swap_levels: Callable[[], tuple[pl.DataFrame, npt.NDArray[np.int64]]],
-    hid: str | None,
-    columns: Sequence[str],
-    own: Sequence[str] | None,
-    part: int,
-    messages: list[bytes],
-) -> tuple[Path, int]:
+def _written(folder: Path, made: _Made, part: int, messages: list[bytes]) -> tuple[Path, int]:
     """Put the rows of a part into the order of their places, with new ids and swap values; return file and length.
 
-    ``own`` are the variables of persons: inside a household these stand in the order of their values.
+    Every attempt writes under a name of its own, and the one that was heard of counts.
     """
-    path = folder / f"{'households' if own is None else 'persons'}-{part:06}.parquet"
+    path = folder / f"{made.role}-{part:06}-{uuid4()}.parquet"
     if not messages:
         return path, 0
     frame = pl.concat([pl.read_ipc_stream(io.BytesIO(message)) for message in messages])
-    places = frame[_PLACE].to_numpy()
-    order = np.lexsort((encode(frame, [*own]).codes if own else places, places))
+    places, persons = frame[_PLACE].to_numpy(), made.role == "persons"
+    order = np.lexsort((encode(frame, [*made.held]).codes if persons and made.held else places, places))
     frame, places = frame[order], places[order]
-    if own is None and not np.array_equal(places, part * size + np.arange(places.size)):
+    if not persons and not np.array_equal(places, part * made.size + np.arange(places.size)):
         raise RuntimeError("a part does not have the records of its places, each once")
-    levels, ends = swap_levels()
-    swap, ids = levels[np.searchsorted(ends, places, side="right")], pl.Series(hid or _PLACE, places + np.uint32(1))
-    released = {column.name: column for column in (*frame.get_columns(), *swap.get_columns(), ids)}
-    table = pl.DataFrame([released[name] for name in columns])
-    return _placed(path, partial(write_frame, table)), table.height
-
-
-def _placed(path: Path, write: Callable[[Path], None]) -> Path:
-    """Write a file under a name of its own, then give it its name: an attempt beside this one writes the same."""
-    write(hidden := path.with_name(f"{uuid4()}{path.suffix}"))
-    return hidden.replace(path)
+    released = {column.name: column for column in (*frame.get_columns(), *made.from_places(places))}
+    table = pl.DataFrame([released[name] for name in made.columns])
+    write_frame(table, path, note=dict(made.note))
+    return path, table.height

@@ -229,8 +229,12 @@ class Swap(Swapping):
     def _exchange(self, plan: SwapPlan, swapped: Values, entropy: Entropy, progress: Progress | None) -> None:
         own = entropy.child(f"{self.member} swap")
         if self.engine is not None:
+            advance = progress or (lambda stage, done, total: None)
+            advance("exchanging", 0, 1)
             without_codes = replace(plan, swap=Coded(plan.swap.codes[:0], plan.swap.levels))  # the kernel travels
             bulk.exchange(self.engine, plan, self._kernel(without_codes), swapped, own)
+            advance("exchanging", 1, 1)
+            advance("gathering", 0, 1)
             return
         self._kernel(plan)(plan.strata.coded.codes, swapped, entropy=own, threads=self.threads, progress=progress)
 

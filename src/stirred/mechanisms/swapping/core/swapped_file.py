@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -171,8 +172,12 @@ class SwappedFile:
             # Nothing of a part is kept while the next one is made.
             yield self._persons_of(self.people, begin)
 
-    def persons_agree(self) -> bool | None:
-        """Say whether persons that were brought together elsewhere are those of the input; None where that was here."""
+    def files(self) -> dict[str, list[Path]]:
+        """Return the files that the released tables are in already, by name."""
+        return {}
+
+    def agrees(self, role: str) -> bool | None:
+        """Say whether records that were brought together elsewhere are those of the input; None where that was here."""
         return None
 
     def _persons_of(self, people: Persons, begin: int) -> pl.DataFrame:

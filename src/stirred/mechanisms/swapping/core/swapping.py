@@ -245,11 +245,13 @@ class Swapping(Mechanism):
         microdata = as_microdata(data)
         plan, accepted = self._accepted(microdata, plan, accept)
         entropy = entropy.for_release()
-        parts, internal = self._drawn(self._narrowed(microdata), plan, entropy, progress)
         promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
+        promised = replace(promised, seeded=entropy.seeded)
+        told = replace(plan, specification=promised)  # what is written meanwhile carries the promise
+        parts, internal = self._drawn(self._narrowed(microdata), told, entropy, progress)
         return Release(
-            public=Frames(parts, convert=like(data)),
-            specification=replace(promised, seeded=entropy.seeded),
+            public=Frames(parts, convert=like(data), files=internal["file"].files() if "file" in internal else None),
+            specification=promised,
             internal={"plan": plan, **internal},
         )
 

@@ -31,7 +31,8 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
     the input, record by record through the released order, on everything held; and the match x swap
     table is counted anew on both sides, by the codes of its values. Up to ``ROWS_IN_ONE_FILE`` records it is
     counted a second time, from the values in the file; up to ``PERSONS_RELINKED`` persons each of them is led back to
-    its household by the written ids; of more, if machines of an engine wrote them, a checksum is.
+    its household by the written ids; of more, if machines of an engine wrote them, a checksum is. Files that are the
+    very files which these machines wrote are compared with the input by the machines, by checksums.
     """
     swapped: SwappedFile = release.internal["file"]
     order, folder, format_ = swapped.order, written.public, written.format
@@ -43,9 +44,13 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
         # What a response has changed on purpose is compared with the response; all else with the input.
         return (swapped.data if name == plan.perturbed else data).households[name]
 
-    begin = 0
+    begin, taken = 0, written.taken(RECORDS, release)
+    if taken and swapped.agrees("households"):
+        begin = order.size
+    elif taken:
+        raise failed("the households, as written, are not those of the input")
     wrong = "the household file, as written, is not what was swapped"
-    for found in written.parts(RECORDS, release.public.parts(RECORDS), wrong=wrong):
+    for found in () if taken else written.parts(RECORDS, release.public.parts(RECORDS), wrong=wrong):
         if data.persons is not None and not _counts_up(found[str(data.hid)], begin + 1):
             raise failed("the household ids are not 1, 2, 3, ... in the released order")
         rows = order[begin : begin + found.height]
@@ -54,24 +59,28 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
         if swapped.held is None:  # made elsewhere
             _same_places(found, swapped, rows, written, who="households")
         begin += found.height
-    for name in plan.hold if isinstance(homes, ParquetColumns) else ():  # one at a time: all of them are the file
+    # One at a time: all of them are the file.
+    for name in plan.hold if isinstance(homes, ParquetColumns) and not taken else ():
         _check_column(held(name), order, written)
     # The last record of a part is the first of the next.
     if not all(_is_sorted(swapped.swapped[order[first : first + PART + 1]]) for first in range(0, order.size, PART)):
         raise failed("the released order is not by released values")
     checks = [_margin_check(plan, swapped), *_imputed_check(plan, swapped), *_response_check(data, plan, swapped)]
-    if order.size <= ROWS_IN_ONE_FILE:
+    if taken:
+        checks.append(Check(what=f"{RECOUNTED}, by a checksum over all of them", cells=order.size))
+    elif order.size <= ROWS_IN_ONE_FILE:
         checks.append(_recount(data, plan, read_frame(folder / f"data.{format_}"), format_, folder))
     else:
         checks.append(not_done(RECOUNTED, limit=ROWS_IN_ONE_FILE, of="records"))
-    checks += _held_checks(plan, begin)
+    checks += _held_checks(plan, begin, how="by a checksum over all of them in their places" if taken else BY_RECORD)
     if begin != order.size:
         raise failed(f"{order.size:,} households went in and {begin:,} came out")
     if data.persons is not None:
-        checks.append(_persons_check(data.persons.height, swapped, release, written))
-        if checks[-1].cells <= PERSONS_RELINKED:
+        if not written.taken(PERSONS, release):
+            checks.append(_persons_check(data.persons.height, swapped, release, written))
+        if data.persons.height <= PERSONS_RELINKED:
             checks.append(_relink(swapped.data, order, read_frame(folder / f"persons.{format_}"), format_, folder))
-        elif (agree := swapped.persons_agree()) is not None:
+        elif (agree := swapped.agrees("persons")) is not None:
             checks.append(_summed(agree, persons=data.persons.height))
         else:
             checks.append(not_done(RELINKED, limit=PERSONS_RELINKED, of="persons"))
@@ -81,6 +90,7 @@ def verify_swap(data: Microdata, plan: SwapPlan, release: Release, written: Writ
 # Up to here every written person is also led back to the household it came from, by the ids alone.
 PERSONS_RELINKED = 5_000_000
 RECOUNTED = "match x swap table, counted from the values in the written file"
+BY_RECORD = "record by record"
 RELINKED = "every person led back to its household by the written ids"
 
 
@@ -177,15 +187,15 @@ def _response_check(data: Microdata, plan: SwapPlan, swapped: SwappedFile) -> li
     return [Check(what=f"all columns but {plan.perturbed} after the response, record by record", cells=cells)]
 
 
-def _held_checks(plan: SwapPlan, records: int) -> list[Check]:
-    """Return what the comparison of held columns, record by record, has shown; a response is held against itself."""
+def _held_checks(plan: SwapPlan, records: int, *, how: str) -> list[Check]:
+    """Return what the comparison of held columns has shown; a response is held against itself."""
     if plan.perturbed not in plan.hold:
-        return [Check(what="all hold variables, record by record", cells=records * len(plan.hold))]
-    what = f"all hold variables but {plan.perturbed}, record by record"
+        return [Check(what=f"all hold variables, {how}", cells=records * len(plan.hold))]
+    what = f"all hold variables but {plan.perturbed}, {how}"
     after = f"identical to the file after the response on {plan.perturbed}"
     return [
         Check(what=what, cells=records * len(plan.exact_hold)),
-        Check(what=f"{plan.perturbed}, record by record", cells=records, result=after),
+        Check(what=f"{plan.perturbed}, {how}", cells=records, result=after),
     ]
 
 
