@@ -54,6 +54,34 @@ def _persons_as_text(data: Microdata, rows: npt.NDArray[np.bool_] | None) -> pl.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Starts:
+    """Numbers that never fall, in half the bytes: one of every 256, and how far each is beyond it.
+
+    >>> starts = _Starts.of(np.array([0, 2, 2, 70_000], dtype=np.uint32))
+    >>> starts[np.array([1, 3], dtype=np.uint32)].tolist(), starts.beyond.dtype.name
+    ([2, 70000], 'uint32')
+    """
+
+    bases: Rows
+    beyond: npt.NDArray[np.unsignedinteger]
+
+    @classmethod
+    def of(cls, numbers: Rows) -> _Starts:
+        bases = numbers[::256].copy()
+        farthest = int(np.diff(bases, append=numbers[-1:]).max())
+        beyond = np.empty(numbers.size, dtype=np.min_scalar_type(farthest))
+
+        def work(piece: slice) -> None:
+            beyond[piece] = numbers[piece] - bases[np.arange(piece.start, piece.stop) >> 8]
+
+        by_pieces(work, numbers.size)
+        return cls(bases, beyond)
+
+    def __getitem__(self, places: Rows) -> Rows:
+        return self.bases[places >> np.uint32(8)] + self.beyond[places]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Persons:
     """The persons of a file as codes, grouped by household.
 
@@ -65,7 +93,7 @@ class Persons:
 
     codes: npt.NDArray[np.uint8]
     values: Coded
-    start: Rows
+    start: _Starts
     rows: Rows | None
 
     @classmethod
@@ -85,7 +113,7 @@ class Persons:
             last = int(house[-1]) if house.size else last
         np.cumsum(start, out=start)
         rows = None if grouped else listed_by(household_rows(data), start)
-        return cls(codes, values, start, rows)
+        return cls(codes, values, _Starts.of(start), rows)
 
     def of_households(self, households: Rows) -> tuple[Codes, npt.NDArray[np.int64]]:
         """Return the codes of the persons of some households, and how many each has.
@@ -93,7 +121,7 @@ class Persons:
         Inside a household persons come in the order of their values, so that the order in the file
         tells nothing.
         """
-        sizes = (self.start[1:][households] - self.start[households]).astype(np.int64)
+        sizes = (self.start[households + np.uint32(1)] - self.start[households]).astype(np.int64)
         ends = np.cumsum(sizes)
         codes = np.empty(int(sizes.sum()), dtype=np.uint32)
 
