@@ -13,10 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import polars as pl
 import pytest
 
-from stirred.data.frames import has_taken, scan_frame, take_parts
+from stirred.data.frames import has_taken, scan_frame, take_parts, write_frame
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError
 from stirred.engines.local import LocalEngine
@@ -197,7 +198,7 @@ def test_persons_that_the_cluster_wrote_are_held_to_the_input_however_many_they_
         frame[first, "hid"] = frame["hid"][other]
     elif fault == "another age":
         frame[0, "age"] = 9
-    frame.write_parquet(path)
+    write_frame(frame, path, note=release.specification.notes)
     files = Written(folder=tmp_path, format="parquet", tables=[], labels={})
     files.public.mkdir()
     for name in release.public:
@@ -222,6 +223,10 @@ FAULTS: dict[str, tuple[str, Callable[[pl.DataFrame], pl.DataFrame]]] = {
     "a swap value of a person": ("persons", lambda frame: frame.with_columns(tract=pl.lit(frame["tract"][0]))),
     "an age": ("persons", lambda frame: frame.with_columns(age=pl.lit(frame["age"][0]))),
     "another order": ("persons", lambda frame: frame.reverse()),
+    "a type": ("data", lambda frame: frame.with_columns(pl.col("hid").cast(pl.Int64))),
+    "the order of columns": ("data", lambda frame: frame[:, ::-1]),
+    "a column less": ("persons", lambda frame: frame.drop("age")),
+    "no note": ("persons", lambda frame: frame),
 }
 
 
@@ -249,8 +254,7 @@ def test_parts_that_become_the_released_file_are_held_to_the_input(
         assert sum("by a checksum over all of them" in each for each in what) == 3
         assert not any("record by record" in each for each in what)
         return
-    frame = pl.read_parquet(path)
-    change(frame).write_parquet(path)
+    write_frame(change(pl.read_parquet(path)), path, note=None if fault == "no note" else release.specification.notes)
     who = "the households, as written" if name == "data" else "persons, as written"
     with pytest.raises(VerificationError, match=who):
         verification.verify_swap(data, plan, release, files)
@@ -267,6 +271,41 @@ def test_a_part_that_is_not_the_one_that_was_written_is_no_part_of_it(tmp_path: 
     assert not has_taken(own, place)
     assert not has_taken([*own, tmp_path / "a"], place)
     assert not has_taken([], place)
+
+
+class Misled(Elsewhere):
+    """Exchanges the places of two records in the file that its machines read them from."""
+
+    def exchange(self, *given: Any, **named: Any) -> list[Any]:
+        for path in self.scratch.glob("places-*.npy"):
+            if (mark := path.with_suffix(".misled")).exists():
+                continue
+            mark.touch()
+            places = np.load(path)
+            first, other = 0, int(np.flatnonzero(places != places[0])[0])
+            places[[first, other]] = places[[other, first]]
+            np.save(path, places)
+        return Elsewhere.exchange(self, *given, **named)
+
+
+def test_machines_that_were_misled_about_places_are_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they wrote agrees with what they read: it is compared with what was decided here."""
+    monkeypatch.setattr(verification, "PERSONS_RELINKED", 10)
+    data, sources = given(tmp_path)
+    member = MEMBERS["permutation"].on(Misled(sources=sources, scratch=tmp_path))
+    file = member.release(
+        data, Entropy.from_seed("misled"), plan=member.for_sampling(member.plan(data, doubts=False))
+    ).internal["file"]
+    assert not file.agrees("households")
+    assert not file.agrees("persons")
+
+
+def test_a_column_called_as_ours_is_refused_in_the_plan(tmp_path: Path) -> None:
+    data, sources = given(tmp_path)
+    member = MEMBERS["permutation"].on(Elsewhere(sources=sources, scratch=tmp_path))
+    data = replace(data, households=data.households.with_columns(__place=1))
+    with pytest.raises(PlanError, match="use for something else"):
+        member.plan(data)
 
 
 class Forgetful(Elsewhere):

@@ -59,6 +59,17 @@ def check_blocks(cluster: Cluster, strata: Strata) -> None:
         )
 
 
+def check_names(data: Microdata) -> None:
+    """Refuse a column that is called as we call the place of a record on its way."""
+    tables = [data.households, *([] if data.persons is None else [data.persons])]
+    if any(_PLACE in table.columns for table in tables):
+        raise bad_plan(
+            f'"{_PLACE}" is a name that swaps on a cluster use for something else',
+            where="[data]",
+            remedy="give the column another name",
+        )
+
+
 def check_records(cluster: Cluster, data: Microdata, plan: SwapPlan) -> None:
     """Refuse if the cluster reads other records than were planned."""
     _check_table(cluster, "households", data.households, [*dict.fromkeys([*plan.hold, *plan.universe.swap])])
@@ -225,14 +236,14 @@ def gathered(
         held=[name for name in released if name not in swaps], crossed=[*plan.universe.match, *swaps],
         note=plan.specification.notes,
     )  # fmt: skip
+    parts, compared = {}, {}
     gather = partial(_gathered, cluster, -(-order.size // PART_ROWS))
-    parts = {"households": gather(made, data.households, made.held or [swaps[0]], places)}
-    compared = {"households": partial(_agree, cluster, made, data.households, parts["households"])}
+    parts["households"], compared["households"] = gather(made, data.households, made.held or [swaps[0]], places)
     if data.persons is not None:
         own = data.person_variables
         made = replace(made, role="persons", columns=[*ids, *swaps, *own], held=own, crossed=[])
-        parts["persons"] = gather(made, data.persons, _of_persons(data), places[household_rows(data)])
-        compared["persons"] = partial(_agree, cluster, made, data.persons, parts["persons"])
+        places = places[household_rows(data)]
+        parts["persons"], compared["persons"] = gather(made, data.persons, _of_persons(data), places)
     return SwappedParts(data=data, swap=swap, swapped=swapped, order=order, parts=parts, compared=compared)
 
 
@@ -264,31 +275,43 @@ class _Made:
         return scratch / f"places-{self.role}.npy"
 
 
-def _agree(cluster: Cluster, made: _Made, table: Columns, parts: Sequence[Path | None]) -> bool:
-    """Compare the records of the input, with their places, with those in the files that were written."""
+def _agree(cluster: Cluster, made: _Made, table: Columns, parts: Sequence[Path | None], places: Sequence[int]) -> bool:
+    """Compare the records of the input, with their places, with those in the files that were written.
+
+    ``places`` are checksums, made here, of what the machines were told about the places of each piece.
+    """
     types = schema_of(table, [*dict.fromkeys([*made.held, *made.crossed])])
     pieces = pieces_of(cluster.sources[made.role], most=PIECE_ROWS)
-    came = cluster.map_groups(pieces, partial(_of_piece, made, types, made.saved(cluster.scratch)))
-    left = cluster.map_groups([(n, path) for n, path in enumerate(parts) if path], partial(_of_part, made))
-    given, found = ([sum(column) % (1 << 64) for column in zip(*sums, strict=True)] for sums in (came, left))
-    return given == found and given[0] == table.height
+    came = [*cluster.map_groups(pieces, partial(_of_piece, made, types, made.saved(cluster.scratch)))]
+    left = cluster.map_groups([(n, path) for n, path in enumerate(parts) if path], partial(_of_part, made, types))
+    given, found = (
+        [sum(column) % (1 << 64) for column in zip(*sums, strict=True)] for sums in ([sums for _, sums in came], left)
+    )
+    return [told for told, _ in came] == places and given == found and given[0] == table.height
 
 
-def _of_piece(made: _Made, types: Schema, saved: Path, piece: Piece) -> tuple[int, int, int]:
+def _of_piece(made: _Made, types: Schema, saved: Path, piece: Piece) -> tuple[int, tuple[int, int, int]]:
     places = np.array(np.load(saved, mmap_mode="r")[piece.slice])
-    return _sums(made, piece.read(types) if types else pl.DataFrame(), places)
+    sums = _sums(made, piece.read(types) if types else pl.DataFrame(), places)
+    return checksum_of(pl.Series(places), first=piece.first), sums
 
 
-def _of_part(made: _Made, given: tuple[int, Path]) -> tuple[int, int, int]:
-    frame = pl.read_parquet(given[1], glob=False)
+def _of_part(made: _Made, types: Schema, given: tuple[int, Path]) -> tuple[int, int, int]:
+    frame = pl.read_parquet(given[1], glob=False, hive_partitioning=False)
     places = np.arange(frame.height, dtype=np.uint32) + np.uint32(given[0] * made.size)
     if made.role == "persons":
-        places = frame[made.ids[0]].to_numpy() - np.uint32(1)
+        places = frame[made.ids[0]].cast(pl.UInt32).to_numpy() - np.uint32(1)
     follow = pl.DataFrame(made.from_places(places))
-    strange = (places[1:] < places[:-1]).any() or (places // np.uint32(made.size) != given[0]).any()
-    if strange or not frame.select(follow.columns).equals(follow, null_equal=True):
-        return 0, 0, 0  # not in the order, or with other ids or swap values than its places have
-    return _sums(made, frame, places)
+    kinds = {**types, **follow.schema}
+    strange = (
+        [*frame.schema.items()] != [(name, kinds[name]) for name in made.columns]
+        or not made.note.items() <= pl.read_parquet_metadata(given[1]).items()
+        or bool((places[1:] < places[:-1]).any())
+        or bool((places // np.uint32(made.size) != given[0]).any())
+        or not frame.select(follow.columns).equals(follow, null_equal=True)
+    )
+    # Nothing that could agree: other columns or types, no note, or not the order, ids and swap values of its places.
+    return (0, 0, 0) if strange else _sums(made, frame, places)
 
 
 def _sums(made: _Made, frame: pl.DataFrame, places: Rows) -> tuple[int, int, int]:
@@ -306,15 +329,20 @@ def _sum_of(frame: pl.DataFrame) -> int:
 
 def _gathered(
     cluster: Cluster, parts: int, made: _Made, table: Columns, names: Sequence[str], places: Rows
-) -> list[Path | None]:
-    """Send the rows of a table to the parts that their places are in, and return the files of the parts."""
+) -> tuple[list[Path | None], Callable[[], bool]]:
+    """Send the rows of a table to the parts that their places are in; return the files of the parts, and their check.
+
+    The machines read the places from a file, so that the check compares what they read with what is known here.
+    """
     np.save(saved := made.saved(cluster.scratch), places)
     split = partial(_by_place, schema_of(table, names), saved, made.size)
     pieces = [*pieces_of(cluster.sources[made.role], most=PIECE_ROWS)]
+    told = [checksum_of(pl.Series(places[piece.slice]), first=piece.first) for piece in pieces]
     found = cluster.exchange(pieces, split, partial(_written, cluster.scratch, made), parts=parts)
     if sum(rows for _, rows in found) != table.height:
         raise _lost(made.role)
-    return [path if rows else None for path, rows in found]
+    files = [path if rows else None for path, rows in found]
+    return files, partial(_agree, cluster, made, table, files, told)
 
 
 def _by_place(schema: Schema, saved: Path, size: int, piece: Piece) -> Messages:
