@@ -102,6 +102,8 @@ def test_a_plain_folder_keeps_the_checksum_that_ledgers_know(tmp_path: Path) -> 
         ("kind=a/state=2/part-0.parquet", "its folders say"),
         ("state=2/state=3/part-0.parquet", "two levels of folders are both called 'state'"),
         ("state=0/kind=a/part-0.csv", "of Parquet files .* and of CSV files"),
+        ("late/part-0.parquet", "late: this folder has Parquet files, and its name is that of no column"),
+        ("state=1/late/part-0.parquet", "late: this folder has Parquet files, and its name is that of no column"),
     ],
 )
 def test_folders_that_say_different_things_are_refused(extra: str, what: str, homes: Path) -> None:

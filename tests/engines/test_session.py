@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import logging
+import signal
+import subprocess
+import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from pyspark import SparkConf, java_gateway
 
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine, EngineError
+from stirred.engines.spark import session
 from stirred.engines.spark.engine import SparkEngine
 from stirred.randomness.entropy import Entropy
 from tests.engines.conftest import Shared
@@ -56,3 +63,21 @@ def test_a_failed_task_says_where_and_repeats_no_value(spark_engine: SparkEngine
 
 def _is_log(path: Path) -> bool:
     return path.is_file() and (path.name in ("stdout", "stderr") or path.suffix == ".log")
+
+
+def test_java_that_was_starting_when_somebody_interrupted_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would live on: nobody holds it yet."""
+    launched: list[subprocess.Popen[bytes]] = []
+
+    def launch(*_: object, **__: object) -> SimpleNamespace:
+        launched.append(subprocess.Popen(["cat"], stdin=subprocess.PIPE))
+        time.sleep(0.5)
+        return SimpleNamespace(proc=launched[0], shutdown=lambda: None)
+
+    monkeypatch.setattr(java_gateway, "launch_gateway", launch)
+    threading.Timer(0.2, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        session.java(SparkConf(loadDefaults=False), tmp_path / "log")
+    assert launched[0].poll() is not None

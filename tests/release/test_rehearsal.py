@@ -15,6 +15,7 @@ from stirred.data.apart import apart
 from stirred.data.problems import PlanError
 from stirred.release import rehearsal
 from stirred.release.ledger import Ledger
+from stirred.release.place import Place
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.rehearsal import bytes_needed
@@ -84,6 +85,18 @@ def test_a_disk_with_too_little_room_is_refused_with_both_figures(
 ) -> None:
     monkeypatch.setattr(rehearsal, "free_bytes", lambda _: 1_000_000)
     assert_refused(folder, plan(), r"needs about \d+ MB, and 1 MB are free")
+
+
+def test_the_disk_of_an_engine_is_asked_for_room_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, small = Place(out=tmp_path / "bundle"), tmp_path / "small"
+    place.hidden.mkdir()
+    small.mkdir()
+    monkeypatch.setattr(rehearsal, "free_bytes", lambda folder: 1_000_000 if folder == small else 1 << 40)
+    assert [*rehearsal._too_large(place, 5_000_000)] == []
+    place.new_scratch(small)
+    (problem,) = rehearsal._too_large(place, 5_000_000)
+    assert problem.where == str(small)
+    assert "the scratch folder of the engine needs about 5 MB, and 1 MB are free" in problem.what
 
 
 @pytest.mark.parametrize("format_", ["parquet", "csv"])

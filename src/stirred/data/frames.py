@@ -222,7 +222,7 @@ def _scan_parquet(place: Source, parts: list[Part]) -> pl.LazyFrame:
     first: dict[str, pl.DataType] = {}
     for part in [part.path for part in parts] if place.kind == "folder" else []:
         try:
-            schema = dict(pl.read_parquet_schema(part))
+            schema = dict(pl.scan_parquet(part, glob=False, hive_partitioning=False).collect_schema())
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
             problems += unreadable_because(Source(part), error).problems
             continue

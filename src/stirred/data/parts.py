@@ -77,9 +77,13 @@ def scan_parts(parts: Sequence[Part]) -> pl.LazyFrame:
 
 
 def _below(folder: Path, values: tuple[tuple[str, str | None], ...]) -> Iterator[Part]:
-    for path in folder.iterdir():
+    for path in (inside := [*folder.iterdir()]):
         is_folder = path.is_dir()
         if not is_read(path.name, folder=is_folder):
+            among = is_folder and path.name[0] not in "._" and (values or any("=" in each.name for each in inside))
+            if among and any(each.suffix.lower() in PARQUET for each in path.iterdir()):
+                what = "this folder has Parquet files, and its name is that of no column"
+                raise bad_file(what, where=str(path), remedy="move it elsewhere, or call it such as state=01")
             continue
         if not is_folder:
             yield Part(path, values)

@@ -91,6 +91,15 @@ def address_of(source: Path | str) -> str | None:
     return str(source) if found[2] != "/" else f"{found[1]}://{found[3]}"
 
 
+def without_secret(address: str) -> str:
+    """Return an address without what may be a password or a signature; such keys have slashes in them.
+
+    >>> without_secret("s3a://AKIA:se/cret@lake/homes.parquet"), without_secret("abfss://homes@lake.example/?sig=a")
+    ('s3a://...@lake/homes.parquet', 'abfss://homes@lake.example/')
+    """
+    return re.sub("//.*:.*@", "//...@", address).partition("?")[0]
+
+
 def local_path(source: Path | str) -> Path:
     """Return a path; ``file:///path`` and ``file:/path`` are the path, and any other address is refused.
 
@@ -100,7 +109,7 @@ def local_path(source: Path | str) -> Path:
     if (address := address_of(source)) and not Path(source).exists():
         raise bad_file(
             f"this is an address ({address.partition(':')[0]}://), and a path of this machine is needed",
-            where=re.sub("//[^/]*:[^/]*@", "//...@", address),  # a password is not repeated
+            where=without_secret(address),
             remedy="copy it to this machine and name the copy; Parquet at an address that Hadoop reads, such as "
             "hdfs:// or s3a://, may stay there for plan, release and resume of a plan with [engine] name = 'spark'",
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -12,12 +11,12 @@ from typing import Final
 from stirred.data.codebook import Codebook
 from stirred.data.parts import is_read
 from stirred.data.problems import bad_plan
-from stirred.data.sources import PARQUET, READS
+from stirred.data.sources import PARQUET, READS, address_of, without_secret
 from stirred.engines.protocol import SPARK
 from stirred.mechanisms.protocol import Progress
 from stirred.release.engine import checked_cluster, scratch_elsewhere
 from stirred.release.ledger import Ledger
-from stirred.release.place import check_place, claimed, copies_of
+from stirred.release.place import check_place, claimed, copies_of, remove_copies
 from stirred.release.plan_file import Planned
 from stirred.spec.problems import StirredError, placed
 
@@ -30,7 +29,8 @@ def at_hand(planned: Planned, *, shown: Shown = nullcontext, releasing: bool = F
     """Yield the plan with copies of the tables that lie elsewhere; the plan itself keeps their addresses.
 
     Copies are private, beside the bundle or in the scratch folder of the plan, and are removed at the end; those of a
-    killed run by the next one, or by `recover`. Without Spark nothing is copied: reading refuses the address.
+    killed run by the next one to the same bundle, or by `recover` if a ledger knows the run. Without Spark nothing is
+    copied: reading refuses the address.
     """
     wanted = {key: name for key, name in planned.addresses.items() if name.partition(":")[0].lower() not in _WEB}
     if not wanted or planned.plan.engine is None or planned.plan.engine.name != SPARK:
@@ -38,13 +38,15 @@ def at_hand(planned: Planned, *, shown: Shown = nullcontext, releasing: bool = F
         return
     for key, name in wanted.items():
         where = f"{planned.source} [data] {key}"
-        if re.match("[^/]+//[^/]*:[^/]*@", name):
+        if without_secret(address := address_of(name) or name) != address:
+            what = "the address has a password or a signature in it, and a plan is kept in the manifest"
             remedy = "leave it out, and put it into spark-defaults.conf, which only you can read"
-            raise bad_plan("the address has a password, and a plan is kept in the manifest", where=where, remedy=remedy)
+            raise bad_plan(what, where=where, remedy=remedy)
         if (ending := Path(name).suffix.lower()) in READS and ending not in PARQUET:
             remedy = "write it as Parquet, or copy the file to this machine and name the copy"
             raise bad_plan(f"only Parquet is read at an address, not {ending}", where=where, remedy=remedy)
     cluster = checked_cluster(planned)
+    remove_copies(planned.out)
     # Or hours of copying would be in vain.
     if releasing:
         check_place(planned.out)

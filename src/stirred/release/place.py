@@ -127,6 +127,11 @@ class Place:
     def _scratch(self) -> Path:
         return self.hidden / "scratch"
 
+    @property
+    def scratch(self) -> Path | None:
+        """Return the folder of an engine, if there is one."""
+        return self._scratch.resolve() if self._scratch.exists() else None
+
     def new_scratch(self, elsewhere: Path | None = None) -> Path:
         """Return an empty folder for this run alone; one that is elsewhere is remembered here, to be removed."""
         self.remove_scratch()
@@ -242,9 +247,18 @@ def check_place(out: Path) -> None:
 def remove_leftovers(out: Path) -> None:
     """Remove what a dead run left at a place, but for a release that was drawn and can be finished."""
     for each in (out, copies_of(out)):
-        with unheld(each) as place:
-            if place is not None:
-                place.tidy()
+        _tidied(each)
+
+
+def remove_copies(out: Path) -> None:
+    """Remove the copies of tables from elsewhere that a dead run to a place left."""
+    _tidied(copies_of(out))
+
+
+def _tidied(out: Path) -> None:
+    with unheld(out) as place:
+        if place is not None:
+            place.tidy()
 
 
 def copies_of(out: Path) -> Path:

@@ -43,14 +43,22 @@ def rehearse(place: Place, prepared: Prepared, files: Files, request: Request) -
     assert request.specification is not None
     pages = _pages(place.hidden / "rehearsal", prepared, files, request.specification)
     unlisted = _not_allowed(prepared, files, request.specification)
-    needed, free = bytes_needed(prepared, files), free_bytes(place.hidden)
-    too_large = Problem(
-        what=f"the bundle needs about {needed / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB are free",
-        where=str(place.out),
-        remedy="make room, or choose a folder on another disk",
-    )
-    if problems := [*([too_large] if needed > free else []), *unlisted, *pages]:
+    if problems := [*_too_large(place, bytes_needed(prepared, files)), *unlisted, *pages]:
         raise PlanError(dict.fromkeys(problems))
+
+
+def _too_large(place: Place, needed: int) -> Iterator[Problem]:
+    """Yield a problem for the disk of the bundle, and for that of an engine's folder, if there is too little room."""
+    disks = {"the bundle": (place.hidden, place.out)}
+    if (scratch := place.scratch) is not None:
+        disks["the scratch folder of the engine"] = (scratch, scratch)
+    for what, (folder, shown) in disks.items():
+        if needed > (free := free_bytes(folder)):
+            yield Problem(
+                what=f"{what} needs about {needed / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB are free",
+                where=str(shown),
+                remedy="make room, or choose a folder on another disk",
+            )
 
 
 def _not_allowed(prepared: Prepared, files: Files, specification: Specification) -> Iterator[Problem]:

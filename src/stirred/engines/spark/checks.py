@@ -81,8 +81,8 @@ def _software() -> Iterator[Problem]:
         yield Problem(
             what=f"Spark needs Java {_JAVA[0]}, and {there}{f' in JAVA_HOME ({home})' if home else ''}",
             where="[engine]",
-            remedy="install openjdk-17-jre-headless (Debian, Ubuntu) or java-17-openjdk-headless (Red Hat), or set "
-            "JAVA_HOME",
+            remedy=f"{'unset JAVA_HOME or correct it, or ' if home else ''}install openjdk-17-jre-headless (Debian, "
+            f"Ubuntu) or java-17-openjdk-headless (Red Hat){'' if home else ', or set JAVA_HOME'}",
         )
 
 

@@ -30,7 +30,8 @@ _KNOWN: Final = {
     ),
     "on a stopped SparkContext": (
         "no master took the application, or it is gone",
-        "check that the address is that of a Spark 4 master, and that it runs",
+        "check that the address is that of a Spark 4 master, and that it runs; if the cluster asks for a secret "
+        "(spark.authenticate), name the folder of its spark-defaults.conf with SPARK_CONF_DIR",
     ),
     "JAVA_GATEWAY_EXITED": (
         "the Java process of this machine ended",

@@ -59,7 +59,7 @@ def copy_here(
         needed, free, done = sum(file.size for file in files), shutil.disk_usage(scratch).free, 0
         if needed > free:
             raise bad_engine(
-                f"copying {', '.join(places)} needs {needed / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB are free",
+                f"copying {', '.join(places)} needs {needed / 1e6:,.1f} MB, and {free / 1e6:,.1f} MB are free",
                 where=str(scratch.parent),
                 remedy="make room, or name a folder on another disk with scratch under [engine]",
             )
@@ -152,9 +152,9 @@ def explained(said: str, address: str, version: str = "") -> EngineError:
     s3a://b/a: Spark here has no file system for s3a:// (org.apache.hadoop.fs.s3a.S3AFileSystem). Fix: ...
     """
     scheme = address.partition(":")[0]
-    what, remedy = f"Hadoop cannot read it ({said.splitlines()[0][:200]})", _SETTINGS
+    what, remedy = f"Hadoop cannot read it ({said.partition(chr(10))[0][:200] or 'it does not say why'})", _SETTINGS
     if "ClassNotFoundException" in said:
-        name = said.partition("Class ")[2].partition(" ")[0]
+        name = said.partition("ClassNotFoundException: ")[2].removeprefix("Class ").partition(" ")[0]
         jar = f"{_JARS.get(scheme, 'its jar')} {version}".strip()
         what = f"Spark here has no file system for {scheme}:// ({name})"
         remedy = f"add {jar} to the jars of Spark, or name it with spark.jars.packages in spark-defaults.conf"
@@ -163,6 +163,11 @@ def explained(said: str, address: str, version: str = "") -> EngineError:
         remedy = "check the address (that of Amazon is s3a://), or ask the administrator which jar and setting it needs"
     elif any(words in said for words in _REFUSED):
         what, remedy = "this user may not read it", "ask its owner, or check the credentials in spark-defaults.conf"
+    elif "No space left on device" in said:
+        what, remedy = "the disk is full", "make room, or name a folder on another disk with scratch under [engine]"
+    elif "ChecksumException" in said:
+        what = "the file is damaged: it does not have the checksum that is kept beside it"
+        remedy = "write it again, or ask whoever keeps it"
     elif "FileNotFoundException" in said:
         what, remedy = "there is nothing at this address", "check the address"
     return bad_engine(what, where=address, remedy=remedy)

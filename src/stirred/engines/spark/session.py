@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, wraps
@@ -117,8 +118,15 @@ def java(conf: SparkConf, log: Path) -> Any:
     logging.getLogger().addFilter(_not_of_py4j)
     # What is said to Java, keys included, would stand in the log of a program that logs everything.
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    with told_plainly("starting Spark"), log.open("wb") as stream:  # it would write to the terminal
-        return launch_gateway(conf, popen_kwargs={"stdout": stream, "stderr": stream})
+    with told_plainly("starting Spark"), log.open("wb") as stream, ThreadPoolExecutor(1) as aside:
+        # It would write to the terminal.
+        starting = aside.submit(launch_gateway, conf, popen_kwargs={"stdout": stream, "stderr": stream})
+        try:
+            return starting.result()
+        except BaseException:
+            with suppress(Exception):  # whoever is interrupted meanwhile waits for it: it would live on alone
+                end_java(starting.result())
+            raise
 
 
 def _not_of_py4j(record: logging.LogRecord) -> bool:
