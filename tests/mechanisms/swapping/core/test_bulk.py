@@ -223,6 +223,7 @@ FAULTS: dict[str, tuple[str, Callable[[pl.DataFrame], pl.DataFrame]]] = {
     "a swap value of a person": ("persons", lambda frame: frame.with_columns(tract=pl.lit(frame["tract"][0]))),
     "an age": ("persons", lambda frame: frame.with_columns(age=pl.lit(frame["age"][0]))),
     "another order": ("persons", lambda frame: frame.reverse()),
+    "another order in a household": ("persons", lambda frame: frame.sort("hid", "age", descending=[False, True])),
     "a type": ("data", lambda frame: frame.with_columns(pl.col("hid").cast(pl.Int64))),
     "the order of columns": ("data", lambda frame: frame[:, ::-1]),
     "a column less": ("persons", lambda frame: frame.drop("age")),

@@ -299,13 +299,17 @@ def _of_piece(made: _Made, types: Schema, saved: Path, piece: Piece) -> tuple[in
 def _of_part(made: _Made, types: Schema, given: tuple[int, Path]) -> tuple[int, int, int]:
     frame = pl.read_parquet(given[1], glob=False, hive_partitioning=False)
     places = np.arange(frame.height, dtype=np.uint32) + np.uint32(given[0] * made.size)
+    falls = False
     if made.role == "persons":
         places = frame[made.ids[0]].cast(pl.UInt32).to_numpy() - np.uint32(1)
+        codes = encode(frame, [name for name in made.held if name in frame.columns]).codes if made.held else places
+        falls = bool(((places[1:] == places[:-1]) & (codes[1:] < codes[:-1])).any())
     follow = pl.DataFrame(made.from_places(places))
     kinds = {**types, **follow.schema}
     strange = (
         [*frame.schema.items()] != [(name, kinds[name]) for name in made.columns]
         or not made.note.items() <= pl.read_parquet_metadata(given[1]).items()
+        or falls
         or bool((places[1:] < places[:-1]).any())
         or bool((places // np.uint32(made.size) != given[0]).any())
         or not frame.select(follow.columns).equals(follow, null_equal=True)
