@@ -5,19 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stirred.release.ledger import Ledger, OverLimitError
 from stirred.release.ledger.currency import Copies, Currency
 from stirred.release.ledger.entry import Charge, numbers
+from stirred.release.ledger.samples import Sampling
 from stirred.release.ledger.total import Total, total
-from stirred.spec import GDP, PURE, ZCDP, Specification, UnitFactor, approximate, compose
+from stirred.spec import GDP, PURE, ZCDP, OutputPremetric, Specification, UnitFactor, approximate, compose
 from stirred.spec.domain import Domain
 from stirred.spec.exact import exact
 from stirred.survey.designs import design_from
-from tests.release.ledger.making import COUNTIES, pure, specification
+from stirred.survey.estimates.mechanism import SurveyEstimates
+from tests.release.ledger.making import COUNTIES, limit, pure, request, specification
 from tests.spec.strategies import FEW
 
 HOUSEHOLDS = UnitFactor(old="household", new="person", factor=1, because="one household each")
@@ -346,3 +353,134 @@ def test_beside_a_promise_about_the_sample_an_amplified_loss_counts_unamplified(
     assert float(one(total([amplified], stages.__getitem__)).budget.realised) == pytest.approx(1.07)
     unstated = amplified._replace(sampling=None)  # what it lost on the sample is not known: it stays apart
     assert not total([unstated, plain], stages.__getitem__).is_one
+
+
+def at(stage: str, own: Specification, **words: Any) -> Specification:
+    return own.with_flavor(domain=replace(own.domain, stage=stage, **words))
+
+
+AMPLIFIED = Charge(0, "0", "amplified", sample="s", amplified=True, sampling={**TENTH, "inner": "3"})
+FRAME, ON_SAMPLE = Charge(1, "1", "frame"), Charge(2, "2", "sample")
+STAGES = {"amplified": at("frame", pure("1.07")), "frame": at("frame", pure("1")), "sample": at("sample", pure("1/2"))}
+
+
+def parts_of(*charges: Charge, **known: Specification) -> list[tuple[Any, ...]]:
+    """Return the stage, the entries and the loss of every part."""
+    found = total(charges, {**STAGES, **known}.__getitem__)
+    assert not found.alone
+    return [(p.specification.domain.stage, p.entries, float(p.specification.budget.realised)) for p in found.parts]
+
+
+@pytest.mark.parametrize("output", [approximate("1e-6"), ZCDP, GDP])
+@pytest.mark.parametrize("which", ["both", "frame", "sample"])
+def test_an_amplified_loss_that_is_not_pure_is_not_counted_on_the_sample(output: OutputPremetric, which: str) -> None:
+    """The inner number is an epsilon: with an amplified delta of 1e-6 the delta on the sample is 1e-5."""
+    known = {"amplified": at("frame", specification("1.07", output=output if which != "sample" else PURE))}
+    known["sample"] = at("sample", specification("1/2", output=output if which != "frame" else PURE))
+    assert parts_of(AMPLIFIED, ON_SAMPLE, **known) == [("frame", (0,), 1.07), ("sample", (2,), 0.5)]
+
+
+def test_no_limit_takes_an_inner_delta_for_an_amplified_one(tmp_path: Path) -> None:
+    kind = approximate("1e-6")
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=limit("4", output="approximate", delta="5e-6"))
+    stated = Sampling.of({**TENTH, "inner": "3"})
+    frame, sample = (
+        at(stage, specification(loss, output=kind)) for stage, loss in (("frame", "1.07"), ("sample", ".5"))
+    )
+    ledger.reserve(request(specification=frame, sample="s", amplified=True, sampling=stated))
+    with pytest.raises(OverLimitError, match="cannot be compared"):
+        ledger.reserve(request(specification=sample))
+
+
+def test_what_counts_on_the_sample_counts_beside_the_frame_as_well() -> None:
+    """The loss before others of the frame does not fall by a promise about the sample."""
+    before = parts_of(AMPLIFIED, FRAME)
+    assert before == [("frame", (0, 1), pytest.approx(2.07))]
+    for sample in ("s", None):
+        found = parts_of(AMPLIFIED, FRAME, ON_SAMPLE._replace(sample=sample))
+        assert sorted(found) == [*before, ("sample", (0, 2), 3.5)]
+
+
+def test_amplified_losses_of_one_sample_are_still_composed_beside_the_frame() -> None:
+    twice = [AMPLIFIED, AMPLIFIED._replace(number=3, id="3")]
+    frame, sample = sorted(parts_of(*twice, FRAME, ON_SAMPLE._replace(sample="s")))
+    assert frame == ("frame", (0, 1, 3), pytest.approx(1 + math.log1p(math.expm1(6) / 10)))
+    assert sample == ("sample", (0, 2, 3), 6.5)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        at("sample", pure("1/2", unit="household")),
+        at("sample", pure("1/2"), name="another"),
+        at("sample", pure("1/2"), dataset="the dwellings of a register"),
+    ],
+)
+def test_beside_a_promise_that_it_does_not_join_an_amplified_loss_stays(other: Specification) -> None:
+    found = parts_of(AMPLIFIED, FRAME, ON_SAMPLE, sample=other)
+    assert found == [("frame", (0, 1), pytest.approx(2.07)), ("sample", (2,), 0.5)]
+
+
+def test_samples_of_one_name_and_different_datasets_are_told_apart() -> None:
+    """Whichever comes last: the amplified loss goes to its own."""
+    dwellings = at("sample", pure("1/4"), dataset="the dwellings of a register")
+    for numbered in ((2, 3), (3, 2)):
+        both = [
+            ON_SAMPLE._replace(number=n, specification=of) for n, of in zip(numbered, ("sample", "other"), strict=True)
+        ]
+        found = parts_of(AMPLIFIED, *sorted(both), other=dwellings)
+        assert sorted(loss for _, _, loss in found) == [0.25, 1.07, 3.5]
+
+
+def test_a_stated_factor_between_units_joins_them_on_the_sample() -> None:
+    known = {**STAGES, "sample": at("sample", pure("1/2", unit="household"))}
+    currency = Currency(unit="person", units=(HOUSEHOLDS,))
+    assert one(total([AMPLIFIED, ON_SAMPLE], known.__getitem__, currency=currency)).budget.realised == exact("7/2")
+
+
+def test_settings_11_and_6_of_a_survey_are_of_one_file_in_different_words() -> None:
+    def survey(attest: Sequence[str], **settings: Any) -> SurveyEstimates:
+        asked: dict[str, Any] = {"estimates": [{"kind": "table", "by": ["sex"]}], "values": {"sex": ["f", "m"]}}
+        asked |= {"weight_bounds": [1, 10], "variance": "none", "attest": ["design-weights", *attest]}
+        return SurveyEstimates(epsilon="1/2", **asked, **settings)
+
+    frame = survey(["random-sample", "secret-sample"], setting=11, sampling=TENTH["design"], sample="s")
+    known = {"amplified": frame.specification(name="survey", columns=["sex"])}
+    known["sample"] = survey([], setting=6).specification(name="survey", columns=["sex", "age"])
+    amplified = AMPLIFIED._replace(sampling={**TENTH, "inner": str(frame.inner)})
+    assert parts_of(amplified, ON_SAMPLE, **known) == [("sample", (0, 2), pytest.approx(float(frame.inner) + 0.5))]
+    assert float(frame.inner) > 1
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_both_numbers_are_those_of_a_sample_of_three_that_is_enumerated(n: int) -> None:
+    """Each release tells by a biased coin whether anybody has the trait: in the sample twice, and on the frame."""
+
+    def told(odds: int, anybody: bool, answer: bool) -> Fraction:
+        return Fraction(odds if anybody is answer else 1, odds + 1)
+
+    frames, draws = list(product((False, True), repeat=3)), list(combinations(range(3), n))
+    pairs = [(x, y) for x in frames for y in frames if sum(a is not b for a, b in zip(x, y, strict=True)) == 1]
+    answers = list(product((False, True), repeat=2))
+
+    def on_sample(x: tuple[bool, ...], drawn: tuple[int, ...], seen: tuple[bool, ...]) -> Fraction:
+        there = any(x[unit] for unit in drawn)
+        return told(3, there, seen[0]) * told(2, there, seen[1])
+
+    def on_frame(x: tuple[bool, ...], seen: tuple[bool, ...]) -> Fraction:
+        mixed = sum(told(3, any(x[unit] for unit in drawn), seen[0]) for drawn in draws) / Fraction(len(draws))
+        return mixed * told(2, any(x), seen[1])
+
+    known = max(on_sample(x, s, seen) / on_sample(y, s, seen) for x, y in pairs for s in draws for seen in answers)
+    secret = max(on_frame(x, seen) / on_frame(y, seen) for x, y in pairs for seen in answers)
+    drawn = {"design": "srswor", "n": n, "N": 3}
+    amplified = AMPLIFIED._replace(sampling={"design": drawn, "inner": "ln(3)"})
+    losses = {
+        "amplified": at("frame", pure(str(design_from(drawn).loss(exact("ln(3)"))))),
+        "frame": at("frame", pure("ln(2)")),
+        "sample": at("sample", pure("ln(2)")),
+    }
+    assert sorted(parts_of(amplified, FRAME, ON_SAMPLE, **losses)) == [
+        ("frame", (0, 1), pytest.approx(math.log(secret), abs=1e-12)),
+        ("sample", (0, 2), pytest.approx(math.log(known), abs=1e-12)),
+    ]

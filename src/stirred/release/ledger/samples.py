@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -14,11 +14,14 @@ from stirred.spec.exact import Exact, add_up
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import StirredError, refused
-from stirred.spec.specification import Specification
+from stirred.spec.specification import Flavor, Specification
 from stirred.survey.amplify import greatest
 from stirred.survey.compose import compose
 from stirred.survey.designs import Design, amp, design_from
+from stirred.survey.settings import ELEVENTH, Setting
 
+Joins = Callable[[Sequence[Specification]], bool]  # whether specifications compose in the currency of the total
+_SAMPLE = Setting("sample")
 _INSTEAD = "compose on the sample first, then amplify once"
 
 
@@ -85,21 +88,30 @@ class Sampled(NamedTuple):
     claims: tuple[str, ...]
 
 
-def by_sample(charges: list[Charge], specification: Callable[[str], Specification]) -> Sampled:
+def by_sample(charges: list[Charge], specification: Callable[[str], Specification], joins: Joins) -> Sampled:
     """Compose charges that share a sample, or have dependent ones, where an amplified loss is among them.
 
     Adding amplified losses would understate what is lost (section 6.5.2). Losses stated for the sample itself add up.
-    Beside a promise that starts at the sample, amplified losses count with what they lose on it.
+    Beside a promise that starts at the sample, amplified losses count with what they lose on it; where that does not
+    make one promise of everything, they count amplified as well, beside what starts earlier.
     """
     found = Sampled([], [], [charge for charge in charges if charge.sample is None], ())
     if len(found.plain) == len(charges):
         return found
     claims: list[str] = []
     alone: list[str] = []
-    found.composed.extend(_at_the_sample(charges, specification))
-    if told := [number for _, entries in found.composed for number in entries]:
-        claims.append(f"entry {numbers(told)} counts with its loss on the sample, where other promises here start")
-    for group in _components([charge for charge in charges if charge.sample is not None and charge.number not in told]):
+    own = {charge.number: specification(charge.specification) for charge in charges}
+    there = _at_the_sample(charges, own, joins)
+    left: set[int] = set()  # what is counted already
+    if there:
+        found.composed.extend((one, [number]) for number, one in there.items())
+        left = {c.number for c in charges if not c.amplified and own[c.number].domain.stage == _SAMPLE.start}
+        found.plain.extend(charge for charge in charges if charge.number in left and charge.sample is not None)
+        whole = joins([*{one.flavor: one for one in (own | there).values()}.values()])
+        left |= there.keys() if whole else set()
+        told = f"entry {numbers([*there])} counts with its loss on the sample where promises start there"
+        claims.append(told if whole else f"{told}, and amplified where they start earlier")
+    for group in _components([charge for charge in charges if charge.sample is not None and charge.number not in left]):
         amplified = [charge for charge in group if charge.amplified]
         alone += [f"sample {amplified[0].sample!r}"] if amplified else []
         if not amplified or len(group) == 1:
@@ -122,28 +134,30 @@ def by_sample(charges: list[Charge], specification: Callable[[str], Specificatio
     return found._replace(plain=sorted(found.plain, key=lambda charge: charge.number), claims=tuple(claims))
 
 
-def _at_the_sample(
-    charges: list[Charge], specification: Callable[[str], Specification]
-) -> Iterator[tuple[Specification, list[int]]]:
-    """Yield amplified charges as promises about the sample, where other charges promise something about samples.
+def _at_the_sample(charges: list[Charge], own: Mapping[int, Specification], joins: Joins) -> dict[int, Specification]:
+    """Return amplified charges as promises about the sample, by number, where they join others that start there.
 
     The draw amplifies nothing before those who know the sample, and with their eyes both kinds add up; that holds
-    whether the samples are one and the same or not, and so nobody has to say.
+    whether the samples are one and the same or not, and so nobody has to say. Only pure losses do: no inner delta is
+    stated.
     """
-    found = [(charge, specification(charge.specification)) for charge in charges]
-    samples = {own.domain.name: own.domain for charge, own in found if not charge.amplified and _starts(own)}
-    for charge, own in found:
-        if charge.amplified and charge.sampling and not _starts(own) and own.domain.name in samples:
-            value = greatest([Sampling.of(charge.sampling).inner, own.budget.realised])
-            policy = derived("its loss on the sample, not amplified", value, own.budget)
-            yield (
-                replace(own.with_flavor(domain=samples[own.domain.name]), budget=Budget(policy=policy)),
-                [charge.number],
-            )
-
-
-def _starts(specification: Specification) -> bool:
-    return specification.domain.stage == "sample"
+    pure = [c for c in charges if own[c.number].output_premetric == PURE and not own[c.number].budget.is_unbounded]
+    start = {own[c.number].flavor: own[c.number] for c in pure if not c.amplified}
+    found: dict[int, Specification] = {}
+    fits: dict[Flavor, bool] = {}
+    for charge in pure:
+        one = own[charge.number]
+        if charge.amplified and charge.sampling and one.domain.stage != _SAMPLE.start:
+            value = greatest([Sampling.of(charge.sampling).inner, one.budget.realised])
+            policy = derived("its loss on the sample, not amplified", value, one.budget)
+            # The settings of a survey have other words for a dataset of each stage; all others have the same.
+            words = _SAMPLE.domain if one.domain.dataset == ELEVENTH.domain else one.domain.dataset
+            moved = one.with_flavor(domain=replace(one.domain, stage=_SAMPLE.start, dataset=words))
+            if moved.flavor not in fits:
+                same = [each for each in start.values() if each.domain.whole == moved.domain.whole]
+                fits[moved.flavor] = any(joins([moved, each]) for each in same)
+            found |= {charge.number: replace(moved, budget=Budget(policy=policy))} if fits[moved.flavor] else {}
+    return found
 
 
 def _components(charges: list[Charge]) -> list[list[Charge]]:

@@ -123,7 +123,7 @@ def total(
         left_out = numbers([charge.number for charge in unknown])
         claims = (*claims, f"entry {left_out} has no specification and is not counted: everything costs at least this")
     covered = [specification(charge.specification) for charge in included]
-    sampled = by_sample(counted, specification)
+    sampled = by_sample(counted, specification, lambda those: not _refusal(those, currency))
     claims = (*claims, *sampled.claims)
     alone = [
         Aside(entries=(charge.number,), reason=reason, specification=specification(charge.specification))
@@ -236,27 +236,28 @@ def _groups(shares: list[_Share], currency: Currency) -> list[tuple[list[_Share]
     flavors: dict[Flavor, list[_Share]] = {}
     for share in shares:
         flavors.setdefault(share.specification.flavor, []).append(share)
-    if not flavors or not _refusal([of[0] for of in flavors.values()], currency):
+    if not flavors or not _refusal([of[0].specification for of in flavors.values()], currency):
         return [(shares, ())] if shares else []
-    groups: list[tuple[list[_Share], list[_Share], tuple[Problem, ...]]] = []
+    groups: list[tuple[list[Specification], list[_Share], tuple[Problem, ...]]] = []
     for of in flavors.values():
+        first = of[0].specification
         reason: tuple[Problem, ...] = ()
         for tried, whole, _ in groups:
-            refusal = _refusal([*tried, of[0]], currency)
+            refusal = _refusal([*tried, first], currency)
             if not refusal:
-                tried.append(of[0])
+                tried.append(first)
                 whole.extend(of)
                 break
             reason = reason or refusal
         else:
-            groups.append(([of[0]], list(of), reason or _refusal([of[0]], currency)))
+            groups.append(([first], list(of), reason or _refusal([first], currency)))
     return [(whole, reason) for _, whole, reason in groups]
 
 
-def _refusal(shares: Sequence[_Share], currency: Currency) -> tuple[Problem, ...]:
-    """Return why shares do not compose; nothing if they do."""
+def _refusal(specifications: Sequence[Specification], currency: Currency) -> tuple[Problem, ...]:
+    """Return why specifications do not compose; nothing if they do."""
     try:
-        compose([share.specification for share in shares], unit=currency.unit, units=currency.units)
+        compose(specifications, unit=currency.unit, units=currency.units)
     except StirredError as error:
         return error.problems
     return ()
