@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,6 +71,13 @@ def test_other_versions_are_named_with_what_to_install() -> None:
     assert str(problem).startswith(f"worker w7: it has numpy 1.0, and this machine has {here['numpy']}")
     (problem,) = _differences({**same, "python": "3.9.1"})
     assert "it runs Python 3.9.1" in problem.what
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_frozen() -> Iterator[None]:
+    """Kernels run in this process here, and an executor freezes what it has loaded."""
+    yield
+    gc.unfreeze()
 
 
 def test_a_worker_that_joins_later_draws_nothing_with_other_versions(monkeypatch: pytest.MonkeyPatch) -> None:

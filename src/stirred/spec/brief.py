@@ -38,8 +38,8 @@ def promise(specification: Specification) -> str:
 
     >>> from stirred.spec import catalogue
     >>> print(promise(catalogue.load("das-2020").specification))
-    ρ²=55.371 (how much) for one person record after imputation (what) of 'CEF' (who), among versions that agree
-    on what is held fixed (where), measured in odds, on average (how).
+    ρ²=55.371 (how much) for one person record after imputation (what) of 'CEF' (who), among versions with the same
+    fixed figures (where), measured in odds, on average (how).
     """
     return (
         f"{specification.budget_text} (how much) for {_unit(specification)} (what) of '{specification.domain.name}' "
@@ -78,7 +78,7 @@ def _unit(specification: Specification) -> str:
 
 def _agreeing(specification: Specification) -> str:
     if not specification.multiverse.is_vacuous:
-        return "that agree on what is held fixed"
+        return "with the same fixed figures"
     if specification.input_premetric.bounded:
         return f"with as many {plural(specification.input_premetric.unit)}"
     return "of any kind"
