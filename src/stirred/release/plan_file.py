@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializationInfo, Validation
 
 from stirred.data.problems import PlanError, bad_plan
 from stirred.data.sources import READS, Source, address_of, local_path, read_toml
-from stirred.data.spelling import told_once
+from stirred.data.spelling import misshapen, told_once
 from stirred.data.steps import LEARNED, AnyStep, Split
 from stirred.mechanisms.protocol import Names, Settings
 from stirred.mechanisms.registry import DEFAULT, Words, mechanism_class, settings_for, usable
@@ -308,14 +309,14 @@ def read_plan(path: Path, *, out: Path | None = None) -> Planned:
 def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
     """Return a plan from plain data; ``source`` names it in messages."""
     problems: list[tuple[str, Problem]] = []
-    content = _with_own_sections(content)
+    written, content = content, _with_own_sections(content)
     given = content.get("mechanism")
     if isinstance(given, dict):
         section = _NO_MECHANISM
         try:
             section = MechanismSection.of(given)
         except StirredError as error:
-            problems = [("mechanism", problem.inside(f"{source} [mechanism]")) for problem in error.problems]
+            problems = [("mechanism", _as_written(each, written).inside(source)) for each in error.problems]
         content = {**content, "mechanism": section}
     try:
         plan = PlanFile.model_validate(content)
@@ -343,6 +344,15 @@ def _with_own_sections(content: dict[str, Any]) -> dict[str, Any]:
     own = [key for key in content if key in model.model_fields and model.mark(key, "section")]
     moved = {key: content[key] for key in own if key not in given}
     return {**{key: value for key, value in content.items() if key not in moved}, "mechanism": {**given, **moved}}
+
+
+def _as_written(problem: Problem, content: Mapping[str, Any]) -> Problem:
+    """Return a problem of a setting with the section that it was written in, such as [[estimates]] entry 2."""
+    key = re.match(r"\w*", problem.where)[0]  # type: ignore[index]  # it always matches
+    if key not in content or key in PlanFile.model_fields:
+        return problem.inside("[mechanism]")
+    section = f"[[{key}]]" if isinstance(content[key], list) else f"[{key}]"
+    return replace(problem, where=f"{section} {problem.where[len(key) :].lstrip(' .')}".strip())
 
 
 def _data_problems(plan: PlanFile, source: str) -> Iterator[Problem]:
@@ -399,6 +409,8 @@ def _problem(detail: Any, source: str, hint: str) -> Problem:
         return Problem(what=f"'{place[-1]}' is missing", where=where, remedy=remedy)
     if detail["type"] == LEARNED:
         return Problem(what=detail["ctx"]["what"], where=where, remedy=detail["ctx"]["remedy"])
+    if (told := misshapen(detail, PlanFile)) is not None:
+        return Problem(what=told[0], where=where, remedy=told[1])
     message = str(detail["msg"])
     given = repr(detail.get("input"))[:60]
     return Problem(
