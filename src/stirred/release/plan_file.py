@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -254,6 +254,21 @@ class Planned:
             settings = settings.model_copy(update={"unit": self.plan.record_type})
         return settings.with_files(self.folder)
 
+    @contextmanager
+    def places(self, otherwise: str = "") -> Iterator[None]:
+        """Raise problems inside the block with their places in the plan, as :meth:`place` does."""
+        try:
+            yield
+        except StirredError as error:
+            raise type(error)(self.place(each, otherwise) for each in error.problems) from None
+
+    def place(self, problem: Problem, otherwise: str = "") -> Problem:
+        """Return a problem of a setting that is a section with its place in the plan; others inside ``otherwise``."""
+        settings = self.plan.mechanism.settings
+        sections = {key: getattr(settings, key) for key in type(settings).model_fields if settings.mark(key, "section")}
+        written = _as_written(problem, sections)
+        return problem.inside(otherwise) if written is None else written.inside(self.source)
+
     def with_settings(self, settings: Settings) -> Planned:
         """Return the plan with other settings of its mechanism."""
         mechanism = self.plan.mechanism.model_copy(update={"settings": settings})
@@ -316,13 +331,14 @@ def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
         try:
             section = MechanismSection.of(given)
         except StirredError as error:
-            problems = [("mechanism", _as_written(each, written).inside(source)) for each in error.problems]
+            told = [_as_written(each, written) or each.inside("[mechanism]") for each in error.problems]
+            problems = [("mechanism", problem.inside(source)) for problem in told]
         content = {**content, "mechanism": section}
     try:
         plan = PlanFile.model_validate(content)
     except ValidationError as error:
-        told = told_once(error.errors(include_url=False), PlanFile)
-        problems += [(str((*detail["loc"], "")[0]), _problem(detail, source, hint)) for detail, hint in told]
+        for detail, hint in told_once(error.errors(include_url=False), PlanFile):
+            problems.append((str((*detail["loc"], "")[0]), _problem(detail, source, hint)))
     else:
         problems += [("data", problem) for problem in _data_problems(plan, source)]
         problems += [("engine", problem) for problem in _engine_problems(plan.engine, source)]
@@ -346,12 +362,12 @@ def _with_own_sections(content: dict[str, Any]) -> dict[str, Any]:
     return {**{key: value for key, value in content.items() if key not in moved}, "mechanism": {**given, **moved}}
 
 
-def _as_written(problem: Problem, content: Mapping[str, Any]) -> Problem:
-    """Return a problem of a setting with the section that it was written in, such as [[estimates]] entry 2."""
-    key = re.match(r"\w*", problem.where)[0]  # type: ignore[index]  # it always matches
-    if key not in content or key in PlanFile.model_fields:
-        return problem.inside("[mechanism]")
-    section = f"[[{key}]]" if isinstance(content[key], list) else f"[{key}]"
+def _as_written(problem: Problem, sections: Mapping[str, Any]) -> Problem | None:
+    """Return a problem of a setting that is a section of its own under that, such as [[estimates]] entry 2."""
+    key = problem.where.partition(" ")[0].partition(".")[0]
+    if key not in sections or key in PlanFile.model_fields:
+        return None
+    section = f"[[{key}]]" if isinstance(sections[key], list) else f"[{key}]"
     return replace(problem, where=f"{section} {problem.where[len(key) :].lstrip(' .')}".strip())
 
 
