@@ -399,3 +399,54 @@ def test_a_column_that_is_not_there_is_said() -> None:
     (step,) = of(Path(), [{"step": "round", "column": "ag", "to": 5}]).plan.prepare
     with pytest.raises(DataError, match="one column"):
         prepared_data(Microdata(households=AGES.to_frame()), [step])
+
+
+@pytest.mark.parametrize(
+    ("sections", "told"),
+    [
+        (
+            {"prepare": [{"step": "round", "column": "size", "to": 2}, {"step": "topcode", "column": "size", "at": 3}]},
+            "plan.toml [[prepare]] entry 2: there is no step 'topcode'. Fix: did you mean 'top-code'? There are "
+            "recode, top-code, bottom-code, band, round, drop, missing, split.",
+        ),
+        (
+            {"prepare": [{"column": "size"}]},
+            "plan.toml [[prepare]] entry 1: 'step' is missing. Fix: add step: see docs/plans.md.",
+        ),
+        (
+            {"prepare": {"step": "drop", "column": "note"}},
+            "plan.toml [prepare]: it is a list, and this is one entry. Fix: write [[prepare]], with double brackets.",
+        ),
+        (
+            {"tables": {"variables": ["county"]}},
+            "plan.toml [tables]: it is a list, and this is one entry. Fix: write [[tables]], with double brackets.",
+        ),
+        (
+            {"mechanism": {"name": "survey-estimates", "epsilon": 1}, "estimates": {"kind": "total"}},
+            "plan.toml [estimates]: it is a list, and this is one entry. Fix: write [[estimates]], with double "
+            "brackets.",
+        ),
+        (
+            {"mechanism": {"name": "survey-estimates", "epsilon": 1}, "estimates": [{"kind": "table"}, {}]},
+            "plan.toml [[estimates]] entry 2 kind: is needed. Fix: add kind.",
+        ),
+        (
+            {"mechanism": {"name": "survey-estimates", "epsilon": 1, "estimates": [{"kind": "table"}, {}]}},
+            "plan.toml [mechanism] estimates entry 2 kind: is needed. Fix: add kind.",
+        ),
+        (
+            {"mechanism": {"name": "survey-estimates", "epsilon": 1}, "adjust": [{"poststrata": "sex"}]},
+            "plan.toml [[adjust]]: it is no list. Fix: write [adjust], with single brackets.",
+        ),
+        (
+            {"release": [{"out": "b"}]},
+            "plan.toml [release]: it is no list. Fix: write [release], with single brackets.",
+        ),
+    ],
+)
+def test_sections_that_are_written_wrongly_are_told_by_the_section_that_was_written(
+    sections: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(PlanError) as error:
+        of(Path(), sections.pop("prepare", []), **sections)
+    assert [str(problem) for problem in error.value.problems] == [told]

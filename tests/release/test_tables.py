@@ -75,6 +75,11 @@ def test_tables_get_file_names_that_work_everywhere() -> None:
     ("requests", "message"),
     [
         ([(None, ["income"])], 'no released column "income"'),
+        ([(None, ["county"]), (None, ["county", "tenur"])], "[[tables]] entry 2, table 'county x tenur': no released"),
+        (
+            [(None, ["county"]), (None, ["county"])],
+            "[[tables]]: two tables are called 'county'. Fix: leave one out, or write name = \"...\" under one",
+        ),
         ([(None, [])], "a table needs different variables"),
         ([(None, ["county", "county"])], "a table needs different variables"),
         ([("a", ["county"]), ("A", ["tenure"])], "two tables are called 'a'"),

@@ -140,6 +140,8 @@ def in_options(problem: Problem) -> Problem:
     """
     from stirred.mechanisms.registry import is_setting
 
+    if place := re.match(rf"{SOURCE} \[\[tables\]\]( entry \d+)?(, )?", problem.where):
+        return replace(problem, where=problem.where[place.end() :] or "--table")
     place = re.fullmatch(rf"{SOURCE} \[(\w+)\] (\w+)(.*)", problem.where, flags=re.DOTALL)
     if place is None:
         return problem

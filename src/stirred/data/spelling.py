@@ -47,6 +47,29 @@ def told_once(details: Sequence[Any], model: type[BaseModel]) -> Iterator[tuple[
             yield detail, hints.get(detail["loc"], "")
 
 
+def misshapen(detail: Any, model: type[BaseModel], *, called: str = "") -> tuple[str, str] | None:
+    """Return what is wrong with the brackets of a section, or with the name that says what an entry is; and the remedy.
+
+    What was given is not shown: it is a whole section. ``called`` is its name where that is not its key.
+    """
+    (key, *inside), kind, given = detail["loc"] or ("",), detail["type"], detail.get("input")
+    if kind == "union_tag_not_found":
+        word = detail["ctx"]["discriminator"].strip("'")
+        return f"'{word}' is missing", f"add {word}: see docs/plans.md"
+    if kind == "union_tag_invalid":
+        tag, word = str(detail["ctx"]["tag"]), detail["ctx"]["discriminator"].strip("'")
+        names = re.findall("'([^']*)'", detail["ctx"]["expected_tags"])
+        begin = f"{hint}There are" if (hint := meant(tag, names)) else "write one of"
+        return f"there is no {word} '{tag}'", f"{begin} {', '.join(names)}"
+    if inside or key not in model.model_fields or not [*_models(model.model_fields[key].annotation)]:
+        return None
+    if kind == "list_type" and isinstance(given, dict):
+        return "it is a list, and this is one entry", f"write [[{called or key}]], with double brackets"
+    if kind == "model_type" and isinstance(given, list):
+        return "it is no list", f"write [{called or key}], with single brackets"
+    return None
+
+
 def keys(model: type[BaseModel], place: Sequence[Any]) -> list[str]:
     """Return the keys that a model has at a place inside it: names of keys, and numbers of entries of lists."""
     for part in place:

@@ -258,6 +258,8 @@ def _problems(error: ValidationError, name: str, model: type[Settings], words: W
             example = None if inside else model.mark(key, "example")
             key = str(inside[-1]) if inside else key
             yield Problem(what="is needed", where=where, remedy=words.needed(key, example))
+        elif told := _misshapen(detail, model):
+            yield Problem(what=told[0], where=where, remedy=told[1])
         else:
             message = str(detail["msg"])
             yield Problem(
@@ -265,6 +267,14 @@ def _problems(error: ValidationError, name: str, model: type[Settings], words: W
                 where=where,
                 remedy=f"see `stirred mechanism show {name}`",
             )
+
+
+def _misshapen(detail: Any, model: type[Settings]) -> tuple[str, str] | None:
+    from stirred.data.spelling import misshapen
+
+    key = str((*detail["loc"], "")[0])
+    own = key in model.model_fields and model.mark(key, "section")
+    return misshapen(detail, model, called=key if own else f"mechanism.{key}")
 
 
 _KINDS: Final = ("str", "int", "decimal")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializationInfo, Validation
 
 from stirred.data.problems import PlanError, bad_plan
 from stirred.data.sources import READS, Source, address_of, local_path, read_toml
-from stirred.data.spelling import told_once
+from stirred.data.spelling import misshapen, told_once
 from stirred.data.steps import LEARNED, AnyStep, Split
 from stirred.mechanisms.protocol import Names, Settings
 from stirred.mechanisms.registry import DEFAULT, Words, mechanism_class, settings_for, usable
@@ -253,6 +254,21 @@ class Planned:
             settings = settings.model_copy(update={"unit": self.plan.record_type})
         return settings.with_files(self.folder)
 
+    @contextmanager
+    def places(self, otherwise: str = "") -> Iterator[None]:
+        """Raise problems inside the block with their places in the plan, as :meth:`place` does."""
+        try:
+            yield
+        except StirredError as error:
+            raise type(error)(self.place(each, otherwise) for each in error.problems) from None
+
+    def place(self, problem: Problem, otherwise: str = "") -> Problem:
+        """Return a problem of a setting that is a section with its place in the plan; others inside ``otherwise``."""
+        settings = self.plan.mechanism.settings
+        sections = {key: getattr(settings, key) for key in type(settings).model_fields if settings.mark(key, "section")}
+        written = _as_written(problem, sections)
+        return problem.inside(otherwise) if written is None else written.inside(self.source)
+
     def with_settings(self, settings: Settings) -> Planned:
         """Return the plan with other settings of its mechanism."""
         mechanism = self.plan.mechanism.model_copy(update={"settings": settings})
@@ -308,20 +324,21 @@ def read_plan(path: Path, *, out: Path | None = None) -> Planned:
 def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
     """Return a plan from plain data; ``source`` names it in messages."""
     problems: list[tuple[str, Problem]] = []
-    content = _with_own_sections(content)
+    written, content = content, _with_own_sections(content)
     given = content.get("mechanism")
     if isinstance(given, dict):
         section = _NO_MECHANISM
         try:
             section = MechanismSection.of(given)
         except StirredError as error:
-            problems = [("mechanism", problem.inside(f"{source} [mechanism]")) for problem in error.problems]
+            told = [_as_written(each, written) or each.inside("[mechanism]") for each in error.problems]
+            problems = [("mechanism", problem.inside(source)) for problem in told]
         content = {**content, "mechanism": section}
     try:
         plan = PlanFile.model_validate(content)
     except ValidationError as error:
-        told = told_once(error.errors(include_url=False), PlanFile)
-        problems += [(str((*detail["loc"], "")[0]), _problem(detail, source, hint)) for detail, hint in told]
+        for detail, hint in told_once(error.errors(include_url=False), PlanFile):
+            problems.append((str((*detail["loc"], "")[0]), _problem(detail, source, hint)))
     else:
         problems += [("data", problem) for problem in _data_problems(plan, source)]
         problems += [("engine", problem) for problem in _engine_problems(plan.engine, source)]
@@ -343,6 +360,15 @@ def _with_own_sections(content: dict[str, Any]) -> dict[str, Any]:
     own = [key for key in content if key in model.model_fields and model.mark(key, "section")]
     moved = {key: content[key] for key in own if key not in given}
     return {**{key: value for key, value in content.items() if key not in moved}, "mechanism": {**given, **moved}}
+
+
+def _as_written(problem: Problem, sections: Mapping[str, Any]) -> Problem | None:
+    """Return a problem of a setting that is a section of its own under that, such as [[estimates]] entry 2."""
+    key = problem.where.partition(" ")[0].partition(".")[0]
+    if key not in sections or key in PlanFile.model_fields:
+        return None
+    section = f"[[{key}]]" if isinstance(sections[key], list) else f"[{key}]"
+    return replace(problem, where=f"{section} {problem.where[len(key) :].lstrip(' .')}".strip())
 
 
 def _data_problems(plan: PlanFile, source: str) -> Iterator[Problem]:
@@ -399,6 +425,8 @@ def _problem(detail: Any, source: str, hint: str) -> Problem:
         return Problem(what=f"'{place[-1]}' is missing", where=where, remedy=remedy)
     if detail["type"] == LEARNED:
         return Problem(what=detail["ctx"]["what"], where=where, remedy=detail["ctx"]["remedy"])
+    if (told := misshapen(detail, PlanFile)) is not None:
+        return Problem(what=told[0], where=where, remedy=told[1])
     message = str(detail["msg"])
     given = repr(detail.get("input"))[:60]
     return Problem(

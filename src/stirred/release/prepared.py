@@ -119,13 +119,15 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
     data = replace(data, called=called)
     if codebook is not None:
         mechanism = mechanism.with_codebook(codebook, missing_as=planned.plan.data.missing_as)
-    plan: Plan = mechanism.plan(data)
+    with planned.places():
+        plan: Plan = mechanism.plan(data)
     if codebook is not None:
         plan = _with_geography(plan, codebook)
     plan = plan.promising(pull_back(plan.specification, prepared=words_of(planned.plan.prepare)).specification)
     requests = [(table.name, table.columns) for table in planned.plan.tables]
     released, people = plan.releases["households"], plan.releases.get("persons", ())
-    tables = wanted_tables(requests, households=released, persons=people)
+    with placed(planned.source):
+        tables = wanted_tables(requests, households=released, persons=people)
     if codebook is not None:
         tables = with_declared_codes(tables, codebook, data.types)
     in_csv = [*_in_csv(planned, data, released, tables)]
@@ -352,7 +354,9 @@ def _of_design(data: Microdata, planned: Planned) -> Iterator[Problem]:
 
 def _in_plan(problem: Problem, planned: Planned) -> Problem:
     """Return a problem of what the plan says about the file with its place in the plan."""
-    return problem.inside(f"{planned.source} [data]") if problem.where in ("stage", "post_imputation") else problem
+    if problem.where in ("stage", "post_imputation"):
+        return problem.inside(f"{planned.source} [data]")
+    return planned.place(problem)
 
 
 def input_checksums(planned: Planned) -> dict[str, str]:
@@ -370,7 +374,7 @@ def input_checksums(planned: Planned) -> dict[str, str]:
 def mechanism_of(planned: Planned, settings: Settings | None = None) -> Mechanism:
     """Return the mechanism a plan asks for; ``settings`` are those of the plan, with the files that they name."""
     name = planned.plan.mechanism.name
-    with placed(f"{planned.source} [mechanism]"):
+    with planned.places(f"{planned.source} [mechanism]"):
         # Of most mechanisms tables are counted from what they release.
         counted = registry.mechanism_class(name).counts_tables
         tables = {} if counted else {"tables": [table.columns for table in planned.plan.tables]}

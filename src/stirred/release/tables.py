@@ -27,18 +27,18 @@ Declared = Mapping[str, tuple[str, ...]]
 def wanted_tables(
     requests: Sequence[tuple[str | None, Sequence[str]]], *, households: Sequence[str], persons: Sequence[str]
 ) -> list[Table]:
-    """Return the tables for (name, variables) requests; all problems at once."""
+    """Return the tables for (name, variables) requests; all problems at once, by entries of [[tables]]."""
     tables, problems = [], []
-    for name, variables in requests:
+    for entry, (name, variables) in enumerate(requests, start=1):
         unknown = [v for v in variables if v not in households and v not in persons]
-        title = " x ".join(variables)
+        where = f"[[tables]] entry {entry}, table '{' x '.join(variables)}'"
         if unknown or not variables or len(set(variables)) < len(variables):
             available = listed([*households, *(p for p in persons if p not in households)])
             hints = "".join(meant(name, [*households, *persons]) for name in unknown)
             problems.append(
                 Problem(
                     what=f"no released column {listed(unknown)}" if unknown else "a table needs different variables",
-                    where=f"table '{title}'",
+                    where=where,
                     remedy=f"{hints}write such as 'county x tenure', with released columns: {available}",
                 )
             )
@@ -47,7 +47,7 @@ def wanted_tables(
             problems.append(
                 Problem(
                     what=f"{listed(taken)} is the name that a column of labels has in this table",
-                    where=f"table '{title}'",
+                    where=where,
                     remedy="rename the column in the file, or leave it out of the table",
                 )
             )
@@ -61,9 +61,12 @@ def wanted_tables(
     names = [table.name for table in tables]
     for name in (n for n in names if len(f"{n}.csv".encode()) > _LONGEST_NAME):
         what = f"its name makes a file name of more than {_LONGEST_NAME} bytes"
-        problems.append(Problem(what=what, where=f"table '{name[:40]}...'", remedy="give it a shorter name"))
+        problems.append(
+            Problem(what=what, where=f"[[tables]], table '{name[:40]}...'", remedy="give it a shorter name")
+        )
     for name in sorted({n for n in names if names.count(n) > 1}):
-        problems.append(Problem(what=f"two tables are called '{name}'", where="tables", remedy="name them apart"))
+        remedy = 'leave one out, or write name = "..." under one [[tables]] of the plan'
+        problems.append(Problem(what=f"two tables are called '{name}'", where="[[tables]]", remedy=remedy))
     if problems:
         raise PlanError(problems)
     return tables

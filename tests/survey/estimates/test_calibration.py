@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,43 @@ def test_a_calibrated_plan_is_released_and_published(
         assert not (public / "invariants.parquet").exists()
     assert run(["audit", "bundle", str(tmp_path / "bundle")]) == 0
     assert run(["publish", str(tmp_path / "bundle"), str(tmp_path / "out")]) == 0
+
+
+def test_a_release_says_which_intervals_leave_the_sampling_error_out(tmp_path: Path) -> None:
+    """Counts of classes have the noise alone: at their table, in the chart and in the README, and nowhere otherwise."""
+    assert run(["release", _adjusted(tmp_path, "after-noise"), "--quiet"]) == 0
+    public = tmp_path / "bundle/public"
+    report = html.unescape((public / "report.html").read_text())
+    alone = "In the rows 'table by sex', standard errors, intervals, cv and flags cover the noise alone."
+    assert report.index("<h2>The estimates</h2>") < report.index(alone) < report.index("<h2>Sampling error")
+    assert "Drawn: 3 of 5; of 2 ('table by sex') the sampling error is not published." in report
+    assert "No sizes of domains are published" not in report
+    readme = (public / "README.md").read_text()
+    assert (
+        "In the rows `table by sex` interval and margin are of the noise alone, and so are `se`, `cv` and `flag`."
+        in readme
+    )
+
+
+def test_a_chart_says_why_estimates_of_other_domains_are_missing() -> None:
+    """A total of everybody has no published size, and the counts of classes have no sampling error: none is drawn."""
+    made = survey(TOTAL)
+    plan = made.plan(simple())
+    sections = made.shown(plan, made.release(simple(), Entropy.from_os(), plan=plan).public)
+    (quality,) = [each for each in sections if each.title.startswith("Quality")]
+    assert quality.blocks == (
+        "Nothing is drawn: no estimate with a published sampling error is of a domain with a published size above 0.",
+    )
+
+
+def test_a_readme_without_sampling_errors_does_not_speak_of_both() -> None:
+    made = survey(TOTAL, variance="none")
+    plan = made.plan(simple())
+    told = " ".join(made.conclusions(plan))
+    assert "`se_sampling` is empty, and `se` is the error of the noise, `se_privacy`" in told
+    assert "both" not in told
+    sections = made.shown(plan, made.release(simple(), Entropy.from_os(), plan=plan).public)
+    assert str(sections[0].blocks[1]).startswith("All standard errors, intervals, cv and flags cover the noise alone.")
 
 
 BAD_TOTALS = [

@@ -368,3 +368,34 @@ def test_a_wrong_estimate_is_named_by_its_place_counted_from_1() -> None:
     good = {"kind": "table", "by": ["sex"]}
     with pytest.raises(StirredError, match=r"^estimates entry 2: kind: Field required"):
         SurveyEstimates(epsilon=1, estimates=[good, {"variable": "y"}])
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        (
+            'kind = "mean"\nvariable = "incme"\nbounds = [0, 100]',
+            "[[estimates]] entry 2 'mean incme' (sample.csv): there is no column \"incme\" (wanted as variable)",
+        ),
+        (
+            'kind = "table"\nby = "sexx"',
+            "[[estimates]] entry 2 'table by sexx' (sample.csv): there is no column \"sexx\"",
+        ),
+        (
+            'kind = "mean"\nvariable = "income"\nbounds = [150, 0]',
+            "[[estimates]] entry 2 'mean income' bounds: 150 is above 0",
+        ),
+        ('kind = "mean"', "[[estimates]] entry 2 'mean None': a mean is of a variable"),
+        ('kind = "sum"', "[[estimates]] entry 2 kind: 'sum': input should be"),
+    ],
+)
+def test_a_mistake_in_a_plan_is_told_by_its_file_and_entry(
+    entry: str, told: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = Path(write_plan(folder))
+    first, _, rest = plan.read_text().partition("[[estimates]]")
+    good = '[[estimates]]\nkind = "total"\nvariable = "income"\nbounds = [0, 100]\n'
+    release = rest[rest.index("[release]") :]
+    plan.write_text(f"{first}{good}\n[[estimates]]\n{entry}\n\n{release}")
+    assert run(["plan", str(plan)]) == 2
+    assert f"{plan} {told}" in capsys.readouterr().err.replace(f"({folder}/", "(")

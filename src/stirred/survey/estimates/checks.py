@@ -21,7 +21,7 @@ from stirred.survey.estimates.draw import check_draw, weight_ends
 from stirred.survey.estimates.measure import Rows, all_columns, in_steps, nearest
 from stirred.survey.estimates.published import LABELS, NUMBERS
 from stirred.survey.estimates.queries import Public
-from stirred.survey.estimates.settings import ATTESTED, pair
+from stirred.survey.estimates.settings import ATTESTED, pair, place
 from stirred.survey.refusals import DataDependentSensitivity, WeightsNotFixed, refusal
 from stirred.survey.sample_design import Drawn, SurveyDesign, not_a_number
 from stirred.survey.settings import ELEVENTH, PAIRS, Setting
@@ -65,10 +65,11 @@ def settings_problems(mechanism: SurveyEstimates) -> Iterator[Problem]:
         yield Problem(what="is needed", where="estimates", remedy="add [[estimates]] kind = 'total' and so on")
     titles = [each.title for each in mechanism.estimates]
     for each in mechanism.estimates:
-        yield from _estimate_problems(each)
-        yield from _where_problems(each, mechanism.values)
+        where = place(each, mechanism.estimates)
+        yield from _estimate_problems(each, where)
+        yield from _where_problems(each, mechanism.values, where)
         if titles.count(each.title) > 1:
-            yield Problem(what="is asked for twice", where=f"estimate '{each.title}'", remedy="name it once")
+            yield Problem(what="is asked for twice", where=where, remedy="name it once")
     if mechanism.tables:
         what = "its tables are weighted, and stand among the estimates"
         yield Problem(what=what, where="tables", remedy="write [[estimates]] kind = 'table' and by")
@@ -95,7 +96,7 @@ def _adjust_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[P
     for each in mechanism.estimates:
         if each.kind == "table" and {*each.by, *each.where} <= {*adjust.poststrata}:
             what = "the public totals already give this table"
-            yield Problem(what=what, where=f"estimate '{each.title}'", remedy="leave it out")
+            yield Problem(what=what, where=place(each, mechanism.estimates), remedy="leave it out")
     if adjust.when == "counts-invariant" and "sampling" in setting.amplifiers:
         yield Problem(
             what="the counts of the sample are held fixed, so the promise cannot start before the sample",
@@ -106,8 +107,7 @@ def _adjust_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[P
         yield Problem(what=what, where="weight_bounds", remedy="leave it out")
 
 
-def _estimate_problems(each: Any) -> Iterator[Problem]:
-    where = f"estimate '{each.title}'"
+def _estimate_problems(each: Any, where: str) -> Iterator[Problem]:
     if each.kind != "table" and each.variable is None:
         yield Problem(what=f"a {each.kind} is of a variable", where=where, remedy="name it with variable")
     if each.kind == "table" and (each.variable is not None or not (each.by or each.where)):
@@ -120,7 +120,7 @@ def _estimate_problems(each: Any) -> Iterator[Problem]:
         yield Problem(what=f"the file of estimates has its own {used[0]!r}", where=where, remedy="rename the column")
 
 
-def _where_problems(each: Any, declared: Any) -> Iterator[Problem]:
+def _where_problems(each: Any, declared: Any, where: str) -> Iterator[Problem]:
     """Yield values of a condition that no record can have: the estimate would be noise alone."""
     for name, values in each.where.items():
         known = [str(value) for value in declared.get(name, values)]
@@ -128,7 +128,7 @@ def _where_problems(each: Any, declared: Any) -> Iterator[Problem]:
             if str(value) not in known:
                 what = f'"{name}" cannot be {value!r}: its declared values are {listed(known)}'
                 remedy = meant(str(value), known).rstrip() or "name one of them, or declare this one too"
-                yield Problem(what=what, where=f"estimate '{each.title}'", remedy=remedy)
+                yield Problem(what=what, where=where, remedy=remedy)
 
 
 def _attest_problems(mechanism: SurveyEstimates, setting: Setting) -> Iterator[Problem]:
@@ -182,8 +182,7 @@ def check(mechanism: SurveyEstimates, data: Any) -> None:
     numeric = {name for each in mechanism.estimates for name in (each.variable, each.denominator) if name}
     for name in dict.fromkeys([*mechanism.columns, *design.columns]):
         if name not in file.columns:
-            where = f"{data.household_source} (estimates)"
-            problems.append(missing_column(name, [*file.columns], where=where, role="estimates"))
+            problems.append(_missing(mechanism, name, data))
         elif missing := file[name].null_count():
             what = f"{number(missing, 'record')} {'has' if missing == 1 else 'have'} no value"
             remedy = (
@@ -195,6 +194,18 @@ def check(mechanism: SurveyEstimates, data: Any) -> None:
     problems += _imputation_problems(mechanism, file)
     if problems:
         raise DataError(problems)
+
+
+def _missing(mechanism: SurveyEstimates, name: str, data: Microdata) -> Problem:
+    """Return the problem of a column that the file does not have, by the first entry or section that wants it."""
+    source, where, role = data.household_source, "", "estimates"
+    if first := next((each for each in mechanism.estimates if name in each.columns), None):
+        where = place(first, mechanism.estimates)
+        role = "by" if name in first.by else "where" if name in first.where else "variable"
+    elif mechanism.adjust is not None and name in mechanism.adjust.poststrata:
+        where, role = "adjust.poststrata", "poststrata"
+    found = missing_column(name, [*data.households.columns], where=source, role=role)
+    return replace(found, where=f"{where} ({source})" if where else f"{source} ({role})")
 
 
 def _imputation_problems(mechanism: SurveyEstimates, file: Any) -> Iterator[Problem]:

@@ -54,7 +54,7 @@ from stirred.survey.estimates.classes import too_small
 from stirred.survey.estimates.measure import all_columns, ratio_steps, totals, values_of, variances
 from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
 from stirred.survey.estimates.queries import Asked, Public, asked, split
-from stirred.survey.estimates.settings import Adjust, Estimate, SurveyEstimatesSettings
+from stirred.survey.estimates.settings import Adjust, Estimate, SurveyEstimatesSettings, place
 from stirred.survey.imputation import copies
 from stirred.survey.settings import Setting
 
@@ -201,7 +201,7 @@ class SurveyEstimates(Mechanism):
         for each, cells, loss in zip(self.wanted, sizes, split(self.wanted, self.inner), strict=True):
             counts = self.after_noise and not found  # of classes: by design weights, for the calibration alone
             own, paid = (replace(public, classes=None), None) if counts else (public, self.paid)
-            with placed(f"estimate '{each.title}'"):
+            with placed(place(each, self.estimates)):
                 found.append(asked(each, own, cells=cells, loss=loss, paid=paid))
         if self.after_noise and public.classes and (small := [*too_small(public.classes, found[0].queries["top"])]):
             raise PlanError(small)

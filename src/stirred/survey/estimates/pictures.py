@@ -34,6 +34,9 @@ _LITTLE: Final = 0.1  # of the largest possible total
 _SAMPLING: Final = {"paid": "sampling", "public-bound": "sampling, its public bound"}
 _HIDDEN, _PRIVACY = "sampling, hidden by its noise", "privacy noise"
 _NO_SIZES: Final = "No sizes of domains are published."
+_NONE_SIZED: Final = (
+    "Nothing is drawn: no estimate with a published sampling error is of a domain with a published size above 0."
+)
 _NOBODY: Final = "nobody by what they know of the sample"
 Row = dict[str, Any]
 
@@ -55,10 +58,23 @@ def shown(mechanism: SurveyEstimates, plan: SurveyPlan, public: Frames) -> list[
     more = f" The first {_MOST_ROWS} of {table.height:,} are shown." if table.height > _MOST_ROWS else ""
     grid = Grid(header=header, rows=cells, numbers=header[1 + len(by) : -1])
     return [
-        Section(title="The estimates", blocks=(told + more, grid)),
+        Section(title="The estimates", blocks=(told + more, *_noise_alone(plan), grid)),
         Section(title="Sampling error and privacy error", blocks=tuple(_errors(plan, rows, by))),
         Section(title="Quality by size of the domain", blocks=tuple(_quality(mechanism, plan, rows, by))),
     ]
+
+
+def _noise_alone(plan: SurveyPlan) -> Iterator[str]:
+    """Yield which intervals leave the sampling error out: a reader would take them for too precise."""
+    left_out = "cover the noise alone. The sampling error is not published; it comes on top"
+    if plan.variance == "none":
+        yield f"All standard errors, intervals, cv and flags {left_out}."
+    elif plan.class_counts is not None:
+        yield (
+            f"In the rows '{plan.class_counts.title}', standard errors, intervals, cv and flags {left_out}. These rows "
+            "are the counts of the sample by design weights, with noise, and not the public totals that the other "
+            "estimates are calibrated to: a public total may well lie outside the interval."
+        )
 
 
 def _label(row: Row, by: Sequence[str]) -> str:
@@ -71,7 +87,7 @@ def _errors(plan: SurveyPlan, rows: Sequence[Row], by: Sequence[str]) -> Iterato
     """Yield both errors as shares of the variance, for standard errors do not add up; or the noise alone."""
     known = [row for row in rows if row["se_sampling"] is not None]
     first = [(_label(row, by), row) for row in (known or rows)[:_MOST_BARS]]
-    more = f" Drawn: {len(first)} of {len(rows)}." if len(first) < len(rows) else ""
+    more = _not_drawn(rows, known)
     if not rows:
         yield "No estimate could be made: every noisy denominator came out as 0 or less."
     elif not known:
@@ -98,6 +114,17 @@ def _errors(plan: SurveyPlan, rows: Sequence[Row], by: Sequence[str]) -> Iterato
             "Hidden by its noise: the paid sampling variance came out below the deviation of its noise, and that "
             "deviation is published instead."
         )
+
+
+def _not_drawn(rows: Sequence[Row], known: Sequence[Row]) -> str:
+    """Say how many estimates have no bar, and why."""
+    able, why = known or rows, []
+    if unknown := [row["name"] for row in rows if row["se_sampling"] is None and known]:
+        names = ", ".join(f"'{name}'" for name in dict.fromkeys(unknown))
+        why.append(f"of {len(unknown)} ({names}) the sampling error is not published")
+    if len(able) > _MOST_BARS:
+        why.append(f"only the first {_MOST_BARS} have room")
+    return f" Drawn: {min(len(able), _MOST_BARS)} of {len(rows)}; {', and '.join(why)}." if why else ""
 
 
 def _floor(each: Asked, plan: SurveyPlan) -> float:
@@ -136,12 +163,14 @@ def _quality(mechanism: SurveyEstimates, plan: SurveyPlan, rows: Sequence[Row], 
              if plan.variance == "none" or row["se_sampling"] is not None]  # fmt: skip
     points = tuple((kind, size, cv) for kind, size, cv in sized if cv and size > 0)
     if not points:
-        yield _NO_SIZES
+        yield _NONE_SIZED if sizes else _NO_SIZES
         return
-    left = f" Left out: {len(rows) - len(points)} of {len(rows)} estimates, without a published size above 0."
+    why = ((len(rows) - len(sized), "their sampling error is not published"),
+           (len(sized) - len(points), "they have no published size above 0"))  # fmt: skip
+    left = "".join(f" Left out: {count} of {len(rows)} estimates; {told}." for count, told in why if count)
     yield (
         "The size of a domain is its published weighted count, which has noise itself. Lines are those of the flags "
-        f"({mechanism.quality}).{left if len(points) < len(rows) else ''}"
+        f"({mechanism.quality}).{left}"
     )
     if mechanism.quality == "acs":  # the margin of error at 90% reaches 0 where cv is 1/1.645, if the error is normal
         rules: tuple[tuple[str, float], ...] = (("n above about 61%", 1 / 1.645),)

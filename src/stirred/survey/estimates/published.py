@@ -153,7 +153,7 @@ def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, Any], below: float
 def files(mechanism: SurveyEstimates, data: Microdata, plan: SurveyPlan) -> list[PublicFile]:
     """Return the estimates, as Parquet and as CSV. No record."""
     columns = (*LABELS, *plan.releases["households"], *NUMBERS)
-    words = "the estimates with both errors"
+    words = "the estimates with their errors"
     held = []
     if plan.public.held and (classes := plan.public.classes) is not None:
         named = pl.lit(" x ".join(classes.frame.columns)).alias("table")
@@ -170,9 +170,14 @@ def files(mechanism: SurveyEstimates, data: Microdata, plan: SurveyPlan) -> list
 def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
     """Return what a reader of the estimates must know, from public facts alone."""
     percent = f"{float(100 * mechanism.sure):g}%"
-    covered = "of the noise alone: the sampling error is not published" if plan.variance == "none" else (
-        "of both errors together: normal for sampling, and the exact law for the noise"
-    )  # fmt: skip
+    errors = "`se_sampling` and `se_privacy` are the two errors, `se` is both"
+    covered = "of both errors together: normal for sampling, and the exact law for the noise"
+    if plan.variance == "none":
+        errors = "`se_sampling` is empty, and `se` is the error of the noise, `se_privacy`"
+        covered = "of the noise alone: the sampling error is not published"
+    elif plan.class_counts is not None:
+        rows = f"In the rows `{plan.class_counts.title}`"
+        covered = f"{covered}. {rows} interval and margin are of the noise alone, and so are `se`, `cv` and `flag`"
     flags = {
         "statcan": "`flag` is E for a coefficient of variation above 16.5% and F above 33.3%",
         "abs": "`flag` is * for a coefficient of variation above 25% and ** above 50%",
@@ -181,7 +186,7 @@ def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
     return [
         "Every estimate is the weighted one of the sample plus noise of mean 0; a ratio divides two such numbers.",
         *_calibration(plan),
-        f"`se_sampling` and `se_privacy` are the two errors, `se` is both; {VARIANCE[plan.variance]}.",
+        f"{errors}; {VARIANCE[plan.variance]}.",
         f"`lci` to `uci` is an interval of {percent} and `moe90` the margin of error at 90%, {covered}.",
         f"{flags}, and x where a denominator came out as 0 or less, so that there is no estimate.",
         "Values beyond the declared bounds were counted as the nearer bound, and weights likewise.",
@@ -191,11 +196,14 @@ def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
 
 def _calibration(plan: SurveyPlan) -> list[str]:
     if plan.class_counts is not None:
+        gain = (
+            " Where an estimate's domain is not one of whole classes, `se_sampling` leaves out what calibration gains."
+        )
         return [
             "Estimates are calibrated to public totals: in each class the noisy total times the public total over the "
-            f"noisy count. The counts stand in the rows `{plan.class_counts.title}`, by design weights with the error "
-            "of the noise alone. `se_privacy` has the noise of totals and counts, to first order; where an estimate's "
-            "domain is not one of whole classes, `se_sampling` leaves out what calibration gains.",
+            f"noisy count. The counts stand in the rows `{plan.class_counts.title}`, by design weights; their sampling "
+            "error is not published. `se_privacy` has the noise of totals and counts, to first order."
+            f"{'' if plan.variance == 'none' else gain}",
             "`flag` is also x where a noisy class count is within three deviations of its noise from 0.",
         ]
     if plan.public.held:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final, Literal
 
@@ -141,6 +142,17 @@ class SurveyEstimatesSettings(Settings):
         json_schema_extra={"example": {"design": "srswor", "n": 100, "N": 1000}},
     )
     sample: str | None = Field(default=None, description="Settings 2, 3 and 11: the name of the sample in the ledger.")
+
+
+def place(each: Estimate, estimates: Sequence[Estimate]) -> str:
+    """Return where an estimate stands in the list, counted from 1, and what it is called.
+
+    >>> table = Estimate(kind="table", by=["sex"])
+    >>> place(table, [Estimate(kind="table", by=["region"]), table])
+    "estimates entry 2 'table by sex'"
+    """
+    entry = next((f"s entry {n}" for n, other in enumerate(estimates, start=1) if other is each), "")
+    return f"estimate{entry} '{each.title}'"
 
 
 def pair(given: Any, *, where: str) -> tuple[Fraction, Fraction]:
