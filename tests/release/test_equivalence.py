@@ -154,7 +154,7 @@ def content(**changes: Any) -> dict[str, Any]:
 def test_the_schema_of_a_plan_accepts_this_plan_and_refuses_unknown_keys() -> None:
     import jsonschema
 
-    from stirred.release.plan_file import json_schema
+    from stirred.release.plan_sections import json_schema
 
     schema = json_schema()
     jsonschema.validate(content(), schema)

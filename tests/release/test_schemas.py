@@ -17,7 +17,8 @@ from stirred.cli.main import run as command
 from stirred.cli.schema import SCHEMAS
 from stirred.data.codebook_file import parse_codebook
 from stirred.release.ledger import LedgerError, Policy
-from stirred.release.plan_file import PlanFile, planned
+from stirred.release.plan_file import planned
+from stirred.release.plan_sections import PlanFile
 from tests.docs.code_blocks import read_blocks
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,8 @@ from stirred.cli.swap_options import Options, names
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Advised, doubt_rows
 from stirred.mechanisms.registry import adviser
-from stirred.release.plan_file import PlanFile, planned
+from stirred.release.plan_file import planned
+from stirred.release.plan_sections import PlanFile
 from stirred.release.plan_writing import write_plan
 from stirred.release.prepared import Prepared, prepare
 from stirred.spec.brief import promise_rows

@@ -249,7 +249,8 @@ class Options:
         from stirred.data.problems import PlanError
         from stirred.data.spelling import crossed
         from stirred.mechanisms.registry import mechanism_class
-        from stirred.release.plan_file import MechanismSection, planned
+        from stirred.release.plan_file import planned
+        from stirred.release.plan_sections import MechanismSection
         from stirred.spec.problems import Problem, StirredError
 
         words, section = InOptions(self.command), None

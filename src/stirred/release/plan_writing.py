@@ -13,7 +13,8 @@ from typing import Any
 from stirred.data.codebook import toml_value
 from stirred.data.problems import bad_plan
 from stirred.data.sources import local_path
-from stirred.release.plan_file import RECORD_FILES, PlanFile, planned
+from stirred.release.plan_file import planned
+from stirred.release.plan_sections import RECORD_FILES, PlanFile
 
 _WIDE = 110
 
