@@ -149,7 +149,7 @@ def _recounted(table: Table, written: Written) -> Check:
     folder, format_ = written.public, written.format
     what = f"table {table.title}, counted from the written file"
     if table.of_persons and (folder / f"{PERSONS}.{format_}").is_dir():
-        # Too long to join here; the persons themselves were checked record by record.
+        # Too long to join here; the persons themselves are checked by the mechanism.
         return not_done(what, limit=ROWS_IN_ONE_FILE, of="persons")
     people = read_frame(folder / f"{PERSONS}.{format_}") if table.of_persons else None
     place = folder / f"{RECORDS}.{format_}"
