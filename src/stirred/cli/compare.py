@@ -164,6 +164,7 @@ def _faced(
     from dataclasses import replace
     from tempfile import TemporaryDirectory
 
+    from stirred.randomness.entropy import Entropy
     from stirred.release.trial import trial_draw
     from stirred.risk.faced import attack_draw, faced
     from stirred.risk.subject import Subject
@@ -181,8 +182,8 @@ def _faced(
             # Beside the page, on the custodian's own disk, readable by its owner alone.
             with TemporaryDirectory(prefix=".stirred-", dir=None if beside is None else beside.parent) as place:
                 levels = [(name, asked.learn[0]) for name in dict.fromkeys((*each.mechanism.areas, *asked.area))]
-                bundle = trial_draw(each, Path(place) / "draw", seed="stirred compare", progress=progress)
-                attack = Path(place) / "attack"
+                bundle, attack = Path(place) / "draw", Path(place) / "attack"
+                trial_draw(each, bundle, Entropy.from_seed("stirred compare"), progress=progress)
                 drawn = attack_draw(bundle, truth, asked, folder=attack, tables=tables or levels, progress=progress)
             one = replace(one, drawn=drawn)
         found.append(one)

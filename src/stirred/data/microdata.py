@@ -113,6 +113,25 @@ class Microdata:
             person_source=str(persons) if persons else "persons",
         )
 
+    def excerpt(self, rows: int) -> Microdata:
+        """Return some records with their persons, spread over the file; the file itself where it has no more.
+
+        >>> data = Microdata(households=pl.DataFrame({"county": ["A", "B", "C", "D"]}))
+        >>> data.excerpt(2).households["county"].to_list()
+        ['A', 'C']
+        """
+        homes, persons = self.households, self.persons
+        if homes.height <= rows:
+            return self
+        # Of a file that is read by column the first rows are at hand.
+        by_column = isinstance(homes, ParquetColumns) or isinstance(persons, ParquetColumns)
+        homes = homes.head(rows) if by_column else homes.gather_every(homes.height // rows).head(rows)
+        if persons is not None:
+            hid = str(self.hid)
+            people = persons.head(_PERSONS_OF_A_HOUSEHOLD * rows) if by_column else as_polars(persons)
+            persons = people.join(homes.select(pl.col(hid).cast(people[hid].dtype)), on=hid, how="semi")
+        return replace(self, households=homes, persons=persons)
+
     def counted_by(self, count: str) -> Microdata:
         """Return the records of a table of counts: every row as often as its column ``count`` says.
 
@@ -260,6 +279,7 @@ class Microdata:
 
 
 _MOST_COUNTED = 200_000_000
+_PERSONS_OF_A_HOUSEHOLD = 10  # at most so many are looked through for those of an excerpt
 
 ALIKE = "the household id must have the same name in both files: rename the column in one of them"
 

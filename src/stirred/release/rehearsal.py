@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -15,13 +16,15 @@ from stirred.data.columns import Columns, select
 from stirred.data.problems import PlanError, listed
 from stirred.data.table_labels import label_columns
 from stirred.mechanisms.protocol import PERSONS
-from stirred.release.files import Files, public_files, released_columns, write_pages
+from stirred.randomness.entropy import Entropy
+from stirred.release.files import Files, public_files, released_columns, verify_public, write_pages
 from stirred.release.ledger import Request
 from stirred.release.place import Place
 from stirred.release.prepared import Prepared
-from stirred.release.reports import blank_reports
+from stirred.release.reports import blank_reports, write_reports
 from stirred.release.scan import TABLES, may_have, page_doubts
-from stirred.spec.problems import Problem
+from stirred.release.trial import trial_draw
+from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Specification
 
 _SAMPLE: Final = 20_000
@@ -33,8 +36,9 @@ _PAGES: Final = 8 << 20
 def rehearse(place: Place, prepared: Prepared, files: Files, request: Request) -> None:
     """Raise all problems that would end the run after its draw, or that `publish` would find in what it wrote.
 
-    The pages are written as far as they are known, into the claimed place, and looked at as `publish` does. Charts are
-    drawn on the way; the one that failed is left out of the report, which says so.
+    A few records are released into the claimed place under a key that is thrown away: what fails for the names, types
+    or cells of the file fails here. The pages are looked at as `publish` does. Charts are drawn on the way; the one
+    that failed is left out of the report, which says so.
     """
     # What the draw and the passes behind it load only when they need it.
     prepared.mechanism.working_in(place.folder / "internal", progress=place.hidden / "progress").warm()
@@ -112,13 +116,18 @@ def free_bytes(folder: Path) -> int:
 
 
 def _pages(folder: Path, prepared: Prepared, files: Files, specification: Specification) -> list[Problem]:
-    """Write the pages and look at them as `publish` will."""
+    """Make the bundle of an excerpt, and look at its pages as `publish` will."""
     public, found = folder / "public", Findings()
     shutil.rmtree(folder, ignore_errors=True)
-    public.mkdir(parents=True)
     try:
-        write_pages(public, prepared, files, specification)
-        (public / "report.html").write_text(blank_reports(prepared, specification)[0], encoding="utf-8")
+        if (excerpt := _excerpt(prepared, specification)) is None:
+            public.mkdir(parents=True)
+            write_pages(public, prepared, files, specification)
+            (public / "report.html").write_text(blank_reports(prepared, specification)[0], encoding="utf-8")
+        else:
+            own = excerpt.mechanism.files(excerpt.data, excerpt.plan)
+            release = trial_draw(excerpt, folder, Entropy.from_os())
+            write_reports(folder, excerpt, release, verify_public(folder, excerpt, own, release))
         audit_pages(public, specification, method=prepared.mechanism.in_words, same_version=True, found=found)
         return [
             Problem(
@@ -130,3 +139,20 @@ def _pages(folder: Path, prepared: Prepared, files: Files, specification: Specif
         ]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _excerpt(prepared: Prepared, specification: Specification) -> Prepared | None:
+    """Return the plan for a few records that promises what the whole file does; None where no draw is rehearsed."""
+    mechanism, data, plan = prepared.mechanism, prepared.data, prepared.plan
+    few = mechanism.rehearsed_on(data, plan)
+    if few is None:
+        return None
+    if few is not data:
+        try:
+            plan = mechanism.plan(few)
+            fits = not any(doubt.final for doubt in plan.doubts)
+        except StirredError:
+            fits = False
+        if not fits:  # an excerpt may lack what the file has
+            few, plan = data, prepared.plan
+    return replace(prepared, data=few, plan=plan.promising(specification))

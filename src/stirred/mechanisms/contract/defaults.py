@@ -90,6 +90,13 @@ class Defaults:
             remedy=f"leave [engine] out, or write name = '{LOCAL}': it then runs on this machine",
         )
 
+    def rehearsed_on(self, data: Microdata, plan: Any) -> Microdata | None:
+        """Return the records from which the rehearsal of a release draws, with all columns of the file.
+
+        None where a draw would take too long whatever the records; then the pages alone are rehearsed.
+        """
+        return data.excerpt(1_000)
+
     def recheck(self, data: Any, plan: Any) -> None:
         """Raise what the machines of an engine read otherwise than was planned, before anything is spent."""
 

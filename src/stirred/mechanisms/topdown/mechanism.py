@@ -65,6 +65,7 @@ from stirred.spec.specification import Flavor, Specification
 
 Make = Callable[[], Iterable[pl.DataFrame]]
 _ASKED: Final = 16  # tasks ask workers whether they are ready: enough for each of a few to have some
+_MOST_REHEARSED: Final = 20_000  # numbers of noise: above it a rehearsal is no longer a matter of seconds
 PAPER: Final = '"A Refreshment Stirred, Not Shaken"'
 THEOREM: Final = (f"Theorem 2 of {PAPER}", "Canonne, Kamath and Steinke (2020): noise of the discrete Gaussian law")
 DECLARED: Final = "the areas, the codes, the queries and their budget were fixed beforehand, not read off the file"
@@ -297,6 +298,10 @@ class TopDown(Mechanism):
             codes.update("\n".join(frame["geocode"].to_list()).encode())
         areas = self.settings.areas
         return {"the areas": codes.hexdigest(), **({} if areas is None else {"areas": checksum(Path(areas))})}
+
+    def rehearsed_on(self, data: Microdata, plan: TopDownPlan) -> Microdata | None:
+        """Return the file where few numbers are drawn: it is the areas that take time, and not the records."""
+        return data if sum(plan.numbers(part) for part in plan.parts) <= _MOST_REHEARSED else None
 
     def warm(self) -> None:
         """Load what the draw and all after it need, here and on workers, before anything is spent."""
