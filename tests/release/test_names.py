@@ -146,3 +146,14 @@ def test_what_csv_cannot_hold_is_refused_before_anything_is_spent(
     asked["tables"] = [{**table, "variables": ["county", "tenure"]} for table in asked["tables"]]
     with pytest.raises(StirredError, match=what):
         prepared(tmp_path, asked, homes)
+
+
+@pytest.mark.parametrize("name", ['te"nure', '"', "a;b;c", "a,b", " a "])
+def test_a_name_with_the_signs_of_a_csv_file_is_released_and_published(tmp_path: Path, name: str) -> None:
+    content = plan(
+        mechanism={"match": ["size"], "swap": ["county"], "rate": "1/2"},
+        tables=[{"name": "t", "variables": ["county", name]}],
+        release={"out": "out"},
+    )
+    run(prepared(tmp_path, content, households().rename({"tenure": name})), entropy=Entropy.from_os())
+    assert command(["publish", str(tmp_path / "out"), str(tmp_path / "web")]) == 0

@@ -18,7 +18,7 @@ import pytest
 from stirred import Entropy
 from stirred.cli.main import run as command
 from stirred.data.problems import PlanError
-from stirred.release.kept import Kept
+from stirred.release.kept import Kept, _code_of
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.recover import recover
 from stirred.release.place import Place, claimed
@@ -186,6 +186,10 @@ def other_codes(folder: Path) -> None:
     changed_record(folder, "premises", {"the records as codes": "0" * 64})
 
 
+def other_code(folder: Path) -> None:
+    changed_record(folder, "premises", {"the code of stirred": "0" * 64})
+
+
 def other_version(folder: Path) -> None:
     record = Place(out=folder / "out").hidden / "resume" / "release.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"version": "0.0.1"}))
@@ -210,6 +214,7 @@ def other_ledger(folder: Path) -> None:
         (other_version, "it was begun with stirred 0.0.1"),
         (other_library, "it was begun with polars 0.0.1, and here is polars .*install polars==0.0.1, and resume"),
         (other_codes, "the records as codes: not as it was at the draw"),
+        (other_code, "the code of stirred: not as it was at the draw"),
         (other_rate, "the settings of the mechanism: not as it was at the draw"),
         (other_ledger, "another ledger"),
     ],
@@ -224,6 +229,18 @@ def test_what_would_make_another_release_is_refused_and_the_draw_stays_kept(
         resume(folder / "out")
     assert Place(out=folder / "out").key == key
     assert not (folder / "out").exists()
+
+
+def test_edited_code_of_equal_version_is_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    package = tmp_path / "edited_mechanism"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "law.py").write_text("RATE = 1\n")
+    before = _code_of("edited_mechanism")
+    (package / "law.py").write_text("RATE = 2\n")
+    _code_of.cache_clear()
+    assert _code_of("edited_mechanism") != before
 
 
 def test_another_run_to_the_place_of_a_kept_draw_is_refused_before_it_reserves(folder: Path) -> None:

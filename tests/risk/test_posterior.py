@@ -111,9 +111,9 @@ def test_the_effective_loss_is_attained_by_two_records_whose_sum_is_known(epsilo
 def test_classes_leave_open_what_the_case_says() -> None:
     rows = pl.DataFrame({"key": list("AAABBBCC"), "value": [1, 1, 2, 1, 1, 1, 2, 3]})
     found = class_diversity(rows, ["key"], "value").sort("key")
-    assert found["entropy"].round(4).to_list() == [1.8899, 1, 2]
-    assert found["closeness"].to_list() == [0.125, 0.375, 0.625]
-    assert (found["distinct"].min(), found["n"].min()) == (1, 2)
+    assert found["__entropy"].round(4).to_list() == [1.8899, 1, 2]
+    assert found["__closeness"].to_list() == [0.125, 0.375, 0.625]
+    assert (found["__distinct"].min(), found["__n"].min()) == (1, 2)
 
 
 def test_the_disclosure_score_has_the_files_probability_as_its_mean() -> None:

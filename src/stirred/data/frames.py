@@ -35,6 +35,7 @@ from stirred.spec.problems import Problem
 __all__ = ["READS", "WRITES", "exists", "read_frame", "read_given", "read_labels", "scan_frame", "write_frame"]
 
 WRITES: Final = ("parquet", "csv")
+RESERVED: Final = "__"  # our own columns begin so, beside those of a file
 
 
 def exists(source: Path | str) -> bool:
@@ -68,6 +69,7 @@ def read_given(source: Path | str) -> pl.DataFrame:
     if place.kind in CSV or (place.kind == "folder" and _are_csv(parts_of(place))):
         check_header(place, frame)
         frame = frame.select(as_whole(column) for column in frame.get_columns())
+    check_reserved(frame.columns, where=str(place))
     return frame
 
 
@@ -79,6 +81,7 @@ def read_labels(source: Path | str) -> Labelled:
     labelled = read_labelled(place)
     if not labelled.frame.width or not labelled.frame.height:
         raise _no_records(place)
+    check_reserved(labelled.frame.columns, where=str(place))
     return labelled
 
 
@@ -100,7 +103,18 @@ def scan_frame(source: Path | str, *, given: bool = False) -> pl.LazyFrame:
         raise unreadable_because(place, error) from None
     if empty:
         raise _no_records(place)
+    if given:
+        check_reserved(frame.collect_schema().names(), where=str(place))
     return frame
+
+
+def check_reserved(names: Sequence[str], *, where: str) -> None:
+    """Refuse names that begin as those of our own columns do: no column of a file may be taken for one of them."""
+    if taken := [name for name in names if name.startswith(RESERVED)]:
+        remedy = f"rename or remove {'it' if len(taken) == 1 else 'them'} in the file"
+        if any(name.startswith("__index_level_") for name in taken):
+            remedy += "; pandas wrote its index as a column, and leaves it out with index=False"
+        raise bad_file(f"names that begin with {RESERVED} are reserved: {listed(taken)}", where=where, remedy=remedy)
 
 
 def write_frame(frame: pl.DataFrame, path: Path, *, note: dict[str, str] | None = None) -> None:

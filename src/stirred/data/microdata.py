@@ -15,7 +15,7 @@ import polars as pl
 
 from stirred.data.codes import all_different, all_known
 from stirred.data.columns import Columns, ParquetColumns, as_polars, canonical_frame, select
-from stirred.data.frames import parquet_parts, read_labels
+from stirred.data.frames import check_reserved, parquet_parts, read_labels
 from stirred.data.missing import MISSING_CODE, Declared, is_missing, with_missing, with_missing_code
 from stirred.data.problems import DataError, bad_file, counted, listed, number
 from stirred.data.sources import Source, other_separator, which_column
@@ -61,6 +61,8 @@ class Microdata:
         if self.persons is not None and not isinstance(self.persons, ParquetColumns):
             object.__setattr__(self, "persons", canonical_frame(as_polars(self.persons)))
         object.__setattr__(self, "households", _with_link_like_persons(homes, self.persons, self.hid))
+        check_reserved(homes.columns, where=self.household_source)
+        check_reserved(() if self.persons is None else self.persons.columns, where=self.person_source)
         if self.checked:
             self.check()
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
+from functools import cache
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -100,7 +102,7 @@ class Kept:
 
 
 def premises(prepared: Prepared) -> dict[str, str]:
-    """Return the checksums of what a release depends on besides its plan: files, codebook, declared numbers, codes."""
+    """Return the checksums of what a release depends on besides its plan: files, codebook, numbers, codes, code."""
     found = dict(prepared.inputs)
     found |= prepared.mechanism.premises(prepared.plan)
     if prepared.planned.codebook is not None:
@@ -108,7 +110,24 @@ def premises(prepared: Prepared) -> dict[str, str]:
     settings = json.dumps(prepared.settings.dumped(), sort_keys=True, default=str)
     found["the settings of the mechanism"] = hashlib.sha256(settings.encode()).hexdigest()
     found["the package of the mechanism"] = package_of(prepared.mechanism.name)
+    # A version number does not change when somebody edits the code: another draw under the same entry of the ledger.
+    for package in dict.fromkeys(("stirred", type(prepared.mechanism).__module__.partition(".")[0])):
+        found[f"the code of {package}"] = _code_of(package)
     return found
+
+
+@cache
+def _code_of(package: str) -> str:
+    """Return a checksum of all Python files of a package, as they were when a process first asked."""
+    module = import_module(package)
+    folders = [Path(folder) for folder in getattr(module, "__path__", ())]
+    files = [(path.relative_to(top), path) for top in folders for path in top.rglob("*.py")]
+    if not folders and module.__file__ is not None:
+        files = [(Path(module.__file__).name, Path(module.__file__))]
+    digest = hashlib.sha256()
+    for name, path in sorted((str(name), path) for name, path in files):
+        digest.update(f"{name}\0{checksum(path)}\n".encode())
+    return digest.hexdigest()
 
 
 def libraries() -> dict[str, str]:

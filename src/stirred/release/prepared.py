@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import Final
 
 import polars as pl
 
@@ -134,7 +135,7 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
     if problems := [*unwritable(in_csv)]:
         raise DataError(problem.inside(f"{planned.source} [data]") for problem in problems)
     others = _other_files(ledger, inputs)
-    _check_names([*released, *people])
+    _check_names([*released, *people], tables)
     if ledger is not None:
         _check_accountable(planned, ledger, others)
     doubts = (
@@ -262,12 +263,19 @@ def _with_geography(plan: Plan, codebook: Codebook) -> Plan:
     return plan.promising(plan.specification.with_flavor(multiverse=multiverse))
 
 
-# Names of our own columns in the tables we publish.
-_OURS = ("table", "count", "true", "released", "error", "cell")
+# Names of our own columns in what is published, and in what is said of a table: its errors, and corrected counts.
+_OURS: Final = ("table", "count", "true", "released", "error", "cell")
+_OF_TABLES: Final = (
+    *("mean", "variance", "bias"),
+    *("estimate", "standard_error", "low", "high", "kept", "projected", "published", "squared_error"),
+)
 
 
-def _check_names(names: Sequence[str]) -> None:
-    taken = [name for name in names if name in _OURS or name.startswith(("__", "stratum_"))]
+def _check_names(names: Sequence[str], tables: Sequence[Table]) -> None:
+    """Refuse columns that would stand beside one of ours of the same name, before anything is spent."""
+    counted = {name for table in tables for name in table.variables}
+    taken = [name for name in names if name in _OURS or name.startswith("stratum_")]
+    taken += [name for name in names if name in counted and name in _OF_TABLES]
     if taken:
         raise bad_plan(
             f"{listed(taken)} is a name that published tables use for something else",

@@ -12,7 +12,7 @@ import polars as pl
 
 from stirred import __version__
 from stirred.data.columns import select
-from stirred.data.frames import write_frame
+from stirred.data.frames import read_frame, write_frame
 from stirred.data.table_labels import without_labels
 from stirred.mechanisms.protocol import Check, Release, Table, TooLargeError
 from stirred.mechanisms.registry import is_installed, package_of
@@ -39,7 +39,7 @@ def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Se
         for table in prepared.tables
     }
     shown = {
-        title: without_labels(pl.read_csv(folder / "public" / place, infer_schema=False)).with_columns(
+        title: without_labels(read_frame(folder / "public" / place, empty=True)).with_columns(
             pl.col("count").cast(pl.Int64)
         )
         for title, place in places.items()

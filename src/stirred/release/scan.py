@@ -18,10 +18,12 @@ import polars as pl
 
 from stirred.audit.bundle import NO_BOUND, audit_bundle, seeded_marks
 from stirred.data.bundle import MANIFEST, SEEDED_MARK, Manifest, PublicFileListed, checksum, published_specification
+from stirred.data.csv_text import csv_header
 from stirred.data.frames import read_frame
 from stirred.data.identifying import identifier_doubt, identifying
 from stirred.data.probe import is_unread
-from stirred.data.problems import bad_file, listed
+from stirred.data.problems import DataError, bad_file, listed
+from stirred.data.sources import Source
 from stirred.data.table_labels import label_columns
 from stirred.mechanisms.protocol import Mechanism
 from stirred.report.release import INTERNAL_STAMP, PUBLIC_STAMP
@@ -258,10 +260,8 @@ def _tables(public: Path) -> list[Path]:
 
 def _header(path: Path) -> list[str] | None:
     try:
-        if path.suffix == ".csv":
-            return pl.read_csv(path, n_rows=0, infer_schema=False).columns
-        return list(pl.read_parquet_schema(path))
-    except (pl.exceptions.PolarsError, OSError):
+        return csv_header(Source(path))[0] if path.suffix == ".csv" else list(pl.read_parquet_schema(path))
+    except (pl.exceptions.PolarsError, OSError, DataError):
         return None
 
 

@@ -197,15 +197,16 @@ def _agreement(tables: Sequence[_Table]) -> Iterator[Finding]:
 
 def _apart(one: pl.LazyFrame, other: pl.LazyFrame, shared: Sequence[str]) -> pl.Series:
     """Return the differences of two tables, added up to what they share; sums with an empty cell are left out."""
-    names = [*shared, "all"]
+    names = [*shared, "__all"]
     whole = pl.when(pl.col("count").is_null().any()).then(None).otherwise(pl.col("count").sum())
-    added = [frame.with_columns(all=pl.lit(0)).group_by(names).agg(whole.alias("sum")) for frame in (one, other)]
+    added = [frame.with_columns(__all=pl.lit(0)).group_by(names).agg(__sum=whole) for frame in (one, other)]
     # As text, as CSV has them: few are left of many.
     sums = [frame.collect().with_columns(pl.col(shared).cast(pl.String)) for frame in added]
-    sums = [frame.with_columns(pl.col("sum").is_null().alias("left"), pl.col("sum").fill_null(0)) for frame in sums]
-    both = sums[0].join(sums[1], on=names, how="full", coalesce=True, nulls_equal=True, suffix="2")
-    both = both.filter(~(pl.col("left").fill_null(False) | pl.col("left2").fill_null(False)))
-    return both.select((pl.col("sum").fill_null(0) - pl.col("sum2").fill_null(0)).round(6)).to_series()
+    sums = [frame.with_columns(__left=pl.col("__sum").is_null(), __sum=pl.col("__sum").fill_null(0)) for frame in sums]
+    both = sums[0].join(sums[1], on=names, how="full", coalesce=True, nulls_equal=True, suffix="__other")
+    both = both.filter(~(pl.col("__left").fill_null(False) | pl.col("__left__other").fill_null(False)))
+    difference = pl.col("__sum").fill_null(0) - pl.col("__sum__other").fill_null(0)
+    return both.select(difference.round(6)).to_series()
 
 
 # ---- what cannot exist ------------------------------------------------------------------------------------

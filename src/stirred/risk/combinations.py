@@ -96,7 +96,7 @@ def dis_suda(frame: pl.DataFrame, keys: Sequence[str], *, fraction: float, large
     [0.0, 0.0, 0.333, 0.667]
     """
     scores = minimal_uniques(frame, keys, largest=largest).scores
-    sizes = frame.group_by(list(keys)).len()["len"].to_numpy()
+    sizes = frame.group_by(list(keys)).len("__len")["__len"].to_numpy()
     right = unique_match(sizes, fraction=fraction) or 0.0
     total = int(scores.sum())
     alone = int((sizes == 1).sum())

@@ -140,8 +140,8 @@ def reidentify(
 
 def kinds_of_persons(truth: pl.DataFrame, asked: Asked) -> dict[str, _Array]:
     """Return who is modal, nonmodal, and vulnerable: nonmodal, and alone in the truth with area, sex and age group."""
-    alike = truth.select(*asked.area, n=pl.len().over([*asked.area, *asked.learn]))
-    modal = alike.select(pl.col("n") == pl.col("n").max().over(asked.area)).to_series().to_numpy()
+    alike = truth.select(*asked.area, __n=pl.len().over([*asked.area, *asked.learn]))
+    modal = alike.select(pl.col("__n") == pl.col("__n").max().over(asked.area)).to_series().to_numpy()
     keys = _grouped(truth.select(asked.keys), asked)
     alone = keys.select(pl.len().over(keys.columns) == 1).to_series().to_numpy()
     return {"modal": modal, "nonmodal": ~modal, VULNERABLE: ~modal & alone}

@@ -249,28 +249,28 @@ class Diversity:
 
 
 def class_diversity(frame: pl.DataFrame, keys: Sequence[str], sensitive: str) -> pl.DataFrame:
-    """Return of each class its records ``n``, distinct values, exp of their entropy, and distance from the file.
+    """Return of each class its records ``__n``, distinct values, exp of their entropy, and distance from the file.
 
     These are l-diversity (Machanavajjhala et al. 2007) and t-closeness (Li et al. 2007), the latter by total variation.
 
     >>> rows = pl.DataFrame({"key": list("AAABBBCC"), "value": [1, 1, 2, 1, 1, 1, 2, 3]})
-    >>> class_diversity(rows, ["key"], "value").sort("key").select("distinct", "entropy", "closeness").rows()
+    >>> class_diversity(rows, ["key"], "value").sort("key").select("__distinct", "__entropy", "__closeness").rows()
     [(2, 1.8898815748..., 0.125), (1, 1.0, 0.375), (2, 2.0, 0.625)]
     """
     by = [name for name in keys if name != sensitive]
-    cells = frame.lazy().group_by([*by, sensitive]).agg(pl.len().alias("n"))
-    overall = frame.lazy().group_by(sensitive).agg((pl.len() / frame.height).alias("q"))
-    share = pl.col("n") / pl.col("n").sum()
+    cells = frame.lazy().group_by([*by, sensitive]).agg(pl.len().alias("__n"))
+    overall = frame.lazy().group_by(sensitive).agg((pl.len() / frame.height).alias("__q"))
+    share = pl.col("__n") / pl.col("__n").sum()
     # Values that a class lacks count with their share of the file: 1 less what its own values have there.
-    distance = ((share - pl.col("q")).abs().sum() + (1 - pl.col("q").sum())) / 2
+    distance = ((share - pl.col("__q")).abs().sum() + (1 - pl.col("__q").sum())) / 2
     return (
         cells.join(overall, on=sensitive, nulls_equal=True)
         .group_by(by if by else pl.lit(0))
         .agg(
-            pl.len().alias("distinct"),
-            (-(share * share.log()).sum()).exp().round(12).alias("entropy"),
-            distance.round(12).alias("closeness"),
-            pl.col("n").sum(),
+            pl.len().alias("__distinct"),
+            (-(share * share.log()).sum()).exp().round(12).alias("__entropy"),
+            distance.round(12).alias("__closeness"),
+            pl.col("__n").sum(),
         )
         .collect()
     )
@@ -287,10 +287,10 @@ def diversity(frame: pl.DataFrame, keys: Sequence[str], sensitive: str) -> Diver
     distinct, entropy, closeness, told = (
         class_diversity(frame, keys, sensitive)
         .select(
-            pl.col("distinct").min(),
-            pl.col("entropy").min(),
-            pl.col("closeness").max(),
-            pl.col("n").filter(pl.col("distinct") == 1).sum().alias("told"),
+            pl.col("__distinct").min(),
+            pl.col("__entropy").min(),
+            pl.col("__closeness").max(),
+            pl.col("__n").filter(pl.col("__distinct") == 1).sum().alias("__told"),
         )
         .row(0)
     )

@@ -126,8 +126,8 @@ def several_parents(spine: Spine, levels: Sequence[str]) -> Iterator[Doubt]:
     if not {*levels} <= {*spine.leaves.columns}:  # one column of geocodes names all levels
         return
     for depth, name in enumerate(levels[1:], start=1):
-        placed = spine.leaves.select(levels[: depth + 1]).unique().group_by(name).len().sort(name)
-        shared = placed.filter(placed["len"] > 1)
+        placed = spine.leaves.select(levels[: depth + 1]).unique().group_by(name).len("__len").sort(name)
+        shared = placed.filter(placed["__len"] > 1)
         if 0 < 4 * shared.height <= placed.height:
             above = levels[depth - 1]
             yield Doubt(

@@ -68,8 +68,8 @@ def read_classes(adjust: Adjust, file: pl.DataFrame) -> tuple[Classes, npt.NDArr
     assert adjust.totals.frame is not None
     table, by = adjust.totals.frame, list(adjust.poststrata)
     own = file.select(pl.col(name).cast(pl.String) for name in by)
-    numbered = table.select(by).with_row_index("_class")
-    found = own.join(numbered, on=by, how="left", maintain_order="left")["_class"]
+    numbered = table.select(by).with_row_index("__class")
+    found = own.join(numbered, on=by, how="left", maintain_order="left")["__class"]
     if found.null_count():
         absent = own.filter(found.is_null()).unique().sort(by)
         what = f"{absent.height} classes of the sample have no total, such as {' '.join(absent.row(0))}"

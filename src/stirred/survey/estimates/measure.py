@@ -77,8 +77,8 @@ def values_of(asked: Asked, file: pl.DataFrame, cells: pl.DataFrame) -> Values:
         cut += more
     cell = np.zeros(file.height, dtype=np.int64)
     if estimate.by:
-        numbered, own = cells.cast(pl.String).with_row_index("_cell"), file.select(estimate.by).cast(pl.String)
-        found = own.join(numbered, on=estimate.by, how="left", maintain_order="left")["_cell"]
+        numbered, own = cells.cast(pl.String).with_row_index("__cell"), file.select(estimate.by).cast(pl.String)
+        found = own.join(numbered, on=estimate.by, how="left", maintain_order="left")["__cell"]
         cell = found.cast(pl.Int64).to_numpy()
     for name, allowed in estimate.where.items():
         inside = file[name].cast(pl.String).is_in(list(allowed)).fill_null(value=False).to_numpy()

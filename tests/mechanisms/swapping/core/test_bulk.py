@@ -301,14 +301,6 @@ def test_machines_that_were_misled_about_places_are_found_out(tmp_path: Path, mo
     assert not file.agrees("persons")
 
 
-def test_a_column_called_as_ours_is_refused_in_the_plan(tmp_path: Path) -> None:
-    data, sources = given(tmp_path)
-    member = MEMBERS["permutation"].on(Elsewhere(sources=sources, scratch=tmp_path))
-    data = replace(data, households=data.households.with_columns(__place=1))
-    with pytest.raises(PlanError, match="use for something else"):
-        member.plan(data)
-
-
 class Forgetful(Elsewhere):
     """Loses a part of the swap codes that are exchanged, and of nothing else."""
 

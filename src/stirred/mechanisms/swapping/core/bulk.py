@@ -59,17 +59,6 @@ def check_blocks(cluster: Cluster, strata: Strata) -> None:
         )
 
 
-def check_names(data: Microdata) -> None:
-    """Refuse a column that is called as we call the place of a record on its way."""
-    tables = [data.households, *([] if data.persons is None else [data.persons])]
-    if any(_PLACE in table.columns for table in tables):
-        raise bad_plan(
-            f'"{_PLACE}" is a name that swaps on a cluster use for something else',
-            where="[data]",
-            remedy="give the column another name",
-        )
-
-
 def check_records(cluster: Cluster, data: Microdata, plan: SwapPlan) -> None:
     """Refuse if the cluster reads other records than were planned."""
     _check_table(cluster, "households", data.households, [*dict.fromkeys([*plan.hold, *plan.universe.swap])])

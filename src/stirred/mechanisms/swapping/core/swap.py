@@ -218,7 +218,6 @@ class Swap(Swapping):
     def _planned(self, data: Microdata) -> SwapPlan:
         plan = Swapping._planned(self, data)
         if self.engine is not None:
-            bulk.check_names(data)
             bulk.check_blocks(self.engine, plan.strata)
         return plan
 

@@ -116,7 +116,7 @@ def _recount(data: Microdata, plan: SwapPlan, written: pl.DataFrame, format_: st
     if not names:
         return Check(what=RECOUNTED, cells=0, result="nothing of it is an invariant")
     tables = [
-        frame.group_by(names).len().sort(names)
+        frame.group_by(names).len("__len").sort(names)
         for frame in (as_read(data.households.select(names), format_, folder), written.select(names))
     ]
     if not tables[0].equals(tables[1], null_equal=True):

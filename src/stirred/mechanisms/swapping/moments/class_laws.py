@@ -270,8 +270,8 @@ def _weighted(
 
 
 def _check_size(held: pl.DataFrame, placed: pl.DataFrame, strata: Sequence[str]) -> None:
-    both = held.group_by(strata).len("rows").join(placed.group_by(strata).len("columns"), on=strata, nulls_equal=True)
-    cells = int(both.select((pl.col("rows").cast(pl.Int64) * pl.col("columns").cast(pl.Int64)).sum()).item())
+    both = held.group_by(strata).len("__rows").join(placed.group_by(strata).len("__cols"), on=strata, nulls_equal=True)
+    cells = int(both.select((pl.col("__rows").cast(pl.Int64) * pl.col("__cols").cast(pl.Int64)).sum()).item())
     if cells > _MOST_CELLS:
         raise TooLargeError(
             [

@@ -273,11 +273,13 @@ class PairwiseSwap(RecordSwap):
         if data.persons is not None and len(own) < len(names):
             people = data.persons
             rows = household_rows(data)
-            values = pl.DataFrame({"row": rows, **{n: people[n] for n in names if n not in own}})
-            texts = values.select("row", pl.concat_str(pl.exclude("row").cast(pl.String), separator="/").alias("all"))
-            held = texts.group_by("row").agg(pl.col("all").sort().str.join(" ")).sort("row")
-            index = pl.DataFrame({"row": np.arange(frame.height, dtype=np.uint32)})
-            frame = frame.with_columns(index.join(held, on="row", how="left", maintain_order="left")["all"])
+            values = pl.DataFrame({"__row": rows, **{n: people[n] for n in names if n not in own}})
+            texts = values.select(
+                "__row", pl.concat_str(pl.exclude("__row").cast(pl.String), separator="/").alias("__all")
+            )
+            held = texts.group_by("__row").agg(pl.col("__all").sort().str.join(" ")).sort("__row")
+            index = pl.DataFrame({"__row": np.arange(frame.height, dtype=np.uint32)})
+            frame = frame.with_columns(index.join(held, on="__row", how="left", maintain_order="left")["__all"])
         occupied = self._occupied(data)
         occupied[occupied] = frame.filter(occupied).is_unique().to_numpy()
         return occupied

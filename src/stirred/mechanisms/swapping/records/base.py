@@ -337,7 +337,7 @@ class RecordSwap(Mechanism):
         checks = []
         held = [n for n in plan.releases["households"] if n not in (*self.swapped, *self._resampled)]
         for names in ([*self._crossed], held):
-            one, other = (f.group_by(names or pl.lit(0)).len() for f in (data.households, file))
+            one, other = (f.group_by(names or pl.lit(0)).len("__len") for f in (data.households, file))
             if not one.sort(one.columns).equals(other.sort(other.columns), null_equal=True):
                 raise failed(f"the table of {', '.join(names)} differs from the input")
             checks.append(Check(what=f"table of {', '.join(names)}", cells=one.height))

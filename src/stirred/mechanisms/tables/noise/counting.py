@@ -62,9 +62,9 @@ def tabulated(
     names = list(asked.variables)
     if not names:
         return records.select(number).to_series().to_numpy()
-    found = records.group_by(names).agg(number.alias("number"))
+    found = records.group_by(names).agg(number.alias("__number"))
     joined = cells.join(found, on=names, how="left", nulls_equal=True, maintain_order="left")
-    return joined["number"].fill_null(0).to_numpy()
+    return joined["__number"].fill_null(0).to_numpy()
 
 
 def column_of(data: Microdata, name: str) -> pl.Series:

@@ -194,12 +194,12 @@ class PHSafe(Tabulator):
             group = [met(condition, names) for condition in budget.groups[query.group].values()]
             cells = [met(condition) for condition in query.table.cells.values()]
             table = rows[query.name].select(
-                pl.col(self.state).cast(pl.String), _first(group).alias("iteration"), _first(cells).alias("cell")
+                pl.col(self.state).cast(pl.String), _first(group).alias("__iteration"), _first(cells).alias("__cell")
             )
             regions = self._regions(query)
             place = {state: number for number, state in enumerate(regions)}
             region = pl.lit(0) if query.region == NATION else pl.col(self.state).replace_strict(place)
-            kept = table.drop_nulls().select(region.cast(pl.Int64).alias("region"), "iteration", "cell")
+            kept = table.drop_nulls().select(region.cast(pl.Int64).alias("__region"), "__iteration", "__cell")
             shape = (len(regions), len(group), len(cells))
             index = np.ravel_multi_index(tuple(kept[name].to_numpy() for name in kept.columns), shape)
             yield query, np.bincount(index, minlength=int(np.prod(shape))).astype(np.int64).reshape(shape)

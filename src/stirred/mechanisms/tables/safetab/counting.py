@@ -85,8 +85,8 @@ class Counter:
         if not column:
             return cls(Domain(("1",), members), np.zeros(records.area.size, dtype=np.int64), records)
         regions = records.areas[column].drop_nulls().unique().sort()
-        numbered = pl.DataFrame({column: regions}).with_row_index("number")
-        place = records.areas.select(column).join(numbered, on=column, how="left", maintain_order="left")["number"]
+        numbered = pl.DataFrame({column: regions}).with_row_index("__number")
+        place = records.areas.select(column).join(numbered, on=column, how="left", maintain_order="left")["__number"]
         region = place.cast(pl.Int64).fill_null(-1).to_numpy()[records.area]
         return cls(Domain(tuple(regions), members), region, records)
 
