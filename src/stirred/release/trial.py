@@ -25,7 +25,8 @@ def trial_draw(prepared: Prepared, folder: Path, entropy: Entropy, *, progress: 
     files = mechanism.files(prepared.data, prepared.plan)
     accept = [doubt.name for doubt in prepared.plan.doubts if doubt.refuses and not doubt.final]
     release = mechanism.release(prepared.data, entropy, accept=accept, plan=prepared.plan, progress=progress)
-    release = replace(release, specification=replace(prepared.plan.specification, seeded=entropy.seeded))
+    promised = prepared.plan.specification
+    release = replace(release, specification=replace(promised, seeded=promised.seeded or entropy.seeded))
     write_public(folder, prepared, files, release)
     if entropy.seeded:
         mark_seeded(folder)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Final, NoReturn
 
 from stirred.spec.enclosure import Enclosure, TooCoarseError
@@ -457,6 +457,7 @@ def _reciprocal(value: Exact) -> Exact:
     return Exact("reciprocal", parts=(value,))
 
 
+@lru_cache(maxsize=4096)  # plan, specification and report show the same losses many times
 def _enclose(value: Exact, digits: int) -> Enclosure:
     if value.kind == "rational":
         return Enclosure.of(value.rational, digits=digits)
