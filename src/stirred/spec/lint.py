@@ -273,6 +273,13 @@ def _part_of_output(context: Context) -> Iterator[Finding]:
         )
 
 
+def empty(specification: Specification) -> list[Finding]:
+    """Return why a promise protects nothing whatever its number is; nothing where it does."""
+    context = Context(specification=specification)
+    checks = (_singleton_universes, _nothing_to_swap, _no_neighbours)
+    return [finding for check in checks for finding in check(context)]
+
+
 def _since_before(context: Context) -> Iterator[Finding]:
     if context.before is not None:
         yield from since(context.before, context.specification)
