@@ -42,6 +42,7 @@ from stirred.spec import (
     ln,
     post_process,
     refine,
+    to_distance,
     to_neighbours,
 )
 from stirred.spec.convert_output import gdp_to_epsilon, pure_to_mu, pure_to_rho2, zcdp_to_epsilon
@@ -384,6 +385,30 @@ def test_a_change_of_unit_rescales_the_nearest_distance(factor: int | str, neare
     assert after.multiverse.nearest == nearest
 
 
+HALVES = InputPremetric(name="d_Given", unit="person", relation="income", table=(("a", "b", "3/2"),))
+
+
+@pytest.mark.parametrize("stated", [False, True])
+def test_fractional_distances_are_not_rounded_up_to_the_nearest_pair(stated: bool) -> None:
+    """Randomised response at epsilon 3/2 has D_NoR squared 0.9527 at distance 3/2: rho squared is 0.4235."""
+    if stated:
+        spec = specification(PURE, 1, premetric=HALVES, multiverse=SWAPPED)
+    else:
+        start = specification(PURE, "3/4", multiverse=SWAPPED)
+        spec = to_distance(start, to=HALVES, at_least="3/4", because="stated").specification
+        assert spec.multiverse.nearest == 1
+    loss = ZCDP.distance(law(4481, 1000), law(1000, 4481))  # e^1.5 is 4.4817
+    after = change_output(spec, to=ZCDP).specification
+    assert after.budget.realised.shown(4) == "0.4235"
+    assert loss.low <= ZCDP.to_distance(after.budget.realised) * "3/2"
+
+
+def test_a_shortest_path_is_not_as_long_as_the_nearest_files_are_apart() -> None:
+    pairs = InputPremetric(name="d_HamS", unit="person", within=2, closure=True)
+    after = change_output(specification(PURE, 1, premetric=pairs, multiverse=SWAPPED), to=ZCDP).specification
+    assert after.budget.realised == pure_to_rho2(exact(1))
+
+
 # -- units, refinement, post-processing -----------------------------------------------------------
 
 
@@ -418,6 +443,21 @@ def test_a_change_of_unit_makes_the_number_of_old_units_an_invariant() -> None:
     assert any("sizes are fixed" in line for line in excused.assumptions)
     unbounded = specification(PURE, 1, premetric=InputPremetric(name="d_SymDiff", unit="person"))
     assert change_unit(unbounded, unit="household", factor=6, because="six").specification.multiverse.is_vacuous
+
+
+def test_by_position_a_change_of_unit_fixes_the_size_of_every_new_unit() -> None:
+    """[000][1][0][1] against [00][1][0][1][0]: two households apart, and nearly all persons after the first move."""
+    before = specification(PURE, 1, premetric=InputPremetric(name="d_Ham", unit="person"))
+    for keeps in (None, "the number of persons is published"):
+        after = change_unit(before, unit="household", factor=3, because="at most three", keeps_total=keeps).specification
+        (fixed,) = after.multiverse.invariants
+        assert str(fixed) == "how many person records each household has, in the order of the file"
+        assert after.budget.realised == 3
+    copies = InputPremetric(name="d_Ham", unit="person", post_imputation=True)
+    people = change_unit(
+        specification(PURE, 1, premetric=copies), unit="person", factor=2, because="one copy", post_imputation=False
+    ).specification
+    assert people.multiverse.invariants == (Margin(of="person"),)
 
 
 def test_refining_keeps_the_budget_and_names_what_was_added() -> None:

@@ -120,8 +120,10 @@ def _to_neighbours(specification: Specification, to: OutputPremetric, within: in
 
 def _nearest(specification: Specification) -> Exact:
     """Return the smallest distance between different datasets, as far as it is known; else 0."""
-    nearest = specification.multiverse.nearest
-    return exact(nearest) if nearest > 1 else specification.input_premetric.least
+    nearest, premetric = specification.multiverse.nearest, specification.input_premetric
+    # A table or a shortest path may be shorter than the stated bound: what it says itself counts.
+    own = premetric.least if premetric.table or premetric.closure else None
+    return exact(nearest) if nearest > 1 and (own is None or own >= nearest) else premetric.least
 
 
 @dataclass(frozen=True, slots=True)
