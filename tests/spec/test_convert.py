@@ -449,7 +449,9 @@ def test_by_position_a_change_of_unit_fixes_the_size_of_every_new_unit() -> None
     """[000][1][0][1] against [00][1][0][1][0]: two households apart, and nearly all persons after the first move."""
     before = specification(PURE, 1, premetric=InputPremetric(name="d_Ham", unit="person"))
     for keeps in (None, "the number of persons is published"):
-        after = change_unit(before, unit="household", factor=3, because="at most three", keeps_total=keeps).specification
+        after = change_unit(
+            before, unit="household", factor=3, because="at most three", keeps_total=keeps
+        ).specification
         (fixed,) = after.multiverse.invariants
         assert str(fixed) == "how many person records each household has, in the order of the file"
         assert after.budget.realised == 3

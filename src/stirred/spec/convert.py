@@ -231,7 +231,9 @@ def change_distance(specification: Specification, *, to: str) -> Derivation:
         after = scale_budget(start.specification, exact(factor), formula=f"{factor} x the budget per {old.name}")
     step = stepped(
         start.specification,
-        after.with_flavor(input_premetric=new, multiverse=after.multiverse.nearest_in(exact(factor), counts=new.counts)),
+        after.with_flavor(
+            input_premetric=new, multiverse=after.multiverse.nearest_in(exact(factor), counts=new.counts)
+        ),
         action=f"distance {old.name} -> {to}, factor {factor}",
         theorem="Proposition 2.4.15 (input premetrics that bound each other)",
     )
