@@ -51,8 +51,8 @@ def since(before: Specification, now: Specification) -> Iterator[Finding]:
     follows = comparison.overall in (STRONGER, EQUAL)
     changes = [*_who(before, now)]
     if comparison.overall not in (EQUAL, WEAKER):
-        # Any curve gives any other at some number of steps, so curves are compared by the overall verdict alone.
-        weaker = how not in (EQUAL, WEAKER) or before.output_premetric.name == now.output_premetric.name == "D_Tr"
+        # Measures that imply each other at some budget are compared by the overall verdict alone.
+        weaker = how != WEAKER
         changes += [*_where(before, now), *_what(before, now), *_how(before, now, weaker=weaker)]
     changes += [*_at(before, now), *([] if follows else _how_much(before, now))]
     fell = now.budget.realised < before.budget.realised
