@@ -151,7 +151,8 @@ def what_could_be_learned(
         if not 1 <= number <= 1_000:
             raise wrong(f"{number} is not a number of records", where=name, remedy="write 1 to 1,000")
     size, before = probability(alpha, where="alpha"), probability(prior, where="prior")
-    found: dict[str, Any] = {"alpha": size, "prior": before, "reveals": _reveals(specification)}
+    reveals = explain_specification(specification).not_protected
+    found: dict[str, Any] = {"alpha": size, "prior": before, "reveals": reveals}
     if specification.input_premetric.within == 1 and can_be_metric(specification):
         specification = to_metric(specification).specification  # the same promise, for all distances
     try:
@@ -167,14 +168,6 @@ def what_could_be_learned(
     )
     assured = any(row.assured for row in rows)
     return Learned(**found, rows=rows, notes=tuple(_notes(specification, assured=assured)))
-
-
-def _reveals(specification: Specification) -> tuple[str, ...]:
-    told = explain_specification(specification).not_protected
-    multiverse = specification.multiverse
-    if specification.input_premetric.bounded or not multiverse.is_vacuous or multiverse.consequences:
-        return told
-    return ("nothing: no figure is published exactly", *told[1:])
 
 
 def _subjects(specification: Specification, household: int, copies: int, area: int) -> Iterator[tuple[str, int]]:
