@@ -182,10 +182,13 @@ def test_explain_reads_a_specification_and_refuses_other_flavors_by_name(command
     assert found["epsilon_exact"] == "3/2"
     assert any("household" in each for each in found["reveals"])
     assert "is bounded by no number" in words(command, "limits", "explain", str(file))
-    problem = refused(command, "explain", "das-2020")
-    assert problem["where"] == "das-2020"
+    problem = refused(command, "explain", "gaussian-dp", "--budget", "1")
+    assert problem["where"] == "gaussian-dp"
     assert "unsupported flavor" in problem["what"]
-    assert "zCDP" in problem["what"]
+    assert "Gaussian" in problem["what"]
+    zcdp = told(command, "limits", "explain", "zcdp", "--budget", "1/10")
+    assert (zcdp["rho2_exact"], zcdp["rows"][1]["rho2_times_squared_distance"]) == ("1/10", 0.4)
+    assert zcdp["rows"][0]["words"] == "a 5% test has power at most 13.6%"
     assert "a letter without a value" in refused(command, "explain", "pure-dp")["what"]
 
 

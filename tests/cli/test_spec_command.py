@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stirred.data.codebook import toml_value
 from stirred.spec import Specification, UnitFactor, catalogue, compare
 from stirred.spec.document import from_document, to_document, to_json
 from stirred.spec.explain import explain
@@ -173,6 +174,17 @@ def test_a_file_or_a_bundle_is_read_where_a_name_is(place: str, named: str, comm
     target.write_text("\ufeff" + to_json(load("das-2020")), encoding="utf-8")
     assert from_document(told(command, "spec", "show", named)) == load("das-2020")
     assert words(command, "spec", "show", named).startswith(f"{target.stem} ρ²=55.371-DP(X_CEF")
+
+
+def test_a_specification_in_toml_is_read_where_one_in_json_is(command: Command, tmp_path: Path) -> None:
+    lines = [f"{key} = {toml_value(value)}" for key, value in SURVEY.items()]
+    (tmp_path / "survey.toml").write_text("\n".join(lines), encoding="utf-8")
+    assert from_document(told(command, "spec", "show", "survey.toml")) == from_document(SURVEY)
+    assert told(command, "spec", "compare", "survey.toml", "survey.toml")["overall"] == "equal"
+    for more in (["explain"], ["lint"], ["convert", "--output", "zcdp"], ["export", "--format", "latex"]):
+        assert command("spec", more[0], "survey.toml", *more[1:])[0] == 0
+    assert command("ledger", "init", "a.ledger", "--dataset", "d")[0] == 0
+    assert command("ledger", "add", "a.ledger", "survey.toml", "--mechanism", "noise")[0] == 0
 
 
 def test_a_folder_that_is_no_bundle_does_not_hide_a_name_of_the_catalogue(command: Command, tmp_path: Path) -> None:

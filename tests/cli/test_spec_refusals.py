@@ -48,6 +48,19 @@ def line(where: str, what: str, remedy: str) -> str:
     return f"{Problem(where=where, what=what, remedy=remedy)}\n"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = ", "spec.toml: this is not TOML (Invalid value"),
+        ("a = inf", 'spec.toml: this is not TOML (inf is not a number here; write "inf" in quotes for infinity)'),
+        ("schema_version = 1", "spec.toml domain: the key 'domain' is missing. Fix: add it."),
+    ],
+)
+def test_a_specification_in_toml_is_checked_as_strictly(refused: Refused, text: str, said: str) -> None:
+    Path("spec.toml").write_text(text, encoding="utf-8")
+    assert said in refused("show", "spec.toml")
+
+
 # ---- names and files ------------------------------------------------------------------------------
 
 EVERYWHERE = [("show",), ("explain",), ("compare", "das-2020"), ("compose", "das-2020"), ("convert", "--unit", "x"),
@@ -195,12 +208,12 @@ WRONG: list[tuple[list[str], tuple[str, str, str]]] = [
      ("--output", "'' is not an output premetric", OUTPUTS)),
     (["convert", "das-2020", "--output", "pure"],
      ("--output", "zCDP, zero-concentrated differential privacy gives no pure differential privacy: a rare output may "
-      "still change the odds by any factor", "from D_NoR one can go to D_H, D_KL, D_Mult^delta, D_Renyi, D_TV, D_Tr, "
-      "D_chi2")),
+      "still change the odds by any factor", "from D_NoR one can go to D_GDP, D_H, D_KL, D_Mult^delta, D_Renyi, D_TV, "
+      "D_Tr, D_chi2")),
     (["convert", "das-2020", "--output", "w1"],
      ("--output", "zCDP, zero-concentrated differential privacy gives no Wasserstein privacy: how far numbers move "
-      "says nothing about their probabilities, nor these about how far numbers move", "from D_NoR one can go to D_H, "
-      "D_KL, D_Mult^delta, D_Renyi, D_TV, D_Tr, D_chi2")),
+      "says nothing about their probabilities, nor these about how far numbers move", "from D_NoR one can go to D_GDP, "
+      "D_H, D_KL, D_Mult^delta, D_Renyi, D_TV, D_Tr, D_chi2")),
     (["convert", "das-2020", "--output", "f-dp"],
      ("--output", "a trade-off curve has corners, which no option takes",
       "use `change_output(..., to=trade_off(curve))` in Python")),

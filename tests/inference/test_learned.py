@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from scipy.stats import norm
 
 from stirred.inference import (
     UnsupportedFlavor,
@@ -16,6 +17,7 @@ from stirred.inference import (
     power_bounds,
     pure_loss,
     what_could_be_learned,
+    zcdp_power_bound,
 )
 from stirred.report.learned import learned_section
 from stirred.spec import GDP, PURE, TOTAL_VARIATION, ZCDP, InputPremetric, OutputPremetric, approximate, catalogue
@@ -24,6 +26,8 @@ from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.problems import SpecificationError
 from stirred.spec.specification import Specification
+from stirred.spec.tradeoff import TradeOff
+from tests.spec.strategies import law
 
 OTHERS = [ZCDP, GDP, TOTAL_VARIATION, approximate("1e-10"), OutputPremetric(name="D_Renyi", order=exact(2).rational)]
 
@@ -43,13 +47,56 @@ def test_every_flavor_but_the_pure_one_is_refused_by_name(output: OutputPremetri
     with pytest.raises(UnsupportedFlavor, match="unsupported flavor") as refused:
         pure_loss(specification)
     assert output.classic in refused.value.problems[0].what
+    assert pure_loss(specification.with_flavor(output_premetric=PURE)) == exact(1)
+    shown = learned_section(specification)
+    assert "bounded by no number" in shown
+    assert "unsupported" not in shown
+    if output == ZCDP:
+        return
     told = what_could_be_learned(specification)
     assert (told.rows, bool(told.refused)) == ((), True)
-    shown = learned_section(specification)
-    assert "No limit can be stated: unsupported flavor" in shown
+    assert f"No limit can be stated: this release promises {output.classic}" in shown
     assert "at most" not in shown
-    assert "bounded by no number" in shown
-    assert pure_loss(specification.with_flavor(output_premetric=PURE)) == exact(1)
+
+
+def test_zcdp_limits_tests_and_says_nothing_of_beliefs() -> None:
+    specification = pure(post_imputation=True).with_flavor(output_premetric=ZCDP).with_budget("1/10")
+    told = what_could_be_learned(specification)
+    rows = {row.about: row for row in told.rows}
+    assert rows["one person"].words == "a 5% test has power at most 13.6%"
+    copied = rows["a person copied into 1 more person record"]  # rho is doubled, and rho squared four times as large
+    assert (copied.far, copied.power) == (exact("2/5"), zcdp_power_bound("0.05", "2/5"))
+    assert all(row.posterior is None for row in told.rows)
+    assert not rows["everything about an area of 100 persons"].assured
+    shown = learned_section(specification)
+    assert "for the worst possible test." in shown
+    assert "prior" not in shown
+
+
+@pytest.mark.parametrize("alpha", ["1/1000", "1/20", "1/5", "1/2", "9/10", "999/1000"])
+@pytest.mark.parametrize("shift", [1, 2, 3])
+def test_no_test_of_gaussian_noise_has_more_power_than_zcdp_allows(alpha: str, shift: int) -> None:
+    """Normal laws ``shift`` standard deviations apart have rho squared shift^2/2."""
+    power = norm.sf(norm.isf(float(Fraction(alpha))) - shift)
+    bound = float(zcdp_power_bound(alpha, "1/2", shift))
+    assert power <= bound < 1
+    assert bound == pytest.approx(float(zcdp_power_bound(alpha, Fraction(shift**2, 2))))
+    # 4 is how many times rho squared must shrink before the bound is below what the normal law attains.
+    assert float(zcdp_power_bound(alpha, Fraction(shift**2, 8))) < power
+
+
+@pytest.mark.parametrize(("p", "q"), [((9, 1), (1, 9)), ((6, 3, 1), (1, 4, 5)), ((50, 49, 1), (49, 50, 1))])
+def test_no_test_between_two_laws_has_more_power_than_zcdp_allows(p: tuple[int, ...], q: tuple[int, ...]) -> None:
+    rho = ZCDP.distance(law(*p), law(*q)).high
+    for first, second in ((p, q), (q, p)):
+        for alpha, power in TradeOff.of(law(*first), law(*second)).corners[1:-1]:
+            assert zcdp_power_bound(alpha, rho * rho) >= power
+
+
+def test_zcdp_of_nothing_and_of_everything() -> None:
+    assert zcdp_power_bound("1/20", 0) == exact("1/20")
+    assert zcdp_power_bound("1/20", "inf") == zcdp_power_bound("1/20", 10**6) == 1
+    assert (zcdp_power_bound(0, 1), zcdp_power_bound(1, 1)) == (0, 1)
 
 
 def test_one_unit_a_household_a_copy_and_an_area_at_their_distances() -> None:

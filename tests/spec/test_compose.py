@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from stirred.spec import (
     GDP,
+    HELLINGER,
     PURE,
     TOTAL_VARIATION,
     ZCDP,
@@ -23,6 +24,7 @@ from stirred.spec import (
     Margin,
     Multiverse,
     Named,
+    OutputPremetric,
     UnitFactor,
     approximate,
     catalogue,
@@ -143,6 +145,16 @@ def test_gaussian_budgets_add_up_as_the_root_of_the_sum_of_squares() -> None:
 def test_total_variation_adds_up() -> None:
     total = compose([specification(TOTAL_VARIATION, "1/4"), specification(TOTAL_VARIATION, "1/2")]).specification
     assert total.budget.realised == exact("3/4")
+
+
+@pytest.mark.parametrize("output", [TOTAL_VARIATION, HELLINGER])
+def test_a_measure_that_is_at_most_1_adds_up_to_no_more(output: OutputPremetric) -> None:
+    total = compose([specification(output, "4/5"), specification(output, "9/10")]).specification
+    assert total.budget.realised == 1
+    halves = InputPremetric(name="d_Given", unit="person", relation="r", table=(("a", "b", "1/2"),))
+    near = [specification(output, value, premetric=halves) for value in ("4/5", "9/10")]
+    # Half a unit apart, a bound of 1 for each unit would be too small.
+    assert compose(near).specification.budget.realised > 1
 
 
 def test_pure_and_gaussian_meet_in_gaussian_dp() -> None:

@@ -30,6 +30,16 @@ from stirred.spec.render import to_markdown, to_registry
 from tests.spec.strategies import specification
 
 
+def test_nothing_can_be_worked_out_where_no_figure_is_published() -> None:
+    unbounded = InputPremetric(name="d_SymDiff", unit="child", post_imputation=False)
+    assert explain(specification(PURE, 1, premetric=unbounded)).not_protected == (
+        "nothing: no figure is published exactly",
+    )
+    children = explain(specification(PURE, 1, premetric=replace(unbounded, name="d_HamS"))).not_protected
+    assert children[0].startswith("the total number of children")
+    assert "whatever can be worked out from these figures" in children[-1]
+
+
 def how_much(budget: Budget) -> str:
     answer = explain(specification(PURE, budget)).answers[-1]
     assert answer.question == "how much"

@@ -157,6 +157,11 @@ SPOKEN: dict[str, tuple[Specification, str, Specification]] = {
         "warning",
         replace(specification("0"), settings_from="policy"),
     ),
+    "part-of-a-unit": (
+        specification(premetric=replace(PERSONS, unit="user-day")),
+        "warning",
+        specification(premetric=replace(PERSONS, unit="user")),
+    ),
     "part-of-output": (specification(measured_on=("the total",)), "warning", specification()),
     "seeded": (specification(seeded=True), "serious", specification(seeded=False)),
 }

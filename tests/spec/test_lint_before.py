@@ -31,12 +31,14 @@ from stirred.spec import (
     post_process,
     pull_back,
 )
-from stirred.spec.budget import Derived
+from stirred.spec.budget import ByUniverse, Derived
 from stirred.spec.document import from_json, to_json
 from stirred.spec.exact import exact
 from stirred.spec.explain import explain
 from stirred.spec.lint import lint
+from stirred.spec.output_premetric import trade_off
 from stirred.spec.problems import ConversionRefusedError
+from stirred.spec.tradeoff import TradeOff
 from tests.spec.strategies import GEOGRAPHY
 from tests.spec.test_lint import COUNTIES, HOUSEHOLDS, PERSONS, checks, fixing, specification, swapping
 
@@ -75,6 +77,26 @@ PULLED = pull_back(
 ).specification  # fmt: skip
 EDITED = at("edited-file", "1", premetric=replace(PERSONS, name="d_Ham", post_imputation=True))
 RAW = at("raw-responses", premetric=replace(PERSONS, name="d_Ham"))
+
+
+def table(far: str, budget: str) -> Specification:
+    """A distance of one's own between two datasets; a third is at another distance."""
+    listed = (("a", "b", far), ("a", "c", "20"))
+    return specification(
+        budget,
+        premetric=InputPremetric(name="d_Given", unit="person", relation="income", table=listed, post_imputation=False),
+    )
+
+
+def curve(corner: str) -> Specification:
+    size: Any = Fraction(corner)
+    return specification("1", premetric=NEAR, output=trade_off(TradeOff(((0, 0), (size, 1 - size), (1, 1)))))
+
+
+def universe(at: str | None) -> Specification:
+    policy = ByUniverse(budgets=(("a", exact(3)), ("b", exact(1))), at=at)
+    return specification(Budget(policy=policy), multiverse=fixing(COUNTIES))
+
 
 # The earlier version, the later one, and the check that must speak.
 MANOEUVRES: dict[str, tuple[Specification, Specification, str]] = {
@@ -196,6 +218,14 @@ MANOEUVRES: dict[str, tuple[Specification, Specification, str]] = {
         "zero-budget",
     ),
 }
+MANOEUVRES |= {
+    "a table of distances stretched": (table("1", "1"), table("10", "1/5"), "fell-by-distance"),
+    "a pair left out of a table": (table("1", "1"), table("inf", "1/5"), "fell-by-distance"),
+    "the file moved to a smaller universe": (universe("a"), universe("b"), "fell-by-universe"),
+    "the file put in a smaller universe": (universe(None), universe("b"), "fell-by-universe"),
+    "patient to visit": (of("patient", "3"), of("visit", "1"), "fell-by-unit"),
+    "firm to establishment": (of("firm", "3"), of("establishment", "1"), "fell-by-unit"),
+}
 SUSPECTED = ("looks-rescaled", "zero-budget")  # a number alone proves nothing
 
 
@@ -259,6 +289,18 @@ LOOK_ALIKES: dict[str, tuple[Specification, Specification]] = {
     "the same parameter": (specification("9", output=ZCDP), specification("4", output=ZCDP)),
     "a constant fixed beforehand": (specification("2"), specification("0")),
     "the edited file, now the raw answers": (at("edited-file"), at("raw-responses", "1")),
+    "a table of distances in another scale": (
+        specification(
+            "1", premetric=InputPremetric(name="d_Given", unit="person", relation="r", table=(("a", "b", "1"),))
+        ),
+        specification(
+            "1/9", premetric=InputPremetric(name="d_Given", unit="person", relation="r", table=(("a", "b", "9"),))
+        ),
+    ),
+    "a lower curve": (curve("1/9"), curve("1/4")),
+    "the file in a universe of a larger budget": (universe("b"), universe("a")),
+    "visit to patient": (of("visit", "3"), of("patient", "1")),
+    "establishment to firm": (of("establishment", "3"), of("firm", "1")),
 }
 
 
@@ -275,6 +317,8 @@ EXPLAINED = {
         specification("1", premetric=NEAR, output=approximate("1e-6")),
     ),
     "unordered to ordered at the same number": (of("person", "2"), of("person", "2", "d_Ham")),
+    "a higher curve": (curve("1/4"), curve("1/9")),
+    "a table stretched at the same number": (table("1", "1"), table("10", "1")),
     "a part of the output at the same number": (specification("2"), specification("2", measured_on=("the tables",))),
 }
 

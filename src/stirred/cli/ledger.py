@@ -81,7 +81,9 @@ def show(
 @app.command()
 def add(
     ledger: Where,
-    specification: Annotated[Text, arg("[SPEC]", "specification.json, a bundle, or a catalogue name.")] = None,
+    specification: Annotated[
+        Text, arg("[SPEC]", "A specification (JSON or TOML), a bundle, or a catalogue name.")
+    ] = None,
     mechanism: Annotated[str, opt("--mechanism NAME", "What made the release.")] = "elsewhere",
     purpose: Annotated[str, opt("--purpose TEXT", "What it is for.")] = "",
     derived_from: Annotated[

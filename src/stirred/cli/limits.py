@@ -214,16 +214,18 @@ def explain(
 ) -> None:
     """What could be learned, read off a specification."""
     from stirred.cli.spec_given import read
-    from stirred.inference.learned import pure_loss, what_could_be_learned
+    from stirred.inference.learned import is_zcdp, loss_for_tests, what_could_be_learned
 
     entry = read(specification, budget=budget)
-    loss = pure_loss(entry.specification, where=specification)  # refuses other flavors by name
+    loss = loss_for_tests(entry.specification, where=specification)  # refuses other flavors by name
+    zcdp = is_zcdp(entry.specification)
     with told_by_options():
         found = what_could_be_learned(
             entry.specification, household=household, copies=copies, area=area, alpha=alpha, prior=prior
         )
     if json:
-        emit_json({**exactly(epsilon=loss), "notation": entry.specification.notation, **_learned(found)})
+        stated = exactly(**{"rho2" if zcdp else "epsilon": loss})
+        emit_json({**stated, "notation": entry.specification.notation, **_learned(found, zcdp=zcdp)})
         return
     heading(entry.specification.notation)
     if found.refused:
@@ -238,14 +240,15 @@ def explain(
     bullets(found.reveals)
 
 
-def _learned(found: Learned) -> dict[str, Any]:
+def _learned(found: Learned, *, zcdp: bool) -> dict[str, Any]:
     from stirred.spec.document import number_out
 
     def out(value: Any) -> Any:
         return None if value is None else number_out(value)
 
+    far = "rho2_times_squared_distance" if zcdp else "epsilon_times_distance"
     rows = [
-        {"about": row.about, "distance": row.distance, "epsilon_times_distance": out(row.far), "power": out(row.power),
+        {"about": row.about, "distance": row.distance, far: out(row.far), "power": out(row.power),
          "posterior": out(row.posterior), "assured": row.assured, "words": row.words}
         for row in found.rows
     ]  # fmt: skip

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from stirred.spec.problems import SpecificationError
 
 app = typer.Typer(
-    help="DP specifications: the five answers behind a budget. NAME is a catalogue name or a specification.json.",
+    help="DP specifications: the five answers behind a budget. NAME is a catalogue name or a file (JSON or TOML).",
     no_args_is_help=True,
 )
 
-Name = Annotated[str, arg("NAME|FILE", "A name from `stirred spec list`, or a .json file.")]
+Name = Annotated[str, arg("NAME|FILE", "A name from `stirred spec list`, or a .json or .toml file.")]
 Budget = Annotated[Text, opt("--budget NUMBER", "A value for a budget that is only a letter, such as 1.")]
 Out = Annotated[Place, opt("--out FILE", "Also write the resulting specification.json here.")]
 Kappa = Annotated[

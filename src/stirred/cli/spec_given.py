@@ -18,7 +18,7 @@ def read(name: str, *, budget: str | None = None) -> Entry:
     from dataclasses import replace
 
     from stirred.spec import catalogue
-    from stirred.spec.document import from_json
+    from stirred.spec.document import from_json, from_toml
 
     path = Path(name)
     if path.is_dir():  # a bundle, or its public folder
@@ -29,7 +29,7 @@ def read(name: str, *, budget: str | None = None) -> Entry:
                 "this folder holds no specification.json", where=name or "NAME", remedy="name a bundle or a file"
             )
         path, name = (found, str(found)) if found is not None else (path, name)
-    if path.suffix == ".json" or "/" in name or path.is_file():
+    if path.suffix in (".json", ".toml") or "/" in name or path.is_file():
         try:
             text = path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError:
@@ -39,7 +39,7 @@ def read(name: str, *, budget: str | None = None) -> Entry:
             raise wrong(
                 f"cannot read the file: {reason}", where=name, remedy="check the path and its permissions"
             ) from None
-        specification = from_json(text, source=name)
+        specification = (from_toml if path.suffix == ".toml" else from_json)(text, source=name)
         entry = catalogue.Entry(name=name, title=path.stem, source="", notes=(), specification=specification)
     else:
         entry = catalogue.load(name)

@@ -29,6 +29,7 @@ from stirred.inference.testing import (
     power_bounds,
     required_loss,
     total_variation_bound,
+    zcdp_power_bound,
 )
 from stirred.inference.weights import Limits, Weights
 
@@ -78,4 +79,5 @@ __all__ = [
     "total_variation_bound",
     "what_could_be_learned",
     "within_invariants",
+    "zcdp_power_bound",
 ]

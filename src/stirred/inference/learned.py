@@ -1,7 +1,7 @@
 """What could be learned from a release, read off its specification alone.
 
-The limits need a pure loss (``D_Mult``). No other output premetric gives them (Remark 5.6.4 of the dissertation), and
-none is converted silently: the gate is `UnsupportedFlavor`.
+Limits on beliefs need a pure loss (``D_Mult``). No other output premetric gives them (Remark 5.6.4 of the dissertation),
+and none is converted silently: the gate is `UnsupportedFlavor`. zCDP limits the power of tests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from stirred.inference.geometry import binomial, count_distance, exponent
 from stirred.inference.posterior import posterior_bounds
-from stirred.inference.testing import power_bounds
+from stirred.inference.testing import power_bounds, zcdp_power_bound
 from stirred.spec.budget import PermutationSwapping
 from stirred.spec.exact import Exact, exact
 from stirred.spec.explain import explain as explain_specification
@@ -61,12 +61,34 @@ def pure_loss(specification: Specification, *, where: str = "output_premetric") 
     return specification.budget.realised
 
 
+def is_zcdp(specification: Specification) -> bool:
+    """Say whether the promise is zCDP, which limits tests and not beliefs."""
+    return specification.output_premetric.name == "D_NoR"
+
+
+def loss_for_tests(specification: Specification, *, where: str = "output_premetric") -> Exact:
+    """Return the epsilon of a pure specification or the rho squared of zCDP; any other flavor is refused by name."""
+    if is_zcdp(specification) and not specification.measured_on:
+        return specification.budget.realised
+    return pure_loss(specification, where=where)
+
+
+def _why_none(specification: Specification) -> str:
+    """Say to the reader of a report why there are no limits."""
+    if specification.measured_on:
+        return f"the promise is about a part of the output only ({', '.join(specification.measured_on)})"
+    return (
+        f"this release promises {specification.output_premetric.classic}, which lets rare outputs change the odds by "
+        "any factor. Limits are worked out for pure differential privacy and for zCDP"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """What could be learned about someone: how far the versions are apart, and the two limits.
 
-    ``power`` and ``posterior`` are None where there is no assurance: nothing is stated, or epsilon times distance is
-    above 10.
+    ``far`` is epsilon times distance; under zCDP rho squared times the squared distance. ``power`` and ``posterior``
+    are None where there is no assurance: nothing is stated, or ``far`` is above 10. zCDP has no ``posterior``.
     """
 
     about: str
@@ -105,14 +127,18 @@ def explain(epsilon: Number, distance: Number = 1, alpha: Number = "0.05", prior
     >>> explain(1, 11)
     'no assurance: epsilon times distance is 11, and limits beyond 10 rule out almost nothing'
     """
-    return _words(exponent(epsilon, distance), probability(alpha, where="alpha"), probability(prior, where="prior"))
+    far = exponent(epsilon, distance)
+    return _words(far, probability(alpha, where="alpha"), probability(prior, where="prior"), zcdp=False)
 
 
-def _words(far: Exact, alpha: Fraction, prior: Fraction) -> str:
+def _words(far: Exact, alpha: Fraction, prior: Fraction, *, zcdp: bool) -> str:
     if far.is_infinite:
         return "no assurance: nothing is promised between such versions"
     if far > NO_ASSURANCE_ABOVE:
-        return f"no assurance: epsilon times distance is {far.shown()}, and limits beyond 10 rule out almost nothing"
+        product = "rho squared times the squared distance" if zcdp else "epsilon times distance"
+        return f"no assurance: {product} is {far.shown()}, and limits beyond 10 rule out almost nothing"
+    if zcdp:
+        return f"a {_share(exact(alpha), up=False)} test has power at most {_share(zcdp_power_bound(alpha, far))}"
     power, posterior = power_bounds(alpha, far).upper, posterior_bounds(prior, far).upper
     # What is stated before is rounded down: a limit for more than that holds for it, and not the other way round.
     one_in = f"1 in {prior.denominator}" if prior.numerator == 1 < prior.denominator else _share(exact(prior), up=False)
@@ -151,30 +177,23 @@ def what_could_be_learned(
         if not 1 <= number <= 1_000:
             raise wrong(f"{number} is not a number of records", where=name, remedy="write 1 to 1,000")
     size, before = probability(alpha, where="alpha"), probability(prior, where="prior")
-    found: dict[str, Any] = {"alpha": size, "prior": before, "reveals": _reveals(specification)}
+    reveals = explain_specification(specification).not_protected
+    found: dict[str, Any] = {"alpha": size, "prior": before, "reveals": reveals}
     if specification.input_premetric.within == 1 and can_be_metric(specification):
         specification = to_metric(specification).specification  # the same promise, for all distances
     try:
-        epsilon = pure_loss(specification)
-    except UnsupportedFlavor as error:
-        return Learned(**found, rows=(), notes=(), refused=error.problems[0].what)
+        loss = loss_for_tests(specification)
+    except UnsupportedFlavor:
+        return Learned(**found, rows=(), notes=(), refused=_why_none(specification))
     if _nothing_moves(specification):
         what = "nothing can be swapped and the file is published as it is: a loss of 0 is not protection here"
         return Learned(**found, rows=(), notes=(), refused=what)
     rows = tuple(
-        _row(specification, epsilon, about, distance, size, before)
+        _row(specification, loss, about, distance, size, before)
         for about, distance in _subjects(specification, household, copies, area)
     )
     assured = any(row.assured for row in rows)
     return Learned(**found, rows=rows, notes=tuple(_notes(specification, assured=assured)))
-
-
-def _reveals(specification: Specification) -> tuple[str, ...]:
-    told = explain_specification(specification).not_protected
-    multiverse = specification.multiverse
-    if specification.input_premetric.bounded or not multiverse.is_vacuous or multiverse.consequences:
-        return told
-    return ("nothing: no figure is published exactly", *told[1:])
 
 
 def _subjects(specification: Specification, household: int, copies: int, area: int) -> Iterator[tuple[str, int]]:
@@ -205,24 +224,32 @@ def _each(specification: Specification) -> int:
     return max(1 if specification.input_premetric.bounded else 2, specification.multiverse.nearest)
 
 
-def _row(
-    specification: Specification, epsilon: Exact, about: str, distance: int, alpha: Fraction, prior: Fraction
-) -> Row:
+def _row(specification: Specification, loss: Exact, about: str, distance: int, alpha: Fraction, prior: Fraction) -> Row:
     premetric = specification.input_premetric
     related = premetric.within is not None or not premetric.counts  # all versions that count are then 1 apart
     if not premetric.closure and premetric.within is not None and distance > premetric.within:
         words = f"no assurance: nothing is stated for versions more than {premetric.counted(premetric.within)} apart"
         return Row(about=about, distance=distance, far=None, power=None, posterior=None, words=words)
-    far = exponent(epsilon, 1 if related else distance)
-    words = _words(far, alpha, prior)
+    apart, zcdp = 1 if related else distance, is_zcdp(specification)
+    far = exponent(loss, apart * apart if zcdp else apart)
+    words = _words(far, alpha, prior, zcdp=zcdp)
     if far > NO_ASSURANCE_ABOVE:
         return Row(about=about, distance=distance, far=far, power=None, posterior=None, words=words)
+    if zcdp:
+        power = zcdp_power_bound(alpha, far)
+        return Row(about=about, distance=distance, far=far, power=power, posterior=None, words=words)
     power, posterior = power_bounds(alpha, far).upper, posterior_bounds(prior, far).upper
     return Row(about=about, distance=distance, far=far, power=power, posterior=posterior, words=words)
 
 
 def _notes(specification: Specification, *, assured: bool) -> Iterator[str]:
-    if assured:
+    if assured and is_zcdp(specification):
+        yield (
+            "These limits hold for every test. For someone who knows that several records move together, the distance "
+            "is their number. How far a single output can move a belief has no limit: zCDP makes outputs that move "
+            "it far improbable, and does not exclude them."
+        )
+    elif assured:
         yield (
             "These limits hold for every test, and for every prior that gives the other records the same chances "
             "either way. For someone who knows that several records move together, the distance is their number. They "
@@ -233,9 +260,10 @@ def _notes(specification: Specification, *, assured: bool) -> Iterator[str]:
     if not specification.multiverse.is_vacuous and specification.input_premetric.is_metric:
         more = math.ceil(_each(specification) / (1 if specification.input_premetric.bounded else 2)) - 1
         others = f"Each record that changes is taken to change {more} more. " if more else ""
+        priors = "" if is_zcdp(specification) else " Priors are those of someone who has seen the exact figures."
         yield (
             f"{others}The exact figures may force more records to change; such versions are further apart than these "
-            "rows assume, and the limits weaker. Priors are those of someone who has seen the exact figures."
+            f"rows assume, and the limits weaker.{priors}"
         )
     if specification.budget.varies:
         yield "The loss depends on the exact figures; this is its value for those of this file."

@@ -1,4 +1,4 @@
-"""What any test can achieve on a release with a pure loss, and what the best test does achieve."""
+"""What any test can achieve on a release with a pure or zCDP loss, and what the best test does achieve."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from stirred.inference.geometry import exponent
 from stirred.inference.weights import Given, Limits, Weights, settled
-from stirred.spec.exact import INFINITE, ONE, ZERO, Exact, exact, exp, largest, ln
+from stirred.spec.exact import INFINITE, ONE, ZERO, Exact, exact, exp, largest, ln, sqrt
 from stirred.spec.given_numbers import Number, loss, probability
 
 # Beyond this, a limit is 1 to more digits than anyone has: it is rounded up to it.
@@ -37,6 +37,29 @@ def _most(size: Fraction, far: Exact) -> Exact:
     if size < Fraction(1, 2) and far <= ln((1 - size) / size):
         return size * exp(far)
     return ONE if far > _PRACTICALLY_INFINITE else 1 - (1 - size) * exp(-far)
+
+
+def zcdp_power_bound(alpha: Number, rho2: Number, distance: Number = 1) -> Exact:
+    """Return the largest power that a test of size ``alpha`` can have under zCDP, hypotheses ``distance`` apart.
+
+    With rho times distance r: exp(-(sqrt(ln 1/alpha) - r)^2), by the best order of the Rényi divergence, or
+    1 - exp(-(sqrt(ln 1/(1-alpha)) + r)^2), by the test turned round, whichever is smaller (theory pages).
+
+    >>> zcdp_power_bound("0.05", "1/2").shown(4)
+    '0.3507'
+    """
+    size, apart = probability(alpha, where="alpha"), loss(distance, where="distance", called="distance")
+    far = exponent(rho2, apart * apart)
+    if size in (0, 1) or far == 0:
+        return ONE if far.is_infinite else exact(size)
+    if far > _PRACTICALLY_INFINITE:
+        return ONE
+    r = sqrt(far)
+    turned = 1 - exp(-((r + sqrt(ln(1 / (1 - size)))) ** 2))
+    if ln(1 / size) <= far:
+        return turned
+    straight = exp(-((sqrt(ln(1 / size)) - r) ** 2))
+    return straight if straight < turned else turned
 
 
 def required_loss(alpha: Number, power: Number) -> Exact:

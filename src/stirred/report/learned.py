@@ -24,7 +24,9 @@ def learned_section(specification: Specification) -> str:
 def _lead(found: Learned) -> str:
     if found.refused:
         return f"No limit can be stated: {found.refused}."
-    return "Read off the specification alone, for the worst possible test and the most surprising output."
+    tests_only = any(row.assured and row.posterior is None for row in found.rows)
+    output = "" if tests_only else " and the most surprising output"
+    return f"Read off the specification alone, for the worst possible test{output}."
 
 
 def _limits(found: Learned) -> list[str]:

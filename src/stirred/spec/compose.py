@@ -10,6 +10,7 @@ from typing import Final
 
 from stirred.spec.budget import Budget, derived
 from stirred.spec.convert import can_change_distance, change_distance, change_unit, refine
+from stirred.spec.convert_output import at_most_one
 from stirred.spec.derivation import Derivation, Step
 from stirred.spec.domain import AS_GIVEN, Domain
 from stirred.spec.exact import Exact, add_up, exp, ln, sqrt
@@ -330,6 +331,8 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
     else:
         value = add_up(b.realised * count for count, b in zip(times, budgets, strict=True))
         formula = _listed(times, lambda i: budgets[i].shown, " + ")
+    if output.at_most_one and first.input_premetric.least >= 1:  # at smaller distances a bound cut off is too small
+        value = at_most_one(value)
     budget = Budget(policy=derived(formula, value, *budgets)) if several else first.budget
     theorem = "Proposition 2.5.3 (composition)" if output.name != "D_NoR" else "zCDP composition (section 2.5)"
     specification = Specification(

@@ -14,7 +14,7 @@ from stirred.spec.exact import exact
 from stirred.spec.given_numbers import fraction
 from stirred.spec.group_privacy import can_be_metric, path_factor, scale_budget, to_metric
 from stirred.spec.input_premetric import InputPremetric
-from stirred.spec.invariant import Invariant, Margin
+from stirred.spec.invariant import Invariant, Margin, Named, records_of
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.output_premetric import approximate
 from stirred.spec.problems import refused, wrong
@@ -93,7 +93,8 @@ def change_unit(
     new unit (persons in a household), or of records one person's answers were copied into. It is
     never assumed: say ``because``. A bounded distance is infinite where the number of old units
     changes, so that number becomes an explicit invariant, unless ``keeps_total`` gives the reason why
-    the invariants already fix it.
+    the invariants already fix it. By position (``d_Ham``) one record more or less moves all that follow, so the
+    number of old units in every new unit becomes an invariant.
     """
     scale = exact(fraction(factor, where="factor"))
     if scale < 1:
@@ -132,8 +133,12 @@ def change_unit(
         after = scale_budget(start.specification, scale, formula=f"{scale} x the budget per {old.unit}")
     new = replace(after.input_premetric, unit=unit)
     new = new if post_imputation is None else replace(new, post_imputation=post_imputation)
-    after = after.with_flavor(input_premetric=new, multiverse=after.multiverse.nearest_in(scale))
-    if old.bounded and keeps_total is None:
+    after = after.with_flavor(input_premetric=new, multiverse=after.multiverse.nearest_in(scale, counts=new.counts))
+    if old.name == "d_Ham" and unit != old.unit:
+        # One record more in a unit moves all records after it, and by position they all differ.
+        places = Named(name=f"how many {records_of(old.unit)} each {unit} has, in the order of the file")
+        after = after.with_flavor(multiverse=after.multiverse.with_invariants([places]))
+    elif old.bounded and keeps_total is None:
         after = after.with_flavor(multiverse=after.multiverse.with_invariants([Margin(of=old.unit)]))
     step = stepped(
         start.specification,
@@ -226,7 +231,9 @@ def change_distance(specification: Specification, *, to: str) -> Derivation:
         after = scale_budget(start.specification, exact(factor), formula=f"{factor} x the budget per {old.name}")
     step = stepped(
         start.specification,
-        after.with_flavor(input_premetric=new, multiverse=after.multiverse.nearest_in(exact(factor))),
+        after.with_flavor(
+            input_premetric=new, multiverse=after.multiverse.nearest_in(exact(factor), counts=new.counts)
+        ),
         action=f"distance {old.name} -> {to}, factor {factor}",
         theorem="Proposition 2.4.15 (input premetrics that bound each other)",
     )
@@ -252,7 +259,7 @@ def to_distance(
     after = scale_budget(specification, 1 / least, formula=f"the budget per {old.symbol} / {least}")
     return stepped(
         specification,
-        after.with_flavor(input_premetric=to, multiverse=after.multiverse.nearest_in(1 / least)),
+        after.with_flavor(input_premetric=to, multiverse=after.multiverse.nearest_in(1 / least, counts=to.counts)),
         action=f"distance {old.symbol} -> {to.symbol}, which is at least {least} times as large",
         theorem="Proposition 2.4.15 (input premetrics that bound each other)",
         assuming=because,

@@ -153,6 +153,34 @@ def pure_to_mu(epsilon: Exact) -> Exact:
     return exact(2 * normal_quantile(ratio / (1 + ratio))[1])
 
 
+def zcdp_to_mu(rho2: Exact) -> Exact:
+    """Return mu such that rho2-zCDP implies mu-GDP between neighbours, rounded up.
+
+    A test of size a has power at most exp(-(sqrt(ln 1/a) - rho)^2), and its complement the same the other way round.
+    The Gaussian curve through the point where both meet lies above the rest (theory pages): ``2 Phi^-1(1 - a)`` with
+    ``sqrt(ln 1/a) - sqrt(ln 1/(1-a)) = rho``. A smaller a gives a larger mu, so a is rounded down.
+
+    >>> [zcdp_to_mu(exact(rho2)).shown(4) for rho2 in ("1/8", "1/2", "2")]
+    ['0.7397', '1.4907', '3.0757']
+    """
+    rho2 = loss(rho2, where="rho2")
+    if rho2.is_infinite or rho2 == ZERO:
+        return rho2
+    rho = sqrt(rho2)
+    if rho2 > _HUGE:
+        # Phi(-x) <= exp(-x^2/2) gives Phi^-1(1 - a) <= sqrt(2 ln 1/a), and sqrt(ln 1/(1-a)) is below 5/6.
+        return 2 * sqrt(exact(2)) * (rho + Fraction(5, 6))
+    low, high = math.sqrt(math.log(2)), float(rho) + 1
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = middle - math.sqrt(-math.log1p(-math.exp(-middle * middle))) < float(rho)
+        low, high = (middle, high) if below else (low, middle)
+    size = Fraction(math.exp(-high * high))
+    while sqrt(ln(1 / size)) - sqrt(ln(1 / (1 - size))) < rho:
+        size *= 1 - Fraction(1, 10**13)
+    return exact(2 * normal_quantile(1 - size)[1])
+
+
 # A budget above this is refused as promising nothing; so is what would become of it.
 _MOST_LOGARITHM: Final = exact(27)
 

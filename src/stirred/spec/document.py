@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Sequence
 from dataclasses import fields
 from decimal import Decimal
@@ -147,6 +148,23 @@ def from_json(text: str, *, source: str = "specification") -> Specification:
     """
     remedy = "write a specification.json; `stirred spec export NAME --format json` gives an example"
     return from_document(plain_data(text, source=source, remedy=remedy), source=source)
+
+
+def from_toml(text: str, *, source: str = "specification") -> Specification:
+    """Read a specification in TOML: the keys of specification.json, checked as strictly."""
+    try:
+        data = tomllib.loads(text, parse_float=_decimal)
+    except RecursionError:
+        raise wrong("the file is nested too deeply", where=source, remedy="see docs/specifications.md") from None
+    except ValueError as error:  # of TOML, and of what no number is
+        raise wrong(f"this is not TOML ({error})", where=source, remedy="correct it there") from None
+    return from_document(data, source=source)
+
+
+def _decimal(text: str) -> Decimal:
+    if text.lstrip("+-") in ("inf", "nan"):
+        raise ValueError(f'{text} is not a number here; write "inf" in quotes for infinity')
+    return Decimal(text)
 
 
 def plain_data(text: str, *, source: str, remedy: str) -> Any:

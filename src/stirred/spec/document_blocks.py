@@ -50,7 +50,7 @@ def specification_in(document: SpecificationDocument) -> Specification:
 
     domain = block(lambda: Domain(**dict(document.domain)))
     multiverse = block(lambda: multiverse_of(document.multiverse))
-    premetric = block(lambda: _input_in(document.input_premetric))
+    premetric = block(lambda: input_premetric_of(document.input_premetric))
     output = block(lambda: _output_in(document.output_premetric))
     budget = block(lambda: _budget_in(document.budget, output))
     relies_on = block(lambda: tuple(_reliance_in(one) for one in document.relies_on)) or ()
@@ -74,7 +74,8 @@ def _reliance_in(document: OneRunDocument | UnpublishedDocument) -> Reliance:
     return Unpublished(figure=_invariant_in(document.figure))
 
 
-def _input_in(document: InputPremetricDocument) -> InputPremetric:
+def input_premetric_of(document: InputPremetricDocument) -> InputPremetric:
+    """Return the input premetric a checked document describes."""
     premetric = InputPremetric(**{key: value for key, value in document if key != "bounded"})
     if document.bounded is not None and document.bounded != premetric.bounded:
         raise wrong(

@@ -95,7 +95,8 @@ def _not_protected(specification: Specification) -> tuple[str, ...]:
     if specification.multiverse.universes is not None:
         items.append("what tells versions apart that no listed universe holds together")
     items += specification.multiverse.consequences
-    items.append("whatever can be worked out from these figures together with other knowledge")
+    known = "whatever can be worked out from these figures together with other knowledge"
+    items.append(known if items else "nothing: no figure is published exactly")
     if premetric.post_imputation:
         items.append(
             f"people as such: the unit is a {records_of(premetric.unit, 1)} after imputation, and one person's answers "

@@ -122,9 +122,11 @@ def records_of(unit: str, count: int = 2) -> str:
 def plural(noun: str) -> str:
     """Return the plural of a record type.
 
-    >>> plural("household"), plural("group quarters"), plural("business"), plural("county")
-    ('households', 'group quarters', 'businesses', 'counties')
+    >>> plural("household"), plural("group quarters"), plural("business"), plural("county"), plural("child")
+    ('households', 'group quarters', 'businesses', 'counties', 'children')
     """
+    if noun.endswith("child"):
+        return noun + "ren"
     if noun.endswith(("quarters", "people", "data")):
         return noun
     if noun.endswith(("s", "x", "ch", "sh")):

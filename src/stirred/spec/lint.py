@@ -20,6 +20,7 @@ from stirred.spec.lint_before import since
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.number_text import small
 from stirred.spec.specification import Specification
+from stirred.spec.unit_parts import whole_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +180,19 @@ def _post_imputation(context: Context) -> Iterator[Finding]:
         )
 
 
+def _part_of_a_unit(context: Context) -> Iterator[Finding]:
+    unit = context.specification.input_premetric.unit
+    if owner := whole_of(unit):
+        yield Finding(
+            check="part-of-a-unit",
+            severity=WARNING,
+            message=f"The unit is a {unit}, and one {owner} may have many: whoever has k of them is protected with k "
+            "times the loss (rho squared: k^2 times).",
+            advice=f"Say so wherever the budget is quoted, and state the budget for a {owner} "
+            f"(`stirred spec convert --unit {owner} --factor K --because ...`).",
+        )
+
+
 def _not_said(context: Context) -> Iterator[Finding]:
     specification = context.specification
     unsaid = {
@@ -273,6 +287,13 @@ def _part_of_output(context: Context) -> Iterator[Finding]:
         )
 
 
+def empty(specification: Specification) -> list[Finding]:
+    """Return why a promise protects nothing whatever its number is; nothing where it does."""
+    context = Context(specification=specification)
+    checks = (_singleton_universes, _nothing_to_swap, _no_neighbours)
+    return [finding for check in checks for finding in check(context)]
+
+
 def _since_before(context: Context) -> Iterator[Finding]:
     if context.before is not None:
         yield from since(context.before, context.specification)
@@ -293,6 +314,7 @@ CHECKS: Final[tuple[Callable[[Context], Iterator[Finding]], ...]] = (
     _delta_too_large,
     _swapping_has_no_neighbours,
     _post_imputation,
+    _part_of_a_unit,
     _not_said,
     _large_budget,
 )

@@ -10,13 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from stirred.spec.budget import ByUniverse
 from stirred.spec.compare import EQUAL, STRONGER, WEAKER, compare
 from stirred.spec.convert import can_change_distance
 from stirred.spec.domain import AS_GIVEN
+from stirred.spec.exact import INFINITE
 from stirred.spec.finding import NOTE, SERIOUS, WARNING, Finding
+from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.multiverse import Verdict
 from stirred.spec.pull_back import BEFORE
 from stirred.spec.specification import Specification
+from stirred.spec.tables import lengths_of
 from stirred.spec.unit_parts import is_part
 
 # From upstream to downstream; a stage of one's own comes after these, and what is given to the mechanism last.
@@ -25,13 +29,17 @@ _STAGES: Final = ("population", "sample", "transmitted-record", "raw-responses",
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A block that became weaker: if explained ``noted`` or not told, and otherwise serious where it is ``certain``."""
+    """A block that became weaker: if explained ``noted`` or not told, and otherwise serious where it is ``certain``.
+
+    One that ``misleads`` is serious though the number is explained.
+    """
 
     check: str
     what: str
     noted: bool = True
     certain: bool = True
     advice: str = ""
+    misleads: bool = False
 
 
 def since(before: Specification, now: Specification) -> Iterator[Finding]:
@@ -43,11 +51,13 @@ def since(before: Specification, now: Specification) -> Iterator[Finding]:
     follows = comparison.overall in (STRONGER, EQUAL)
     changes = [*_who(before, now)]
     if comparison.overall not in (EQUAL, WEAKER):
-        changes += [*_where(before, now), *_what(before, now), *_how(before, now, weaker=how not in (EQUAL, WEAKER))]
-    changes += [] if follows else [*_how_much(before, now)]
+        # Measures that imply each other at some budget are compared by the overall verdict alone.
+        weaker = how != WEAKER
+        changes += [*_where(before, now), *_what(before, now), *_how(before, now, weaker=weaker)]
+    changes += [*_at(before, now), *([] if follows else _how_much(before, now))]
     fell = now.budget.realised < before.budget.realised
     for change in changes:
-        explained = follows and not change.check.endswith("domain")
+        explained = follows and not change.check.endswith("domain") and not change.misleads
         if explained and not change.noted:
             continue
         if before.budget_text == now.budget_text:
@@ -115,6 +125,9 @@ def _what(before: Specification, now: Specification) -> Iterator[_Change]:
     elif old.unit != new.unit and not is_part(old.unit, of=new.unit):
         what = f"the unit changed, and nothing says how the two relate: {both}"
         yield _Change("fell-by-unit", what, certain=False, advice=advice)
+    if old.name == new.name and (old.relation, old.table) != (new.relation, new.table):
+        fell = now.budget.realised < before.budget.realised
+        yield from _stretched(old, new, fell=fell, advice=advice)
     every_pair = now.with_flavor(input_premetric=replace(new, within=None))
     other = old.name != new.name and not can_change_distance(every_pair, to=old.name)
     nearer = new.within is not None and (old.within is None or new.within < old.within)
@@ -122,6 +135,33 @@ def _what(before: Specification, now: Specification) -> Iterator[_Change]:
     adds_up = old.within is None and now.multiverse.is_vacuous and now.output_premetric.is_metric
     if other or (nearer and not adds_up):
         yield _Change("fell-by-distance", f"fewer pairs of files count as close: {both}", advice=advice)
+
+
+def _stretched(old: InputPremetric, new: InputPremetric, *, fell: bool, advice: str) -> Iterator[_Change]:
+    """A distance of one's own that is not what it was; a longer one makes the number smaller and the loss no less."""
+    was, is_ = (lengths_of(each.table, directed=each.directed, closure=each.closure) for each in (old, new))
+    longer = [(pair, far) for pair, far in was.items() if is_.get(pair, INFINITE) > far and pair[0] != pair[1]]
+    if longer:
+        ((x, y), far), *_ = longer
+        now = is_.get((x, y), INFINITE)
+        length = "infinitely far apart" if now.is_infinite else now.shown()
+        what = f"distances were stretched: {x} and {y} were {far.shown()} apart and are now {length}"
+        yield _Change("fell-by-distance", what, advice=advice, misleads=fell)
+    elif not (was and is_):
+        what = f"the distance changed, and nothing says how the two relate: {old.words}, now {new.words}"
+        yield _Change("fell-by-distance", what, certain=False, advice=advice)
+
+
+def _at(before: Specification, now: Specification) -> Iterator[_Change]:
+    """A file that is said to be in another universe than before, where the budget is smaller."""
+    old, new = before.budget.policy, now.budget.policy
+    if not (isinstance(old, ByUniverse) and isinstance(new, ByUniverse)) or new.at in (None, old.at):
+        return
+    if new.realised < replace(new, at=old.at).realised:
+        was = f"universe {old.at!r}" if old.at is not None else "none, so that the largest budget stood for it"
+        what = f"the universe of this file, which decides the number, is now {new.at!r}; it was {was}"
+        advice = "The invariants of the file say in which universe it is: state that one, and quote all budgets."
+        yield _Change("fell-by-universe", what, advice=advice, misleads=True)
 
 
 def _how(before: Specification, now: Specification, *, weaker: bool) -> Iterator[_Change]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from fractions import Fraction
 from functools import partial
 
 from stirred.spec.exact import Exact
@@ -114,14 +116,16 @@ class Multiverse:
         """Return the same universes with more said about what their fixed figures imply."""
         return replace(self, consequences=tuple(dict.fromkeys((*self.consequences, *more))))
 
-    def nearest_in(self, factor: Exact) -> Multiverse:
+    def nearest_in(self, factor: Exact, *, counts: bool) -> Multiverse:
         """Return the multiverse for a distance with ``d_old <= factor * d_new``.
 
-        All that follows for the nearest pair is ``d_new >= nearest / factor``.
+        All that follows for the nearest pair is ``d_new >= nearest / factor``; rounded up where the new distance
+        ``counts`` records, and down where it can be a fraction.
         """
         if self.nearest == 1:
             return self
-        nearest = max(1, -int(-self.nearest // factor.rational)) if factor.is_rational else 1
+        apart = self.nearest / factor.rational if factor.is_rational else Fraction(1)
+        nearest = max(1, math.ceil(apart) if counts else math.floor(apart))
         return replace(self, nearest=nearest, nearest_because=self.nearest_because if nearest > 1 else "")
 
     def universes_of(self, datasets: Iterable[Hashable]) -> list[frozenset[Hashable]]:

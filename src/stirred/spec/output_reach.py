@@ -35,6 +35,4 @@ def why_not(old: OutputPremetric, to: OutputPremetric) -> str:
         return "the promise is for one direction, and in the other the odds may change by any factor"
     if is_pure(to) or to.name == "D_Max":
         return "a rare output may still change the odds by any factor"
-    if (old.name, to.name) == ("D_NoR", "D_GDP"):
-        return "whether it follows is not known; there is neither a proof nor a counterexample"
     return "it is an average over outputs of lower order, and a rare output can make the other as large as one likes"

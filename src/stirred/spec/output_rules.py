@@ -120,8 +120,10 @@ def _to_neighbours(specification: Specification, to: OutputPremetric, within: in
 
 def _nearest(specification: Specification) -> Exact:
     """Return the smallest distance between different datasets, as far as it is known; else 0."""
-    nearest = specification.multiverse.nearest
-    return exact(nearest) if nearest > 1 else specification.input_premetric.least
+    nearest, premetric = specification.multiverse.nearest, specification.input_premetric
+    # A table or a shortest path may be shorter than the stated bound: what it says itself counts.
+    own = premetric.least if premetric.table or premetric.closure else None
+    return exact(nearest) if nearest > 1 and (own is None or own >= nearest) else premetric.least
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +258,10 @@ def _gdp_to_tv(spec: Specification, _to: OutputPremetric, _method: str | None) -
 
 # Theorems of one line, each with its formula.
 _CORNER: Final = ("corner of the trade-off curve (theory pages)", "2 Phi^-1(e^eps/(1+e^eps))")
+_TWO_BOUNDS: Final = (
+    "power of a test under zCDP (theory pages)",
+    "2 Phi^-1(1-a), sqrt(ln 1/a) - sqrt(ln 1/(1-a)) = rho",
+)
 _NORMAL: Final = ("Rényi divergence of the normal (Dong, Roth and Su 2022, Corollary B.6)", "mu^2/2")
 _BOTH_WAYS: Final = ("divergences both ways (theory pages)", "tanh(e/2) with e tanh(e/2) the divergence")
 _AFFINITY: Final = "the overlap is at least exp(-KL/2)"
@@ -280,6 +286,7 @@ _RULES: Final[dict[tuple[str, str], _Rule]] = {
     ("D_Mult^delta", "D_TV"): _Rule(_approximate_to_tv),
     ("D_NoR", "D_Mult^delta"): _Rule(_zcdp_to_approximate, neighbours_only=True, methods=number.TO_APPROXIMATE),
     ("D_NoR", "D_Renyi"): _Rule(_zcdp_to_renyi, neighbours_only=True),
+    ("D_NoR", "D_GDP"): _plain(number.zcdp_to_mu, *_TWO_BOUNDS, near=True),
     ("D_NoR", "D_TV"): _plain(number.kl_to_tv, *_BOTH_WAYS),
     ("D_NoR", "D_KL"): _plain(lambda rho2: rho2, "order 1 of D_NoR", "rho^2", near=True),
     ("D_NoR", "D_H"): _plain(lambda rho2: number.overlap_to_hellinger(rho2 / 2), _AFFINITY, "sqrt(1 - e^(-rho^2/2))"),

@@ -171,7 +171,7 @@ def _positive(lipschitz: int | Fraction | str) -> Fraction:
 def _stretched(specification: Specification, factor: Fraction) -> Specification:
     """Return the promise where distances may grow by ``factor``; neighbours must stay neighbours."""
     premetric, scale = specification.input_premetric, exact(factor)
-    multiverse = specification.multiverse.nearest_in(scale)
+    multiverse = specification.multiverse.nearest_in(scale, counts=premetric.counts)
     if premetric.is_metric:
         after = scale_budget(specification, scale, formula=f"{factor} x the budget after the step")
         return after.with_flavor(multiverse=multiverse)

@@ -6,12 +6,15 @@ from typing import Final
 
 from stirred.spec.invariant import plural
 
-# From the coarsest to the finest.
+# From the coarsest to the finest; names on one level are of one size.
+_PEOPLE: Final = {"person", "individual", "respondent", "user", "patient", "customer", "client", "student"}
+_EVENTS: Final = {"visit", "admission", "event", "transaction", "purchase", "trip", "session", "claim", "prescription"}
 _CHAINS: Final = [
-    ["household", "person", "transaction"], ["person", "visit"], ["person", "attribute"], ["record", "attribute"],
-    ["user", "event"], ["user", "transaction"], ["node", "edge"],
-    ["company", "establishment", "employee", "transaction"], ["business", "establishment", "employee", "transaction"],
+    [{"household", "family"}, _PEOPLE, _EVENTS], [_PEOPLE, {"attribute"}], [{"record"}, {"attribute"}],
+    [{"node"}, {"edge"}],
+    [{"company", "business", "firm", "enterprise"}, {"establishment"}, {"employee"}, _EVENTS],
 ]  # fmt: skip
+_TIMES: Final = ("hour", "day", "week", "month", "quarter", "year")
 
 
 def is_part(unit: str, *, of: str) -> bool:
@@ -24,5 +27,17 @@ def is_part(unit: str, *, of: str) -> bool:
     """
     number, _, things = of.partition(" ")
     grouped = number.isdecimal() and things in (unit, plural(unit))
-    chained = any(unit in chain and of in chain and chain.index(of) < chain.index(unit) for chain in _CHAINS)
+    levels = [[next((i for i, names in enumerate(chain) if one in names), None) for one in (of, unit)]
+              for chain in _CHAINS]  # fmt: skip
+    chained = any(coarse is not None and fine is not None and coarse < fine for coarse, fine in levels)
     return grouped or chained or unit.startswith((f"{of}-", f"{of} "))
+
+
+def whole_of(unit: str) -> str | None:
+    """Return whose the unit is, where one person has many of it as a rule; None where it is a whole.
+
+    >>> whole_of("user-day"), whole_of("visit"), whole_of("person")
+    ('user', 'person', None)
+    """
+    owner, _, slice_of_time = unit.replace("-", " ").rpartition(" ")
+    return owner if owner and slice_of_time in _TIMES else "person" if unit in _EVENTS else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 
 from stirred.release.ledger import Ledger, LedgerError, OverLimitError, Policy
 from stirred.release.ledger.total import Part, Total
-from stirred.spec import Domain, Inequality, Margin, Multiverse, Named, Specification, approximate
+from stirred.spec import Domain, Inequality, InputPremetric, Margin, Multiverse, Named, Specification, approximate
 from stirred.spec.derivation import Derivation
+from stirred.spec.document import to_document
 from stirred.spec.hierarchy import Hierarchy
 from tests.release.ledger.making import COUNTIES, limit, pure, released, request, specification
 
@@ -37,6 +39,54 @@ def test_the_limit_is_kept_to_the_last_digit(ledger: Ledger) -> None:
     assert ledger.reserve(request("1")).status == "reserved"
     with pytest.raises(OverLimitError, match="nothing is left"):
         ledger.reserve(request("1/1000000"))
+
+
+OTHER_DISTANCES = {
+    "rescaled": InputPremetric(name="d_Given", unit="person", relation="income", table=(("a", "b", "1000"),)),
+    "one relation": InputPremetric(name="d_r", unit="person", relation="differ in favourite colour"),
+    "per metre": InputPremetric(name="d_Euclid", unit="person"),
+    "edges": InputPremetric(name="d_Edge", unit="person"),
+}
+
+
+@pytest.mark.parametrize("premetric", OTHER_DISTANCES.values(), ids=OTHER_DISTANCES)
+def test_a_limit_is_about_records_unless_it_names_other_distances(tmp_path: Path, premetric: InputPremetric) -> None:
+    """A loss of 1/1000 by a distance that calls one changed person 1000 is a loss of 1."""
+    other = pure("1/1000").with_flavor(input_premetric=premetric)
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=limit("1", output="pure"))
+    with pytest.raises(OverLimitError, match="this loss is by another distance") as refusal:
+        ledger.reserve(request(specification=other))
+    assert "list it under distances in the policy" in str(refusal.value)
+    ledger.add(request(specification=other))  # it happened, and whatever comes after it cannot be compared
+    with pytest.raises(OverLimitError, match="the distances between datasets differ"):
+        ledger.reserve(request(specification=pure("1/2")))
+    stated = {k: v for k, v in to_document(other)["input_premetric"].items() if k != "bounded"}
+    named = premetric.name if premetric.name in ("d_Euclid", "d_Edge") else stated
+    ledger.set_policy(limit("1", output="pure", distances=[named]), reason="looked at")
+    assert ledger.reserve(request(specification=other)).status == "reserved"
+    assert premetric.symbol.split("^")[0] in str(Ledger.open(tmp_path / "a.ledger").policy)
+    if premetric.name == "d_Given":  # the table is what was accepted, not its name
+        finer = replace(premetric, table=(("a", "b", "2000"),))
+        with pytest.raises(OverLimitError, match="by another distance"):
+            ledger.reserve(request(specification=other.with_flavor(input_premetric=finer)))
+
+
+@pytest.mark.parametrize("name", ["d_HamS", "d_Ham", "d_SymDiff", "d_InsDel"])
+def test_distances_that_count_records_are_within_every_limit(tmp_path: Path, name: str) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=limit("1", output="pure"))
+    one = pure("1/3").with_flavor(input_premetric=InputPremetric(name=name, unit="person"))
+    assert ledger.reserve(request(specification=one)).status == "reserved"
+
+
+def test_an_empty_promise_is_within_no_limit(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=limit("1", output="pure"))
+    apart = Multiverse(invariants=(COUNTIES,), nearest=2, nearest_because="margins are fixed")
+    neighbours = InputPremetric(name="d_HamS", unit="person", within=1)
+    swapped = pure("0.01").with_flavor(multiverse=apart, input_premetric=neighbours)
+    whole = pure("0.01", invariants=[Margin(of="person", variables=("*",))])
+    for vacuous in (swapped, whole):
+        with pytest.raises(OverLimitError, match="the release promises nothing"):
+            ledger.reserve(request(specification=vacuous))
 
 
 def test_what_is_left_is_rounded_down(ledger: Ledger) -> None:
@@ -314,7 +364,7 @@ def test_what_may_follow_from_the_policy_is_refused_as_such(ledger: Ledger) -> N
 
 
 def test_no_release_makes_the_total_fall(ledger: Ledger) -> None:
-    everything = Margin(of="person", variables=("*",))
+    everything = Margin(of="person", variables=("age",))
     policy, free = limit("10"), specification("9")
     fixed = specification("8", invariants=[everything])
     nine, eight = (Total(parts=(Part(derivation=Derivation(specification=s), entries=(1,)),)) for s in (free, fixed))

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stirred.release.ledger import Ledger, OverLimitError
+from stirred.release.ledger import Ledger, LedgerError, OverLimitError
 from stirred.release.ledger.currency import Copies, Currency
 from stirred.release.ledger.entry import Charge, numbers
 from stirred.release.ledger.samples import Sampling
 from stirred.release.ledger.total import Total, total
 from stirred.spec import GDP, PURE, ZCDP, OutputPremetric, Specification, UnitFactor, approximate, compose
+from stirred.spec.compose import FRESH
 from stirred.spec.domain import Domain
 from stirred.spec.exact import exact
 from stirred.survey.designs import design_from
@@ -252,7 +253,41 @@ def test_amplified_losses_of_one_sample_are_composed_on_it_and_amplified_once() 
     found = sampled(("s", "1", {}), ("s", "2", {}))
     assert float(one(found).budget.realised) == pytest.approx(1.0676559446826, abs=1e-12)  # and not 0.65
     assert found.parts[0].entries == (0, 1)
-    assert "entry 0-1: their losses on sample 's' were added, then amplified once" in one(found).assumptions
+    assert FRESH in one(found).assumptions
+    assert any(
+        "entry 0-1: who is in sample 's' stays secret; their losses on it were added, then amplified once; against "
+        "somebody who knows the sample, the loss is 3" in line
+        for line in one(found).assumptions
+    )
+
+
+def test_an_amplified_loss_says_that_the_sample_is_secret_and_what_is_lost_on_it() -> None:
+    (said,) = one(sampled(("s", "1", {}))).assumptions
+    assert said == ("entry 0: who is in sample 's' stays secret; against somebody who knows the sample, the loss is 1")
+    unstated = one(add_up(charge(1, sample="s", amplified=True))).assumptions
+    assert any("stays secret; against somebody who knows the sample, the loss is larger" in line for line in unstated)
+
+
+def test_an_entry_counts_at_least_what_its_design_makes_of_its_inner_loss() -> None:
+    """An earlier version took 0.001 for a tenth of the units and a loss of 1 on them: that is 0.1586."""
+    found = one(sampled(("s", "1", {}), budgets=["1/1000"]))
+    assert float(found.budget.realised) == pytest.approx(math.log1p(math.expm1(1) / 10), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [("0.001", "is 0.158566 by this design, and the specification says 0.001"), ("0.15", "is 0.158566"),
+     ("0.3", "is at most 0.158566 by this design"), ("0.158566", "")],
+)  # fmt: skip
+def test_an_entry_states_what_its_design_makes_of_its_inner_loss(tmp_path: Path, stated: str, said: str) -> None:
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
+    drawn = {"sample": "s", "amplified": True, "sampling": Sampling.of({**TENTH, "inner": "1"})}
+    if not said:
+        assert ledger.add(request(specification=pure(stated), **drawn)).number == 1
+        return
+    with pytest.raises(LedgerError, match=said):
+        ledger.add(request(specification=pure(stated), **drawn))
+    assert not [*ledger.entries()]
 
 
 def test_losses_of_one_sample_are_added_stratum_by_stratum() -> None:

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from stirred.release.ledger.currency import Copies, Currency
-from stirred.release.ledger.policy_file import LimitDocument, invariant_toml, policy_document
+from stirred.release.ledger.policy_file import COUNTING, LimitDocument, invariant_toml, policy_document
 from stirred.release.ledger.problems import LedgerError, OverLimitError
 from stirred.release.ledger.total import Total
 from stirred.spec.compose import UnitFactor
-from stirred.spec.document_blocks import multiverse_of
+from stirred.spec.document_blocks import input_premetric_of, multiverse_of
 from stirred.spec.document_schema import MultiverseDocument
 from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import loss
+from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin
+from stirred.spec.lint import empty
 from stirred.spec.multiverse import Multiverse, Verdict
 from stirred.spec.number_text import small
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
@@ -29,17 +31,27 @@ Totals = Callable[[Currency], Total]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """One limit in a declared flavor."""
+    """One limit in a declared flavor; ``distances`` are accepted beside those that count records."""
 
     name: str
     budget: Exact
     currency: Currency
+    distances: tuple[str | InputPremetric, ...] = ()
+
+    def accepts(self, premetric: InputPremetric) -> bool:
+        """Say whether a loss by this distance is one that the limit is about."""
+        return premetric.name in (*COUNTING, *self.distances) or any(
+            isinstance(each, InputPremetric) and each == replace(premetric, post_imputation=each.post_imputation)
+            for each in self.distances
+        )
 
     def __str__(self) -> str:
         output = self.currency.output
         assert output is not None
         delta = f" at δ={small(output.delta)}" if output.delta else ""
-        return f"{output.greek} ≤ {self.budget.shown()}{delta} per {self.currency.unit} ({output.classic})"
+        also = ", ".join(each if isinstance(each, str) else each.symbol for each in self.distances)
+        stated = f"{output.greek} ≤ {self.budget.shown()}{delta} per {self.currency.unit} ({output.classic})"
+        return f"{stated}, also by {also}" if also else stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +161,9 @@ class Policy:
         if specification is not None:
             problems += [*self.problems, *self._invariant_problems(specification)]
             for limit in self.limits:
-                problems += _limit_problems(limit, now=now, then=then, can_fall=can_fall)
+                problems += _promise_problems(limit, specification) or _limit_problems(
+                    limit, now=now, then=then, can_fall=can_fall
+                )
         if problems:
             raise OverLimitError(problems)
 
@@ -182,6 +196,27 @@ class Policy:
         ]
 
 
+def _promise_problems(limit: Limit, specification: Specification) -> list[Problem]:
+    """Return why a promise is none that the limit can measure: it is empty, or by a distance nobody accepted."""
+    problems = [
+        Problem(what=f"the release promises nothing. {finding.message}", where=_place(limit), remedy=finding.advice)
+        for finding in empty(specification)
+    ]
+    if not limit.accepts(specification.input_premetric):
+        problems += [_other_distance(limit, specification.input_premetric)]
+    return problems
+
+
+def _other_distance(limit: Limit, premetric: InputPremetric) -> Problem:
+    return Problem(
+        what=f"the limit {limit} counts changed, added or removed records, and this loss is by another distance, "
+        f"{premetric.symbol} ({premetric.words}): a number by one says nothing about the other",
+        where=_place(limit),
+        remedy=f"specify the release by one of {', '.join(COUNTING)}; if those who set the limit accept this distance, "
+        "they list it under distances in the policy (docs/ledger.md)",
+    )
+
+
 def _limit_problems(limit: Limit, *, now: Totals, then: Totals, can_fall: bool) -> list[Problem]:
     after = then(limit.currency)
     if after.unbounded and not limit.budget.is_infinite:
@@ -197,6 +232,8 @@ def _limit_problems(limit: Limit, *, now: Totals, then: Totals, can_fall: bool) 
                 remedy="state the missing factor in the policy, or specify the release in a flavor the limit can be in",
             )
         ]
+    if not limit.accepts(after.specification.input_premetric):
+        return [_other_distance(limit, after.specification.input_premetric)]
     value = after.specification.budget.realised
     if value <= limit.budget and not can_fall:
         return []  # the usual case, in which one total is enough
@@ -264,7 +301,9 @@ def _limit(document: LimitDocument) -> Limit:
         units = tuple(UnitFactor(**dict(unit)) for unit in document.units)
         copies = None if document.copies is None else Copies(**dict(document.copies))
         currency = Currency(unit=document.unit, units=units, output=_output(document), copies=copies)
-        return Limit(name=document.name, budget=loss(document.budget, where="budget"), currency=currency)
+        distances = tuple(d if isinstance(d, str) else input_premetric_of(d) for d in document.distances)
+        budget = loss(document.budget, where="budget")
+        return Limit(name=document.name, budget=budget, currency=currency, distances=distances)
 
 
 def _output(document: LimitDocument) -> OutputPremetric:

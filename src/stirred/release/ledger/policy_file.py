@@ -10,7 +10,13 @@ from stirred.data.spelling import told_once
 from stirred.release.ledger.problems import LedgerError
 from stirred.release.ledger.row import Strict
 from stirred.spec.document import invariant_out
-from stirred.spec.document_schema import HierarchyDocument, InequalityDocument, MarginDocument, NamedDocument
+from stirred.spec.document_schema import (
+    HierarchyDocument,
+    InequalityDocument,
+    InputPremetricDocument,
+    MarginDocument,
+    NamedDocument,
+)
 from stirred.spec.invariant import Invariant
 from stirred.spec.problems import Problem, place_of
 
@@ -37,6 +43,11 @@ class CopiesDocument(Strict):
     because: str = Field(description="Why there are no more of them.")
 
 
+# Changed, added or removed records, one by one: what a limit "per person" means unless the policy says more.
+COUNTING: Final = ("d_HamS", "d_Ham", "d_SymDiff", "d_InsDel")
+_Further = Annotated[Literal["d_Edge", "d_Node", "d_Euclid"], Tag("name")]
+
+
 class LimitDocument(Strict):
     """A limit: the total of everything, in this unit and output premetric, stays at or below ``budget``."""
 
@@ -48,6 +59,16 @@ class LimitDocument(Strict):
     unit: str = Field(description="Whose change the limit is about, such as person or household.")
     name: str = Field(default="", description="What messages call this limit.")
     units: list[UnitDocument] = Field(default=[], description="Factors between units, where releases have other ones.")
+    distances: list[
+        Annotated[
+            _Further | Annotated[InputPremetricDocument, Tag("own")],
+            Discriminator(lambda value: "name" if isinstance(value, str) else "own"),
+        ]
+    ] = Field(
+        default=[],
+        description="Distances between files that the limit accepts beside those that count changed, added or removed "
+        "records: a name such as d_Edge, or a distance of your own as a specification states it.",
+    )
     copies: CopiesDocument | None = Field(
         default=None, description="Protect people, whose answers may stand in several records after imputation."
     )
@@ -91,7 +112,7 @@ def policy_document(data: Any, *, source: str) -> PolicyDocument:
 
 
 # Parts of a place that name a branch of our models, and no key of the file.
-_BRANCHES: Final = frozenset({"list", "any", "margin", "named", "inequality", "str", "int"})
+_BRANCHES: Final = frozenset({"list", "any", "margin", "named", "inequality", "str", "int", "name", "own"})
 
 
 def _problem(detail: Any, source: str, hint: str) -> Problem:

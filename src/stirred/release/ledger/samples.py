@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from stirred.release.ledger.entry import Charge, numbers
 from stirred.release.ledger.problems import bad_request
 from stirred.spec.budget import Budget, derived
+from stirred.spec.compose import FRESH
 from stirred.spec.exact import Exact, add_up
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.output_premetric import PURE
@@ -54,6 +55,14 @@ class Sampling:
         units = self.design.shape.units or (self.design.shape.rate,)
         return [self.inner * share for share in (self.shares if len(self.shares) == len(units) else [1] * len(units))]
 
+    @property
+    def implied(self) -> Exact:
+        """Return the loss that the design makes of the inner loss; a unit with a smaller share of it loses less."""
+        shape = self.design.shape
+        if not (self.design.rated and shape.units):
+            return self.design.loss(self.inner)
+        return greatest([amp(own, p) for own, p in zip(self.by_unit(), shape.units, strict=True)])
+
     def document(self) -> dict[str, Any]:
         """Return what a ledger keeps, checked."""
         if self.inner.is_infinite:
@@ -67,15 +76,27 @@ class Sampling:
 
 
 def check_stated(sampling: Sampling, specification: Specification) -> None:
-    """Refuse an amplified loss above what the design makes of the inner loss: the two would be of different changes."""
-    claimed = specification.budget.realised
-    if specification.output_premetric == PURE and float(claimed) > float(sampling.design.loss(sampling.inner)) + 1e-12:
-        most = sampling.design.loss(sampling.inner).shown(6)
+    """Refuse an amplified loss that is not what the design makes of the inner loss.
+
+    A smaller one would count less than the entry itself implies; a larger one is a loss of other changes. A number
+    that was rounded up passes, as long as it is not 1% too large.
+    """
+    claimed, most = specification.budget.realised, sampling.design.loss(sampling.inner)
+    if specification.output_premetric != PURE:
+        return
+    if greatest([claimed, sampling.implied]) is not claimed:
         raise bad_request(
-            f"a loss of {sampling.inner} on the sample is at most {most} by this design, and the specification says "
-            f"{specification.budget.shown}", where="inner",
-            remedy="give the specification the loss that was not rounded; state a loss for added and removed records "
-            "twice, and one for entities of several units as often as they have units",
+            f"a loss of {sampling.inner} on the sample is {sampling.implied.shown(6)} by this design, and the "
+            f"specification says {specification.budget.shown}", where="inner",
+            remedy=f"state {sampling.implied.shown(6)} in the specification, or the design and the inner loss that it "
+            "was computed from",
+        )  # fmt: skip
+    if float(claimed) > 1.01 * float(most):
+        raise bad_request(
+            f"a loss of {sampling.inner} on the sample is at most {most.shown(6)} by this design, and the "
+            f"specification says {specification.budget.shown}", where="inner",
+            remedy="state a loss for added and removed records twice, and one for entities of several units as often "
+            "as they have units",
         )  # fmt: skip
 
 
@@ -114,14 +135,17 @@ def by_sample(charges: list[Charge], specification: Callable[[str], Specificatio
     for group in _components([charge for charge in charges if charge.sample is not None and charge.number not in left]):
         amplified = [charge for charge in group if charge.amplified]
         alone += [f"sample {amplified[0].sample!r}"] if amplified else []
-        if not amplified or len(group) == 1:
-            found.plain.extend(group)
-            continue
         entries = [charge.number for charge in group]
         names = ", ".join(sorted({repr(charge.sample) for charge in group}))
+        if not amplified or len(group) == 1:
+            raised = _at_least_implied(group[0], own[entries[0]]) if amplified else None
+            found.composed.extend([] if raised is None else [(raised, entries)])
+            found.plain.extend(group if raised is None else [])
+            claims += [_secret(group, own, names)] if amplified else []
+            continue
         try:
             found.composed.append((_together(group, specification), entries))
-            claims.append(f"entry {numbers(entries)}: their losses on sample {names} were added, then amplified once")
+            claims.append(_secret(group, own, names))
         except StirredError as error:
             for charge in group:
                 others = ", ".join(str(number) for number in entries if number != charge.number)
@@ -132,6 +156,29 @@ def by_sample(charges: list[Charge], specification: Callable[[str], Specificatio
         claims.append(f"{' and '.join(alone)} were drawn independently of each other")
     # The order of entries is that of the ledger.
     return found._replace(plain=sorted(found.plain, key=lambda charge: charge.number), claims=tuple(claims))
+
+
+def _at_least_implied(charge: Charge, own: Specification) -> Specification | None:
+    """Return an entry of an earlier version that states less than its design implies, with what is implied."""
+    if not charge.sampling or own.output_premetric != PURE:
+        return None
+    implied = Sampling.of(charge.sampling).implied
+    if greatest([own.budget.realised, implied]) is not implied:
+        return None
+    policy = derived("what the design makes of the loss on the sample", implied, own.budget)
+    return replace(own, budget=Budget(policy=policy))
+
+
+def _secret(group: list[Charge], own: Mapping[int, Specification], names: str) -> str:
+    """Say on what an amplified loss rests, and what is lost where that does not hold."""
+    known = [Sampling.of(c.sampling).inner if c.sampling else own[c.number].budget.realised for c in group]
+    stated = all(charge.sampling or not charge.amplified for charge in group)
+    lost = f"is {add_up(known).shown()}" if stated else "is larger, and not stated"
+    added = "; their losses on it were added, then amplified once" if len(group) > 1 else ""
+    return (
+        f"entry {numbers([charge.number for charge in group])}: who is in sample {names} stays secret{added}; against "
+        f"somebody who knows the sample, the loss {lost}"
+    )
 
 
 def _at_the_sample(charges: list[Charge], own: Mapping[int, Specification], joins: Joins) -> dict[int, Specification]:
@@ -209,7 +256,7 @@ def _together(group: list[Charge], specification: Callable[[str], Specification]
     policy = derived("losses on the sample added, then amplified once", value, *(s.budget for s in specifications))
     relies = tuple(dict.fromkeys(reliance for s in specifications for reliance in s.relies_on))
     assumed = tuple(dict.fromkeys(assumption for s in specifications for assumption in s.assumptions))
-    return replace(first, budget=Budget(policy=policy), relies_on=relies, assumptions=assumed)
+    return replace(first, budget=Budget(policy=policy), relies_on=relies, assumptions=(*assumed, FRESH))
 
 
 def _lost(losses: Mapping[str, Exact], drawn: Mapping[str, Design], joint: set[str], units: list[list[Exact]]) -> Exact:
