@@ -24,7 +24,7 @@ MEANINGS: Final = {
     "draft": "the declared values of {} were read off the confidential file",
     "identifier": "{} may identify records",
     "levels": "the levels of areas may be named in the wrong order at {}",
-    "large-delta": "the promise fails with a probability that is not small",
+    "large-delta": "delta is not small: so much is added to the bound on every probability",
     "left-behind": "{} follows from the values before the swap and may show which records were swapped",
     "missing": "{} has texts that may mean a missing value and are treated as codes",
     "more-runs": "the plan was run more than once, see entry {} of the ledger",
