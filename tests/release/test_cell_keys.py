@@ -137,8 +137,68 @@ def test_a_swap_and_cell_keys_are_one_plan_with_the_loss_of_the_swap(folder: Pat
     done(folder, "audit", "bundle", "out")
     assert not [*(folder / "out" / "public").glob("data.*")]
     page = " ".join((folder / "out" / "public" / "README.md").read_text().split())
-    assert "They do not make this loss smaller" in page
+    assert "cell keys are not counted on to make the loss smaller" in page
     done(folder, "publish", "out", "website")
+
+
+def test_what_the_swap_keeps_is_called_published_nowhere(folder: Path) -> None:
+    """Margins of a swap stay inside: no page says that they are published, and none shows who is alone in them."""
+    # "tract" tells the county, but no table has it; counts of one county and size alone are 1.
+    homes = households().with_columns(
+        tract=pl.col("county") + "-1", size=pl.when(pl.col("hid") < 5002).then(3).otherwise("size")
+    )
+    homes.write_parquet(folder / "homes.parquet")
+    tract = '[[variables]]\nname = "tract"\nfile = "households"\ntype = "code"\ncodes = { '
+    codes = ", ".join(f'{name}-1 = ""' for name in ("East", "North", "South", "West"))
+    (folder / "codebook.toml").write_text(CODEBOOK_OF_HOMES + tract + codes + " }\n")
+    written(folder, settings=AFTER, accept="")
+    plan = json.loads(done(folder, "plan", "plan.toml", "--json").stdout)
+    assert plan["exposed"] is None
+    assert [each for each in plan["doubts"] if each["refuses"]] == []  # "tract" determines the county, and stays inside
+    assert "delta" not in plan
+    said = " ".join(done(folder, "plan", "plan.toml", "--verbose").stdout.split())
+    assert "unchanged nothing; permutation swapping keeps, and this release does not publish, the number" in said
+    assert "exposed" not in said
+    assert "delta of the cell keys alone, for one household more or less and without the swap: 0.6375" in said
+    done(folder, "release", "plan.toml")
+    for name in ("report.html", "README.md", "specification.md"):
+        page = (folder / "out" / "public" / name).read_text()
+        for false in ("Published exactly: the number", "unique on what is", "published unchanged", "60 household",
+                      "right on average", "Past the mechanism"):  # fmt: skip
+            assert false not in page, (name, false)
+    assert "of these figures none is published" in page_of(folder, "specification.md")
+    assert "counts after permutation swapping, which are not the true ones on average" in page_of(folder, "README.md")
+
+
+def page_of(folder: Path, name: str) -> str:
+    return " ".join((folder / "out" / "public" / name).read_text().split())
+
+
+@pytest.mark.parametrize(
+    ("settings", "true", "false"),
+    [
+        ("", "Noise is 0 on average.", "too large"),
+        ("threshold = 3", "only the larger results are shown, which are too large on average", "right on average"),
+        (f"threshold = 3\n{AFTER}", "the output tells these tables of the swapped file", "No smaller loss"),
+        (f"threshold = 4\n{AFTER}", "No smaller loss is proven for both together", "the output tells"),
+    ],
+)
+def test_pages_say_of_averages_and_outputs_what_is_true(folder: Path, settings: str, true: str, false: str) -> None:
+    written(folder, settings=settings, accept="" if "after" in settings else '"large-delta"')
+    done(folder, "release", "plan.toml")
+    page = page_of(folder, "README.md")
+    assert true in page
+    assert false not in page
+
+
+def test_epsilon_and_delta_bound_probabilities_and_not_odds(folder: Path) -> None:
+    """An empty cell against one household: the output 0 changes odds by 80/29 > e, with certainty."""
+    written(folder)
+    done(folder, "release", "plan.toml")
+    for name in ("README.md", "report.html"):
+        page = page_of(folder, name)
+        assert "is at most e^1 times as probable under one as under the other, plus 0.6375" in page
+        assert "except with probability" not in page
 
 
 def test_after_a_swap_tables_of_persons_are_perturbed_too(folder: Path) -> None:
@@ -171,9 +231,29 @@ def test_sums_go_through_bundle_audit_and_publication(folder: Path) -> None:
     done(folder, "release", "plan.toml")
     done(folder, "audit", "bundle", "out")
     done(folder, "publish", "out", "website", "--accept", "nothing-promised")
-    sums = pl.read_parquet(folder / "website" / "sums-county-x-tenure.parquet")
+    assert not [*(folder / "website").glob("sums-*")]  # they stand beside the counts, in the same format
+    sums = pl.read_csv(folder / "website" / "tables" / "sums-county-x-tenure.csv")
     assert sums.columns == ["county", "tenure", "sum"]
     assert sums.height == pl.read_csv(folder / "website" / "tables" / "county-x-tenure.csv").height
+
+
+@pytest.mark.parametrize("after", ["", AFTER])
+def test_plan_report_and_doubts_name_the_column_whose_sums_are_published(folder: Path, after: str) -> None:
+    earning = households().with_columns(income=pl.col("hid") % 7 * 100)
+    earning.write_parquet(folder / "homes.parquet")
+    income = '[[variables]]\nname = "income"\nfile = "households"\ntype = "integer"\nmin = 0\nmax = 1000\n'
+    (folder / "codebook.toml").write_text(CODEBOOK_OF_HOMES + income)
+    accept = "" if after else '"nothing-promised"'
+    written(folder, settings=f'magnitude = {{ column = "income" }}\n{after}', accept=accept)
+    plan = json.loads(done(folder, "plan", "plan.toml", "--json").stdout)
+    assert "income" not in plan["dropped"]
+    said = " ".join(done(folder, "plan", "plan.toml").stdout.split())
+    assert "every sum of income in these cells" in said
+    assert after or "nothing is promised: sums of income are published" in said
+    done(folder, "release", "plan.toml")
+    page = page_of(folder, "report.html")
+    assert "every sum of income" in page
+    assert "Columns not released: hid, size." in page
 
 
 def test_what_cannot_be_looked_up_is_refused_before_anything_is_spent(folder: Path) -> None:

@@ -176,6 +176,7 @@ def _faced(
             data=each.data,
             specification=each.plan.specification,
             exchanged=each.mechanism.areas,
+            publishes_fixed=each.plan.publishes_fixed,
         )
         one = faced(truth)
         if asked is not None:

@@ -145,6 +145,7 @@ def subject_of(file: Path, *, persons: Path | None, hid: str | None) -> Subject:
             data=prepared.data,
             specification=prepared.plan.specification,
             exchanged=prepared.mechanism.areas,
+            publishes_fixed=prepared.plan.publishes_fixed,
         )
     data = Microdata.read(file, persons, hid=hid)
     return Subject(name=str(file), data=data if persons is not None else replace(data, record="record"))

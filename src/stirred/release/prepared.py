@@ -67,7 +67,7 @@ class Prepared:
     @cached_property
     def exposure(self) -> Uniqueness | None:
         """Return how many records are unique on what is published exactly; None where nobody is counted."""
-        if not counted(self.data):
+        if not counted(self.data) or not self.plan.publishes_fixed:
             return None
         found = exposure(self.plan.specification, self.data, exchanged=self.mechanism.areas)
         return None if found is None else found[0]
@@ -75,7 +75,7 @@ class Prepared:
     @property
     def exposed_in_words(self) -> str:
         """Say how many records are unique on what is published exactly; empty where no table of them is."""
-        if not any(exact_tables(self.plan.specification, self.data)):
+        if not self.plan.publishes_fixed or not any(exact_tables(self.plan.specification, self.data)):
             return ""  # for files of any size: how many records there are may be protected
         if not counted(self.data):
             return f"not counted for more than {MOST_RECORDS:,} records; `stirred risk` counts it"

@@ -18,8 +18,8 @@ _BEFORE: Final = {
 }
 
 
-def pipeline_section(specification: Specification) -> str:
-    """Return the pipeline of a release as a strip of boxes, from the specification alone.
+def pipeline_section(specification: Specification, *, publishes_fixed: bool) -> str:
+    """Return the pipeline of a release as a strip of boxes, from the specification and whether its fixed figures leave.
 
     It is an ordered list, so that it is read in order where nobody sees the arrows.
     """
@@ -34,8 +34,10 @@ def pipeline_section(specification: Specification) -> str:
     boxes.append(("step", "The mechanism", f"{specification.budget_text} for one {unit}"))
     fixed = [*figures(specification.flavor.effective_multiverse.invariants)]
     held = f"Past the mechanism, held fixed and not protected: {'; '.join(fixed)}."
-    by = held if fixed else "Nothing is published exactly."
-    boxes.append(("exact" if fixed else "step", "Published", by))
+    by = held if fixed and publishes_fixed else "Nothing is published exactly."
+    if fixed and not publishes_fixed:
+        boxes.append(("step", "Kept inside", f"Held fixed and not protected, but not published: {'; '.join(fixed)}."))
+    boxes.append(("exact" if by == held else "step", "Published", by))
     items = "".join(f'<li class="{kind}"><b>{title}</b><span>{escape(text)}</span></li>' for kind, title, text in boxes)
     return section(
         "From the data to the release",

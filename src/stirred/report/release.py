@@ -87,7 +87,7 @@ def public_report(report: ReleaseReport) -> str:
     body = [
         _head(report, internal=False),
         first_screen(report),
-        pipeline_section(report.plan.specification),
+        pipeline_section(report.plan.specification, publishes_fixed=report.plan.publishes_fixed),
         learned_section(report.plan.specification),
         _own(report),
         _checks(report),
@@ -105,7 +105,7 @@ def internal_report(report: ReleaseReport) -> str:
     body = [
         _head(report, internal=True),
         first_screen(report),
-        pipeline_section(report.plan.specification),
+        pipeline_section(report.plan.specification, publishes_fixed=report.plan.publishes_fixed),
         *(_section(own, report) for own in report.inside),
         learned_section(report.plan.specification),
         _doubts(report),

@@ -17,7 +17,6 @@ from stirred.risk.areas import AREAS, RECORDS, Progress
 from stirred.risk.attackers import AGE, Asked
 from stirred.risk.attacks import attacked, has_records, people_of, target_of
 from stirred.risk.bounds import Revealed
-from stirred.risk.exposed import exposure
 from stirred.risk.reidentification import VULNERABLE, Reidentified, reidentify
 from stirred.risk.subject import Subject, bundle_files, from_bundle, revealed_by_tables
 from stirred.risk.uniqueness import Uniqueness
@@ -69,8 +68,7 @@ class Faced:
 
 def faced(subject: Subject) -> Faced:
     """Return what follows from a plan alone: its specification, on its file."""
-    assert subject.specification is not None
-    found = exposure(subject.specification, subject.data, exchanged=subject.exchanged)
+    found = subject.exposure
     if found is None:
         return Faced()
     unique, table = found

@@ -32,6 +32,14 @@ class Subject:
     specification: Specification | None = None
     public: bool = False
     exchanged: tuple[str, ...] = ()  # columns that the mechanism gives to other records
+    publishes_fixed: bool = True  # whether the figures that the specification holds fixed are published
+
+    @property
+    def exposure(self) -> tuple[Uniqueness, ExactTable] | None:
+        """Return the published exact table that exposes most, with the uniqueness on it; None where there is none."""
+        if self.specification is None or not self.publishes_fixed:
+            return None
+        return exposure(self.specification, self.data, exchanged=self.exchanged)
 
     @property
     def match(self) -> tuple[str, ...]:
@@ -131,7 +139,7 @@ def default_keys(subject: Subject) -> ExactTable:
         names = listed([*subject.data.variables, *subject.data.person_variables])
         remedy = f"name with --keys what an attacker may know, of {names}; or give a plan or a bundle"
         raise bad_file(what, where=subject.name, remedy=remedy)
-    found = exposure(subject.specification, subject.data, exchanged=subject.exchanged)
+    found = subject.exposure
     if found is None:
         what = "no table of characteristics is published exactly"
         raise bad_file(what, where=subject.name, remedy="name the keys an attacker may know: --keys age,sex,county")

@@ -25,7 +25,7 @@ def brief(specification: Specification) -> str:
                records (where), measured in odds (how).
     meaning    the smaller the letter's value, the less an output can tell versions of the file apart.
     """
-    return rows_text([("unchanged", published_exactly(specification)), *promise_rows(specification)])
+    return rows_text([("held fixed", published_exactly(specification)), *promise_rows(specification)])
 
 
 def promise_rows(specification: Specification) -> list[Row]:

@@ -19,12 +19,13 @@ _ACCEPTED: Final = "a person accepted these doubts about protection by name: "
 # What an accepted doubt means for readers of the release: no more than its public name tells.
 MEANINGS: Final = {
     "areas-from-file": "the list of areas was read off the confidential file",
+    "clamped": "many values of {} lie beyond their declared bounds and count as the nearer one",
     "contradicted-by": "entry {0} of the ledger publishes {1} exactly, which it protects",
     "contradicts": "it publishes {1} exactly, which entry {0} of the ledger protects",
     "draft": "the declared values of {} were read off the confidential file",
     "identifier": "{} may identify records",
     "levels": "the levels of areas may be named in the wrong order at {}",
-    "large-delta": "the promise fails with a probability that is not small",
+    "large-delta": "delta is not small: so much is added to the bound on every probability",
     "left-behind": "{} follows from the values before the swap and may show which records were swapped",
     "missing": "{} has texts that may mean a missing value and are treated as codes",
     "more-runs": "the plan was run more than once, see entry {} of the ledger",

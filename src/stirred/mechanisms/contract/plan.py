@@ -56,6 +56,11 @@ class Plan(ABC):
         return published_exactly(self.specification)
 
     @property
+    def publishes_fixed(self) -> bool:
+        """Say whether the figures that the specification holds fixed are published, or only kept on the way."""
+        return True
+
+    @property
     def facts(self) -> tuple[Fact, ...]:
         """Return what else there is to say: sentences for ``--verbose``, values for JSON."""
         return ()

@@ -83,7 +83,7 @@ class Release:
             [
                 ("public", ", ".join(f'release.public["{name}"]' for name in self.public)),
                 *(kept if self.internal else []),
-                ("unchanged", published_exactly(self.specification)),
+                ("held fixed", published_exactly(self.specification)),
                 *promise_rows(self.specification),
                 *(("accepted", each) for each in accepted_among(self.specification.assumptions)),
                 *(seeded if self.specification.seeded else []),

@@ -196,7 +196,7 @@ class Swap(Swapping):
         share = percent(Fraction(universe.untouched, universe.records), digits=2)
         where = f"their strata (equal {' x '.join(universe.match)})" if universe.match else "this file"
         return (
-            f"everything released about {records} ({share} of all), published unchanged: all records of {where} have "
+            f"everything released about {records} ({share} of all): all records of {where} have "
             f"the same {' x '.join(universe.swap)}, or are alike in everything held, so nothing can be swapped there",
         )
 

@@ -52,7 +52,7 @@ def verify(mechanism: CellKey, data: Microdata, plan: Any, release: Release, wri
         )
         if mechanism.sums is not None:
             name, wrong = sums_of(table.title), f"the sums of {table.title}, as written, are not those drawn"
-            list(written.parts(name, release.internal["parts"][name](), kind="side", wrong=wrong))
+            list(written.parts(name, release.internal["parts"][name](), kind="table", wrong=wrong))
     return checks
 
 
@@ -76,8 +76,9 @@ def audit_unstated(kind: type[CellKey], bundle: BundleFiles, found: Findings) ->
     """Check that only tables are published, with every cell once and no count below 0."""
     find_records(bundle, found)
     for name, place, table, variables in bundle.tables():
-        counts = table["count"].cast(pl.Int64, strict=False) if "count" in table.columns else None
-        if counts is None or not variables or (counts < 0).any():
+        column = "sum" if "sum" in table.columns else "count"
+        numbers = table[column].cast(pl.Float64, strict=False) if column in table.columns else None
+        if numbers is None or not variables or (column == "count" and (numbers < 0).any()):
             found.bad("it has no variables, no counts, or counts below 0", where=place)
         elif incomplete(table.select(variables)):
             found.bad("cells are missing or doubled: which of them are there may tell who exists", where=place)

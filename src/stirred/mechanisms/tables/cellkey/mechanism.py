@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 import polars as pl
@@ -90,6 +91,7 @@ class CellKey(Mechanism):
     title: ClassVar[str] = "cell-key perturbation"
     settings_model: ClassVar[type[Settings]] = CellKeySettings
     counts_tables: ClassVar[bool] = False
+    table_columns: ClassVar[tuple[str, ...]] = ("sum",)
     loss_setting: ClassVar[str] = "epsilon"
 
     ptable: PTable | Mapping[str, Any]
@@ -126,7 +128,7 @@ class CellKey(Mechanism):
 
             own = {key: value for key, value in self.after.items() if key != "name"}
             name = registry.full_name(str(self.after.get("name", registry.DEFAULT)), where="after")
-            put(self, "inner", registry.build(name, {"unit": self.unit, **own}))
+            put(self, "inner", checks.holding_only_used(self, registry.build(name, {"unit": self.unit, **own})))
         checks.check_settings(self)
 
     @classmethod
@@ -157,6 +159,11 @@ class CellKey(Mechanism):
         return list(dict.fromkeys(name for variables in self.tables for name in variables))
 
     @property
+    def published_columns(self) -> list[str]:
+        """Return the columns that the tables are made of: their variables, and the one that is added up."""
+        return [*self.names, *(() if self.sums is None or self.sums.column in self.names else (self.sums.column,))]
+
+    @property
     def sums(self) -> Magnitude | None:
         """Return how sums are published; None where they are not."""
         assert not isinstance(self.magnitude, Mapping)
@@ -168,16 +175,18 @@ class CellKey(Mechanism):
         what = "the same set of records" if self.keyed_by == "records" else "the same cell"
         before = "" if self.inner is None else f" of the records that {self.inner.title} releases"
         below = f", counts below {self.threshold} left empty" if self.threshold else ""
+        added = "" if self.sums is None else f" So is every sum of {self.sums.column} in these cells."
         return (
             f"Cell keys: every count above 0 of {listed([' x '.join(t) for t in self.tables])}{before} is perturbed by "
-            f"what its key looks up, alike for {what}{below}."
+            f"what its key looks up, alike for {what}{below}.{added}"
         )
 
     @property
     def no_promise(self) -> str:
         """Say why nothing is promised; empty where something is."""
-        if self.magnitude is not None:
-            return "One contribution to a sum may be of any size, and so may the change of a published sum."
+        if self.sums is not None:
+            column = self.sums.column
+            return f"Sums of {column} are published: one contribution may be of any size, and change a sum by as much."
         if self.keys == "additive" and len(self.tables) > 1:
             return "Sums of short keys in several tables are not independent, and no bound is proven for them."
         return ""
@@ -243,16 +252,19 @@ class CellKey(Mechanism):
         inner = None if self.inner is None else self.inner.plan(microdata, doubts=doubts)
         if inner is not None:
             checks.check_released(self, inner.releases, persons)
-        if inner is None:
+        if self.inner is None:
             specification = self.specification(
                 name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation
             )
         else:
             specification = post_process(inner.specification, description=self.in_words).specification
+            inside = f"of these figures none is published: {self.inner.title} keeps them, and tables are perturbed"
+            fixed = specification.multiverse.with_consequences([inside])
+            specification = specification.with_flavor(multiverse=fixed)
         return CellKeyPlan(
             specification=specification,
             doubts=tuple(checks.doubts(self, microdata, specification, inner)) if doubts else (),
-            dropped=tuple(name for name in microdata.households.columns if name not in columns),
+            dropped=tuple(name for name in microdata.households.columns if name not in self.published_columns),
             mechanism=self,
             cells=cells,
             persons=persons,
@@ -338,13 +350,14 @@ class CellKey(Mechanism):
             return []
         words = f"sums of {self.sums.column}, perturbed; empty where the count is left empty"
         return [
-            PublicFile(name=sums_of(t), kind="side", columns=(*c.columns, "sum"), words=words)
+            PublicFile(name=sums_of(t), kind="table", columns=(*c.columns, "sum"), words=words)
             for t, c in plan.cells.items()
         ]
 
     def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
-        """Return the columns that each file may have: none of records."""
-        sums = {sums_of(" x ".join(t)): {*t, "sum"} for t in self.tables if self.sums is not None}
+        """Return the columns that each file may have: none of records. Sums stood beside the tables before."""
+        named = {Path(sums_of(" x ".join(t))).name: t for t in self.tables if self.sums is not None}
+        sums = {name: {*t, "sum"} for name, t in named.items()}
         return {RECORDS: set(), PERSONS: set(), **sums}
 
     def table_in_words(self, table: Table, data: Microdata, plan: Any) -> str:
@@ -355,17 +368,27 @@ class CellKey(Mechanism):
         """Return the three sentences, and how to read the tables."""
         return [*promised(plan), *self.reading_tables(plan)]
 
+    def number_of_records(self, data: Microdata) -> int | None:
+        """Return None: tables tell no exact number, and what a swap before them keeps stays inside."""
+        return None
+
     def file_notes(self, plan: Any) -> list[str]:
         """Return why there is no file of records."""
         return ["There is no file of records: the promise is about the tables alone."]
 
     def reading_tables(self, plan: Any) -> list[str]:
         """Return what a reader of the tables must know."""
-        below = [f"Counts below {self.threshold} are left empty, by the perturbed count."] if self.threshold else []
-        return [
-            "Counts are right on average, and tables do not add up: every cell has noise of its own, totals too.",
-            *below,
-        ]
+        fair = not any(self.table.bias(row.count) for row in self.table.rows)
+        noise = "Noise is 0 on average" if fair else "Noise is not 0 on average: report.html shows its bias by count"
+        lines = [f"{noise}. Tables do not add up: every cell has noise of its own, totals too."]
+        if self.inner is not None:
+            lines.append(f"It is added to counts after {self.inner.title}, which are not the true ones on average.")
+        if self.threshold:
+            lines.append(
+                f"Counts below {self.threshold} are left empty, by the perturbed count: of true counts near it only "
+                "the larger results are shown, which are too large on average."
+            )
+        return lines
 
     # ---- accuracy
 

@@ -144,5 +144,7 @@ def _looked_up(row: dict[str, Any], names: list[str], how: Perturbation) -> tupl
 
 
 def sums_of(title: str) -> str:
-    """Return the name of the file with the sums of a table."""
-    return "sums-" + "".join(letter if letter.isalnum() else "-" for letter in title.lower().replace(" x ", "-x-"))
+    """Return the name of the file with the sums of a table, beside that of its counts."""
+    return "tables/sums-" + "".join(
+        letter if letter.isalnum() else "-" for letter in title.lower().replace(" x ", "-x-")
+    )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
 from stirred.mechanisms.protocol import Fact, Grid, Plan, Section, Typical
+from stirred.spec.brief import published_exactly
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
 from stirred.spec.specification import Specification
@@ -41,17 +43,27 @@ class CellKeyPlan(Plan):
         most = max(max(abs(v) for v in row.values) for row in table.rows)
         last = table.rows[-1].count
         before = "" if self.inner is None else f" (after: {self.inner.disturbed})"
+        sums = self.mechanism.sums
+        added = (
+            "" if sums is None else f"; and every sum of {sums.column} in these cells, in units of its largest values"
+        )
         return (
             f"every count above 0, by at most {most}, with variance {float(table.variance(last)):.4g}, alike for the "
-            f"same {'set of records' if self.mechanism.keyed_by == 'records' else 'cell'}{before}"
+            f"same {'set of records' if self.mechanism.keyed_by == 'records' else 'cell'}{added}{before}"
         )
 
     @property
     def unchanged(self) -> str:
-        """Say what is published exactly."""
+        """Say what is published exactly; what a swap before keeps is not published."""
         if self.inner is not None:
-            return str(self.inner.unchanged)
+            kept = published_exactly(self.inner.specification)
+            return f"nothing; {self.mechanism.inner.title} keeps, and this release does not publish, {kept}"
         return "which cells are empty" if self.mechanism.zeros == "fixed" else "nothing"
+
+    @property
+    def publishes_fixed(self) -> bool:
+        """Say that what a swap before holds fixed stays inside."""
+        return self.inner is None
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
@@ -71,7 +83,10 @@ class CellKeyPlan(Plan):
         if trade is None:
             return rows
         words = ", ".join(f"{delta:.4g} at epsilon {e}" for e, delta in zip(_EPSILONS, values.values(), strict=True))
-        return (*rows, Fact(label="delta", sentence=words, values={"delta": values}))
+        if self.inner is None:
+            return (*rows, Fact(label="delta", sentence=words, values={"delta": values}))
+        words = f"of the cell keys alone, for one {self.mechanism.unit} more or less and without the swap: {words}"
+        return (*rows, Fact(label="delta", sentence=words, values={"delta_of_keys_alone": values}))
 
 
 def promised(plan: CellKeyPlan) -> list[str]:
@@ -84,9 +99,11 @@ def promised(plan: CellKeyPlan) -> list[str]:
             what = f"Nothing is promised, because {before} promises nothing"
         return [
             f"{what}: cell keys come after it and use nothing but its output and fresh keys.",
-            "They do not make this loss smaller: where all counts move up as far as they can, the output tells the "
-            "swapped table.",
-            "What they make smaller is the chance of outputs that tell much (delta at a given epsilon).",
+            "Where every count above 0 moves up as far as it can, the output tells these tables of the swapped file: "
+            "cell keys are not counted on to make the loss smaller."
+            if _tells_tables(mechanism)
+            else "No smaller loss is proven for both together.",
+            "They make outputs that tell much less probable; by how much, for both together, is not computed.",
         ]
     delta = specification.output_premetric.delta
     if not delta:
@@ -98,17 +115,24 @@ def promised(plan: CellKeyPlan) -> list[str]:
     unit = mechanism.unit
     second = (
         "Cells with the same records show the same noise, so a difference between two of them proves that a record is "
-        f"in one alone: this has probability {float(delta):.4g}, at every epsilon, and more noise makes it larger."
+        f"in one alone: at every epsilon this has a probability of up to {float(delta):.4g}, more with more noise."
         if mechanism.trade is not None and mechanism.trade.ties
         else "Noise that is bounded can never hide more than its width: no finite loss holds without such a delta."
     )
     return [
-        f"Between two files that differ by one {unit}, odds change at most by the factor "
-        f"e^{specification.budget.shown}, except with probability {float(delta):.4g}.",
+        f"Between two files that differ by one {unit}, any set of outputs is at most e^{specification.budget.shown} "
+        f"times as probable under one as under the other, plus {float(delta):.4g}. This bounds probabilities and not "
+        "odds: a single output may change odds by more.",
         second,
         "Nothing is promised about averages over many tables that split one total in different ways, nor once the key "
         "is known.",
     ]
+
+
+def _tells_tables(mechanism: CellKey) -> bool:
+    """Say whether counts that all move up as far as they can are shown and tell what they were."""
+    highest = [row.count + max(row.law) for row in mechanism.table.rows]
+    return highest[0] >= mechanism.threshold and all(one < other for one, other in pairwise(highest))
 
 
 def typical_errors(mechanism: CellKey, plan: CellKeyPlan, corrected: Mapping[str, pl.DataFrame]) -> list[Typical]:
