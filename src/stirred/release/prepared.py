@@ -21,7 +21,7 @@ from stirred.data.validate import validate
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine
 from stirred.mechanisms import registry
-from stirred.mechanisms.protocol import Mechanism, Plan, Settings, Table
+from stirred.mechanisms.protocol import Mechanism, Plan, Settings, Table, plan_doubts
 from stirred.release.declared_missing import as_declared, undeclared_columns, with_missing_as_declared
 from stirred.release.engine import engine_of
 from stirred.release.ledger import Ledger
@@ -33,7 +33,7 @@ from stirred.release.tables import wanted_tables, with_declared_codes
 from stirred.risk.exposed import MOST_RECORDS, counted, exact_tables, exposed_in_words, exposure
 from stirred.risk.uniqueness import Uniqueness
 from stirred.spec.accepted import with_accepted
-from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised, refuse_doubts
+from stirred.spec.doubts import Doubt, refuse_doubts
 from stirred.spec.problems import Problem, StirredError, placed
 from stirred.spec.pull_back import pull_back
 
@@ -138,8 +138,7 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
     if ledger is not None:
         _check_accountable(planned, ledger, others)
     doubts = (
-        *plan.doubts,
-        *_of_promise(plan),
+        *plan_doubts(plan, settings_from=mechanism.settings_from),
         *_of_other_files(ledger, others),
         *ledger_doubts(
             ledger,
@@ -214,12 +213,6 @@ def _other_files(ledger: Ledger | None, inputs: Mapping[str, str]) -> dict[str, 
             if entry.is_spent and role in inputs and seen != inputs[role]:
                 found.setdefault(role, []).append(entry.number)
     return found
-
-
-def _of_promise(plan: Plan) -> Iterator[Doubt]:
-    """Yield the doubt about an infinite loss, where the mechanism has none about it itself."""
-    if plan.epsilon.is_infinite and not any(each.final or each.kind == NOTHING_PROMISED for each in plan.doubts):
-        yield nothing_promised("nothing is promised: the loss is infinite", remedy="choose other settings")
 
 
 def _of_other_files(ledger: Ledger | None, others: Mapping[str, Sequence[int]]) -> Iterator[Doubt]:

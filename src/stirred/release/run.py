@@ -14,7 +14,7 @@ from uuid import uuid4
 import polars as pl
 
 from stirred import __version__
-from stirred.mechanisms.protocol import Check, Progress, Release
+from stirred.mechanisms.protocol import Check, Progress, Release, plan_doubts
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_in, mark_seeded, write_manifest
 from stirred.release.engine import working
@@ -86,7 +86,8 @@ def make_bundle(
     """Release, write, verify and report. All of it follows from the plan, the files and the key."""
     advance = progress or (lambda stage, done, total: None)
     log.add("drawn")
-    own = {doubt.name for doubt in prepared.plan.doubts}  # other doubts are known to the release alone
+    # Other doubts are known to the release alone.
+    own = {doubt.name for doubt in plan_doubts(prepared.plan, settings_from=prepared.mechanism.settings_from)}
     accept = [doubt.name for doubt in prepared.accepted if doubt.name in own]
     mechanism = prepared.mechanism.working_in(folder / "internal", progress=folder.parent / "progress")
     release = mechanism.release(prepared.data, entropy, accept=accept, plan=prepared.plan, progress=advance)

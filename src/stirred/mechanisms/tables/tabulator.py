@@ -25,6 +25,7 @@ from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.doubts import repeated_ids, settings_doubts
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
+    UNSEARCHED,
     Check,
     Fact,
     Frames,
@@ -96,7 +97,7 @@ class TabulatorPlan(Plan):
     """What would be published; nothing random has happened, and nothing was counted."""
 
     specification: Specification
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     measured: tuple[Measured, ...]
@@ -223,10 +224,10 @@ class Tabulator(Mechanism):
         if problems := [*self.problems(microdata)]:
             raise DataError(problems)
         said = after_imputation(microdata.stage, microdata.post_imputation)
-        found = (*settings_doubts(self.settings_from), *repeated_ids(microdata, unit=self.unit)) if doubts else ()
+        found = (*settings_doubts(self.settings_from), *repeated_ids(microdata, unit=self.unit))
         return TabulatorPlan(
             specification=self.specification(name=microdata.name, stage=microdata.stage, post_imputation=said),
-            doubts=found,
+            doubts=found if doubts else (UNSEARCHED,),
             dropped=tuple(microdata.households.columns),
             measured=self.measured,
             neighbours=self.neighbours,

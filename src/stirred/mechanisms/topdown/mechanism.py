@@ -25,7 +25,9 @@ from stirred.data.problems import bad_plan
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
 from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
+    UNSEARCHED,
     Frames,
     Mechanism,
     Progress,
@@ -48,11 +50,10 @@ from stirred.mechanisms.topdown.solve.warm import Ready
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.store import AGREES
 from stirred.randomness.entropy import Entropy
-from stirred.spec.accepted import with_accepted
 from stirred.spec.budget import Budget
 from stirred.spec.compose import UnitFactor, compose
 from stirred.spec.domain import Domain, after_imputation
-from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact, exact
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.input_premetric import InputPremetric
@@ -258,7 +259,7 @@ class TopDown(Mechanism):
             specification=self.specification(
                 name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation
             ),
-            doubts=tuple(self._doubts(microdata, spine, parts, read_off=read_off)) if doubts else (),
+            doubts=tuple(self._doubts(microdata, spine, parts, read_off=read_off)) if doubts else (UNSEARCHED,),
             dropped=tuple(microdata.identifiers),
             design=self.design,
             spine=spine,
@@ -321,11 +322,7 @@ class TopDown(Mechanism):
         progress: Progress | None = None,
     ) -> Release:
         """Draw all noise once, into a store, and release it; all else follows from the store, and draws nothing."""
-        Entropy.expected(entropy)
-        microdata = as_microdata(data)
-        plan = plan or self.plan(microdata)
-        accepted = refuse_doubts(plan.doubts, accept=[*accept, *plan.accepted])
-        entropy = entropy.for_release()
+        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         place = Path(mkdtemp(prefix="stirred-")) if self.workplace is None else self.workplace
         work = self.progress_place or place / "work"
         engine = self.engine or LocalEngine(threads=os.cpu_count() or 1)
@@ -348,8 +345,6 @@ class TopDown(Mechanism):
             tables={" x ".join(each): (table_part(self.design, each), each) for each in self.tables},
             progress=progress,
         )
-        more = [each for each in accepted if each.name not in plan.accepted]
-        specification = replace(with_accepted(plan.specification, more), seeded=entropy.seeded)
         declared = {file.name for file in self.files(microdata, plan)}
         made = {name: make for name, make in made.items() if name in declared}
         public = Frames({**made, **followed.frames}, convert=like(data))
@@ -364,7 +359,7 @@ class TopDown(Mechanism):
             engine=self.engine,
         )
         kept = {"stores": stores, "followed": followed, "accuracy": compared}
-        return Release(public=public, specification=specification, internal=kept)
+        return Release(public=public, specification=promised, internal=kept)
 
     def inside(self, plan: TopDownPlan, release: Release) -> Sequence[Section]:
         """Return the errors of the records by level, beside those of other arms."""

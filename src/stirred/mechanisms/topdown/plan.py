@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from stirred.data.problems import listed
-from stirred.mechanisms.protocol import Fact, Grid, Plan, Section, Typical
+from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, Section, Typical
 from stirred.mechanisms.tables.intervals import half_width
 from stirred.mechanisms.topdown.budget import DELTA, Promised, Shares, variance_of
 from stirred.mechanisms.topdown.measure import Part, class_counts
@@ -25,7 +25,7 @@ class TopDownPlan(Plan):
     """What would be measured; nothing random has happened."""
 
     specification: Specification
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     design: Design

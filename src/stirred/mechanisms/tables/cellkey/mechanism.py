@@ -16,6 +16,7 @@ from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
+    UNSEARCHED,
     ExpectedError,
     Frames,
     Mechanism,
@@ -251,7 +252,7 @@ class CellKey(Mechanism):
             specification = post_process(inner.specification, description=self.in_words).specification
         return CellKeyPlan(
             specification=specification,
-            doubts=tuple(checks.doubts(self, microdata, specification, inner)) if doubts else (),
+            doubts=tuple(checks.doubts(self, microdata, specification, inner)) if doubts else (UNSEARCHED,),
             dropped=tuple(name for name in microdata.households.columns if name not in columns),
             mechanism=self,
             cells=cells,
