@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import SAMPLED, Mechanism, plan_doubts
+from stirred.mechanisms.protocol import SAMPLED, Mechanism, check_seeded, plan_doubts
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted
 from stirred.spec.doubts import refuse_doubts
@@ -34,6 +34,7 @@ def opened(mechanism: Mechanism, data: Any, entropy: Entropy, *, accept: Sequenc
     plan = plan or mechanism.plan(microdata)
     tested = entropy.seeded and plan.doubts == (SAMPLED,)
     accepted = () if tested else refuse_doubts(plan_doubts(plan, settings_from=mechanism.settings_from), accept=accept)
+    check_seeded(plan, seeded=entropy.seeded)
     entropy = entropy.for_release()
     promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
     return Opening(microdata, plan, entropy, replace(promised, seeded=entropy.seeded))

@@ -112,7 +112,7 @@ from stirred.mechanisms.contract.abilities import (
     tunable,
 )
 from stirred.mechanisms.contract.defaults import Defaults
-from stirred.mechanisms.contract.plan import SAMPLED, UNSEARCHED, Fact, Plan, doubt_rows, plan_doubts
+from stirred.mechanisms.contract.plan import SAMPLED, UNSEARCHED, Fact, Plan, check_seeded, doubt_rows, plan_doubts
 from stirred.mechanisms.contract.release import (
     PERSONS,
     RECORDS,
@@ -127,7 +127,17 @@ from stirred.mechanisms.contract.release import (
     failed,
     not_done,
 )
-from stirred.mechanisms.contract.settings import Names, PublicTable, Rate, Settings, TableFile, as_part, as_parts
+from stirred.mechanisms.contract.settings import (
+    Names,
+    PublicTable,
+    Rate,
+    ReleasedFile,
+    ReleasedTable,
+    Settings,
+    TableFile,
+    as_part,
+    as_parts,
+)
 from stirred.mechanisms.contract.shown import (
     Bars,
     Block,
@@ -153,9 +163,9 @@ __all__ = [
     "PERSONS", "RECORDS", "SAMPLED", "UNSEARCHED", "Advised", "Adviser", "Bars", "Block", "Check", "Choice", "Command",
     "Corrected", "Curve", "Defaults", "ExpectedError", "Fact", "Frames", "Grid", "Headline", "Mechanism", "Names",
     "Outcome", "Picture", "Plan", "Plot", "Progress", "PublicFile", "PublicTable", "Rate", "Rated", "Release",
-    "Section", "Settings", "StratumAudit", "StratumAudited", "Stronger", "Table", "TableFile", "Tiles",
-    "TooLargeError", "Typical", "VerificationError", "Written", "as_part", "as_parts", "doubt_rows", "failed",
-    "not_done", "plan_doubts", "share_changed", "smallest_area", "tunable",
+    "ReleasedFile", "ReleasedTable", "Section", "Settings", "StratumAudit", "StratumAudited", "Stronger", "Table",
+    "TableFile", "Tiles", "TooLargeError", "Typical", "VerificationError", "Written", "as_part", "as_parts",
+    "check_seeded", "doubt_rows", "failed", "not_done", "plan_doubts", "share_changed", "smallest_area", "tunable",
 ]  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from stirred.release.declared_missing import as_declared, undeclared_columns, wi
 from stirred.release.engine import engine_of
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.entry import numbers
-from stirred.release.ledger_doubts import ledger_doubts
+from stirred.release.ledger_doubts import earlier_doubts, ledger_doubts
 from stirred.release.plan_file import Planned, unprintable
 from stirred.release.preparation import preparation_of
 from stirred.release.tables import wanted_tables, with_declared_codes
@@ -123,7 +123,8 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
         plan: Plan = mechanism.plan(data)
     if codebook is not None:
         plan = _with_geography(plan, codebook)
-    plan = plan.promising(pull_back(plan.specification, prepared=words_of(planned.plan.prepare)).specification)
+    with planned.places():
+        plan = plan.restated(lambda own: pull_back(own, prepared=words_of(planned.plan.prepare)).specification)
     requests = [(table.name, table.columns) for table in planned.plan.tables]
     released, people = plan.releases["households"], plan.releases.get("persons", ())
     with placed(planned.source):
@@ -148,6 +149,7 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
             inputs=inputs,
             before=before,
         ),
+        *earlier_doubts(ledger, (*plan.includes, *plan.given)),
         *_of_draft(mechanism, codebook),
         *formula_doubts([*in_csv, *_labels_in_csv(tables, _labels(codebook, data))]),
     )
@@ -251,8 +253,9 @@ def _check_codebook(codebook: Codebook, data: Microdata) -> None:
 
 def _with_geography(plan: Plan, codebook: Codebook) -> Plan:
     """Put the declared hierarchies into the specification, so that its invariants can be compared with others."""
-    multiverse = replace(plan.specification.multiverse, hierarchies=codebook.hierarchies)
-    return plan.promising(plan.specification.with_flavor(multiverse=multiverse))
+    return plan.restated(
+        lambda own: own.with_flavor(multiverse=replace(own.multiverse, hierarchies=codebook.hierarchies))
+    )
 
 
 # Names of our own columns in the tables we publish.

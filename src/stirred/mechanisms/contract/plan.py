@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
+from stirred.data.problems import bad_plan
+from stirred.mechanisms.contract.settings import ReleasedTable
 from stirred.spec.brief import promise_rows, published_exactly
 from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised
 from stirred.spec.exact import Exact
@@ -96,6 +98,20 @@ class Plan(ABC):
         return replace(self, specification=specification, **more)  # type: ignore[type-var]
 
     @property
+    def includes(self) -> Sequence[ReleasedTable]:
+        """Return the tables of earlier releases whose promises are part of this one."""
+        return ()
+
+    @property
+    def given(self) -> Sequence[ReleasedTable]:
+        """Return the tables of earlier releases that this one rests on, and that are accounted for on their own."""
+        return ()
+
+    def restated(self, change: Callable[[Specification], Specification]) -> Self:
+        """Return the plan with what its own mechanism promises said otherwise."""
+        return self.promising(change(self.specification))
+
+    @property
     def releases(self) -> Mapping[str, Sequence[str]]:
         """Return the columns of the input that may be in public files, by record type (households, persons)."""
         return {"households": self.specification.domain.columns}
@@ -135,6 +151,16 @@ def settings_doubts(settings_from: str | None) -> Iterator[Doubt]:
             what="settings chosen by looking at the confidential file void the guarantee",
             remedy="choose them by policy, from the invariants, or on an earlier or synthetic file",
             final=True,
+        )
+
+
+def check_seeded(plan: Plan, *, seeded: bool) -> None:
+    """Refuse a release with a promise that includes a test run: whoever knows its seed can undo its protection."""
+    if plan.specification.seeded and not seeded:
+        raise bad_plan(
+            "it builds on a test run with a seed, which protects nobody",
+            where="plan",
+            remedy="name a release that was made without a seed; or make this one a test run, too (--seed)",
         )
 
 

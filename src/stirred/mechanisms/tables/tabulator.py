@@ -35,6 +35,7 @@ from stirred.mechanisms.protocol import (
     Progress,
     PublicFile,
     Release,
+    ReleasedTable,
     Section,
     Settings,
     Typical,
@@ -103,6 +104,7 @@ class TabulatorPlan(Plan):
     measured: tuple[Measured, ...]
     neighbours: str
     rho: Fraction
+    given: tuple[ReleasedTable, ...] = ()
 
     @property
     def disturbed(self) -> str:
@@ -179,6 +181,11 @@ class Tabulator(Mechanism):
         """Return what the promise assumes besides."""
         return ()
 
+    @property
+    def rests_on(self) -> tuple[ReleasedTable, ...]:
+        """Return the tables of earlier releases that it uses."""
+        return ()
+
     def number_of_records(self, data: Microdata) -> int | None:
         """Return the number of records, unless the promise is about one record more or less."""
         return None if self.promise == "add-remove" else data.households.height
@@ -232,6 +239,7 @@ class Tabulator(Mechanism):
             measured=self.measured,
             neighbours=self.neighbours,
             rho=self.rho,
+            given=self.rests_on,
         )
 
     def warm(self) -> None:

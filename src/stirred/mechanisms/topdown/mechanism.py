@@ -39,6 +39,7 @@ from stirred.mechanisms.protocol import (
 )
 from stirred.mechanisms.topdown import handed
 from stirred.mechanisms.topdown.accuracy import Accuracy
+from stirred.mechanisms.topdown.agreement import with_earlier
 from stirred.mechanisms.topdown.audit import SPINE, file_names, small_law, small_universes
 from stirred.mechanisms.topdown.measure import Part, measure
 from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections, several_parents, typical_of, unmeasured
@@ -168,7 +169,12 @@ class TopDown(Mechanism):
             if shares is not None
         )
         further = [each for each in self.settings.publish if each != "measurements"]
-        made = f" {' and '.join(further).capitalize()} are made from these counts alone." if further else ""
+        made = ""
+        if further:
+            made = f" {' and '.join(further).capitalize()} are made from these counts and what is published exactly."
+        if self.design.earlier:
+            titles = " and ".join(f"'{each.title}'" for each in self.design.earlier)
+            made += f" Records agree with the earlier release {titles}, whose loss is part of the promise."
         return f"TopDown measurements: counts of {measured} in the areas {levels}, with discrete Gaussian noise.{made}"
 
     def on(self, engine: Engine) -> Self:
@@ -184,7 +190,10 @@ class TopDown(Mechanism):
     def specification(
         self, *, name: str, stage: str = "as-given", post_imputation: bool | None = None
     ) -> Specification:
-        """Return the promise: rho-DP(X, D_c, d_HamS^person, D_NoR), units composed with persons as in Theorem 2."""
+        """Return the promise of the draw: rho-DP(X, D_c, d_HamS^person, D_NoR), units composed as in Theorem 2.
+
+        That of a release includes the promises of earlier releases with which its records agree (``with_earlier``).
+        """
         promised = [
             self._of_part(part, name=name, stage=stage, post_imputation=post_imputation)
             for part, _, _, shares in self.design.parts
@@ -255,10 +264,10 @@ class TopDown(Mechanism):
             part.name: Layout.of(spine, own, part.schema, microdata.types)
             for part, (_, own, _, _) in zip(parts, self.design.parts, strict=True)
         }
+        own = self.specification(name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation)
         return TopDownPlan(
-            specification=self.specification(
-                name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation
-            ),
+            specification=with_earlier(own, self.design.earlier),
+            own=own,
             doubts=tuple(self._doubts(microdata, spine, parts, read_off=read_off)) if doubts else (UNSEARCHED,),
             dropped=tuple(microdata.identifiers),
             design=self.design,
@@ -297,7 +306,9 @@ class TopDown(Mechanism):
         for frame in plan.spine.frames():
             codes.update("\n".join(frame["geocode"].to_list()).encode())
         areas = self.settings.areas
-        return {"the areas": codes.hexdigest(), **({} if areas is None else {"areas": checksum(Path(areas))})}
+        named = [own.agrees_with for _, own, _, _ in self.design.parts if own.agrees_with is not None]
+        found = {"the areas": codes.hexdigest(), **{f"agrees_with {table.file}": table.sha256 for table in named}}
+        return found if areas is None else {**found, "areas": checksum(Path(areas))}
 
     def warm(self) -> None:
         """Load what the draw and all after it need, here and on workers, before anything is spent."""
