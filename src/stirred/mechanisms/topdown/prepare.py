@@ -149,10 +149,9 @@ class Design:
         return tuple({table.release or table.file: table for table in reversed(named)}.values())[::-1]
 
     def depths(self, counted: CountedSettings) -> list[int]:
-        """Return the levels whose totals are published exactly; records are as many as the file has."""
+        """Return the levels whose totals are published exactly; that of the whole file is fixed by the promise."""
         folded = [name.casefold() for name in self.names]
-        whole = {0} if "records" in self.settings.publish else set()
-        return sorted(whole | {folded.index(name.casefold()) for name in counted.totals})
+        return sorted({0} | {folded.index(name.casefold()) for name in counted.totals})
 
     def record_columns(self, own: CountedSettings, schema: Schema) -> tuple[str, ...]:
         """Return the columns of released records: those of the file, areas first."""
