@@ -196,6 +196,8 @@ def _runnable(mechanism: Any, id: str | None, kept: dict[str, None]) -> Run:
         # Nothing of these runs is published: doubts about the file are not the question here.
         own = isinstance(mechanism, Mechanism)
         more = {"plan": mechanism.for_sampling(mechanism.plan(data, doubts=False))} if own else {}
+        if own and not entropy.seeded:  # a draw that no doubt refuses is a test draw
+            entropy = Entropy.from_seed(entropy.kept.hex())
         found = run(data, entropy, **more)
         frame = found.public["data"] if hasattr(found, "public") else found
         if not isinstance(frame, pl.DataFrame):

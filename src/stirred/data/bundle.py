@@ -385,6 +385,49 @@ def audit_published(public: Path, found: Findings) -> None:
     _compare(public, files_of(public) - {CHECKSUMS}, recorded, CHECKSUMS, found)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRelease:
+    """A release of ours, whole and unchanged, as another one finds it: its title, its promise, and its checksum.
+
+    The checksum is that of its manifest, or of the list that was published with it.
+    """
+
+    title: str
+    specification: Specification
+    sha256: str
+
+
+def release_of(file: Path) -> FinishedRelease:
+    """Return the release that a public file belongs to; refuse a file of none, and a release that was changed."""
+    remedy = (
+        "name a public file of a finished release, such as first/public/counts.parquet of its bundle, or the same "
+        "file of the folder that was published; its specification is read there"
+    )
+    public = next((folder for folder in file.parents if (folder / SPECIFICATION).is_file()), None)
+    if public is None:
+        raise bad_file("it belongs to no release that states what it promises", where=str(file), remedy=remedy)
+    found, listed = Findings(), public / CHECKSUMS
+    if public.name == "public" and (public.parent / MANIFEST).is_file():
+        listed = public.parent / MANIFEST
+        manifest = Manifest.read(listed.read_bytes())
+        _compare(public, files_of(public), {} if manifest is None else manifest.public, MANIFEST, found)
+    else:
+        audit_published(public, found)
+    specification = published_specification(public)
+    if found.problems or found.unchecked or specification is None:
+        wrong = [*(f"{each.where}: {each.what}" for each in found.problems[:1]), *found.unchecked]
+        why = wrong[0] if wrong else f"{SPECIFICATION} cannot be read"
+        raise bad_file(f"its release cannot be checked ({why})", where=str(file), remedy=remedy)
+    try:
+        heading = (public / "specification.md").read_text(encoding="utf-8").partition("\n")[0]
+    except (OSError, UnicodeDecodeError):
+        heading = ""
+    title = heading.removeprefix("# ").replace("\\", "")[:200].strip()
+    return FinishedRelease(
+        title=title or specification.domain.name, specification=specification, sha256=checksum(listed)
+    )
+
+
 def probe_parquet(public: Path, found: Findings) -> None:
     """Try the Parquet files of a public folder in a process of its own; those with a wrong checksum are not tried."""
     files = [path for path in parquet_below(public) if path not in found.unread]

@@ -24,6 +24,7 @@ from stirred.data.identifying import (
 )
 from stirred.data.microdata import Microdata
 from stirred.data.problems import number
+from stirred.mechanisms.contract.plan import settings_doubts
 from stirred.spec.doubts import Doubt
 
 # So many persons, spread over the file, show of nearly every column that it is a code.
@@ -41,17 +42,6 @@ def record_doubts(
     """Yield what speaks against releasing these columns of a file, whatever is done to some of them."""
     yield from settings_doubts(settings_from)
     yield from identifier_doubts(data, columns, unit=unit)
-
-
-def settings_doubts(settings_from: str | None) -> Iterator[Doubt]:
-    """Yield the doubt about settings that were chosen on the confidential file."""
-    if settings_from == "this-data":
-        yield Doubt(
-            kind="settings-from-this-data",
-            what="settings chosen by looking at the confidential file void the guarantee",
-            remedy="choose them by policy, from the invariants, or on an earlier or synthetic file",
-            final=True,
-        )
 
 
 def identifier_doubts(data: Microdata, hold: Sequence[str], *, unit: str, swap: Sequence[str] = ()) -> Iterator[Doubt]:

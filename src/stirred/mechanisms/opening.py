@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.doubts import settings_doubts
-from stirred.mechanisms.protocol import Mechanism
+from stirred.mechanisms.protocol import SAMPLED, Mechanism, check_seeded, plan_doubts
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted
 from stirred.spec.doubts import refuse_doubts
@@ -26,12 +25,16 @@ class Opening(NamedTuple):
 
 
 def opened(mechanism: Mechanism, data: Any, entropy: Entropy, *, accept: Sequence[str], plan: Any) -> Opening:
-    """Return what a draw starts from; refuse doubts that nobody accepted, and randomness that made a release."""
+    """Return what a draw starts from; refuse doubts that were not accepted, and randomness that made a release.
+
+    A plan for sampling has no doubts to refuse, and draws with a seed alone.
+    """
     Entropy.expected(entropy)
     microdata = as_microdata(data)
     plan = plan or mechanism.plan(microdata)
-    doubts = dict.fromkeys((*settings_doubts(mechanism.settings_from), *plan.doubts))
-    accepted = refuse_doubts(doubts, accept=accept)
+    tested = entropy.seeded and plan.doubts == (SAMPLED,)
+    accepted = () if tested else refuse_doubts(plan_doubts(plan, settings_from=mechanism.settings_from), accept=accept)
+    check_seeded(plan, seeded=entropy.seeded)
     entropy = entropy.for_release()
     promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
     return Opening(microdata, plan, entropy, replace(promised, seeded=entropy.seeded))

@@ -112,7 +112,7 @@ from stirred.mechanisms.contract.abilities import (
     tunable,
 )
 from stirred.mechanisms.contract.defaults import Defaults
-from stirred.mechanisms.contract.plan import Fact, Plan, doubt_rows
+from stirred.mechanisms.contract.plan import SAMPLED, UNSEARCHED, Fact, Plan, check_seeded, doubt_rows, plan_doubts
 from stirred.mechanisms.contract.release import (
     PERSONS,
     RECORDS,
@@ -127,7 +127,17 @@ from stirred.mechanisms.contract.release import (
     failed,
     not_done,
 )
-from stirred.mechanisms.contract.settings import Names, PublicTable, Rate, Settings, TableFile, as_part, as_parts
+from stirred.mechanisms.contract.settings import (
+    Names,
+    PublicTable,
+    Rate,
+    ReleasedFile,
+    ReleasedTable,
+    Settings,
+    TableFile,
+    as_part,
+    as_parts,
+)
 from stirred.mechanisms.contract.shown import (
     Bars,
     Block,
@@ -150,12 +160,12 @@ from stirred.spec.specification import Specification
 from stirred.spec.staged_law import OutputLaw
 
 __all__ = [
-    "PERSONS", "RECORDS", "Advised", "Adviser", "Bars", "Block", "Check", "Choice", "Command", "Corrected", "Curve",
-    "Defaults", "ExpectedError", "Fact", "Frames", "Grid", "Headline", "Mechanism", "Names", "Outcome", "Picture",
-    "Plan", "Plot", "Progress", "PublicFile", "PublicTable", "Rate", "Rated", "Release", "Section", "Settings",
-    "StratumAudit", "StratumAudited", "Stronger", "Table", "TableFile", "Tiles", "TooLargeError", "Typical",
-    "VerificationError", "Written", "as_part", "as_parts", "doubt_rows", "failed", "not_done", "share_changed",
-    "smallest_area", "tunable",
+    "PERSONS", "RECORDS", "SAMPLED", "UNSEARCHED", "Advised", "Adviser", "Bars", "Block", "Check", "Choice", "Command",
+    "Corrected", "Curve", "Defaults", "ExpectedError", "Fact", "Frames", "Grid", "Headline", "Mechanism", "Names",
+    "Outcome", "Picture", "Plan", "Plot", "Progress", "PublicFile", "PublicTable", "Rate", "Rated", "Release",
+    "ReleasedFile", "ReleasedTable", "Section", "Settings", "StratumAudit", "StratumAudited", "Stronger", "Table",
+    "TableFile", "Tiles", "TooLargeError", "Typical", "VerificationError", "Written", "as_part", "as_parts",
+    "check_seeded", "doubt_rows", "failed", "not_done", "plan_doubts", "share_changed", "smallest_area", "tunable",
 ]  # fmt: skip
 
 
@@ -185,7 +195,10 @@ class Mechanism(Defaults, ABC):
 
     @abstractmethod
     def plan(self, data: Any, *, doubts: bool = True) -> Any:
-        """Return the plan; nothing random happens. Without ``doubts`` the file is not searched for them."""
+        """Return the plan; nothing random happens.
+
+        Without ``doubts`` the file is not searched: the one doubt is then ``UNSEARCHED``, which refuses a release.
+        """
 
     @abstractmethod
     def release(

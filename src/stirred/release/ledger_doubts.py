@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from stirred.release.ledger import Ledger, Request
+from stirred.mechanisms.protocol import ReleasedTable
+from stirred.release.ledger import Entry, Ledger, Request
 from stirred.release.ledger.contradictions import Contradiction, entries_in_words
-from stirred.release.ledger.entry import RESERVED, entry_names
+from stirred.release.ledger.entry import COMMITTED, RESERVED, entry_names
 from stirred.spec.accepted import MORE_RUNS
 from stirred.spec.doubts import Doubt
 from stirred.spec.reliance import OneRun
@@ -33,6 +35,28 @@ def ledger_doubts(
         return ()
     request = Request(mechanism=mechanism, specification=specification, parameters=parameters, inputs=inputs)
     return tuple(_doubt(one, ledger) for one in ledger.contradicted(request, before=before))
+
+
+def earlier_entry(ledger: Ledger, table: ReleasedTable) -> Entry | None:
+    """Return the entry of the release that a table belongs to: by its manifest, or by the files that were published."""
+    for entry in ledger.entries():
+        files = {entry.bundle, *(event.files for event in entry.history)} - {None, ""}
+        if entry.status == COMMITTED and table.release in files and entry.specification == table.promise:
+            return entry
+    return None
+
+
+def earlier_doubts(ledger: Ledger | None, tables: Iterable[ReleasedTable]) -> Iterator[Doubt]:
+    """Yield a doubt for each earlier release that the ledger does not know: nothing shows that it was accounted for."""
+    for table in tables:
+        if ledger is not None and earlier_entry(ledger, table) is None:
+            yield Doubt(
+                kind="unknown-earlier",
+                about=Path(table.file).name,
+                what=f"{table.file} belongs to '{table.title}', which is not a release in the ledger of "
+                f"'{ledger.dataset}'",
+                remedy=f"record that release first, with its bundle: `stirred ledger add {ledger.name} BUNDLE`",
+            )
 
 
 def _doubt(one: Contradiction, ledger: Ledger) -> Doubt:

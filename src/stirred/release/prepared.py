@@ -22,19 +22,19 @@ from stirred.data.validate import validate
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine
 from stirred.mechanisms import registry
-from stirred.mechanisms.protocol import Mechanism, Plan, Settings, Table
+from stirred.mechanisms.protocol import Mechanism, Plan, Settings, Table, plan_doubts
 from stirred.release.declared_missing import as_declared, undeclared_columns, with_missing_as_declared
 from stirred.release.engine import engine_of
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.entry import numbers
-from stirred.release.ledger_doubts import ledger_doubts
+from stirred.release.ledger_doubts import earlier_doubts, ledger_doubts
 from stirred.release.plan_file import Planned, unprintable
 from stirred.release.preparation import preparation_of
 from stirred.release.tables import wanted_tables, with_declared_codes
 from stirred.risk.exposed import MOST_RECORDS, counted, exact_tables, exposed_in_words, exposure
 from stirred.risk.uniqueness import Uniqueness
 from stirred.spec.accepted import with_accepted
-from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised, refuse_doubts
+from stirred.spec.doubts import Doubt, refuse_doubts
 from stirred.spec.problems import Problem, StirredError, placed
 from stirred.spec.pull_back import pull_back
 
@@ -124,7 +124,8 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
         plan: Plan = mechanism.plan(data)
     if codebook is not None:
         plan = _with_geography(plan, codebook)
-    plan = plan.promising(pull_back(plan.specification, prepared=words_of(planned.plan.prepare)).specification)
+    with planned.places():
+        plan = plan.restated(lambda own: pull_back(own, prepared=words_of(planned.plan.prepare)).specification)
     requests = [(table.name, table.columns) for table in planned.plan.tables]
     released, people = plan.releases["households"], plan.releases.get("persons", ())
     with placed(planned.source):
@@ -139,8 +140,7 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
     if ledger is not None:
         _check_accountable(planned, ledger, others)
     doubts = (
-        *plan.doubts,
-        *_of_promise(plan),
+        *plan_doubts(plan, settings_from=mechanism.settings_from),
         *_of_other_files(ledger, others),
         *ledger_doubts(
             ledger,
@@ -150,6 +150,7 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
             inputs=inputs,
             before=before,
         ),
+        *earlier_doubts(ledger, (*plan.includes, *plan.given)),
         *_of_draft(mechanism, codebook),
         *formula_doubts([*in_csv, *_labels_in_csv(tables, _labels(codebook, data))]),
     )
@@ -217,12 +218,6 @@ def _other_files(ledger: Ledger | None, inputs: Mapping[str, str]) -> dict[str, 
     return found
 
 
-def _of_promise(plan: Plan) -> Iterator[Doubt]:
-    """Yield the doubt about an infinite loss, where the mechanism has none about it itself."""
-    if plan.epsilon.is_infinite and not any(each.final or each.kind == NOTHING_PROMISED for each in plan.doubts):
-        yield nothing_promised("nothing is promised: the loss is infinite", remedy="choose other settings")
-
-
 def _of_other_files(ledger: Ledger | None, others: Mapping[str, Sequence[int]]) -> Iterator[Doubt]:
     """Yield a doubt where the ledger accounts for other files than these; the plan named the dataset all the same."""
     for role, entries in others.items():
@@ -259,8 +254,9 @@ def _check_codebook(codebook: Codebook, data: Microdata) -> None:
 
 def _with_geography(plan: Plan, codebook: Codebook) -> Plan:
     """Put the declared hierarchies into the specification, so that its invariants can be compared with others."""
-    multiverse = replace(plan.specification.multiverse, hierarchies=codebook.hierarchies)
-    return plan.promising(plan.specification.with_flavor(multiverse=multiverse))
+    return plan.restated(
+        lambda own: own.with_flavor(multiverse=replace(own.multiverse, hierarchies=codebook.hierarchies))
+    )
 
 
 # Names of our own columns in what is published, and in what is said of a table: its errors, and corrected counts.

@@ -14,7 +14,7 @@ from uuid import uuid4
 import polars as pl
 
 from stirred import __version__
-from stirred.mechanisms.protocol import Check, Progress, Release
+from stirred.mechanisms.protocol import Check, Progress, Release, check_seeded, plan_doubts
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_in, mark_seeded, write_manifest
 from stirred.release.engine import working
@@ -23,6 +23,7 @@ from stirred.release.kept import Kept
 from stirred.release.ledger import Request, Total
 from stirred.release.ledger.samples import Sampling
 from stirred.release.ledger.store import store_at
+from stirred.release.ledger_doubts import earlier_entry
 from stirred.release.place import Place, claimed
 from stirred.release.plan_file import Planned
 from stirred.release.prepared import Prepared
@@ -40,6 +41,7 @@ def run(prepared: Prepared, *, entropy: Entropy | None = None, progress: Progres
     if entropy is not None:
         Entropy.expected(entropy)
     prepared.refuse()
+    check_seeded(prepared.plan, seeded=entropy is not None and entropy.seeded)
     files = prepared.mechanism.files(prepared.data, prepared.plan)
     seeded = entropy is not None and entropy.seeded
     request = release_request(prepared, seeded=seeded)
@@ -86,7 +88,8 @@ def make_bundle(
     """Release, write, verify and report. All of it follows from the plan, the files and the key."""
     advance = progress or (lambda stage, done, total: None)
     log.add("drawn")
-    own = {doubt.name for doubt in prepared.plan.doubts}  # other doubts are known to the release alone
+    # Other doubts are known to the release alone.
+    own = {doubt.name for doubt in plan_doubts(prepared.plan, settings_from=prepared.mechanism.settings_from)}
     accept = [doubt.name for doubt in prepared.accepted if doubt.name in own]
     mechanism = prepared.mechanism.working_in(folder / "internal", progress=folder.parent / "progress")
     release = mechanism.release(prepared.data, entropy, accept=accept, plan=prepared.plan, progress=advance)
@@ -126,10 +129,18 @@ def release_request(prepared: Prepared, *, seeded: bool) -> Request:
         parameters=_parameters(planned),
         inputs=prepared.inputs,
         place=planned.out,
+        includes=_included(prepared),
         sample=None if sampled is None else sampled[0],
         amplified=sampled is not None,
         sampling=None if sampled is None else Sampling.of(sampled[1]),
     )
+
+
+def _included(prepared: Prepared) -> list[int]:
+    """Return the entries whose promises are part of this one, so that a ledger counts them once."""
+    ledger = prepared.ledger
+    known = [] if ledger is None else [earlier_entry(ledger, table) for table in prepared.plan.includes]
+    return [entry.number for entry in known if entry is not None]
 
 
 def remaining(prepared: Prepared) -> Total | None:

@@ -38,6 +38,7 @@ MEANINGS: Final = {
     "shows-response": "{} may show where the randomised response changed a value",
     "tells": "{} shows which records were swapped, and from where",
     "tells-response": "{} shows the value that the randomised response protects",
+    "unknown-earlier": "the ledger does not know the earlier release that {} belongs to",
     "unit": "records that share {} belong to one household, and the promise is for one record",
 }
 

@@ -22,5 +22,6 @@ def planned(swap: Swapping, data: Any) -> SwapPlan:
 
 
 def swapped(swap: Swapping, data: Any, entropy: Entropy) -> Release:
-    """Release a file by such a plan."""
-    return swap.release(data, entropy, plan=planned(swap, data))
+    """Draw from a file by such a plan: with a seed, for nothing else draws by it."""
+    seeded = entropy if entropy.seeded else Entropy.from_seed(entropy.kept.hex())
+    return swap.release(data, seeded, plan=planned(swap, data))

@@ -34,12 +34,22 @@ def test_the_command_writes_a_better_budget_and_reads_it_back(tmp_path: Path) ->
 
 def test_shares_that_are_best_already_keep_their_title_and_nothing_is_written(tmp_path: Path) -> None:
     given, out = _toy_budget(tmp_path / "given.toml"), tmp_path / "better.toml"
-    found = optimise_budget(OptimiseOptions(file=given, schema_="pl94-units", areas=["all=1", "ward=20"], out=out))
+    found = optimise_budget(OptimiseOptions(file=given, schema_="pl94-units", areas=["all=2", "ward=40"], out=out))
     assert dict(found.rows)["changes"] == "none: no better shares found"
     assert dict(found.rows)["written"] == "nothing"
     assert not out.exists()
     assert not found.values["improved"]
     assert found.values["budget"] == Shares.read(read_budget(given)).document()
+
+
+def test_the_total_of_the_whole_has_no_error_and_needs_no_share(tmp_path: Path) -> None:
+    given = _toy_budget(tmp_path / "given.toml")
+    of = {"file": given, "schema_": "pl94-units", "areas": ["all=1", "ward=20"], "criterion": "sum-of-variances"}
+    unasked, asked = (optimise_budget(OptimiseOptions(**of, **more)).values for more in ({}, {"known": "all"}))
+    assert unasked == asked
+    assert "total" not in unasked["budget"]["queries"].get("all", {})
+    several = optimise_budget(OptimiseOptions(**(of | {"areas": ["all=2", "ward=20"]}))).values
+    assert several["loss"][0] > unasked["loss"][0], "of two areas at the top nobody knows which has how many"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
+from stirred.data.bundle import checksum, published_specification
 from stirred.mechanisms.topdown import records
 from stirred.mechanisms.topdown.commands_estimate import EstimateOptions, run_estimate
 from stirred.mechanisms.topdown.commands_microdata import MicrodataOptions, run_microdata
@@ -28,6 +30,7 @@ from stirred.release.prepared import prepare
 from stirred.release.publish import publish
 from stirred.release.resume import resume
 from stirred.release.run import run
+from stirred.spec.document import from_document
 from tests.mechanisms.topdown.people import people, wards
 from tests.release.bundles import files_in
 from tests.release.forked import Forked
@@ -378,11 +381,140 @@ def test_a_later_release_agrees_with_the_first_in_every_area(first: Path) -> Non
     site = audit_bundle(folder / "website")
     assert site.passed, site.problems
     assert any(check.startswith("persons: agrees") for check in site.checks)
-    ledger = Ledger.open(folder / "a.ledger")
-    assert [entry.state for entry in ledger.entries()] == ["committed", "committed"]
-    together = ledger.total().specification
+    one, two = Ledger.open(folder / "a.ledger").entries()
+    assert two.includes == (one.id,), "the promise of the second is that of both, and the ledger counts it once"
+    together = Ledger.open(folder / "a.ledger").total().specification
     assert together is not None
     assert together.budget.shown == "1", "half, and half again"
+
+
+def test_the_promise_of_a_later_release_is_that_of_both(first: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The counts of the first are published again, so two honest halves are one."""
+    folder, digest = first.parent, checksum(first / "public" / "counts.parquet")
+    assert command(["release", "plan.toml", "--quiet"]) == 0
+    promise = published_specification(folder / "later" / "public")
+    assert promise is not None
+    assert promise.budget.realised == 1
+    settings = json.loads((folder / "later/public/specification.json").read_text())["mechanism"]["settings"]
+    kept = settings["agrees_with"]
+    assert (kept["title"], kept["sha256"]) == ("Release of people", digest)
+    assert from_document(kept["specification"]) == published_specification(first / "public")
+    for name in ("specification.md", "README.md", "report.html"):
+        page = (folder / "later/public" / name).read_text(encoding="utf-8")
+        assert digest in page, name
+        assert "counts alone" not in page, name
+    capsys.readouterr()
+    edited(folder, ('"later"', '"again"'), ('ledger = "a.ledger"', ""))
+    assert command(["plan", "plan.toml"]) == 0
+    said = capsys.readouterr().out
+    assert "records agree with the earlier release 'Release of people'" in " ".join(said.split())
+    assert "ρ²=1" in said
+
+
+def test_the_earlier_release_may_be_a_published_folder(first: Path) -> None:
+    publish(first, first.parent / "site", ledger=str(first.parent / "a.ledger"))
+    edited(first.parent, ("first/public", "site"))
+    assert command(["release", "plan.toml", "--quiet"]) == 0
+    ledger = Ledger.open(first.parent / "a.ledger")
+    assert len([*ledger.entries()][1].includes) == 1, "the ledger knows what it published"
+    together = ledger.total().specification
+    assert together is not None
+    assert together.budget.shown == "1"
+
+
+def changed_counts(first: Path) -> None:
+    place = first / "public" / "counts.parquet"
+    pl.read_parquet(place).with_columns(pl.col("count") + 1).write_parquet(place)
+
+
+def without_specification(first: Path) -> None:
+    (first / "public" / "specification.json").unlink()
+
+
+def without_manifest(first: Path) -> None:
+    (first / "manifest.json").unlink()
+
+
+def bare(first: Path) -> None:
+    """The true counts in a file of their own, which once passed as an earlier release."""
+    keys = ["region", "district", "ward", "sex", "adult"]
+    true = pl.read_parquet(first.parent / "people.parquet").group_by(keys).len("count")
+    codes = pl.concat_str("region", "district", "ward", separator="|").alias("geocode")
+    true.select(codes, "sex", "adult", "count").write_parquet(first.parent / "exact.parquet")
+    edited(first.parent, ("first/public/counts.parquet", "exact.parquet"))
+
+
+def inside(first: Path) -> None:
+    shutil.copy(first / "public/counts.parquet", first / "internal/counts.parquet")
+    edited(first.parent, ("first/public", "first/internal"))
+
+
+def other_file(first: Path) -> None:
+    people = pl.read_parquet(first.parent / "people.parquet")
+    people.write_parquet(first.parent / "others.parquet")
+    edited(first.parent, ("people.parquet", "others.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (bare, "exact.parquet: it belongs to no release that states what it promises. Fix: name a public file of a"),
+        (changed_counts, "its release cannot be checked (counts.parquet: it is not the file manifest.json describes)"),
+        (without_specification, "it belongs to no release that states what it promises"),
+        (without_manifest, "there is neither manifest.json nor CHECKSUMS.sha256 here"),
+        (inside, "it belongs to no release that states what it promises"),
+        (other_file, "it cannot be put together with this release: the domains differ"),
+    ],
+)
+def test_what_is_no_release_of_the_same_file_is_refused_as_an_earlier_one(
+    first: Path, change: Callable[[Path], None], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edited(first.parent, ('ledger = "a.ledger"', ""))
+    change(first)
+    for words in (["plan", "plan.toml"], ["release", "plan.toml", "--quiet"]):
+        assert command(words) == 2
+        assert told in " ".join(capsys.readouterr().err.split())
+    assert not (first.parent / "later").exists()
+
+
+def test_an_earlier_release_that_the_ledger_does_not_know_is_doubted(
+    first: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Ledger.create(first.parent / "b.ledger", dataset="people")
+    edited(first.parent, ("a.ledger", "b.ledger"))
+    assert command(["release", "plan.toml", "--quiet"]) == 2
+    assert "accept it: --accept unknown-earlier:counts.parquet" in " ".join(capsys.readouterr().err.split())
+    edited(first.parent, ('out = "later"', 'out = "later"\naccept = ["unknown-earlier:counts.parquet"]'))
+    assert command(["release", "plan.toml", "--quiet"]) == 0
+    together = Ledger.open(first.parent / "b.ledger").total().specification
+    assert together is not None
+    assert together.budget.shown == "1", "what the ledger does not know is counted with the release that includes it"
+
+
+def test_a_release_does_not_build_on_a_test_run(first: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = first.parent
+    shutil.rmtree(first)
+    text = (folder / "first.toml").read_text(encoding="utf-8").replace('ledger = "a.ledger"', "")
+    (folder / "first.toml").write_text(text, encoding="utf-8")
+    edited(folder, ('ledger = "a.ledger"', ""))
+    assert command(["release", "first.toml", "--quiet", "--seed", "1"]) == 0
+    assert command(["release", "plan.toml", "--quiet"]) == 2
+    assert "it builds on a test run with a seed" in capsys.readouterr().err
+    assert command(["release", "plan.toml", "--quiet", "--seed", "2"]) == 0
+    promise = published_specification(folder / "later" / "public")
+    assert promise is not None
+    assert promise.seeded
+
+
+def test_a_bundle_of_old_whose_promise_leaves_the_earlier_release_out_is_found(first: Path) -> None:
+    folder = first.parent
+    assert command(["release", "plan.toml", "--quiet"]) == 0
+    place = folder / "later" / "manifest.json"
+    manifest = json.loads(place.read_text(encoding="utf-8"))
+    kept = manifest["plan"]["mechanism"]["agrees_with"]
+    manifest["plan"]["mechanism"]["agrees_with"] = {key: kept[key] for key in ("file", "sha256")}
+    place.write_text(json.dumps(manifest), encoding="utf-8")
+    assert any("leaves out what that one costs" in problem.what for problem in audit_bundle(folder / "later").problems)
 
 
 def test_records_that_do_not_agree_are_found(first: Path) -> None:
@@ -403,7 +535,7 @@ def test_records_that_do_not_agree_are_found(first: Path) -> None:
         ),
         ([('["no", "yes"]', '["n", "y"]')], 'it has "no", "yes", which is none of the codes'),
         ([("first/public/counts.parquet", "first/public/none.parquet")], "none.parquet"),
-        ([("first/public/counts.parquet", "wards.csv")], "it has no column 'geocode'"),
+        ([("first/public/counts.parquet", "first/public/spine.parquet")], "it has no column 'count'"),
         (
             [('{ adult = [["0-17"], ["18-64", "65+"]] }', '{ grown = [["0-17"], ["18-64", "65+"]] }')],
             "'adult' is not counted here",

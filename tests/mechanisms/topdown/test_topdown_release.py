@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +70,36 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def bundle(folder: Path) -> Path:
     assert command(["release", "plan.toml", "--quiet"]) == 0
     return folder / "out"
+
+
+def test_the_number_of_all_records_is_exact_whatever_is_published(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The promise fixes it, and the report prints it: estimates use it, and its interval has width 0."""
+    edited(folder, ('totals = ["region"]\n', 'publish = ["measurements", "estimates"]\n'))
+    assert command(["release", "plan.toml", "--quiet"]) == 0
+    readme = (folder / "out/public/README.md").read_text(encoding="utf-8")
+    for name in re.findall(r"`([a-z_]+\.[a-z]+)`", readme):
+        assert (folder / "out/public" / name).exists(), name
+    assert "counts alone" not in readme
+    capsys.readouterr()
+    assert command(["topdown", "interval", "out", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [found["estimate"], *found["interval"]] == [people().height] * 3
+    estimates = pl.read_parquet(folder / "out/public/estimates.parquet")
+    whole = estimates.filter(pl.col("geolevel") == "all", pl.col("query_name") == "total_dpq")
+    assert whole["std_dev"].to_list() == [0]
+    assert audit_bundle(folder / "out").passed
+
+
+def test_a_release_of_old_that_did_not_list_the_number_of_records_is_still_read(bundle: Path) -> None:
+    place = bundle / "public" / "specification.json"
+    stated = json.loads(place.read_text(encoding="utf-8"))
+    fixed = stated["multiverse"]["invariants"]
+    assert fixed[0]["words"] == "total number of persons"
+    place.write_text(json.dumps({**stated, "multiverse": {**stated["multiverse"], "invariants": fixed[1:]}}))
+    problems = audit_bundle(bundle).problems
+    assert not [each for each in problems if "what it fixes is not" in each.what]
 
 
 def edited(folder: Path, *changes: tuple[str, str]) -> Path:

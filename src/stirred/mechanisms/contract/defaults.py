@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -11,6 +12,7 @@ import polars as pl
 from stirred.data.problems import bad_file, bad_plan
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
 from stirred.mechanisms.contract.abilities import Adviser
+from stirred.mechanisms.contract.plan import SAMPLED
 from stirred.mechanisms.contract.release import RECORDS, Check, Frames, PublicFile, Release, Table, Written
 from stirred.mechanisms.contract.settings import Settings
 from stirred.mechanisms.contract.shown import Corrected, ExpectedError, Headline, Section, Typical
@@ -256,8 +258,8 @@ class Defaults:
         return ()
 
     def for_sampling(self, plan: Any) -> Any:
-        """Return the plan by which its law is tested, on files that a release would refuse; nothing is published."""
-        return plan
+        """Return the plan by which its law is tested, on files that a release would refuse: seeded draws alone."""
+        return replace(plan, doubts=(SAMPLED,))
 
     def audit_bundle(self, bundle: BundleFiles, found: Findings) -> None:
         """Check what this mechanism's public files show, and add checks, problems and what cannot be checked.

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
+from stirred.data.problems import bad_plan
+from stirred.mechanisms.contract.settings import ReleasedTable
 from stirred.spec.brief import promise_rows, published_exactly
-from stirred.spec.doubts import Doubt
+from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised
 from stirred.spec.exact import Exact
 from stirred.spec.rows import Row, rows_text
 from stirred.spec.specification import Specification
+
+# The one doubt of a plan that was made with ``doubts=False``: it is for comparing, and cannot be released.
+UNSEARCHED: Final = Doubt(
+    kind="not-searched",
+    what="this plan was made without searching for doubts (doubts=False), and cannot be released",
+    remedy="give release what plan(data) returns, or leave plan out",
+    final=True,
+)
+# That of a plan by which a law is tested (``Mechanism.for_sampling``): whatever it draws is marked as a test run.
+SAMPLED: Final = Doubt(
+    kind="sampled",
+    what="this plan is for test draws, which need a seed; it cannot be released",
+    remedy="draw with Entropy.from_seed(...), or give release what plan(data) returns",
+    final=True,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +60,7 @@ class Plan(ABC):
     @property
     @abstractmethod
     def doubts(self) -> tuple[Doubt, ...]:
-        """Return what speaks against a release with this plan, as far as that was looked for."""
+        """Return what speaks against a release with this plan; ``(UNSEARCHED,)`` where that was not looked for."""
 
     @property
     @abstractmethod
@@ -86,6 +103,20 @@ class Plan(ABC):
         return replace(self, specification=specification, **more)  # type: ignore[type-var]
 
     @property
+    def includes(self) -> Sequence[ReleasedTable]:
+        """Return the tables of earlier releases whose promises are part of this one."""
+        return ()
+
+    @property
+    def given(self) -> Sequence[ReleasedTable]:
+        """Return the tables of earlier releases that this one rests on, and that are accounted for on their own."""
+        return ()
+
+    def restated(self, change: Callable[[Specification], Specification]) -> Self:
+        """Return the plan with what its own mechanism promises said otherwise."""
+        return self.promising(change(self.specification))
+
+    @property
     def releases(self) -> Mapping[str, Sequence[str]]:
         """Return the columns of the input that may be in public files, by record type (households, persons)."""
         return {"households": self.specification.domain.columns}
@@ -115,6 +146,35 @@ class Plan(ABC):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def settings_doubts(settings_from: str | None) -> Iterator[Doubt]:
+    """Yield the doubt about settings that were chosen on the confidential file."""
+    if settings_from == "this-data":
+        yield Doubt(
+            kind="settings-from-this-data",
+            what="settings chosen by looking at the confidential file void the guarantee",
+            remedy="choose them by policy, from the invariants, or on an earlier or synthetic file",
+            final=True,
+        )
+
+
+def check_seeded(plan: Plan, *, seeded: bool) -> None:
+    """Refuse a release with a promise that includes a test run: whoever knows its seed can undo its protection."""
+    if plan.specification.seeded and not seeded:
+        raise bad_plan(
+            "it builds on a test run with a seed, which protects nobody",
+            where="plan",
+            remedy="name a release that was made without a seed; or make this one a test run, too (--seed)",
+        )
+
+
+def plan_doubts(plan: Plan, *, settings_from: str | None) -> tuple[Doubt, ...]:
+    """Return all doubts about a plan: its own, and those of any mechanism about its settings and an infinite loss."""
+    doubts = dict.fromkeys((*settings_doubts(settings_from), *plan.doubts))
+    if plan.epsilon.is_infinite and not any(each.final or each.kind == NOTHING_PROMISED for each in doubts):
+        doubts[nothing_promised("nothing is promised: the loss is infinite", remedy="choose other settings")] = None
+    return (*doubts,)
 
 
 def doubt_rows(doubts: Sequence[Doubt], *, accepted: Sequence[Doubt] = ()) -> list[Row]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import polars as pl
 from pydantic import (
@@ -21,12 +21,15 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from stirred.data.bundle import checksum, release_of
 from stirred.data.frames import read_frame
 from stirred.data.pair_files import nested_pairs
-from stirred.data.problems import bad_plan
+from stirred.data.problems import bad_file, bad_plan
 from stirred.data.sources import read_toml
+from stirred.spec.document import from_document, to_document
 from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import StirredError, place_of, placed
+from stirred.spec.specification import Specification
 
 SettingsFrom = Literal["policy", "invariants", "other-data", "this-data"]
 
@@ -78,8 +81,6 @@ class PublicTable:
         """Return the table with its rows and its checksum."""
         if self.frame is not None or "." not in self.file:
             return self
-        from stirred.data.bundle import checksum
-
         frame = read_frame(folder / self.file).cast(pl.String)
         return replace(self, sha256=checksum(folder / self.file), frame=frame)
 
@@ -94,6 +95,78 @@ TableFile = Annotated[
     InstanceOf[PublicTable],
     BeforeValidator(PublicTable.of, json_schema_input_type=str),
     PlainSerializer(PublicTable.kept, return_type=dict[str, str]),
+    WithJsonSchema({"type": "string"}),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedTable(PublicTable):
+    """A public table of an earlier release, with the promise that its loss was stated by.
+
+    A plan names the file in the bundle, or in the folder that was published. Reading it checks that the release is
+    whole and unchanged. ``release`` is its checksum; manifest and specification keep all but the rows.
+    """
+
+    title: str = ""
+    release: str = ""
+    promise: Specification | None = None
+
+    @classmethod
+    def of(cls, given: Any) -> Any:
+        """Return the table that was named or kept in a manifest; rows alone have no promise, and are refused later."""
+        table = PublicTable.of(given)
+        if not isinstance(table, PublicTable) or isinstance(table, cls):
+            return table
+        kept: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+        stated = kept.get("specification")
+        return cls(
+            table.file,
+            table.sha256,
+            table.frame,
+            title=str(kept.get("title", "")),
+            release=str(kept.get("release", "")),
+            promise=None if stated is None else from_document(stated, source=f"{table.file} specification"),
+        )
+
+    def read(self, folder: Path) -> Self:
+        """Return the table with its rows, its checksum, and the release that it belongs to."""
+        if self.frame is not None or "." not in self.file:
+            return self
+        found = release_of(folder / self.file)
+        read = PublicTable.read(self, folder)
+        return replace(read, title=found.title, release=found.sha256, promise=found.specification)
+
+    def kept(self, info: SerializationInfo) -> dict[str, Any]:
+        """Return what is kept of it: file and checksum, and the release with its promise."""
+        own = {"title": self.title, "release": self.release}
+        more = {} if self.promise is None else {**own, "specification": to_document(self.promise)}
+        return {**PublicTable.kept(self, info), **more}
+
+    @property
+    def named(self) -> str:
+        """Name the release in a sentence: its title, what it promises, and the file with its checksum."""
+        loss = "nothing that is stated here" if self.promise is None else self.promise.budget_text
+        return f"'{self.title}', which promises {loss} ({Path(self.file).name}, SHA-256 {self.sha256})"
+
+    @property
+    def expected(self) -> ReleasedTable:
+        """Return the table itself; refuse one that was not read, and rows that belong to no release."""
+        if self.frame is None:
+            raise bad_file(f"there is no table '{self.file}'", where="", remedy=_FROM_A_RELEASE)
+        if self.promise is None:
+            raise bad_file("these counts belong to no release that was checked", where="", remedy=_FROM_A_RELEASE)
+        return self
+
+
+_FROM_A_RELEASE: Final = (
+    "name the file of a finished release, such as first/public/counts.parquet; in Python "
+    "ReleasedTable('first/public/counts.parquet').read(Path())"
+)
+# A setting that names a table of an earlier release.
+ReleasedFile = Annotated[
+    InstanceOf[ReleasedTable],
+    BeforeValidator(ReleasedTable.of, json_schema_input_type=str),
+    PlainSerializer(ReleasedTable.kept, return_type=dict[str, Any]),
     WithJsonSchema({"type": "string"}),
 ]
 

@@ -25,6 +25,7 @@ from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.doubts import repeated_ids, settings_doubts
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
+    UNSEARCHED,
     Check,
     Fact,
     Frames,
@@ -34,6 +35,7 @@ from stirred.mechanisms.protocol import (
     Progress,
     PublicFile,
     Release,
+    ReleasedTable,
     Section,
     Settings,
     Typical,
@@ -96,12 +98,13 @@ class TabulatorPlan(Plan):
     """What would be published; nothing random has happened, and nothing was counted."""
 
     specification: Specification
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     measured: tuple[Measured, ...]
     neighbours: str
     rho: Fraction
+    given: tuple[ReleasedTable, ...] = ()
 
     @property
     def disturbed(self) -> str:
@@ -178,6 +181,11 @@ class Tabulator(Mechanism):
         """Return what the promise assumes besides."""
         return ()
 
+    @property
+    def rests_on(self) -> tuple[ReleasedTable, ...]:
+        """Return the tables of earlier releases that it uses."""
+        return ()
+
     def number_of_records(self, data: Microdata) -> int | None:
         """Return the number of records, unless the promise is about one record more or less."""
         return None if self.promise == "add-remove" else data.households.height
@@ -223,14 +231,15 @@ class Tabulator(Mechanism):
         if problems := [*self.problems(microdata)]:
             raise DataError(problems)
         said = after_imputation(microdata.stage, microdata.post_imputation)
-        found = (*settings_doubts(self.settings_from), *repeated_ids(microdata, unit=self.unit)) if doubts else ()
+        found = (*settings_doubts(self.settings_from), *repeated_ids(microdata, unit=self.unit))
         return TabulatorPlan(
             specification=self.specification(name=microdata.name, stage=microdata.stage, post_imputation=said),
-            doubts=found,
+            doubts=found if doubts else (UNSEARCHED,),
             dropped=tuple(microdata.households.columns),
             measured=self.measured,
             neighbours=self.neighbours,
             rho=self.rho,
+            given=self.rests_on,
         )
 
     def warm(self) -> None:

@@ -8,34 +8,53 @@ it; it binds the records alone. Everything that could keep them from agreeing is
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import polars as pl
 
 from stirred.data.problems import DataError, PlanError, listed, number
+from stirred.mechanisms.protocol import ReleasedTable
 from stirred.mechanisms.topdown.known import Rule
 from stirred.mechanisms.topdown.schema import Attribute, Query, Schema
 from stirred.mechanisms.topdown.settings import CountedSettings
 from stirred.mechanisms.topdown.solve.limits import coarsens
 from stirred.mechanisms.topdown.spine import Counted, Spine
 from stirred.mechanisms.topdown.store import AGREES
-from stirred.spec.problems import Problem
+from stirred.spec.compose import compose
+from stirred.spec.problems import Problem, StirredError, placed
+from stirred.spec.specification import Specification
 
 _WHERE: Final = "agrees_with"
 _AT_ONCE: Final = 1 << 14
 
 
+def with_earlier(own: Specification, earlier: Sequence[ReleasedTable]) -> Specification:
+    """Return the promise of this draw together with those of earlier releases, whose counts are published again."""
+    promises = [table.promise for table in earlier if table.promise is not None]
+    if not promises:
+        return own
+    try:
+        both = compose([own, *promises]).specification
+    except StirredError as error:
+        raise PlanError(
+            replace(problem, what=f"it cannot be put together with this release: {problem.what}", where=_WHERE)
+            for problem in error.problems
+        ) from None
+    said = [f"the loss is that of this draw ({own.budget_text}) and of an earlier release: {t.named}" for t in earlier]
+    return replace(both, assumptions=(*both.assumptions, *said))
+
+
 def agreement(settings: CountedSettings, schema: Schema, spine: Spine) -> Rule | None:
     """Return that the counts of an earlier release are kept in all areas; None where none is named."""
-    table = settings.agrees_with
-    if table is None:
+    if settings.agrees_with is None:
         return None
-    if table.frame is None:
-        what, remedy = f"there is no table '{table.file}'", "name the file counts.parquet of the earlier release"
-        raise PlanError([Problem(what=what, where=_WHERE, remedy=remedy)])
-    own = _earlier_schema(settings, schema, table.frame.columns)
-    leaf, cells, counts = _earlier_counts(table.frame, own, spine)
+    with placed(_WHERE):
+        table = settings.agrees_with.expected.frame
+    assert table is not None
+    own = _earlier_schema(settings, schema, table.columns)
+    leaf, cells, counts = _earlier_counts(table, own, spine)
     earlier = Counted.of(spine, np.repeat(leaf, counts), np.repeat(cells, counts))
     return Rule(
         name=AGREES,

@@ -106,7 +106,10 @@ class OptimiseOptions(BaseModel):
         description="How many areas a level has, for every level from the top; default those of the 2020 census.",
         json_schema_extra={"form": "LEVEL=COUNT"},
     )
-    known: str | None = Field(default=None, description="The lowest level whose totals are published exactly, if any.")
+    known: str | None = Field(
+        default=None,
+        description="The lowest level whose totals are published exactly; the number of all records always is.",
+    )
     criterion: Literal["worst-ratio", "sum-of-variances"] = Field(
         default="worst-ratio",
         description="What is made small: the worst standard error relative to the given shares, or the sum of all "
@@ -126,10 +129,12 @@ def optimise_budget(options: OptimiseOptions, progress: Progress | None = None) 
     shares = shares.fitted(schema, [*areas], where=options.file)
     if options.known is not None and options.known not in areas:
         raise bad_plan(f"there is no level '{options.known}'", where="--known", remedy=f"there are {listed([*areas])}")
+    # The promise is for files with the same number of records: the total of the one area at the top has no error.
+    whole = next((level for level, many in areas.items() if many == 1), None)
     of_rho = {level: {q: shares.levels[level] * own for q, own in shares.queries[level].items()} for level in areas}
     worst = options.criterion == "worst-ratio"
     found = optimised(
-        Hierarchy.of(schema, areas=areas, shares=of_rho, known=options.known),
+        Hierarchy.of(schema, areas=areas, shares=of_rho, known=options.known or whole),
         of_rho,
         criterion=Criterion(power=math.inf if worst else 1, relative=worst),
         rho=shares.rho,

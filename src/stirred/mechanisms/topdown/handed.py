@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -10,6 +11,7 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Check, PublicFile, Release, Table, Written, failed
+from stirred.mechanisms.topdown.agreement import with_earlier
 from stirred.mechanisms.topdown.audit import SPINE, audit_measurements, file_names, found_classes, parquet_files
 from stirred.mechanisms.topdown.measure import class_counts
 from stirred.mechanisms.topdown.plan import TopDownPlan
@@ -63,7 +65,8 @@ def _measured_files(self: TopDown, plan: TopDownPlan) -> Iterator[PublicFile]:
             words = "what is known exactly, a row for each area: `value` is met (=), not exceeded (<=) or reached (>=)"
             yield PublicFile(name=names[1], kind="side", columns=known, words=words, in_parts=True)
         if any(rule.name == AGREES for rule in part.rules):
-            words = "the counts of an earlier release that the records agree with, in the same layout"
+            title = plan.design.agreed(part.name).title
+            words = f"the counts of the earlier release '{title}', with which the records agree, in the same layout"
             yield PublicFile(name=AGREEMENTS[part.name], kind="side", columns=known, words=words, in_parts=True)
 
 
@@ -110,9 +113,14 @@ def conclusions(self: TopDown, plan: TopDownPlan) -> Sequence[str]:
         found.append("Estimates are unbiased and add up; they may be negative. Use them, with their errors, to infer.")
     if "records" in self.settings.publish:
         found.append(
-            "Records add up, are whole and keep what is exact. They are made from the noisy counts alone, and biased "
-            "where estimates are not: small counts tend to be too large, and large ones too small."
+            "Records add up, are whole and keep what is exact. They are made from the noisy counts and from what is "
+            "exact, and biased where estimates are not: small counts tend to be too large, and large ones too small."
         )
+    found += [
+        f"In every area the records agree with {each.named}. Their counts are published again: what is promised here "
+        "is for both releases together."
+        for each in plan.includes
+    ]
     return found
 
 
@@ -171,7 +179,12 @@ def verify_exact(self: TopDown, data: Microdata, plan: TopDownPlan, written: Wri
 def audit(self: TopDown, bundle: BundleFiles, found: Findings) -> None:
     """Compute the promise again, compare the noise of all rows with the budget, and records with all else."""
     measured = "measurements" in self.settings.publish
-    audit_measurements(self.design, self.specification(name="any"), bundle, found, measured=measured)
+    domain = replace(bundle.specification.domain.whole, prepared=bundle.prepared)
+    computed = with_earlier(self.specification(name="any").with_flavor(domain=domain), self.design.earlier)
+    if any(table.promise is None for table in self.design.earlier):
+        what = "its records agree with an earlier release, and its promise leaves out what that one costs"
+        found.bad(what, where="public/specification.json budget", remedy="make it again with this version")
+    audit_measurements(self.design, computed, bundle, found, measured=measured)
     if "records" not in self.settings.publish:
         return
     for name, cells, wrong in check_records(self.design, bundle.public):

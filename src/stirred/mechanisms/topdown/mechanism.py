@@ -25,7 +25,9 @@ from stirred.data.problems import bad_plan
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
 from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
+    UNSEARCHED,
     Frames,
     Mechanism,
     Progress,
@@ -37,6 +39,7 @@ from stirred.mechanisms.protocol import (
 )
 from stirred.mechanisms.topdown import handed
 from stirred.mechanisms.topdown.accuracy import Accuracy
+from stirred.mechanisms.topdown.agreement import with_earlier
 from stirred.mechanisms.topdown.audit import SPINE, file_names, small_law, small_universes
 from stirred.mechanisms.topdown.measure import Part, measure
 from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections, several_parents, typical_of, unmeasured
@@ -48,11 +51,10 @@ from stirred.mechanisms.topdown.solve.warm import Ready
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.store import AGREES
 from stirred.randomness.entropy import Entropy
-from stirred.spec.accepted import with_accepted
 from stirred.spec.budget import Budget
 from stirred.spec.compose import UnitFactor, compose
 from stirred.spec.domain import Domain, after_imputation
-from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact, exact
 from stirred.spec.hierarchy import Hierarchy
 from stirred.spec.input_premetric import InputPremetric
@@ -168,7 +170,12 @@ class TopDown(Mechanism):
             if shares is not None
         )
         further = [each for each in self.settings.publish if each != "measurements"]
-        made = f" {' and '.join(further).capitalize()} are made from these counts alone." if further else ""
+        made = ""
+        if further:
+            made = f" {' and '.join(further).capitalize()} are made from these counts and what is published exactly."
+        if self.design.earlier:
+            titles = " and ".join(f"'{each.title}'" for each in self.design.earlier)
+            made += f" Records agree with the earlier release {titles}, whose loss is part of the promise."
         return f"TopDown measurements: counts of {measured} in the areas {levels}, with discrete Gaussian noise.{made}"
 
     def on(self, engine: Engine) -> Self:
@@ -184,7 +191,10 @@ class TopDown(Mechanism):
     def specification(
         self, *, name: str, stage: str = "as-given", post_imputation: bool | None = None
     ) -> Specification:
-        """Return the promise: rho-DP(X, D_c, d_HamS^person, D_NoR), units composed with persons as in Theorem 2."""
+        """Return the promise of the draw: rho-DP(X, D_c, d_HamS^person, D_NoR), units composed as in Theorem 2.
+
+        That of a release includes the promises of earlier releases with which its records agree (``with_earlier``).
+        """
         promised = [
             self._of_part(part, name=name, stage=stage, post_imputation=post_imputation)
             for part, _, _, shares in self.design.parts
@@ -255,11 +265,11 @@ class TopDown(Mechanism):
             part.name: Layout.of(spine, own, part.schema, microdata.types)
             for part, (_, own, _, _) in zip(parts, self.design.parts, strict=True)
         }
+        own = self.specification(name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation)
         return TopDownPlan(
-            specification=self.specification(
-                name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation
-            ),
-            doubts=tuple(self._doubts(microdata, spine, parts, read_off=read_off)) if doubts else (),
+            specification=with_earlier(own, self.design.earlier),
+            own=own,
+            doubts=tuple(self._doubts(microdata, spine, parts, read_off=read_off)) if doubts else (UNSEARCHED,),
             dropped=tuple(microdata.identifiers),
             design=self.design,
             spine=spine,
@@ -297,7 +307,9 @@ class TopDown(Mechanism):
         for frame in plan.spine.frames():
             codes.update("\n".join(frame["geocode"].to_list()).encode())
         areas = self.settings.areas
-        return {"the areas": codes.hexdigest(), **({} if areas is None else {"areas": checksum(Path(areas))})}
+        named = [own.agrees_with for _, own, _, _ in self.design.parts if own.agrees_with is not None]
+        found = {"the areas": codes.hexdigest(), **{f"agrees_with {table.file}": table.sha256 for table in named}}
+        return found if areas is None else {**found, "areas": checksum(Path(areas))}
 
     def rehearsed_on(self, data: Microdata, plan: TopDownPlan) -> Microdata | None:
         """Return the file where few numbers are drawn: it is the areas that take time, and not the records."""
@@ -326,11 +338,7 @@ class TopDown(Mechanism):
         progress: Progress | None = None,
     ) -> Release:
         """Draw all noise once, into a store, and release it; all else follows from the store, and draws nothing."""
-        Entropy.expected(entropy)
-        microdata = as_microdata(data)
-        plan = plan or self.plan(microdata)
-        accepted = refuse_doubts(plan.doubts, accept=[*accept, *plan.accepted])
-        entropy = entropy.for_release()
+        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         place = Path(mkdtemp(prefix="stirred-")) if self.workplace is None else self.workplace
         work = self.progress_place or place / "work"
         engine = self.engine or LocalEngine(threads=os.cpu_count() or 1)
@@ -353,8 +361,6 @@ class TopDown(Mechanism):
             tables={" x ".join(each): (table_part(self.design, each), each) for each in self.tables},
             progress=progress,
         )
-        more = [each for each in accepted if each.name not in plan.accepted]
-        specification = replace(with_accepted(plan.specification, more), seeded=entropy.seeded)
         declared = {file.name for file in self.files(microdata, plan)}
         made = {name: make for name, make in made.items() if name in declared}
         public = Frames({**made, **followed.frames}, convert=like(data))
@@ -369,7 +375,7 @@ class TopDown(Mechanism):
             engine=self.engine,
         )
         kept = {"stores": stores, "followed": followed, "accuracy": compared}
-        return Release(public=public, specification=specification, internal=kept)
+        return Release(public=public, specification=promised, internal=kept)
 
     def inside(self, plan: TopDownPlan, release: Release) -> Sequence[Section]:
         """Return the errors of the records by level, beside those of other arms."""

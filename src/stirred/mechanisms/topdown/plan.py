@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from stirred.data.problems import listed
-from stirred.mechanisms.protocol import Fact, Grid, Plan, Section, Typical
+from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, ReleasedTable, Section, Typical
 from stirred.mechanisms.tables.intervals import half_width
+from stirred.mechanisms.topdown.agreement import with_earlier
 from stirred.mechanisms.topdown.budget import DELTA, Promised, Shares, variance_of
 from stirred.mechanisms.topdown.measure import Part, class_counts
 from stirred.mechanisms.topdown.prepare import PERSONS, UNITS, Design
@@ -25,7 +26,7 @@ class TopDownPlan(Plan):
     """What would be measured; nothing random has happened."""
 
     specification: Specification
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     design: Design
@@ -33,6 +34,17 @@ class TopDownPlan(Plan):
     one_file: bool = True  # of persons, not one of households and one of persons
     parts: tuple[Part, ...] = field(repr=False)
     layouts: Mapping[str, Layout] = field(repr=False)  # of the records of each part
+    own: Specification  # what this draw promises; the specification includes earlier releases
+
+    @property
+    def includes(self) -> tuple[ReleasedTable, ...]:
+        """Return the earlier releases with which records agree: their counts are published again."""
+        return self.design.earlier
+
+    def restated(self, change: Callable[[Specification], Specification]) -> TopDownPlan:
+        """Return the plan with the promise of this draw said otherwise, together with those of earlier releases."""
+        own = change(self.own)
+        return replace(self, own=own, specification=with_earlier(own, self.includes))
 
     @property
     def recorded(self) -> list[tuple[Part, CountedSettings]]:
@@ -65,7 +77,9 @@ class TopDownPlan(Plan):
     def disturbed(self) -> str:
         """Say what gets noise."""
         many = sum(self.numbers(part) for part in self.parts)
-        return f"each of {many:,} counts in {sum(map(len, self.spine.parents)):,} areas gets discrete Gaussian noise"
+        areas = sum(map(len, self.spine.parents)) - sum(int(each.sum()) for each in self.spine.bypassed)
+        agrees = "".join(f"; records agree with the earlier release '{each.title}'" for each in self.includes)
+        return f"each of {many:,} counts in {areas:,} areas gets discrete Gaussian noise{agrees}"
 
     @property
     def facts(self) -> tuple[Fact, ...]:

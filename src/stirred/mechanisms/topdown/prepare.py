@@ -16,6 +16,7 @@ from stirred.data.frames import read_given
 from stirred.data.household_rows import Rows, household_rows
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
+from stirred.mechanisms.protocol import ReleasedTable
 from stirred.mechanisms.topdown.agreement import agreement, disagreements
 from stirred.mechanisms.topdown.budget import Shares, read_budget
 from stirred.mechanisms.topdown.known import Rule, broken, by_facilities, contradictions, totals, zeros
@@ -135,11 +136,22 @@ class Design:
             found.append((UNITS, self.settings.units, self.unit_schema, self.unit_shares))
         return found
 
+    def agreed(self, part: str) -> ReleasedTable:
+        """Return the table of an earlier release with which the records of a kind agree."""
+        (table,) = (own.agrees_with for name, own, _, _ in self.parts if name == part)
+        assert table is not None
+        return table
+
+    @property
+    def earlier(self) -> tuple[ReleasedTable, ...]:
+        """Return a table of each earlier release with which records agree."""
+        named = [own.agrees_with for _, own, _, _ in self.parts if own.agrees_with is not None]
+        return tuple({table.release or table.file: table for table in reversed(named)}.values())[::-1]
+
     def depths(self, counted: CountedSettings) -> list[int]:
-        """Return the levels whose totals are published exactly; records are as many as the file has."""
+        """Return the levels whose totals are published exactly; that of the whole file is fixed by the promise."""
         folded = [name.casefold() for name in self.names]
-        whole = {0} if "records" in self.settings.publish else set()
-        return sorted(whole | {folded.index(name.casefold()) for name in counted.totals})
+        return sorted({0} | {folded.index(name.casefold()) for name in counted.totals})
 
     def record_columns(self, own: CountedSettings, schema: Schema) -> tuple[str, ...]:
         """Return the columns of released records: those of the file, areas first."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from stirred.mechanisms.protocol import Names, Rate, Settings, TableFile
+from stirred.mechanisms.protocol import Names, Rate, ReleasedFile, Settings
 from stirred.mechanisms.topdown.schemas import BUDGETS, SCHEMAS
 
 Arm = Literal["default", "blue", "bureau"]
@@ -47,9 +47,10 @@ class CountedSettings(Settings):
     zeros: list[dict[str, Names]] = Field(
         default=[], description="Structural zeros: codes of some attributes that no record has together."
     )
-    agrees_with: TableFile | None = Field(
+    agrees_with: ReleasedFile | None = Field(
         default=None,
-        description="Counts of an earlier release (its counts.parquet), with which records agree in every area.",
+        description="Counts of an earlier release (counts.parquet of its bundle, or of the folder that was published), "
+        "with which records agree in every area; the promise is then that of both releases.",
         json_schema_extra={"example": "earlier/public/counts.parquet"},
     )
     agreed_codes: dict[str, list[str]] = Field(

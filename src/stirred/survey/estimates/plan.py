@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import Fact, Plan
+from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact, exact
 from stirred.spec.specification import Specification
@@ -46,7 +46,7 @@ class SurveyPlan(Plan):
     drawn_by: Design | None = None
     shares: tuple[Fraction, ...] = ()
     sample: str | None = None
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from stirred.data.codes import Coded
 from stirred.data.microdata import Microdata
-from stirred.mechanisms.protocol import Fact, Plan
+from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan
 from stirred.mechanisms.swapping.core.small_strata import OwnLoss
 from stirred.mechanisms.swapping.core.strata import Strata
 from stirred.spec.brief import published_exactly
@@ -61,16 +61,14 @@ class SwapUniverse:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Origin:
-    """Where a plan comes from: the mechanism, its data, and the doubts that were found; None where none were sought.
+    """Where a plan comes from: the mechanism, its data, and the doubts that were found.
 
-    A release compares it, and believes no other plan. ``sampled`` plans are for tests of a law: nothing made with
-    one is published, and no doubt refuses it.
+    A release compares it, and believes no other plan.
     """
 
     mechanism: Any
     data: Microdata
-    doubts: tuple[Doubt, ...] | None = None
-    sampled: bool = False
+    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -114,8 +112,8 @@ class SwapPlan(Plan):
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
-        """Return what speaks against a release with this plan, as far as that was looked for."""
-        return () if self.origin is None else self.origin.doubts or ()
+        """Return what speaks against a release with this plan."""
+        return (UNSEARCHED,) if self.origin is None else self.origin.doubts
 
     @property
     def disturbed(self) -> str:

@@ -24,7 +24,9 @@ from stirred.data.packed import Packed
 from stirred.data.problems import bad_plan
 from stirred.engines.protocol import Cluster
 from stirred.mechanisms.doubts import identifier_doubts, settings_doubts
+from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
+    SAMPLED,
     Adviser,
     Check,
     Corrected,
@@ -48,9 +50,8 @@ from stirred.mechanisms.swapping.doubts.promise import Changed, empty_promise, s
 from stirred.mechanisms.swapping.doubts.revealing import revealing_columns
 from stirred.mechanisms.swapping.moments.class_laws import WITH_MOMENTS
 from stirred.randomness.entropy import Entropy
-from stirred.spec.accepted import with_accepted
 from stirred.spec.domain import after_imputation
-from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.doubts import Doubt
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.specification import Specification
 
@@ -166,8 +167,11 @@ class Swapping(Mechanism):
         The search for doubts looks at every column of the file. Whoever only compares losses, or plans a file that was
         released already, does without it.
         """
-        plan = self._planned(as_microdata(data))
-        return self._doubted(plan) if doubts else plan
+        plan = self._planned(microdata := as_microdata(data))
+        if not doubts:
+            return plan
+        found = tuple(self._doubts(self._narrowed(microdata), plan))
+        return replace(plan, origin=Origin(mechanism=self, data=microdata, doubts=found))
 
     def _planned(self, data: Microdata) -> SwapPlan:
         narrowed = self._narrowed(data)
@@ -195,14 +199,6 @@ class Swapping(Mechanism):
             swap=swap,
         )
 
-    def _doubted(self, plan: SwapPlan) -> SwapPlan:
-        """Return a plan with its doubts, which are looked for once."""
-        origin = plan.origin
-        assert origin is not None
-        if origin.doubts is not None:
-            return plan
-        return replace(plan, origin=replace(origin, doubts=tuple(self._doubts(self._narrowed(origin.data), plan))))
-
     def _doubts(self, data: Microdata, plan: SwapPlan) -> Iterator[Doubt]:
         """Yield everything that speaks against releasing a file with this plan."""
         yield from settings_doubts(self.settings_from)
@@ -223,7 +219,7 @@ class Swapping(Mechanism):
     def for_sampling(self, plan: SwapPlan) -> SwapPlan:
         """Return a plan by which the law of a swap is tested, on files that a release would refuse."""
         assert plan.origin is not None
-        return replace(plan, origin=replace(plan.origin, doubts=(), sampled=True))
+        return replace(plan, origin=replace(plan.origin, doubts=(SAMPLED,)))
 
     # ---- the release
 
@@ -242,11 +238,9 @@ class Swapping(Mechanism):
         data, where it was made before; any other is refused.
         """
         Entropy.expected(entropy)
-        microdata = as_microdata(data)
-        plan, accepted = self._accepted(microdata, plan, accept)
-        entropy = entropy.for_release()
-        promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
-        promised = replace(promised, seeded=entropy.seeded)
+        if plan is not None:
+            _check_origin(plan, self, as_microdata(data))
+        microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         told = replace(plan, specification=promised)  # what is written meanwhile carries the promise
         parts, internal = self._drawn(self._narrowed(microdata), told, entropy, progress)
         return Release(
@@ -254,17 +248,6 @@ class Swapping(Mechanism):
             specification=promised,
             internal={"plan": plan, **internal},
         )
-
-    def _accepted(
-        self, data: Microdata, plan: SwapPlan | None, accept: Sequence[str]
-    ) -> tuple[SwapPlan, tuple[Doubt, ...]]:
-        """Return the plan of a release with the doubts that were accepted; refuse the others, and plans of others."""
-        if plan is not None:
-            _check_origin(plan, self, data)
-        plan = self._doubted(plan or self._planned(data))
-        assert plan.origin is not None
-        own = () if plan.origin.sampled else (*settings_doubts(self.settings_from), *self._empty(plan))
-        return plan, refuse_doubts(dict.fromkeys((*own, *plan.doubts)), accept=accept)
 
     def _drawn(
         self, data: Microdata, plan: SwapPlan, entropy: Entropy, progress: Progress | None

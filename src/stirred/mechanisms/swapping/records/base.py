@@ -26,6 +26,7 @@ from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
+    UNSEARCHED,
     Check,
     Fact,
     Frames,
@@ -66,7 +67,7 @@ class RecordPlan(Plan):
     """The plan of a swap of pairs."""
 
     specification: Specification
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     mechanism: RecordSwap
@@ -217,7 +218,7 @@ class RecordSwap(Mechanism):
         promise = self.specification(
             name=microdata.name, stage=microdata.stage, columns=columns, persons=microdata.persons is not None
         )
-        found = self._doubts(microdata, columns) if doubts else ()
+        found = self._doubts(microdata, columns) if doubts else (UNSEARCHED,)
         dropped = [n for n in microdata.households.columns if n not in columns]
         return RecordPlan(
             specification=promise,

@@ -17,6 +17,7 @@ from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     PERSONS,
     RECORDS,
+    UNSEARCHED,
     ExpectedError,
     Frames,
     Mechanism,
@@ -263,7 +264,7 @@ class CellKey(Mechanism):
             specification = specification.with_flavor(multiverse=fixed)
         return CellKeyPlan(
             specification=specification,
-            doubts=tuple(checks.doubts(self, microdata, specification, inner)) if doubts else (),
+            doubts=tuple(checks.doubts(self, microdata, specification, inner)) if doubts else (UNSEARCHED,),
             dropped=tuple(name for name in microdata.households.columns if name not in self.published_columns),
             mechanism=self,
             cells=cells,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from stirred.mechanisms.protocol import Fact, Grid, Plan, Section, Typical
+from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, Section, Typical
 from stirred.spec.brief import published_exactly
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
@@ -28,7 +28,7 @@ class CellKeyPlan(Plan):
     """The plan; ``cells`` has every declared cell of each table, ``inner`` the plan of what is done before."""
 
     specification: Specification
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     mechanism: CellKey

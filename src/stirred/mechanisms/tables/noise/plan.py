@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import Fact, Plan
+from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan
 from stirred.mechanisms.tables.noise.budget import Measure
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
@@ -30,7 +30,7 @@ class NoisePlan(Plan):
     confidence: Fraction
     shown: Mapping[str, Sequence[str]]
     after: str
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
 

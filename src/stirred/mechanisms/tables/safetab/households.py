@@ -12,14 +12,13 @@ import polars as pl
 from pydantic import Field, model_validator
 
 from stirred.data.microdata import Microdata
-from stirred.data.problems import bad_plan
-from stirred.mechanisms.protocol import Progress, PublicTable, Settings, TableFile
+from stirred.mechanisms.protocol import Progress, ReleasedFile, ReleasedTable, Settings
 from stirred.mechanisms.tables.budgets import BudgetFile, GroupsBudget, Part, budget_of
 from stirred.mechanisms.tables.safetab.cells import CellLevel, from_cells
 from stirred.mechanisms.tables.safetab.counting import Counter, Ints
 from stirred.mechanisms.tables.safetab.mechanism import GROUP, PACKAGE, SafeTab, SafeTabSettings, table_rows
 from stirred.mechanisms.tables.tabulator import Draw, Measured, missing_columns
-from stirred.spec.problems import Problem
+from stirred.spec.problems import Problem, placed
 from stirred.spec.shift_law import DiscreteGaussian, ShiftLaw
 from stirred.spec.staged_law import Staged, StagedLaw
 
@@ -66,8 +65,8 @@ class HouseholdsBudget(GroupsBudget):
 class HouseholdsSettings(SafeTabSettings):
     """SafeTab-H: the public tables, and the columns of the file of households."""
 
-    totals: TableFile = Field(
-        description="The totals t1 that SafeTab-P published: they choose the tables.",
+    totals: ReleasedFile = Field(
+        description="The totals t1 in the release of SafeTab-P: they choose the tables.",
         json_schema_extra={"example": "ddhc-a/public/t1.parquet"},
     )
     unit: str = Field(default="household", description="What a record is.")
@@ -94,7 +93,7 @@ class SafeTabH(SafeTab):
 
     def __post_init__(self) -> None:
         SafeTab.__post_init__(self)
-        object.__setattr__(self, "totals", PublicTable.of(self.totals))
+        object.__setattr__(self, "totals", ReleasedTable.of(self.totals))
 
     @property
     def spent(self) -> HouseholdsBudget:
@@ -111,10 +110,16 @@ class SafeTabH(SafeTab):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """Return that the totals were published, and paid for, before."""
+        """Return which release the totals are of: it was paid for before."""
         return (
-            "the totals that choose the tables were published before, and their release is accounted for on its own",
+            f"the totals that choose the tables are those of {self.totals.named}; that release is accounted for on its "
+            "own, and its loss comes on top",
         )
+
+    @property
+    def rests_on(self) -> tuple[ReleasedTable, ...]:
+        """Return the release of the totals."""
+        return (self.totals,)
 
     def premises(self, plan: Any) -> Mapping[str, str]:
         """Return the checksums of the public tables."""
@@ -155,11 +160,11 @@ class SafeTabH(SafeTab):
     def problems(self, data: Microdata) -> Iterator[Problem]:
         """Yield what is wrong with the file, and with the published totals."""
         where = f"totals {self.totals.file}"
-        if self.totals.frame is None:
-            raise bad_plan("the published totals are needed", where="totals", remedy="name the t1 of SafeTab-P")
-        if problems := missing_columns(self.totals.frame, (*GROUP, "count"), where=where):
+        with placed("totals"):
+            totals = self.totals.expected
+        if problems := missing_columns(totals.frame, (*GROUP, "count"), where=where):
             yield from problems
-        elif self.totals.frame["count"].cast(pl.Int64, strict=False).null_count():
+        elif totals.frame["count"].cast(pl.Int64, strict=False).null_count():
             remedy = "use t1 as SafeTab-P wrote it"
             yield Problem(what="a count is not a whole number", where=f'{where} "count"', remedy=remedy)
         elif not (problems := [*SafeTab.problems(self, data)]):

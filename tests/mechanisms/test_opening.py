@@ -1,0 +1,83 @@
+"""One opening for every mechanism: no plan goes around the doubts about a file."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from stirred import Entropy
+from stirred.mechanisms import registry
+from stirred.mechanisms.protocol import Mechanism
+from stirred.mechanisms.swapping.targeted.mechanism import TargetedSwap
+from stirred.mechanisms.topdown.mechanism import TopDown
+from stirred.spec.doubts import DoubtError
+from tests.mechanisms.tables.making import toy_h
+from tests.mechanisms.tables.toy import HOUSEHOLDS
+from tests.release.test_public_edition import CASES, laid_out
+
+# A plan of every mechanism in use, and the one that needs the tables of another.
+NAMED = {tomllib.loads(case.plan)["mechanism"]["name"]: case for case in reversed(CASES.values())}
+PEOPLE = pl.DataFrame({"ward": ["a", "a", "b"], "sex": ["m", "f", "f"]})
+ENTROPIES = (Entropy.from_os, lambda: Entropy.from_seed("a test"))
+
+
+def given(name: str, folder: Path) -> tuple[Mechanism, Any]:
+    """Return a mechanism with a file that it can plan."""
+    if name == "safetab-h":
+        return toy_h(), HOUSEHOLDS.drop("hid")
+    prepared = laid_out(NAMED[name], NAMED[name].truth(), folder / "files")
+    return prepared.mechanism, prepared.data
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_a_plan_that_was_not_searched_for_doubts_is_never_released(name: str, tmp_path: Path) -> None:
+    mechanism, data = given(name, tmp_path)
+    plan = mechanism.plan(data, doubts=False)
+    assert "not-searched (refuses the release)" in str(plan)
+    for entropy in ENTROPIES:
+        with pytest.raises(DoubtError, match="without searching for doubts"):
+            mechanism.release(data, entropy(), plan=plan)
+        with pytest.raises(DoubtError, match="no doubt that can be accepted"):
+            mechanism.release(data, entropy(), plan=plan, accept=["not-searched"])
+
+
+@pytest.mark.parametrize("name", ["permutation-swap", "targeted-record-swap", "noisy-tables", "topdown"])
+def test_a_plan_for_sampling_makes_test_draws_alone(name: str, tmp_path: Path) -> None:
+    mechanism, data = given(name, tmp_path)
+    plan = mechanism.for_sampling(mechanism.plan(data, doubts=False))
+    with pytest.raises(DoubtError, match="test draws, which need a seed"):
+        mechanism.release(data, Entropy.from_os(), plan=plan)
+    assert mechanism.release(data, Entropy.from_seed("a test"), plan=plan).specification.seeded
+
+
+def topdown(**settings: Any) -> TopDown:
+    codes = {"sex": ["m", "f"]}
+    return TopDown.of(levels=["ward"], attributes=["sex"], values=codes, rho="1/2", totals=["ward"], **settings)
+
+
+def test_topdown_refuses_what_a_final_doubt_forbids() -> None:
+    mechanism = topdown(settings_from="this-data", area_list=PEOPLE.select("ward").unique())
+    for plan in (None, mechanism.plan(PEOPLE), replace(mechanism.plan(PEOPLE), doubts=())):
+        with pytest.raises(DoubtError, match="void the guarantee"):
+            mechanism.release(PEOPLE, Entropy.from_os(), plan=plan)
+
+
+def test_topdown_refuses_areas_that_were_read_off_the_file() -> None:
+    mechanism = topdown()
+    with pytest.raises(DoubtError, match="read off the confidential file"):
+        mechanism.release(PEOPLE, Entropy.from_os(), plan=mechanism.plan(PEOPLE))
+    released = mechanism.release(PEOPLE, Entropy.from_os(), accept=["areas-from-file"])
+    assert "areas-from-file" in released.specification.assumptions[-1]
+
+
+def test_a_loss_without_bound_is_doubted_whatever_the_mechanism_says() -> None:
+    homes = pl.DataFrame({"size": [1, 2] * 20, "county": ["E", "N", "N", "S"] * 10})
+    mechanism = TargetedSwap(hierarchy=["county"], similar=["size"], swaprate="1/5")
+    plan = replace(mechanism.plan(homes), doubts=())
+    with pytest.raises(DoubtError, match="nothing is promised"):
+        mechanism.release(homes, Entropy.from_os(), plan=plan)
