@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stirred.release import bundle, publish
+from stirred.data import place
+from stirred.release import publish
 from stirred.release.ledger import Ledger
 from tests.release.killed_run import patched
 
@@ -20,7 +21,7 @@ def arrange(point: str) -> None:
     elif point == "synced":
         patched(publish, "_let_everybody_read", before=True)
     elif point == "opened":
-        patched(bundle, "move_new", before=True)
+        patched(place, "move_new", before=True)
     elif point == "moved":
         patched(Ledger, "publish", before=True)
     else:

@@ -16,12 +16,12 @@ import pytest
 from stirred import Entropy
 from stirred.audit.bundle import audit_bundle
 from stirred.cli.main import run as command
+from stirred.data import place as place_module
 from stirred.data.identifying import identifier_doubt
+from stirred.data.place import folder_at
 from stirred.data.problems import PlanError
-from stirred.release import bundle as bundle_module
 from stirred.release import publish as module
 from stirred.release import scan
-from stirred.release.bundle import folder_at
 from stirred.release.ledger import Ledger, LedgerError
 from stirred.release.ledger.problems import StorageError, bad_storage
 from stirred.release.ledger.recover import recover
@@ -136,9 +136,9 @@ def test_nobody_can_read_the_copy_before_all_of_it_is_announced_and_on_the_disk(
     try:
         noted(Ledger, "begin_publication")
         noted(module, "_copy")
-        noted(bundle_module, "_sync")
+        noted(place_module, "_sync")
         noted(module, "_let_everybody_read")
-        noted(bundle_module, "move_new")
+        noted(place_module, "move_new")
         noted(Ledger, "publish")
         published(folder)
     finally:
@@ -194,7 +194,7 @@ def test_an_interruption_just_after_the_move_is_a_publication(folder: Path, monk
         if path == folder:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(bundle_module, "sync", interrupted)
+    monkeypatch.setattr(place_module, "sync", interrupted)
     with pytest.raises(KeyboardInterrupt):
         published(folder)
     assert history(folder) == ["copying begun to site", "published to site"]
@@ -301,7 +301,7 @@ def test_what_appears_at_the_place_meanwhile_is_never_replaced(
         raise OSError(errno.EINVAL, "the file system does not know the flag")
 
     if not known:
-        monkeypatch.setattr(bundle_module, "_rename_new", unknown)
+        monkeypatch.setattr(place_module, "_rename_new", unknown)
     out = tmp_path / "out"
 
     def come() -> None:
@@ -332,7 +332,7 @@ def test_a_folder_gets_its_place_whether_or_not_the_system_can_refuse_to_replace
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     if not known:
-        monkeypatch.setattr(bundle_module, "_NO_REPLACE", 1 << 20)  # a flag no kernel knows: EINVAL
+        monkeypatch.setattr(place_module, "_NO_REPLACE", 1 << 20)  # a flag no kernel knows: EINVAL
     with folder_at(tmp_path / "out") as partial:
         (partial / "file").write_text("ours")
     assert (tmp_path / "out" / "file").read_text() == "ours"

@@ -17,11 +17,11 @@ import pytest
 
 from stirred import Entropy
 from stirred.cli.main import run as command
+from stirred.data.place import Place, claimed
 from stirred.data.problems import PlanError
 from stirred.release.kept import Kept
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.recover import recover
-from stirred.release.place import Place, claimed
 from stirred.release.plan_file import planned, read_plan
 from stirred.release.prepared import prepare
 from stirred.release.publish import publish

@@ -101,6 +101,14 @@ class Planned:
             raise PlanError(replace(problem, where="--master") for problem in problems)
         return replace(self, plan=self.plan.model_copy(update={"engine": engine}))
 
+    def accounted_in(self, ledger: str | None) -> Planned:
+        """Return the plan with the address that its ledger has now, from here; as it is where none is given."""
+        if ledger is None:
+            return self
+        there = ledger if "://" in ledger else str(Path(ledger).absolute())
+        release = self.plan.release.model_copy(update={"ledger": there})
+        return replace(self, plan=self.plan.model_copy(update={"release": release}))
+
     @property
     def ledger(self) -> str | None:
         """Return the ledger: a URL as it is, a path from the folder of the plan."""

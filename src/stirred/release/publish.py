@@ -13,9 +13,8 @@ from typing import Final
 from pydantic import Field, ValidationError
 
 from stirred.data.bundle import CHECKSUMS
-from stirred.release.bundle import folder_at
+from stirred.data.place import check_place, folder_at
 from stirred.release.ledger.row import Strict
-from stirred.release.place import check_place
 from stirred.release.plan_file import control_letters
 from stirred.release.reservation import NOTICE, Accounted, accounted
 from stirred.release.scan import Scan, problems_of, scan_bundle

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from stirred.data.bundle import CHECKSUMS, checksum, published_specification
+from stirred.data.place import Place, abort_command
 from stirred.release.bundle import bundle_checksum
 from stirred.release.ledger import Entry, Ledger, LedgerError, Request
 from stirred.release.ledger.entry import COMMITTED, Event, entry_names, numbers
 from stirred.release.ledger.problems import BrokenLedgerError, bad_storage
-from stirred.release.place import Place, abort_command
 from stirred.spec.accepted import MORE_RUNS
 from stirred.spec.document import account_in
 from stirred.spec.document_schema import AccountDocument

@@ -18,6 +18,7 @@ import polars as pl
 
 from stirred.audit.bundle import NO_BOUND, audit_bundle, seeded_marks
 from stirred.data.bundle import MANIFEST, SEEDED_MARK, Manifest, PublicFileListed, checksum, published_specification
+from stirred.data.formulas import formula_doubts
 from stirred.data.frames import read_frame
 from stirred.data.identifying import identifier_doubt, identifying
 from stirred.data.probe import is_unread
@@ -93,8 +94,9 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
             doubts += _columns(public, manifest, specification, audit.mechanism, audit.unread)
         doubts += _notes(public, specification, audit.unread)
     doubts += _of_the_plan(manifest)
-    left = [each for each in _identifying(public, manifest, audit.unread) if each.name not in manifest.accepted]
-    doubts += problems_of(lambda: refuse_doubts([*left, *unbounded], accept=accept))
+    found = [*_identifying(public, manifest, audit.unread), *_formulas(public)]
+    left = {each.name: each for each in found if each.name not in manifest.accepted}
+    doubts += problems_of(lambda: refuse_doubts([*left.values(), *unbounded], accept=accept))
     checks = (
         *audit.checks,
         f"{len(manifest.public)} public files: nothing hidden, no links, no file without a rule",
@@ -305,6 +307,16 @@ def _identifying(public: Path, manifest: Manifest, unread: Unread) -> Iterator[D
                     continue
                 if why := identifying(column):
                     yield identifier_doubt(column.name, why)
+
+
+def _formulas(public: Path) -> Iterator[Doubt]:
+    """Look for what a spreadsheet runs when it opens a CSV file, by the rule that plans have."""
+    for path in _tables(public):
+        if path.suffix == ".csv":
+            try:
+                yield from formula_doubts(read_frame(path, empty=True).get_columns())
+            except StirredError:
+                continue  # said by the audit
 
 
 def problems_of(check: Callable[[], object]) -> list[Problem]:
