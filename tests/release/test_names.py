@@ -75,7 +75,9 @@ def test_a_text_that_a_spreadsheet_runs_is_a_doubt_that_refuses(text: str) -> No
     assert text not in doubt.what
 
 
-@pytest.mark.parametrize("text", ["-5", "+5", "-5.25", "-1,5", "-1e-9", "-5%", "5", "a=b", "", "-.5", "1 - 2", "x@y", "-inf"])
+@pytest.mark.parametrize(
+    "text", ["-5", "+5", "-5.25", "-1,5", "-1e-9", "-5%", "5", "a=b", "", "-.5", "1 - 2", "x@y", "-inf"]
+)
 def test_numbers_and_ordinary_texts_are_none(text: str) -> None:
     assert formula_doubts([pl.Series("a", [text])]) == ()
     assert formula_doubts([pl.Series("a", [-5, 3]), pl.Series("b", [-0.5, None])]) == ()

@@ -7,6 +7,7 @@ may be there, column by column. What no rule allows is a doubt, and a doubt is e
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import stat
@@ -16,8 +17,17 @@ from pathlib import Path
 
 import polars as pl
 
+from stirred import __version__
 from stirred.audit.bundle import NO_BOUND, audit_bundle, seeded_marks
-from stirred.data.bundle import MANIFEST, SEEDED_MARK, Manifest, PublicFileListed, checksum, published_specification
+from stirred.data.bundle import (
+    MANIFEST,
+    SEEDED_MARK,
+    SPECIFICATION,
+    Manifest,
+    PublicFileListed,
+    checksum,
+    published_specification,
+)
 from stirred.data.formulas import formula_doubts
 from stirred.data.frames import read_frame
 from stirred.data.identifying import identifier_doubt, identifying
@@ -25,9 +35,12 @@ from stirred.data.probe import is_unread
 from stirred.data.problems import bad_file, listed
 from stirred.data.table_labels import label_columns
 from stirred.mechanisms.protocol import Mechanism
+from stirred.report.page import unshown
 from stirred.report.release import INTERNAL_STAMP, PUBLIC_STAMP
+from stirred.spec.document import account_in, mechanism_in, to_json
 from stirred.spec.doubts import Doubt, nothing_promised, refuse_doubts
 from stirred.spec.invariant import Margin
+from stirred.spec.markdown import unshown as unshown_in_markdown
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.reliance import Unpublished
 from stirred.spec.specification import Specification
@@ -85,8 +98,9 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
     if manifest.ledger is None and manifest.plan.release.ledger is not None:
         doubts.append(_doubt("its plan names a ledger, and the manifest no entry in one", MANIFEST, _AGAIN))
     doubts += _from_internal(bundle, manifest)
-    doubts += page_doubts(public)
+    doubts += page_doubts(public, same_version=manifest.stirred == __version__)
     if specification is not None:
+        doubts += _written_otherwise(public, specification, same_version=manifest.stirred == __version__)
         if specification.settings_from == "this-data":
             what = "its settings were chosen by looking at the confidential file, which voids the promise"
             doubts.append(_doubt(what, "public/specification.json", _AGAIN))
@@ -183,8 +197,8 @@ _TAG = re.compile(r"""<[a-z/!](?:[^<>"']|"[^"]*"|'[^']*')*>""", re.IGNORECASE)
 _WAY_INSIDE = re.compile(r"""(?:\]\(|\]:\s*|<|["'])\s*((?:file:|[^\s()<>"']*\binternal/)[^\s()<>"']*)""")
 
 
-def page_doubts(public: Path) -> Iterator[Problem]:
-    """Look whether the report is the public edition, and whether any page leads inside."""
+def page_doubts(public: Path, *, same_version: bool = True) -> Iterator[Problem]:
+    """Look whether the report is the public edition, whether any page leads inside, and for what pages do not show."""
     for path in sorted(public.glob("*")):
         if path.suffix not in (".html", ".md") or not path.is_file():
             continue
@@ -196,6 +210,16 @@ def page_doubts(public: Path) -> Iterator[Problem]:
         links = [_LINK.findall(tag) for tag in _TAG.findall(text)] if html else [_WAY_INSIDE.findall(text)]
         for target in sorted({target for found in links for target in found}):
             yield _doubt(f"it leads to {target}, outside of what is published", place, _AGAIN)
+        for what in unshown(text, same_version=same_version) if html else unshown_in_markdown(text):
+            yield _doubt(f"it holds {what}, which no page of ours has", place, _AGAIN)
+
+
+def _written_otherwise(public: Path, specification: Specification, *, same_version: bool) -> Iterator[Problem]:
+    """Look whether specification.json is written as we write it: blanks and signs can hide what no reader sees."""
+    text = (public / SPECIFICATION).read_text(encoding="utf-8")
+    again = to_json(specification, account=account_in(text), mechanism=mechanism_in(text))
+    if text != again if same_version else json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n" != text:
+        yield _doubt("it is not written as `stirred` writes it", f"public/{SPECIFICATION}", _AGAIN)
 
 
 def may_have(
