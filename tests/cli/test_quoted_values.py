@@ -106,7 +106,8 @@ def test_a_plan_that_is_refused_lists_no_strata_in_json(capsys: pytest.CaptureFi
     told = capsys.readouterr().out
     assert not [secret for secret in SECRETS if secret in told]
     assert "largest_strata" not in told
-    assert run([*arguments, "--id", "hid"]) == 0
+    households().write_csv("fine.csv")
+    assert run(["plan", "fine.csv", *arguments[2:], "--id", "hid"]) == 0
     assert "largest_strata" in json.loads(capsys.readouterr().out)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stirred.data.problems import PlanError, bad_plan
+from stirred.data.problems import PlanError, bad_plan, control_letters
 from stirred.data.sources import READS, Source, address_of, local_path, read_toml
 from stirred.data.spelling import misshapen, told_once
 from stirred.data.steps import LEARNED
@@ -259,6 +259,7 @@ def unprintable(planned: Planned, columns: Sequence[str]) -> Iterator[Problem]:
     plan = planned.plan
     texts = [
         ("[release] title", plan.release.title or "", ""),
+        ("[release] out", plan.release.out, ""),
         ("[data] name", plan.data.name or "", ""),
         ("[mechanism] unit", plan.mechanism.settings.unit, ""),
         ("[release] purpose", plan.release.purpose, "\n\t"),
@@ -271,13 +272,3 @@ def unprintable(planned: Planned, columns: Sequence[str]) -> Iterator[Problem]:
                 where=f"{planned.source} {where}",
                 remedy="rename the column" if where == "columns" else "write it without them",
             )
-
-
-def control_letters(text: str, *, allowed: str = "") -> str:
-    """Return the first control letters of a text by their numbers; nothing if there are none."""
-    found = sorted({letter for letter in text if _is_control(letter) and letter not in allowed})
-    return ", ".join(f"U+{ord(letter):04X}" for letter in found[:3])
-
-
-def _is_control(letter: str) -> bool:
-    return letter < " " or "\x7f" <= letter <= "\x9f" or "\ud800" <= letter <= "\udfff"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +14,11 @@ from typing import Final
 import polars as pl
 from pydantic import Field, ValidationError
 
-from stirred.data.bundle import CHECKSUMS, checksum
+from stirred.data.bundle import CHECKSUMS, checksum, odd_files
 from stirred.data.frames import read_frame, write_frame
 from stirred.data.place import check_place, folder_at
+from stirred.data.problems import control_letters
 from stirred.release.ledger.row import Strict
-from stirred.release.plan_file import control_letters
 from stirred.release.reservation import NOTICE, Accounted, accounted
 from stirred.release.scan import Scan, problems_of, scan_bundle
 from stirred.spec.accepted import MORE_RUNS
@@ -73,6 +74,8 @@ def publish(
     release that no ledger accounts for; so does the keeper of the place by a file `.stirred-publish.toml` beside it or
     above. A dry run does everything but the copying.
     """
+    if odd := [*odd_files(bundle, linked=False)]:
+        raise PublishError(odd)
     of_ledger = [name for name in accept if name.startswith(_OF_LEDGER)]
     scan = scan_bundle(bundle, accept=[name for name in accept if name not in of_ledger])
     account = accounted(scan.ledger, bundle, manifest=scan.manifest, ledger=ledger)
@@ -193,8 +196,10 @@ def _new_file(path: Path) -> int:
 def _copied(source: Path, target: Path) -> str:
     """Copy the bytes of a file, not following a link, and return their SHA-256."""
     digest = hashlib.sha256()
-    opened = os.open(source, os.O_RDONLY | os.O_NOFOLLOW)
+    opened = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(opened, "rb") as read, os.fdopen(_new_file(target), "wb") as written:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            return ""  # a pipe never ends
         while block := read.read(_BLOCK):
             digest.update(block)
             written.write(block)

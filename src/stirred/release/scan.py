@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,7 +133,7 @@ def _doubt(what: str, where: str, remedy: str) -> Problem:
 
 
 def _paths(public: Path, declared: Sequence[PublicFileListed], names: Collection[str]) -> Iterator[Problem]:
-    """Look at every name below public/: links, hidden files, and files that are not both listed and allowed.
+    """Look at every name below public/ for hidden files, and for files that are not both listed and allowed.
 
     The list is the run's, and somebody may have changed it; ``names`` are what the mechanism has by its settings.
     Tables are CSV, which the audit counts again.
@@ -146,21 +145,14 @@ def _paths(public: Path, declared: Sequence[PublicFileListed], names: Collection
         *(rf"{re.escape(name)}\.csv" for name in tables),
     ]
     may_be_there = re.compile("|".join([_PAGES, *endings]))
-    for top in (public, public.parent / "internal"):
-        if top.is_symlink():
-            yield _doubt("it is a link and not a folder", top.name, "put the folder itself there")
     for folder, folders, files in os.walk(public):
         for name in sorted([*folders, *files]):
             path = Path(folder) / name
-            place, mode = f"public/{path.relative_to(public).as_posix()}", path.lstat().st_mode
-            if stat.S_ISLNK(mode):
-                yield _doubt("it is a link: nobody knows where it leads tomorrow", place, "remove it")
-            elif name.startswith("."):
+            place = f"public/{path.relative_to(public).as_posix()}"
+            if name.startswith("."):
                 yield _doubt("it is hidden", place, "remove it")
-            elif stat.S_ISDIR(mode):
+            elif path.is_dir():
                 continue
-            elif not stat.S_ISREG(mode):
-                yield _doubt("it is not a file", place, "remove it")
             elif name != SEEDED_MARK and not may_be_there.fullmatch(place.removeprefix("public/")):
                 yield _doubt("there is no rule that a release has such a file", place, "remove it")
 
