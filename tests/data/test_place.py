@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stirred.data import place as places
-from stirred.data.place import Place, claimed, file_at, folder_at, remove_leftovers, sweep
+from stirred.data.place import Place, claimed, file_at, folder_at, remove_leftovers, reopened, sweep
 from stirred.data.problems import PlanError
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.recover import recover
@@ -127,6 +127,20 @@ def test_a_folder_put_in_place_of_ours_while_we_work_gets_no_key(tmp_path: Path)
         assert not [*theirs.iterdir()]
         assert place.key == b"secret"
         place.give_up()
+
+
+def test_a_kept_release_in_a_folder_that_others_may_open_is_told_and_not_lost(tmp_path: Path) -> None:
+    with claimed(tmp_path / "out") as place:
+        place.keep_record(b"{}")
+        place.keep_key(b"secret")
+        place.hidden.chmod(0o755)
+    with (
+        pytest.raises(PlanError, match="not as we left it: others than its owner") as refused,
+        reopened(tmp_path / "out"),
+    ):
+        pass
+    assert "chmod 700" in refused.value.problems[0].remedy
+    assert Place(out=tmp_path / "out").key == b"secret"
 
 
 # ---- outputs ----------------------------------------------------------------------------------------------

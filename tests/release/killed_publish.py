@@ -7,7 +7,7 @@ from stirred.release import publish
 from stirred.release.ledger import Ledger
 from tests.release.killed_run import patched
 
-POINTS = ("not begun", "begun", "copied", "synced", "opened", "moved", "published")
+POINTS = ("copied", "not begun", "begun", "synced", "opened", "moved", "published")
 
 
 def arrange(point: str) -> None:

@@ -80,7 +80,7 @@ class Place:
         try:
             if self.handle is None:
                 handles.append(os.open(self.hidden, _FOLDER))
-                if _foreign(handles[0]):
+                if os.fstat(handles[0]).st_uid != os.geteuid():
                     raise FileNotFoundError(self.hidden)
             if name:
                 handles.append(os.open(name, _FOLDER, dir_fd=handles[0] if handles else self.handle))
@@ -438,7 +438,11 @@ def _lock(place: Place, *, make: bool, replace: bool = False) -> int:
             remedy = "choose a new folder, or wait for the other run"
             raise bad_plan("another run is writing to this place", where=str(place.out), remedy=remedy) from None
         try:
-            if why := _foreign(lock):
+            if (why := _foreign(lock)) and not make:
+                # It holds a key: to remove it would lose the release.
+                remedy = f"find out who could read the key that is in it; then run `chmod 700 {place.hidden}`"
+                raise bad_plan(f"{place.hidden.name} is not as we left it: {why}", where=str(place.out), remedy=remedy)
+            if why:
                 raise _in_the_way(place, why)
             if _is(lock, place):
                 return lock

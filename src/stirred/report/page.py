@@ -235,6 +235,7 @@ _TAGS: Final = frozenset(
         "g",
         "line",
         "lineargradient",
+        "marker",
         "path",
         "polygon",
         "polyline",
@@ -261,7 +262,8 @@ _ATTRIBUTES: Final = frozenset(
         "tabindex",
     ]
 )
-_OF_DRAWINGS: Final = ("style", "href", "xlink:href", "data-", "on", "id", "desc", "display-")
+# Drawings have many attributes; these lead elsewhere, run, or are for programs alone.
+_NEVER_DRAWN: Final = ("href", "xlink:href", "data-", "on")
 
 
 class _Unshown(HTMLParser):
@@ -291,7 +293,7 @@ class _Unshown(HTMLParser):
         if tag not in _TAGS:
             self.found.append(f"<{tag}>")
         for name, _ in attrs:
-            if name.startswith(_OF_DRAWINGS) if drawn else name not in _ATTRIBUTES:
+            if name.startswith(_NEVER_DRAWN) if drawn else name not in _ATTRIBUTES:
                 self.found.append(f"<{tag} {name}>")
         if tag in self.texts:
             self.texts[tag].append("")

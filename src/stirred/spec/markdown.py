@@ -54,9 +54,9 @@ _DEFINED: Final = re.compile(r"^ {0,3}\[[^\]]*\]:", re.MULTILINE)
 
 
 def unshown(text: str) -> list[str]:
-    """Return what a page of Markdown holds that its readers are not shown; no page of ours has any of it.
+    r"""Return what a page of Markdown holds that its readers are not shown; no page of ours has any of it.
 
-    >>> unshown("# Homes\n\n`<a>` and &lt;b>, \\[c]: d\n"), unshown("<!-- 41 -->"), unshown("[//]: # (41)")
+    >>> unshown("# Homes, `<a>` and &lt;b>"), unshown("<!-- 41 -->"), unshown("[//]: # (41)")
     ([], ['a tag or a comment'], ['a definition'])
     """
     shown = _CODE.sub("", text)

@@ -37,7 +37,10 @@ def recover(
     """
     entries = [ledger.entry(reference) for reference in references] or list(ledger.entries())
     # A run may have died before it was reserved, or after it was committed: no entry tells.
-    for folder in {Path(entry.place).parent for entry in entries if entry.place is not None and not dry_run}:
+    places = [
+        place for entry in entries for place in (entry.place, *(began.place for began in entry.open_publications))
+    ]
+    for folder in {Path(place).parent for place in places if place and not dry_run}:
         sweep(folder)
     done = [_resolve(ledger, entry, who, dry_run) for entry in entries if entry.status == RESERVED]
     done += [late for entry in entries for late in _late(ledger, entry, who, dry_run)]
