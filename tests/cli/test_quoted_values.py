@@ -99,6 +99,19 @@ def test_the_terminal_quotes_what_is_wrong(arguments: list[str], capsys: pytest.
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_plan_that_is_refused_lists_no_strata_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is matched on is published with a release, and this one is refused."""
+    arguments = ["plan", "homes.csv", "--rate", "1/2", "--swap", "county", "--match", "size,tenure", "--json"]
+    assert run(arguments) == 2  # hid may identify
+    told = capsys.readouterr().out
+    assert not [secret for secret in SECRETS if secret in told]
+    assert "largest_strata" not in told
+    households().write_csv("fine.csv")
+    assert run(["plan", "fine.csv", *arguments[2:], "--id", "hid"]) == 0
+    assert "largest_strata" in json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("folder")
 def test_a_fault_of_ours_quotes_nothing_in_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,13 +6,17 @@ import os
 import random
 import signal
 import socket
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 
+from stirred.cli.main import run as command
+from stirred.data import databases, probe
 from stirred.data.codebook import Codebook
 from stirred.data.columns import ParquetColumns
 from stirred.data.frames import read_frame, read_given, read_labels, scan_frame
@@ -22,7 +26,7 @@ from stirred.data.problems import DataError
 from stirred.release.plan_file import planned, read_plan
 from stirred.release.prepared import prepare
 from stirred.spec.problems import StirredError
-from tests.release.bundles import households
+from tests.release.bundles import PLAN_OF_HOMES, households
 
 
 def written(tmp_path: Path, text: str, name: str = "homes.csv") -> Path:
@@ -235,3 +239,77 @@ def test_no_command_dies_of_changed_bytes_in_its_input(tmp_path: Path) -> None:
         path.write_bytes(changed)
         with suppress(DataError):
             read_given(path)
+
+
+# ---- files that swell, views that never end, names that are no text -------------------------------------------
+
+
+def test_a_small_file_that_swells_in_memory_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bomb = tmp_path / "bomb.parquet"
+    pl.select(a=pl.repeat(7, 3_000_000, dtype=pl.Int64), b=pl.repeat(7, 3_000_000, dtype=pl.Int64)).write_parquet(bomb)
+    assert bomb.stat().st_size < 40_000
+    assert probe.reason(str(bomb)) is None
+    monkeypatch.setattr(probe, "memory", lambda: 10_000_000)
+    monkeypatch.setattr(probe.apart, "ask", lambda function, arguments, seconds: probe.reason(*arguments))
+    with pytest.raises(DataError, match="it swells in memory: 3,000,000 rows need 0 GB"):
+        read_given(bomb)
+    households(2_000).write_parquet(tmp_path / "homes.parquet")
+    assert read_given(tmp_path / "homes.parquet").height == 2_000
+
+
+ENDLESS = "CREATE VIEW endless AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_view_that_never_ends_is_stopped(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(databases, "_SECONDS", 0.3)
+    path = tmp_path / f"t.{kind}"
+    with closing(sqlite3.connect(path) if kind == "sqlite" else duckdb.connect(str(path))) as connection:
+        connection.execute(ENDLESS)
+    with pytest.raises(DataError, match=r"reading it does not end within [01] seconds") as refused:
+        read_frame(f"{path}#endless")
+    assert "CREATE TABLE" in refused.value.problems[0].remedy
+
+
+def test_a_view_that_does_not_fit_into_memory_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(databases, "memory", lambda: 1_000_000)
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as connection:
+        connection.execute(ENDLESS.replace("FROM n)", "FROM n LIMIT 400000)"))
+    with pytest.raises(DataError, match="it does not fit into the memory of this machine"):
+        read_frame(tmp_path / "t.sqlite#endless")
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_file_whose_name_is_no_text_is_refused(inside: bool, tmp_path: Path) -> None:
+    name = Path(os.fsdecode(os.fsencode(tmp_path) + b"/hom\xff.csv"))
+    households().write_csv(tmp_path / "homes.csv")
+    (tmp_path / "homes.csv").rename(name)
+    with pytest.raises(DataError, match="its name is not UTF-8"):
+        read_given(tmp_path if inside else name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["plan", "hom\udcff.csv", "--rate", "1/2"], "'hom\\udcff.csv' is not UTF-8, or holds a NUL"),
+        (["plan", "homes.csv", "--out", "a\0b"], "is not UTF-8, or holds a NUL"),
+        (["budget", "swap", "--stratum", "9" * 4299, "--rate", "5%"], "--stratum: no file has more than"),
+        (["release", "nul.toml"], "[release] out: 'a\\x00b' holds letters that cannot be published (U+0000)"),
+    ],
+    ids=["a name that is no text", "a NUL", "a huge stratum", "a NUL in a plan"],
+)
+def test_no_name_and_no_number_is_a_fault_of_ours(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    households().write_csv("homes.csv")
+    Path("nul.toml").write_text(
+        PLAN_OF_HOMES.replace("homes.parquet", "homes.csv").replace('out = "out"', 'out = "a\\u0000b"')
+    )
+    assert command(arguments) == 2
+    err = " ".join(capsys.readouterr().err.split())
+    assert said in err
+    assert "fault in stirred" not in err
+    assert sorted(os.listdir()) == ["homes.csv", "nul.toml"]

@@ -19,12 +19,12 @@ import pytest
 from examples.loopback_cluster import QUICK_START
 
 from stirred.cli.main import run
+from stirred.data.place import Place, copies_of, remove_leftovers
 from stirred.data.problems import PlanError
 from stirred.engines.protocol import EngineError
 from stirred.engines.spark import lake
 from stirred.release.lake import _is_part, at_hand
 from stirred.release.ledger import Ledger
-from stirred.release.place import Place, copies_of, remove_leftovers
 from stirred.release.plan_file import Planned, read_plan
 
 PLAN = """

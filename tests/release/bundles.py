@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 
 from stirred.cli.main import run
+from stirred.data.place import claimed
 from stirred.release.bundle import bundle_in
-from stirred.release.place import claimed
 from stirred.release.prepared import Prepared
 from stirred.spec.doubts import nothing_promised
 

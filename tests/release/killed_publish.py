@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from stirred.release import bundle, publish
+from stirred.data import place
+from stirred.release import publish
 from stirred.release.ledger import Ledger
 from tests.release.killed_run import patched
 
-POINTS = ("not begun", "begun", "copied", "synced", "opened", "moved", "published")
+POINTS = ("copied", "not begun", "begun", "synced", "opened", "moved", "published")
 
 
 def arrange(point: str) -> None:
@@ -20,7 +21,7 @@ def arrange(point: str) -> None:
     elif point == "synced":
         patched(publish, "_let_everybody_read", before=True)
     elif point == "opened":
-        patched(bundle, "move_new", before=True)
+        patched(place, "move_new", before=True)
     elif point == "moved":
         patched(Ledger, "publish", before=True)
     else:

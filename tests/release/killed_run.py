@@ -7,9 +7,9 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+from stirred.data.place import Place
 from stirred.release import run
 from stirred.release.ledger import Ledger
-from stirred.release.place import Place
 from stirred.release.reservation import Reservation
 
 POINTS = (

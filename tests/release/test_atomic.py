@@ -304,9 +304,10 @@ def test_a_place_taken_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 from pathlib import Path
+from stirred.data import place as places
 from stirred.release import bundle
 from stirred.release.bundle import write_manifest
-from stirred.release.place import claimed
+from stirred.data.place import claimed
 
 {write}
 
@@ -332,8 +333,8 @@ def killed_program(*, where: str, name: str, inside: str) -> str:
         ("release [1]", "bundle", "nothing", "die()"),
         ("a*b? 2020", "bundle", "nothing", "die()"),
         ("out", "bundle", "_check_complete", ""),
-        ("out", "bundle", "_sync", ""),
-        ("out", "bundle", "move_new", ""),
+        ("out", "places", "_sync", ""),
+        ("out", "places", "move_new", ""),
     ],
     ids=["writing", "writing to release [1]", "writing to a*b?", "while checking", "while syncing", "at the move"],
 )

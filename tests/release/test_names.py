@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -68,13 +69,15 @@ def test_the_html_report_shows_names_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+SUM(A1)", "-cmd", "@x", "\tx", "\r=1", '=HYPERLINK("http://a")', "-5-3"])
-def test_a_text_that_a_spreadsheet_runs_is_a_doubt_that_refuses_nothing(text: str) -> None:
+def test_a_text_that_a_spreadsheet_runs_is_a_doubt_that_refuses(text: str) -> None:
     (doubt,) = formula_doubts([pl.Series("a", ["x", None, text]), pl.Series("b", ["x", "y", "z"])])
-    assert (doubt.name, doubt.refuses) == ("formula:a", False)
+    assert (doubt.name, doubt.refuses) == ("formula:a", True)
     assert text not in doubt.what
 
 
-@pytest.mark.parametrize("text", ["-5", "+5", "-5.25", "-1,5", "-1e-9", "-5%", "5", "a=b", "", "-.5", "1 - 2", "x@y"])
+@pytest.mark.parametrize(
+    "text", ["-5", "+5", "-5.25", "-1,5", "-1e-9", "-5%", "5", "a=b", "", "-.5", "1 - 2", "x@y", "-inf"]
+)
 def test_numbers_and_ordinary_texts_are_none(text: str) -> None:
     assert formula_doubts([pl.Series("a", [text])]) == ()
     assert formula_doubts([pl.Series("a", [-5, 3]), pl.Series("b", [-0.5, None])]) == ()
@@ -118,13 +121,28 @@ def test_labels_of_the_codebook_are_looked_at_too(tmp_path: Path, table: str, fo
     assert [doubt.name for doubt in prepared(tmp_path, content, households()).doubts] == found
 
 
-def test_the_command_warns_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+def test_a_formula_is_released_and_published_only_if_somebody_accepts_it_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
     monkeypatch.chdir(tmp_path)
     households().with_columns(pl.col("tenure").replace("owned", "=owned")).write_csv("homes.csv")
     options = ["--match", "size", "--swap", "county", "--rate", "1/2", "--id", "hid", "--table", "county x tenure"]
-    assert command(["plan", "homes.csv", *options]) == 0
+    assert command(["swap", "homes.csv", *options, "--out", "out", "--quiet"]) == 2
     said = " ".join("".join(capsys.readouterr()).split())
     assert '"tenure" has texts (or a name) that begin with = + - or @' in said
+    assert "--accept formula:tenure" in said
+    assert not Path("out").exists()
+    assert command(["swap", "homes.csv", *options, "--out", "out", "--quiet", "--accept", "formula:tenure"]) == 0
+    page = Path("out/public/README.md").read_text(encoding="utf-8")
+    assert "tenure has texts that a spreadsheet runs as formulas: import the column as text" in page
+    assert command(["publish", "out", "site", "--dry-run"]) == 0
+    # A release of an earlier version, which warned and went on.
+    written = Path("out/manifest.json")
+    doubtless = json.loads(written.read_text(encoding="utf-8"))
+    doubtless["doubts"] = []
+    written.write_text(json.dumps(doubtless), encoding="utf-8")
+    assert command(["publish", "out", "site", "--dry-run"]) == 2
+    assert "--accept formula:tenure" in " ".join("".join(capsys.readouterr()).split())
 
 
 # ---- texts that no CSV file can hold ----------------------------------------------------------------

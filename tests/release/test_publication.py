@@ -16,12 +16,12 @@ import pytest
 from stirred import Entropy
 from stirred.audit.bundle import audit_bundle
 from stirred.cli.main import run as command
+from stirred.data import place as place_module
 from stirred.data.identifying import identifier_doubt
+from stirred.data.place import folder_at
 from stirred.data.problems import PlanError
-from stirred.release import bundle as bundle_module
 from stirred.release import publish as module
 from stirred.release import scan
-from stirred.release.bundle import folder_at
 from stirred.release.ledger import Ledger, LedgerError
 from stirred.release.ledger.problems import StorageError, bad_storage
 from stirred.release.ledger.recover import recover
@@ -71,7 +71,7 @@ def partials(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if path.name.endswith(".partial")]
 
 
-def test_a_publication_is_announced_before_it_is_copied_and_recorded_when_it_is_there(folder: Path) -> None:
+def test_a_publication_is_announced_before_it_appears_and_recorded_when_it_is_there(folder: Path) -> None:
     published(folder)
     assert history(folder) == ["copying begun to site", "published to site"]
     began, done = Ledger.open(folder / "a.ledger").entry(1).history[3:]
@@ -136,21 +136,21 @@ def test_nobody_can_read_the_copy_before_all_of_it_is_announced_and_on_the_disk(
     try:
         noted(Ledger, "begin_publication")
         noted(module, "_copy")
-        noted(bundle_module, "_sync")
+        noted(place_module, "_sync")
         noted(module, "_let_everybody_read")
-        noted(bundle_module, "move_new")
+        noted(place_module, "move_new")
         noted(Ledger, "publish")
         published(folder)
     finally:
         os.umask(old)
     assert steps == [
-        *("begin_publication", "_copy", "_sync", "_let_everybody_read"),
+        *("_copy", "begin_publication", "_sync", "_let_everybody_read"),
         *("_sync open", "move_new open", "publish"),
     ]
     assert {stat.S_IMODE(p.stat().st_mode) for p in (folder / "site").rglob("*") if p.is_file()} == {0o644}
 
 
-def test_a_ledger_that_refuses_the_announcement_lets_nothing_be_copied(
+def test_a_ledger_that_refuses_the_announcement_lets_nothing_appear(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuses(*_: object, **__: object) -> None:
@@ -178,14 +178,19 @@ def test_a_ledger_lost_after_the_move_is_told_by_recover(folder: Path, monkeypat
     assert recover(Ledger.open(folder / "a.ledger")) == []
 
 
-def test_a_copy_that_fails_is_recorded_as_not_published(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("step", "told"), [("_copied", []), ("_let_everybody_read", ["copying begun to site", "not published to site"])]
+)
+def test_a_publication_that_fails_after_it_was_announced_is_recorded_as_not_published(
+    step: str, told: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> str:
         raise OSError(errno.ENOSPC, "no space")
 
-    monkeypatch.setattr(module, "_copied", full)
+    monkeypatch.setattr(module, step, full)
     with pytest.raises(OSError, match="no space"):
         published(folder)
-    assert history(folder) == ["copying begun to site", "not published to site"]
+    assert history(folder) == told
     assert not Ledger.open(folder / "a.ledger").entry(1).publications
 
 
@@ -194,7 +199,7 @@ def test_an_interruption_just_after_the_move_is_a_publication(folder: Path, monk
         if path == folder:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(bundle_module, "sync", interrupted)
+    monkeypatch.setattr(place_module, "sync", interrupted)
     with pytest.raises(KeyboardInterrupt):
         published(folder)
     assert history(folder) == ["copying begun to site", "published to site"]
@@ -211,10 +216,12 @@ def test_what_a_killed_publication_left_is_told_and_swept_by_recover(folder: Pat
     said = capsys.readouterr().out
     assert command(["ledger", "show", "a.ledger", "1"]) == 0
     shown = capsys.readouterr().out
-    assert ("published to site" in shown) == (point != "not begun")
-    if point == "not begun":
+    told = point not in ("copied", "not begun")
+    assert ("published to site" in shown) == told
+    if not told:
         assert said == "no reservation is open, and no publication\n"
-        published(folder)  # the next one to this place sweeps: the ledger was never told of the place
+        assert partials(folder) == []  # beside the bundle of an entry, and so swept
+        published(folder)
     elif appeared:
         assert history(folder) == ["copying begun to site", "published to site"]
     else:
@@ -229,18 +236,19 @@ def test_what_a_killed_publication_left_is_told_and_swept_by_recover(folder: Pat
 
 def test_recover_leaves_a_publication_alone_whose_process_lives(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    copy, real = module._copy, Ledger.publish
+    begin, real = Ledger.begin_publication, Ledger.publish
 
-    def looked(*args: Any) -> None:
-        copy(*args)
+    def looked(self: Ledger, *args: Any, **more: Any) -> Any:
+        begun = begin(self, *args, **more)
         said.extend(done.because for done in recover(Ledger.open(folder / "a.ledger")))
+        return begun
 
     def late(self: Ledger, *args: Any, **more: Any) -> Any:
         monkeypatch.setattr(Ledger, "publish", real)
         said.extend(done.because for done in recover(Ledger.open(folder / "a.ledger")))
         return real(self, *args, **more)
 
-    monkeypatch.setattr(module, "_copy", looked)
+    monkeypatch.setattr(Ledger, "begin_publication", looked)
     monkeypatch.setattr(Ledger, "publish", late)
     published(folder)
     assert said == [
@@ -301,7 +309,7 @@ def test_what_appears_at_the_place_meanwhile_is_never_replaced(
         raise OSError(errno.EINVAL, "the file system does not know the flag")
 
     if not known:
-        monkeypatch.setattr(bundle_module, "_rename_new", unknown)
+        monkeypatch.setattr(place_module, "_rename_new", unknown)
     out = tmp_path / "out"
 
     def come() -> None:
@@ -332,7 +340,7 @@ def test_a_folder_gets_its_place_whether_or_not_the_system_can_refuse_to_replace
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     if not known:
-        monkeypatch.setattr(bundle_module, "_NO_REPLACE", 1 << 20)  # a flag no kernel knows: EINVAL
+        monkeypatch.setattr(place_module, "_NO_REPLACE", 1 << 20)  # a flag no kernel knows: EINVAL
     with folder_at(tmp_path / "out") as partial:
         (partial / "file").write_text("ours")
     assert (tmp_path / "out" / "file").read_text() == "ours"

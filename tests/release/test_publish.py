@@ -151,6 +151,13 @@ def link(bundle: Path) -> None:
     (bundle / "public" / "README.md").symlink_to(bundle / "internal" / "report.html")
 
 
+def hard_link(bundle: Path) -> None:
+    """A name of a file that stays outside, in place of a page; the manifest is redone."""
+    (bundle.parent / "confidential.md").write_text("East 41", encoding="utf-8")
+    (bundle / "public" / "README.md").unlink()
+    (bundle / "public" / "README.md").hardlink_to(bundle.parent / "confidential.md")
+
+
 def listed_too(name: str, column: pl.Expr) -> Callable[[Path], object]:
     """Add a column to a public table, and to what the manifest says about it."""
 
@@ -212,7 +219,10 @@ TAMPERED = {
     "a link to a folder": Tampered(
         lambda bundle: (bundle / "public" / "more").symlink_to(bundle / "internal"), "public/more: it is a link"
     ),
-    "a pipe": Tampered(lambda bundle: os.mkfifo(bundle / "public" / "pipe.csv"), "public/pipe.csv: it is not a file"),
+    "a pipe": Tampered(
+        lambda bundle: os.mkfifo(bundle / "public" / "pipe.csv"),
+        "public/pipe.csv: it is a pipe or a device, and not a file",
+    ),
     "an identifier of persons": Tampered(
         frame("persons.parquet", lambda f: f.with_columns(pl.int_range(pl.len()).alias("pid"))),
         'public/persons.parquet: "pid" is an identifier by the plan',
@@ -346,6 +356,39 @@ TAMPERED = {
         lambda bundle: (bundle / "internal" / "accuracy.parquet").chmod(0o640),
         "others than its owner may use internal/accuracy.parquet",
     ),
+    "a comment in the report": Tampered(
+        text("report.html", lambda page: page.replace("</main>", "<!-- East 41 --></main>")),
+        "public/report.html: it holds a comment, which no page of ours has",
+    ),
+    "a paragraph of the report that is not shown": Tampered(
+        text("report.html", lambda page: page.replace("</main>", "<p hidden>East 41</p></main>")),
+        "public/report.html: it holds <p hidden>, which no page of ours has",
+    ),
+    "another script in the report": Tampered(
+        text("report.html", lambda page: page.replace("</script>", "// East 41</script>")),
+        "public/report.html: it holds another script",
+    ),
+    "a comment in the page for readers": Tampered(
+        text("README.md", lambda page: page + "\n<!-- East 41 -->\n"), "public/README.md: it holds a tag or a comment"
+    ),
+    "a definition that Markdown does not show": Tampered(
+        text("README.md", lambda page: page + "\n[//]: # (East 41)\n"), "public/README.md: it holds a definition"
+    ),
+    "blanks in the specification": Tampered(
+        text("specification.json", lambda page: page.replace("{", "{ \t \t\t ", 1)),
+        "public/specification.json: it is not written as `stirred` writes it",
+    ),
+    "a hard link to another file": Tampered(
+        hard_link, "public/README.md: it has another name elsewhere (a hard link), and may be another file"
+    ),
+    "a page without end": Tampered(
+        lambda bundle: os.truncate(bundle / "public" / "README.md", 1 << 40), "and no page is that long", False
+    ),
+    "a name that is no text": Tampered(
+        lambda bundle: Path(os.fsdecode(os.fsencode(bundle / "public") + b"/\xff.md")).write_text("hello"),
+        "public/\\udcff.md: its name holds letters that no file of a bundle has",
+        False,
+    ),
     "no internal folder": Tampered(
         lambda bundle: shutil.rmtree(bundle / "internal"), "internal/log.jsonl: it is in the manifest", False
     ),
@@ -380,6 +423,46 @@ def test_a_bundle_is_refused_if_there_is(name: str, bundle: Path, capsys: Out) -
     if tampered.forged:
         retell(bundle)
     assert tampered.says in refusal(bundle, capsys)
+
+
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "public/specification.json", "public/data.parquet", "public/report.html"]
+)
+@pytest.mark.parametrize("odd", ["a pipe", "a device"])
+def test_nothing_waits_for_a_pipe_or_reads_a_device_in_place_of_a_file(
+    odd: str, name: str, bundle: Path, capsys: Out
+) -> None:
+    (bundle / name).unlink()
+    if odd == "a pipe":
+        os.mkfifo(bundle / name)
+    else:
+        (bundle / name).symlink_to("/dev/zero")
+    said = "it is a pipe or a device" if odd == "a pipe" else "it is a link"
+    assert f"{name}: {said}" in refusal(bundle, capsys)
+    for other in (
+        ["audit", "bundle", str(bundle)],
+        ["report", str(bundle)],
+        ["audit", "bundle", str(bundle / "public")],
+    ):
+        if name.startswith(Path(other[-1]).name) or other[-1] == str(bundle):
+            assert command(other) == 2
+            assert said in capsys.readouterr().err
+
+
+def test_bytes_beside_the_values_of_a_table_are_not_published(bundle: Path, tmp_path: Path) -> None:
+    """Readers of Parquet look where its footer tells them to, and nowhere else."""
+    table, secret = bundle / "public" / "data.parquet", b"East 41 " * 40
+    right = table.read_bytes()
+    footer = len(right) - 8 - int.from_bytes(right[-8:-4], "little")
+    table.write_bytes(right[:footer] + secret + right[footer:])
+    retell(bundle)
+    publish(bundle, tmp_path / "out")
+    assert secret not in (tmp_path / "out" / "data.parquet").read_bytes()
+    assert (tmp_path / "out" / "data.parquet").read_bytes() == right
+    assert (
+        f"{sha256(tmp_path / 'out' / 'data.parquet')}  data.parquet"
+        in (tmp_path / "out" / "CHECKSUMS.sha256").read_text()
+    )
 
 
 def test_all_doubts_are_said_at_once(bundle: Path, capsys: Out) -> None:

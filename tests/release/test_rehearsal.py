@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 
 from stirred.data.apart import apart
+from stirred.data.place import Place
 from stirred.data.problems import PlanError
 from stirred.release import rehearsal
 from stirred.release.ledger import Ledger
-from stirred.release.place import Place
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.rehearsal import bytes_needed
@@ -89,7 +89,7 @@ def test_a_disk_with_too_little_room_is_refused_with_both_figures(
 
 def test_the_disk_of_an_engine_is_asked_for_room_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place, small = Place(out=tmp_path / "bundle"), tmp_path / "small"
-    place.hidden.mkdir()
+    place.hidden.mkdir(mode=0o700)
     small.mkdir()
     monkeypatch.setattr(rehearsal, "free_bytes", lambda folder: 1_000_000 if folder == small else 1 << 40)
     assert [*rehearsal._too_large(place, 5_000_000)] == []

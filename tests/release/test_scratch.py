@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stirred.release import place as places
-from stirred.release.place import Place
+from stirred.data import place as places
+from stirred.data.place import Place
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])
@@ -19,18 +19,18 @@ def test_what_a_dying_executor_writes_is_removed_or_told(
 ) -> None:
     """Executors that were told to stop may write while their folder is removed, and removing then failed unseen."""
     place = Place(out=tmp_path / "bundle")
-    place.hidden.mkdir()
+    place.hidden.mkdir(mode=0o700)
     (tmp_path / "shared").mkdir()
     folder = place.new_scratch(tmp_path / "shared" if elsewhere else None)
     monkeypatch.setattr(places, "_WAITS", (0, 0, 0))
     removed, left = shutil.rmtree, [*range(times)]
 
-    def remove(path: Path, **how: Any) -> None:
+    def remove(path: Path | str, **how: Any) -> None:
         removed(path, **how)
         if left:
             left.pop()
-            path.mkdir()
-            (path / "records.parquet").touch()
+            folder.mkdir()
+            (folder / "records.parquet").touch()
 
     monkeypatch.setattr(shutil, "rmtree", remove)
     if times == 2:

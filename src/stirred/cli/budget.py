@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Quick sums with budgets: swapping, conversions, copied records.", no_args_is_help=True)
 
+_MOST_RECORDS = 10**15
+
 
 @app.command()
 def swap(
@@ -37,6 +39,8 @@ def swap(
     """
     if (rate is None) == (epsilon is None):
         raise wrong("give either --rate or --epsilon", where="stirred budget swap", remedy="such as --rate 5%")
+    if stratum > _MOST_RECORDS:
+        raise wrong(f"no file has more than {_MOST_RECORDS:,} records", where="--stratum", remedy="write a number")
     if bound not in ("paper", "sharp"):
         raise wrong(f"there is no bound '{bound}'", where="--bound", remedy="write paper or sharp")
     chosen: Bound = "sharp" if bound == "sharp" else "paper"

@@ -37,6 +37,7 @@ def init(
     """
     from stirred.data.draft import WARNING, draft_codebook
     from stirred.data.frames import read_labels
+    from stirred.data.place import file_at
     from stirred.data.problems import bad_file
     from stirred.data.sources import Source
 
@@ -49,8 +50,8 @@ def init(
     _check_hid(hid, {str(file): households.frame, **({str(persons): people.frame} if people else {})})
     source = Source.of(file)
     text = draft_codebook(households, people, hid=hid, title=source.table or source.path.stem)
-    with out.open("x", encoding="utf-8", newline="\n") as written:
-        written.write(text)
+    with file_at(out, private=True) as half:  # the codes of the file may tell who is in it
+        half.write_text(text, encoding="utf-8", newline="\n")
     say(f"wrote {out}")
     paragraph(f"This is a draft to edit, {WARNING}.")
     paragraph(f"Then: stirred codebook check {file}{f' --persons {persons}' if persons else ''} --codebook {out}")

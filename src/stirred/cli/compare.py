@@ -52,6 +52,7 @@ def compare(
 
     Nothing random happens, but for the test draws of --attack.
     """
+    from stirred.data.place import file_at
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
     from stirred.report.comparison import (
@@ -95,8 +96,8 @@ def compare(
     header, lines = rows(found)
     if out is not None:
         title = f"{'CONFIDENTIAL: ' if attack else ''}Swaps of {first.data.name} side by side"
-        out.touch(mode=0o600 if attack else 0o666)
-        out.write_text(comparison_page(title, found, source=expect_from, faced=faced), encoding="utf-8")
+        with file_at(out, private=True) as half:  # who is exposed is computed from the confidential file
+            half.write_text(comparison_page(title, found, source=expect_from, faced=faced), encoding="utf-8")
     if json:
         told = [each.facts for each in faced] or [{}] * len(found)
         both = [{**_facts(each), **more} for each, more in zip(found, told, strict=True)]
@@ -161,9 +162,11 @@ def _faced(
     progress: Progress | None,
 ) -> list[Faced]:
     """Return what each plan leaves to an attacker, measured on a draw that is removed again where one is asked for."""
+    import os
     from dataclasses import replace
-    from tempfile import TemporaryDirectory
+    from tempfile import gettempdir
 
+    from stirred.data.place import claimed
     from stirred.randomness.entropy import Entropy
     from stirred.release.trial import trial_draw
     from stirred.risk.faced import attack_draw, faced
@@ -180,10 +183,12 @@ def _faced(
         )
         one = faced(truth)
         if asked is not None:
-            # Beside the page, on the custodian's own disk, readable by its owner alone.
-            with TemporaryDirectory(prefix=".stirred-", dir=None if beside is None else beside.parent) as place:
+            # On the custodian's own disk, for its owner alone; the next run there sweeps what a killed one left.
+            folder = each.planned.folder if beside is None else beside.parent
+            own = folder if os.access(folder, os.W_OK | os.X_OK) else Path(gettempdir())
+            with claimed(own / f"stirred-compare-{os.getpid()}") as place:
                 levels = [(name, asked.learn[0]) for name in dict.fromkeys((*each.mechanism.areas, *asked.area))]
-                bundle, attack = Path(place) / "draw", Path(place) / "attack"
+                bundle, attack = place.folder / "draw", place.folder / "attack"
                 trial_draw(each, bundle, Entropy.from_seed("stirred compare"), progress=progress)
                 drawn = attack_draw(bundle, truth, asked, folder=attack, tables=tables or levels, progress=progress)
             one = replace(one, drawn=drawn)

@@ -308,9 +308,7 @@ def export(
         check_copies(opened.total(currency, reserved=False))
     text = exported(opened, format_, currency=currency, curator=curator)
     if out is not None:
-        write_new(out, text)
-        if format_ == "json":
-            out.chmod(0o600)  # everything the ledger holds, and so as private as it
+        write_new(out, text, private=format_ == "json")  # everything the ledger holds, and so as private as it
         say(f"wrote {out}")
     if json:
         emit_json({"format": format_, "text": text, "out": None if out is None else str(out)})

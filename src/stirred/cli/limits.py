@@ -262,6 +262,9 @@ def figures(
     json: Json = False,
 ) -> None:
     """Figures 5.1 to 5.4 and two more, as SVG with their data."""
+    from contextlib import nullcontext
+
+    from stirred.data.place import file_at, folder_at
     from stirred.inference.figures import figures as all_figures
     from stirred.report.charts import INSTALL, NOT_DRAWN
     from stirred.report.learned import figure_svg
@@ -278,9 +281,11 @@ def figures(
         texts[out / f"{figure.name}.svg"] = svg if svg.endswith("\n") else f"{svg}\n"
         lines = [figure.header, *figure.rows]
         texts[out / f"{figure.name}.csv"] = "".join(",".join(_cell(cell) for cell in line) + "\n" for line in lines)
-    out.mkdir(parents=True, exist_ok=True)
-    for path, text in texts.items():
-        path.write_text(text, encoding="utf-8")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with nullcontext(out) if out.is_dir() else folder_at(out, private=False) as folder:
+        for path, text in texts.items():
+            with file_at(folder / path.name, private=False) as half:
+                half.write_text(text, encoding="utf-8")
     if json:
         emit_json({"out": str(out), "files": sorted(path.name for path in texts)})
         return

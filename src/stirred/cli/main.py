@@ -93,6 +93,8 @@ def run(arguments: list[str]) -> int:
     129 and 143 are interruptions by SIGHUP and SIGTERM. 141 means that nobody read the output to its end.
     """
     _never_fail_to_print()
+    if odd := next((text for text in arguments if not _is_text(text)), None):
+        return _report(_no_text(odd), as_json="--json" in arguments)
     try:
         code = app(args=arguments, prog_name="stirred", standalone_mode=False)
         sys.stdout.flush()
@@ -129,6 +131,20 @@ def run(arguments: list[str]) -> int:
         )
 
 
+def _is_text(argument: str) -> bool:
+    try:
+        return b"\0" not in argument.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def _no_text(argument: str) -> Exception:
+    from stirred.spec.problems import Problem, StirredError
+
+    what = f"{ascii(argument)[:80]} is not UTF-8, or holds a NUL"
+    return StirredError([Problem(what=what, where="command line", remedy="rename the file, or write the option again")])
+
+
 def _interrupted() -> int:
     """Say that the command was interrupted, and return the code of the signal that did it."""
     with suppress(OSError):  # the terminal may be gone
@@ -141,6 +157,14 @@ def _never_fail_to_print() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+
+
+# What Python says of input that no check of ours has stopped.
+_NOT_WRITABLE: Final = {
+    "surrogates not allowed": "the name of a file or folder here is not UTF-8",
+    "embedded null": "a name here holds a NUL",
+    "integer string conversion": "a number here has thousands of digits",
+}
 
 
 def _report(error: Exception, *, as_json: bool) -> int:
@@ -166,6 +190,9 @@ def _report(error: Exception, *, as_json: bool) -> int:
             (Problem(what=what, where=str(error.filename or "output"), remedy="make room, or check rights"),),
             REFUSED,
         )
+    elif found := next((each for each in _NOT_WRITABLE if each in str(error)), None):
+        what, remedy = _NOT_WRITABLE[found], "rename the file or folder, or correct the number"
+        problems, code = (Problem(what=what, where="input", remedy=remedy),), REFUSED
     elif hasattr(error, "format_message"):  # a wrong option or argument
         text = error.format_message().strip().rstrip(".")
         context = getattr(error, "ctx", None)

@@ -223,7 +223,11 @@ def show_plan(
             {
                 "specification": to_document(prepared.plan.specification),
                 **numbers(prepared),
-                **_joined(fact.values for fact in prepared.plan.facts if fact.for_plans),
+                **_joined(
+                    fact.values
+                    for fact in prepared.plan.facts
+                    if fact.for_plans and not (problems and fact.confidential)
+                ),
                 "epsilon_by_rate": [{"rate": str(rate), **exactly(epsilon=loss)} for rate, loss in curve],
                 "dropped": list(prepared.plan.dropped),
                 "exposed": None if prepared.exposure is None else uniqueness_out(prepared.exposure),

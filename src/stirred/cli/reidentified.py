@@ -106,6 +106,7 @@ def reidentified(match: Match, out: Path, progress: Callable[[str, int, int], No
     """Match, and keep what was found under internal/: all of it is computed from the confidential records."""
     import json
 
+    from stirred.data.place import file_at
     from stirred.risk.replaced import reidentify_release
 
     folder = out if match.facts["matched_to"] == "tables" else None
@@ -114,8 +115,8 @@ def reidentified(match: Match, out: Path, progress: Callable[[str, int, int], No
     )
     facts = {"confidential": True, **match.facts, "persons": found.facts}
     (out / RESULT).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (out / RESULT).write_text(json.dumps(facts, indent=2), encoding="utf-8")
-    (out / RESULT).chmod(0o600)
+    with file_at(out / RESULT, private=True, replace=True) as half:
+        half.write_text(json.dumps(facts, indent=2), encoding="utf-8")
     return facts
 
 

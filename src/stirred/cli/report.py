@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -118,5 +117,7 @@ def _write(out: Path, page: bytes, *, bundles: Sequence[Path], internal: bool) -
         raise bad_plan(what, where=str(out), remedy=remedy)
     if out.exists():
         raise bad_plan("something is already there", where=str(out), remedy="choose a new file")
-    with os.fdopen(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if internal else 0o644), "wb") as written:
-        written.write(page)
+    from stirred.data.place import file_at
+
+    with file_at(out, private=internal) as half:
+        half.write_bytes(page)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +43,7 @@ def write_records(
     """Write the number, keys and risks of each record, for its owner alone."""
     import polars as pl
 
+    from stirred.data.place import file_at
     from stirred.risk.subject import records_and_keys
     from stirred.risk.uniqueness import record_risks
 
@@ -56,8 +56,8 @@ def write_records(
         what = f"a key is called {taken[0]}, as a column of this file is"
         raise bad_plan(what, where=_OPTION, remedy="rename it in the data")
     rows = pl.concat([shown, found], how="horizontal").with_row_index("row", offset=1)
-    with os.fdopen(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+    with file_at(out, private=True) as half:
         if out.suffix.lower() == ".csv":
-            rows.write_csv(stream)
+            rows.write_csv(half)
         else:
-            rows.write_parquet(stream)
+            rows.write_parquet(half)

@@ -68,8 +68,10 @@ def read_two(first: str, second: str, *, budget: str | None) -> tuple[Entry, Ent
     )
 
 
-def write_new(path: Path, text: str) -> None:
-    """Write a file that does not exist yet."""
+def write_new(path: Path, text: str, *, private: bool = False) -> None:
+    """Write a file that does not exist yet, complete or not at all."""
+    from stirred.data.place import file_at
+
     if path.exists():
         raise wrong("this file exists already", where=str(path), remedy="choose another name, or remove it")
     try:
@@ -79,7 +81,8 @@ def write_new(path: Path, text: str) -> None:
             "the text to write holds half a character", where=str(path), remedy="give titles and reasons in UTF-8"
         ) from None
     try:
-        path.write_bytes(content)
+        with file_at(path, private=private) as half:
+            half.write_bytes(content)
     except OSError as error:
         raise wrong(f"cannot write: {error.strerror}", where=str(path), remedy="choose another place") from None
 

@@ -28,6 +28,7 @@ def massachusetts(
     1,144,424 of them, by Table 1; other sizes are ours.
     """
     from stirred.data.frames import write_frame
+    from stirred.data.place import file_at
     from stirred.data.synth.massachusetts import massachusetts_1940
 
     path = out / "households.parquet"
@@ -36,7 +37,8 @@ def massachusetts(
     try:
         out.mkdir(parents=True, exist_ok=True)
         homes = massachusetts_1940()
-        write_frame(homes, path)
+        with file_at(path, private=False) as half:
+            write_frame(homes, half)
     except OSError as error:
         raise bad_plan(f"cannot write: {error.strerror}", where=str(path), remedy="choose another place") from None
     if json:

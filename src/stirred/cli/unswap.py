@@ -28,11 +28,13 @@ def unswap(
     Gives unbiased estimates, standard errors and intervals.
     """
     from stirred.data.frames import read_frame, write_frame
+    from stirred.data.place import file_at
     from stirred.inference.correct import correct
 
     found = correct(read_frame(table), bundle, level=level, project=project, where=str(table))
     _check_out(out, table=table, bundle=bundle)
-    write_frame(found.table, out)
+    with file_at(out, private=False) as half:
+        write_frame(found.table, half)
     if json:
         emit_json({"out": str(out), **found.values})
         return

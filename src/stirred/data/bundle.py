@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +23,7 @@ from stirred.data.columns import has_text
 from stirred.data.frames import as_read, read_frame
 from stirred.data.parts import is_read
 from stirred.data.probe import is_unread, parquet_below, unreadable_parquet
-from stirred.data.problems import bad_file
+from stirred.data.problems import DataError, bad_file, control_letters
 from stirred.data.table_labels import ENDING, label_columns, without_labels
 from stirred.spec.document import from_json
 from stirred.spec.problems import Problem, StirredError
@@ -31,6 +33,8 @@ MANIFEST: Final = "manifest.json"
 CHECKSUMS: Final = "CHECKSUMS.sha256"
 SEEDED_MARK: Final = "SEEDED-TEST-RUN.txt"
 SPECIFICATION: Final = "specification.json"
+_PAGES: Final = (".json", ".md", ".html", ".sha256", ".txt", ".jsonl")
+_LONGEST_PAGE: Final = 1 << 28
 
 
 # ---- the manifest -----------------------------------------------------------------------------------------
@@ -142,15 +146,42 @@ def public_folder(bundle: Path) -> Path:
     if not bundle.is_dir():
         what = "this is a file, not a folder" if bundle.exists() else "there is no such folder"
         raise bad_file(what, where=str(bundle), remedy="name the folder of a finished release")
-    if (bundle / "public").is_dir() or (bundle / MANIFEST).exists():
-        return bundle / "public"
-    if (bundle / SPECIFICATION).exists():
-        return bundle
+    whole = os.path.lexists(bundle / "public") or os.path.lexists(bundle / MANIFEST)
+    if whole or os.path.lexists(bundle / SPECIFICATION):
+        if odd := [*odd_files(bundle)]:
+            raise DataError(odd)
+        return bundle / "public" if whole else bundle
     raise bad_file(
         "this is not a bundle: there is neither manifest.json nor public/ in it, nor a specification.json",
         where=str(bundle),
         remedy="name the folder that `stirred release` or `stirred swap` made, or one that was published",
     )
+
+
+def odd_files(bundle: Path, *, linked: bool = True) -> Iterator[Problem]:
+    """Yield a problem for what no bundle has, before any of it is opened.
+
+    A link leads somewhere else, a pipe never ends, a device fills the memory. No page is that long, and a name that
+    is no text cannot be listed. Unless files may be ``linked``, a public one with another name elsewhere is odd too.
+    """
+    for folder, folders, files in os.walk(bundle):
+        for name in sorted([*folders, *files]):
+            path = Path(folder) / name
+            found, where = path.lstat(), ascii(str(path.relative_to(bundle)))[1:-1]
+            what = ""
+            if not name.isprintable() and control_letters(name):
+                what = "its name holds letters that no file of a bundle has"
+            elif stat.S_ISLNK(found.st_mode):
+                what = "it is a link: nobody knows where it leads tomorrow"
+            elif not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
+                what = "it is a pipe or a device, and not a file"
+            elif path.suffix in _PAGES and found.st_size > _LONGEST_PAGE:
+                what = f"it has {found.st_size:,} bytes, and no page is that long"
+            elif stat.S_ISREG(found.st_mode) and found.st_nlink > 1 and not (linked or where.startswith("internal/")):
+                what = "it has another name elsewhere (a hard link), and may be another file"
+            if what:
+                remedy = "remove it, or put a copy of the file itself there"
+                yield Problem(what=what, where=where, remedy=f"find out who put it there, and {remedy}")
 
 
 def published_specification(public: Path) -> Specification | None:

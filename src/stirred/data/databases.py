@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import Any, Final
 
 import polars as pl
 
-from stirred.data.problems import bad_file, listed
+from stirred.data.probe import memory
+from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.sources import Source, first_line, package_for, unreadable
 
 _ROWS_AT_ONCE: Final = 200_000
+_SECONDS: Final = 600.0  # for any database,
+_BYTES_A_SECOND: Final = 1_000_000  # and for what is in it
 _SQLITE: Final = b"SQLite format 3\x00"
 _DUCKDB: Final = b"DUCK"
 # A file of somebody else may hold views that read files of ours, reach the network or load code. Nothing in it can take
@@ -47,7 +52,8 @@ def read_database(source: Source) -> pl.DataFrame:
 def _read_duckdb(source: Source) -> pl.DataFrame:
     duckdb = package_for(source, "duckdb", reading="a DuckDB database", extra="databases")
     try:
-        with closing(duckdb.connect(str(source.path), read_only=True, config=_ALONE)) as connection:
+        opened = duckdb.connect(str(source.path), read_only=True, config=_ALONE)
+        with closing(opened) as connection, _ending(connection, source):
             found = connection.execute(_DUCKDB_TABLES).fetchall()
             schema, table = _chosen(source, [(str(a), str(b)) for a, b in found], main="main")
             relation = connection.sql(f"SELECT * FROM {_quoted(schema)}.{_quoted(table)}")
@@ -60,6 +66,34 @@ def _read_duckdb(source: Source) -> pl.DataFrame:
         ) from None
     except duckdb.Error as error:
         raise unreadable(first_line(error), where=str(source), public="cannot read it") from None
+
+
+@contextmanager
+def _ending(connection: Any, source: Source) -> Iterator[None]:
+    """Interrupt what does not end: a view is computed when it is read, and may have rows without end."""
+    stopped: list[bool] = []
+
+    def stop() -> None:
+        stopped.append(True)
+        connection.interrupt()
+
+    seconds = _SECONDS + source.path.stat().st_size / _BYTES_A_SECOND
+    clock = Timer(seconds, stop)
+    clock.daemon = True
+    clock.start()
+    try:
+        yield
+    except Exception:
+        if stopped:
+            raise _endless(source, f"reading it does not end within {seconds:,.0f} seconds") from None
+        raise
+    finally:
+        clock.cancel()
+
+
+def _endless(source: Source, what: str) -> DataError:
+    remedy = "store what the view shows as a table, and name that: CREATE TABLE name AS SELECT * FROM view"
+    return bad_file(what, where=str(source), remedy=remedy)
 
 
 class _Stream:
@@ -92,7 +126,8 @@ def _narrowed(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _read_sqlite(source: Source) -> pl.DataFrame:
     try:
-        with closing(sqlite3.connect(f"{source.path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        opened = sqlite3.connect(f"{source.path.absolute().as_uri()}?mode=ro", uri=True)
+        with closing(opened) as connection, _ending(connection, source):
             found = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
             tables = [("", str(name)) for (name,) in found if not str(name).startswith("sqlite_")]
             table = _quoted(_chosen(source, tables, main="")[1])
@@ -107,9 +142,12 @@ def _collect(connection: sqlite3.Connection, table: str, columns: list[str], sou
     # SQLite types values, not columns: a column that mixes them is read as text.
     wanted = ", ".join(f"CAST({_quoted(c)} AS TEXT)" if types[c] == pl.String else _quoted(c) for c in columns)
     cursor = connection.execute(f"SELECT {wanted} FROM {table}")
-    parts = []
+    parts, held, most = [], 0, memory()
     while rows := cursor.fetchmany(_ROWS_AT_ONCE):
         parts.append(pl.DataFrame(rows, schema=types, orient="row"))
+        held += parts[-1].estimated_size()
+        if held > most:
+            raise _endless(source, "it does not fit into the memory of this machine")
     return pl.concat(parts) if parts else pl.DataFrame(schema=types)
 
 

@@ -14,7 +14,7 @@ from stirred.spec.doubts import Doubt
 from stirred.spec.problems import Problem
 
 _FORMULA: Final = r"^[=+\-@\t\r]"
-_NUMBER: Final = r"^[+-]?(\d+([.,]\d*)*|[.,]\d+)([eE][+-]?\d+)?\s*%?$"
+_NUMBER: Final = r"^[+-]?(\d+([.,]\d*)*|[.,]\d+|(?i:inf|nan))([eE][+-]?\d+)?\s*%?$"
 
 
 def unwritable(columns: Iterable[pl.Series]) -> Iterator[Problem]:
@@ -44,7 +44,7 @@ def unwritable(columns: Iterable[pl.Series]) -> Iterator[Problem]:
 def formula_doubts(columns: Iterable[pl.Series]) -> tuple[Doubt, ...]:
     """Return a doubt for each column whose name, or one of whose texts, a spreadsheet takes for a formula.
 
-    Numbers such as -5 are numbers. The doubt refuses nothing: the file is right, and its readers should be told.
+    Numbers such as -5 are numbers. The doubt refuses: whoever opens the file runs what somebody wrote into the data.
 
     >>> [doubt.name for doubt in formula_doubts([pl.Series("a", ["-5", "x"]), pl.Series("b", ["=1+1", "x"])])]
     ['formula:b']
@@ -65,6 +65,5 @@ def _doubt(name: str) -> Doubt:
         about=name,
         what=f'"{name}" has texts (or a name) that begin with = + - or @: a spreadsheet runs them as formulas when it '
         "opens a CSV file",
-        remedy="recode them, or tell readers to import the column as text",
-        refuses=False,
+        remedy="recode them",
     )

@@ -7,6 +7,7 @@ import filecmp
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -117,10 +118,10 @@ def check_reserved(names: Sequence[str], *, where: str) -> None:
         raise bad_file(f"names that begin with {RESERVED} are reserved: {listed(taken)}", where=where, remedy=remedy)
 
 
-def write_frame(frame: pl.DataFrame, path: Path, *, note: dict[str, str] | None = None) -> None:
+def write_frame(frame: pl.DataFrame, path: Path, *, note: dict[str, str] | None = None, csv: bool = False) -> None:
     """Write a table to Parquet or CSV by the ending of ``path``; ``note`` becomes Parquet metadata."""
     try:
-        if path.suffix == ".csv":
+        if csv or path.suffix == ".csv":
             frame.write_csv(path)
         else:
             frame.write_parquet(path, compression="zstd", compression_level=1, metadata=note)
@@ -132,14 +133,17 @@ def write_frame(frame: pl.DataFrame, path: Path, *, note: dict[str, str] | None 
 def as_read(frame: pl.DataFrame, format_: str, folder: Path | None = None) -> pl.DataFrame:
     """Return a frame as a reader of the file gets it: CSV knows only text.
 
-    What is confidential is written only inside the bundle's own hidden ``folder``.
+    What is confidential is written to a file without a name, on the disk of ``folder``: nothing of it outlives this
+    process, however that ends. Only where the system cannot read such a file again it has a name for a moment.
     """
     if format_ != "csv":
         return frame
-    with tempfile.TemporaryDirectory(dir=folder and folder.parent) as scratch:
-        path = Path(scratch) / "as-read.csv"
-        write_frame(frame, path)
-        return read_frame(path, empty=True)
+    nameless = Path("/proc/self/fd").is_dir()
+    new = tempfile.TemporaryFile if nameless else partial(tempfile.NamedTemporaryFile, suffix=".csv")
+    with new(dir=folder and folder.parent) as scratch:
+        path = Path(f"/proc/self/fd/{scratch.fileno()}" if nameless else scratch.name)
+        write_frame(frame, path, csv=True)
+        return read_csv(Source(path))
 
 
 def _read(place: Source) -> pl.DataFrame:

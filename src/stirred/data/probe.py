@@ -6,6 +6,7 @@ an exception that could be caught.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,21 @@ from stirred.data.apart import DiedError, apart
 _READS: Final = "stirred.data.probe:reason"
 _SECONDS: Final = 60.0  # for any file,
 _BYTES_A_SECOND: Final = 5_000_000  # and for what is in it
+# A small file can state rows without end: of one value a billion times nothing is stored but the number.
+_BOMB: Final = "it swells in memory"
+_SWELLS: Final = 1000
+_BYTES: Final = {
+    pl.Null: 0,
+    **dict.fromkeys((pl.Int8, pl.UInt8, pl.Boolean), 1),
+    **dict.fromkeys((pl.Int16, pl.UInt16), 2),
+    **dict.fromkeys((pl.Int32, pl.UInt32, pl.Float32, pl.Date), 4),
+    **dict.fromkeys((pl.Int64, pl.UInt64, pl.Float64), 8),
+}
+
+
+def memory() -> int:
+    """Return how many bytes of memory this machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def parquet_below(folder: Path) -> list[Path]:
@@ -36,7 +52,7 @@ def unreadable_parquet(files: Sequence[Path], *, only_deadly: bool = False) -> d
         patience = _SECONDS + path.stat().st_size / _BYTES_A_SECOND
         try:
             said = apart.ask(_READS, [str(path.absolute())], seconds=patience)
-            why = None if only_deadly else said
+            why = None if only_deadly and not str(said).startswith(_BOMB) else said
         except DiedError as died:
             why = str(died)
         if why is not None:
@@ -47,8 +63,13 @@ def unreadable_parquet(files: Sequence[Path], *, only_deadly: bool = False) -> d
 def reason(path: str) -> str | None:
     """Return why a Parquet file cannot be read: its columns, its notes, and every value of it."""
     try:
-        names = list(pl.read_parquet_schema(path))
+        schema = pl.read_parquet_schema(path)
+        names = list(schema)
         pl.read_parquet_metadata(path)
+        rows = int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
+        needed = rows * sum(_BYTES.get(kind.base_type(), 16) for kind in schema.values())
+        if needed > memory() and needed > _SWELLS * Path(path).stat().st_size:
+            return f"{_BOMB}: {rows:,} rows need {needed / 1e9:,.0f} GB, and this machine has {memory() / 1e9:,.0f}"
         for name in names:  # one after the other: no more of a large file is in memory than a column
             pl.scan_parquet(path, glob=False).select(name).collect()
     except pl.exceptions.PanicException:

@@ -53,3 +53,13 @@ def listed(names: Sequence[str]) -> str:
     '"a", "b"'
     """
     return ", ".join(f'"{name}"' for name in names)
+
+
+def control_letters(text: str, *, allowed: str = "") -> str:
+    """Return the first control letters of a text by their numbers; nothing if there are none."""
+    found = sorted({letter for letter in text if _is_control(letter) and letter not in allowed})
+    return ", ".join(f"U+{ord(letter):04X}" for letter in found[:3])
+
+
+def _is_control(letter: str) -> bool:
+    return letter < " " or "\x7f" <= letter <= "\x9f" or "\ud800" <= letter <= "\udfff"

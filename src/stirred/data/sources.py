@@ -128,6 +128,11 @@ def check_is_file(path: Path, *, where: str) -> None:
 
     The file system is asked, and nothing is opened: opening a pipe waits for somebody to write.
     """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        remedy = "rename it: nothing can read a file whose name is no text"
+        raise bad_file("its name is not UTF-8", where=ascii(where)[1:-1], remedy=remedy) from None
     if not path.exists() or path.is_file() or path.is_dir():
         return
     kind = next((name for name, is_one in _OTHER_KINDS.items() if is_one(path)), "something else")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import json
-import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from stirred.data.bundle import MANIFEST, SEEDED_MARK, checksum, files_of
-from stirred.data.problems import bad_plan
-from stirred.release.place import Place, claimed, sync
+from stirred.data.place import Place, appearing
 
 _SEEDED_TEXT = (
     "This is a test run with a seed. Whoever knows the seed can undo the protection.\n"
@@ -25,36 +21,9 @@ _SEEDED_TEXT = (
 @contextmanager
 def bundle_in(place: Place) -> Iterator[Path]:
     """Yield the folder of a claimed place; it becomes a bundle there if its files are those of its manifest."""
-    with _appearing(place) as folder:
+    with appearing(place) as folder:
         yield folder
         _check_complete(folder)
-
-
-@contextmanager
-def folder_at(out: Path, *, finish: Callable[[Path], None] | None = None) -> Iterator[Path]:
-    """Yield a folder to write into; on success it becomes ``out``, otherwise it disappears.
-
-    ``finish`` is called once everything is on the disk, just before the folder gets its place.
-
-    A process killed at any moment leaves no ``out`` behind, at most a hidden folder that the next run
-    to the same place removes.
-    """
-    with claimed(out) as place, _appearing(place, finish=finish) as folder:
-        yield folder
-
-
-@contextmanager
-def _appearing(place: Place, *, finish: Callable[[Path], None] | None = None) -> Iterator[Path]:
-    yield place.folder
-    _sync(place.folder)
-    if finish is not None:
-        finish(place.folder)
-        _sync(place.folder)
-    # A bundle never appears while the key that made it still exists.
-    place.destroy_key()
-    move_new(place.folder, place.out)
-    sync(place.out.parent)
-    place.give_up()  # nothing is left to finish
 
 
 def _check_complete(folder: Path) -> None:
@@ -66,12 +35,6 @@ def _check_complete(folder: Path) -> None:
 
 def _checksums(folder: Path) -> dict[str, str]:
     return {name: checksum(folder / name) for name in sorted(files_of(folder))}
-
-
-def _sync(folder: Path) -> None:
-    """Force every file and folder to the disk before the move makes them visible."""
-    for path in (*sorted(folder.rglob("*")), folder):
-        sync(path)
 
 
 def bundle_checksum(folder: Path) -> str:
@@ -105,60 +68,3 @@ def mark_seeded(folder: Path) -> None:
     """Leave the marker of a test run in the bundle and in what could be published."""
     for place in (folder, folder / "public"):
         (place / SEEDED_MARK).write_text(_SEEDED_TEXT, encoding="utf-8")
-
-
-_AT_FDCWD: Final = -100
-_NO_REPLACE: Final = 1  # RENAME_NOREPLACE of renameat2(2)
-_EXCLUSIVE: Final = 4  # RENAME_EXCL of renamex_np(2), on macOS
-# The call, the kernel or the file system does not know the flag.
-_UNKNOWN: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
-_TAKEN: Final = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
-
-
-def move_new(folder: Path, place: Path) -> None:
-    """Give a folder its place; refuse if anything stands there, be it an empty folder.
-
-    A plain rename replaces an empty folder without a word, and somebody may have made it for a purpose.
-    """
-    try:
-        try:
-            _rename_new(folder, place)
-        except OSError as error:
-            if error.errno not in _UNKNOWN:
-                raise
-            _rename_claimed(folder, place)
-    except OSError as error:
-        if error.errno in _TAKEN:
-            raise bad_plan(
-                "something appeared there meanwhile", where=str(place), remedy="choose a new folder and run again"
-            ) from None
-        raise
-
-
-def _rename_new(folder: Path, place: Path) -> None:
-    """Rename by the system call that refuses to replace."""
-    library = ctypes.CDLL(None, use_errno=True)
-    old, new = os.fsencode(folder), os.fsencode(place)
-    if sys.platform == "darwin" and hasattr(library, "renamex_np"):
-        failed = library.renamex_np(old, new, ctypes.c_uint(_EXCLUSIVE))
-    elif hasattr(library, "renameat2"):
-        failed = library.renameat2(_AT_FDCWD, old, _AT_FDCWD, new, ctypes.c_uint(_NO_REPLACE))
-    else:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), str(place))
-    if failed:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code), str(folder), None, str(place))
-
-
-def _rename_claimed(folder: Path, place: Path) -> None:
-    """Rename over an empty folder of our own, where the system cannot refuse to replace.
-
-    Making the folder fails if anything is there, so what the rename replaces is ours. A process that dies in between
-    leaves it, empty and closed to others.
-    """
-    os.mkdir(place, 0o700)
-    try:
-        os.rename(folder, place)
-    except OSError:
-        os.rmdir(place)  # fails, and leaves it alone, if somebody put something inside
-        raise

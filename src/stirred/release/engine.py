@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from stirred.data.codebook import Codebook
 from stirred.data.frames import parquet_parts
+from stirred.data.place import Place
 from stirred.data.problems import bad_plan
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine, Sources
 from stirred.mechanisms.protocol import Progress
-from stirred.release.place import Place
 from stirred.release.plan_file import Planned
 from stirred.spec.problems import placed
 

@@ -17,6 +17,7 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from stirred import __version__
 from stirred.data.bundle import checksum
@@ -32,6 +33,7 @@ _KINDS: Final[Mapping[str, Any]] = {
     "date": date.fromisoformat,
     "time": time.fromisoformat,
 }
+_SECRETS: Final = ("password", "sslpassword")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +52,11 @@ class Kept:
     def of(cls, prepared: Prepared, *, ledger: Mapping[str, Any]) -> Kept:
         """Return what is kept of a run, before its draw."""
         asked = prepared.planned
+        plan = asked.plan.model_dump()
+        plan["release"]["ledger"] = _without_password(plan["release"]["ledger"])
         return cls(
             version=__version__,
-            plan=asked.plan.model_dump(),
+            plan=plan,
             folder=str(asked.folder.absolute()),
             source=asked.source,
             premises=premises(prepared),
@@ -133,6 +137,22 @@ def _code_of(package: str) -> str:
 def libraries() -> dict[str, str]:
     """Return the versions of the libraries that read the files and make the draw."""
     return {name: version(name) for name in ("polars", "numpy", "numba")}
+
+
+def _without_password(ledger: str | None) -> str | None:
+    """Return the address of a ledger without its password; who resumes gives it again, as for any other command.
+
+    >>> _without_password("postgresql://ana:secret@db.example.org/census?sslmode=require&password=secret")
+    'postgresql://ana@db.example.org/census?sslmode=require'
+    >>> _without_password("census.ledger")
+    'census.ledger'
+    """
+    if ledger is None or "://" not in ledger:
+        return ledger
+    parts = urlsplit(ledger)
+    user, at, host = parts.netloc.rpartition("@")
+    settings = [each for each in parts.query.split("&") if each.partition("=")[0].lower() not in _SECRETS]
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{at}{host}", query="&".join(settings)))
 
 
 def _of_kind(value: Any) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stirred.data.problems import PlanError, bad_plan
+from stirred.data.problems import PlanError, bad_plan, control_letters
 from stirred.data.sources import READS, Source, address_of, local_path, read_toml
 from stirred.data.spelling import misshapen, told_once
 from stirred.data.steps import LEARNED
@@ -100,6 +100,14 @@ class Planned:
         if problems := [*_engine_problems(engine, "command line")]:
             raise PlanError(replace(problem, where="--master") for problem in problems)
         return replace(self, plan=self.plan.model_copy(update={"engine": engine}))
+
+    def accounted_in(self, ledger: str | None) -> Planned:
+        """Return the plan with the address that its ledger has now, from here; as it is where none is given."""
+        if ledger is None:
+            return self
+        there = ledger if "://" in ledger else str(Path(ledger).absolute())
+        release = self.plan.release.model_copy(update={"ledger": there})
+        return replace(self, plan=self.plan.model_copy(update={"release": release}))
 
     @property
     def ledger(self) -> str | None:
@@ -251,6 +259,7 @@ def unprintable(planned: Planned, columns: Sequence[str]) -> Iterator[Problem]:
     plan = planned.plan
     texts = [
         ("[release] title", plan.release.title or "", ""),
+        ("[release] out", plan.release.out, ""),
         ("[data] name", plan.data.name or "", ""),
         ("[mechanism] unit", plan.mechanism.settings.unit, ""),
         ("[release] purpose", plan.release.purpose, "\n\t"),
@@ -263,13 +272,3 @@ def unprintable(planned: Planned, columns: Sequence[str]) -> Iterator[Problem]:
                 where=f"{planned.source} {where}",
                 remedy="rename the column" if where == "columns" else "write it without them",
             )
-
-
-def control_letters(text: str, *, allowed: str = "") -> str:
-    """Return the first control letters of a text by their numbers; nothing if there are none."""
-    found = sorted({letter for letter in text if _is_control(letter) and letter not in allowed})
-    return ", ".join(f"U+{ord(letter):04X}" for letter in found[:3])
-
-
-def _is_control(letter: str) -> bool:
-    return letter < " " or "\x7f" <= letter <= "\x9f" or "\ud800" <= letter <= "\udfff"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stirred.data.codebook import toml_value
+from stirred.data.place import file_at
 from stirred.data.problems import bad_plan
 from stirred.data.sources import local_path
 from stirred.release.plan_file import planned
@@ -66,9 +67,7 @@ def write_plan(plan: PlanFile, path: Path, *, remarks: Sequence[str] = ()) -> No
     read = planned(tomllib.loads(text, parse_float=Decimal), source=str(path), folder=path.parent)
     assert read.plan == moved, "a plan must read as it was written"
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise bad_plan("something is already there", where=str(path), remedy="choose a new file") from None
+        with file_at(path, private=False) as half:
+            half.write_text(text, encoding="utf-8")
     except OSError as error:
         raise bad_plan(f"cannot write: {error.strerror}", where=str(path), remedy="choose another place") from None

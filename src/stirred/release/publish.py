@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import polars as pl
 from pydantic import Field, ValidationError
 
-from stirred.data.bundle import CHECKSUMS
-from stirred.release.bundle import folder_at
+from stirred.data.bundle import CHECKSUMS, checksum, odd_files
+from stirred.data.frames import read_frame, write_frame
+from stirred.data.place import check_place, folder_at
+from stirred.data.problems import control_letters
 from stirred.release.ledger.row import Strict
-from stirred.release.place import check_place
-from stirred.release.plan_file import control_letters
 from stirred.release.reservation import NOTICE, Accounted, accounted
 from stirred.release.scan import Scan, problems_of, scan_bundle
 from stirred.spec.accepted import MORE_RUNS
@@ -67,11 +69,13 @@ def publish(
     beside those that the release accepted. A release that was accounted for must stand committed in its ledger, with
     this manifest; ``ledger`` says where the ledger is, if it has moved. The ledger records who published, the names in
     ``accept``, and where to: ``called`` is the name of the place, by default that of the folder. One row announces the
-    publication before anything is copied, and another one says that it appeared. The copy is closed to everybody but
-    its owner until all of it is on the disk. ``require_ledger`` refuses a release that no ledger accounts for; so does
-    the keeper of the place by a file `.stirred-publish.toml` beside it or above. A dry run does everything but the
-    copying.
+    publication before it can appear, and another one says that it did. Tables are written again from their values, and
+    compared. The copy is closed to everybody but its owner until all of it is on the disk. ``require_ledger`` refuses a
+    release that no ledger accounts for; so does the keeper of the place by a file `.stirred-publish.toml` beside it or
+    above. A dry run does everything but the copying.
     """
+    if odd := [*odd_files(bundle, linked=False)]:
+        raise PublishError(odd)
     of_ledger = [name for name in accept if name.startswith(_OF_LEDGER)]
     scan = scan_bundle(bundle, accept=[name for name in accept if name not in of_ledger])
     account = accounted(scan.ledger, bundle, manifest=scan.manifest, ledger=ledger)
@@ -84,18 +88,19 @@ def publish(
     problems = [*scan.doubts, *account.doubts, *wrong, *required, *policy]
     if problems := [*problems, *_wrong_place(bundle, place, name)]:
         raise PublishError(problems)
-    copied = dict(sorted(scan.files.items()))
+    files = dict(sorted(scan.files.items()))
     notice = _NOTICE.format("\n".join(f"- {doubt.what}" for doubt in false)) if false else ""
-    files = {**copied, **({NOTICE: _sha256(notice)} if notice else {})}
+    told = {NOTICE: notice} if notice else {}
     if not dry_run:
-        listed = "".join(f"{digest}  {file}\n" for file, digest in files.items())
-        appearing = account.publication(to=name, place=place, files=_sha256(listed), who=who, accepted=accept)
+        appearing = account.publication(to=name, place=place, who=who, accepted=accept)
         with appearing as begin, folder_at(place, finish=_let_everybody_read) as folder:
-            begin()
-            _copy(bundle / "public", folder, copied)
-            for file, text in {**({NOTICE: notice} if notice else {}), CHECKSUMS: listed}.items():
+            files = _copy(bundle / "public", folder, files)
+            listed = "".join(f"{digest}  {file}\n" for file, digest in {**files, **_sums(told)}.items())
+            begin(_sha256(listed))
+            for file, text in {**told, CHECKSUMS: listed}.items():
                 with os.fdopen(_new_file(folder / file), "w", encoding="utf-8") as written:
                     written.write(text)
+    files = {**files, **_sums(told)}
     said = [f"{doubt.name}: accepted by you, and {NOTICE} tells readers what is not so" for doubt in false]
     return Published(place=place, called=name, files=files, checks=(*scan.checks, account.words, *said))
 
@@ -115,6 +120,10 @@ def _ledger_id(scan: Scan, account: Accounted) -> str | None:
     if scan.ledger is not None:
         return str(scan.ledger.get("id"))
     return None if account.ledger is None else account.ledger.id
+
+
+def _sums(texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: _sha256(text) for name, text in texts.items()}
 
 
 def _sha256(text: str) -> str:
@@ -142,8 +151,12 @@ def _wrong_place(bundle: Path, place: Path, name: str) -> Iterator[Problem]:
     yield from _wrong_name(name, place)
 
 
-def _copy(public: Path, folder: Path, files: Mapping[str, str]) -> None:
-    """Copy the files, for their owner alone, and compare what was copied with the manifest."""
+def _copy(public: Path, folder: Path, files: Mapping[str, str]) -> dict[str, str]:
+    """Copy the files, for their owner alone, and compare what was copied with the manifest; return their checksums.
+
+    Tables are written again from their values: nothing that stands beside the values in a file is published.
+    """
+    found = {}
     for name, recorded in files.items():
         target = folder / name
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -151,6 +164,23 @@ def _copy(public: Path, folder: Path, files: Mapping[str, str]) -> None:
             what = "it changed between the check and the copy"
             remedy = "find out who writes to the bundle, and publish again"
             raise PublishError([Problem(what=what, where=f"public/{name}", remedy=remedy)])
+        if target.suffix in (".parquet", ".csv"):
+            _write_again(target, where=f"public/{name}")
+        found[name] = checksum(target)
+    return found
+
+
+def _write_again(path: Path, *, where: str) -> None:
+    """Write a table from what is read of it, so that its bytes follow from its values, its types and its promise."""
+    half = path.with_name(f".{path.name}")
+    note = pl.read_parquet_metadata(path) if path.suffix == ".parquet" else {}
+    frame = read_frame(path, empty=True)
+    os.close(_new_file(half))
+    write_frame(frame, half, note={key: text for key, text in note.items() if key.startswith("stirred.")})
+    if not read_frame(half, empty=True).equals(frame):
+        what, remedy = "written again, it is not the same table", "do not publish it; make the release again"
+        raise PublishError([Problem(what=what, where=where, remedy=remedy)])
+    half.replace(path)
 
 
 def _let_everybody_read(folder: Path) -> None:
@@ -166,8 +196,10 @@ def _new_file(path: Path) -> int:
 def _copied(source: Path, target: Path) -> str:
     """Copy the bytes of a file, not following a link, and return their SHA-256."""
     digest = hashlib.sha256()
-    opened = os.open(source, os.O_RDONLY | os.O_NOFOLLOW)
+    opened = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(opened, "rb") as read, os.fdopen(_new_file(target), "wb") as written:
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            return ""  # a pipe never ends
         while block := read.read(_BLOCK):
             digest.update(block)
             written.write(block)

@@ -13,13 +13,13 @@ from typing import Final
 from stirred.audit.bundle import audit_pages
 from stirred.data.bundle import Findings
 from stirred.data.columns import Columns, select
+from stirred.data.place import Place
 from stirred.data.problems import PlanError, listed
 from stirred.data.table_labels import label_columns
 from stirred.mechanisms.protocol import PERSONS
 from stirred.randomness.entropy import Entropy
 from stirred.release.files import Files, public_files, released_columns, verify_public, write_pages
 from stirred.release.ledger import Request
-from stirred.release.place import Place
 from stirred.release.prepared import Prepared
 from stirred.release.reports import blank_reports, write_reports
 from stirred.release.scan import TABLES, may_have, page_doubts

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from stirred.data.bundle import CHECKSUMS, checksum, published_specification
+from stirred.data.place import Place, abort_command
 from stirred.release.bundle import bundle_checksum
 from stirred.release.ledger import Entry, Ledger, LedgerError, Request
 from stirred.release.ledger.entry import COMMITTED, Event, entry_names, numbers
 from stirred.release.ledger.problems import BrokenLedgerError, bad_storage
-from stirred.release.place import Place, abort_command
 from stirred.spec.accepted import MORE_RUNS
 from stirred.spec.document import account_in
 from stirred.spec.document_schema import AccountDocument
@@ -108,10 +108,10 @@ class Accounted:
                     remedy=f"keep it unpublished, or let its readers know: accepted, {NOTICE} beside the files says so",
                 )
 
-    def publication(self, **facts: Any) -> AbstractContextManager[Callable[[], None]]:
+    def publication(self, **facts: Any) -> AbstractContextManager[Callable[[str], None]]:
         """Return the publication of the bundle, which the ledger is told about; without a ledger nobody is told."""
         if self.ledger is None or self.entry is None:
-            return nullcontext(lambda: None)
+            return nullcontext(lambda files: None)
         return _publication(self.ledger, self.entry.id, **facts)
 
 
@@ -224,16 +224,18 @@ def has_appeared(place: Path, files: str) -> bool:
 
 @contextmanager
 def _publication(
-    ledger: Ledger, entry: str, *, to: str, place: Path, files: str, who: str | None, accepted: Sequence[str]
-) -> Iterator[Callable[[], None]]:
-    """Yield what announces a publication; at the end of the block its files are at their place, or nothing of them is.
+    ledger: Ledger, entry: str, *, to: str, place: Path, who: str | None, accepted: Sequence[str]
+) -> Iterator[Callable[[str], None]]:
+    """Yield what announces a publication, by the checksum of its list of files.
+
+    At the end of the block its files are at their place, or nothing of them is.
 
     Leaving the block says that it appeared, an error that it did not. A process that dies in between leaves a
     publication that began, and `recover` looks at its place.
     """
     began: list[Event] = []
 
-    def begin() -> None:
+    def begin(files: str) -> None:
         begun = ledger.begin_publication(entry, to=to, place=place, files=files, who=who, accepted=accepted)
         began.append(begun)
 
@@ -253,7 +255,7 @@ def _publication(
     try:
         yield begin
     except BaseException as error:
-        if began and has_appeared(place, files):
+        if began and has_appeared(place, began[0].files):
             end()
         elif began:
             # If the ledger is gone too, the open publication is what `recover` resolves.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
+from stirred.data.place import Place, reopened
 from stirred.data.problems import PlanError, bad_plan
 from stirred.mechanisms.protocol import Progress
 from stirred.randomness.entropy import Entropy
@@ -18,7 +19,6 @@ from stirred.release.lake import at_hand
 from stirred.release.ledger import Ledger, LedgerError
 from stirred.release.ledger.entry import ABORTED, RESERVED
 from stirred.release.ledger.recover import whole_bundle
-from stirred.release.place import Place, reopened
 from stirred.release.plan_file import Planned
 from stirred.release.prepared import Prepared, input_checksums, prepare
 from stirred.release.rehearsal import rehearse
@@ -42,8 +42,8 @@ def resume(
     """
     with reopened(out) as place:
         kept = Kept.read(place.record or b"", where=str(out))
-        planned = kept.planned.on(engine, master)
-        reservation = _reservation(kept, ledger, out)
+        planned = kept.planned.on(engine, master).accounted_in(ledger)
+        reservation = _reservation(kept, planned, out)
         assert reservation.ledger is not None
         assert reservation.entry is not None
         try:
@@ -110,9 +110,9 @@ def _make_again(
         make_bundle(folder, prepared, files, entropy, reservation, log, progress)
 
 
-def _reservation(kept: Kept, ledger: str | None, out: Path) -> Reservation:
+def _reservation(kept: Kept, planned: Planned, out: Path) -> Reservation:
     """Return the open entry of the release; one that was given up after its draw may still be finished."""
-    name = ledger or str(kept.ledger["name"])
+    name = planned.ledger or str(kept.ledger["name"])
     opened = Ledger.open(name)
     if opened.id != kept.ledger["id"]:
         raise bad_plan(

@@ -14,6 +14,7 @@ from uuid import uuid4
 import polars as pl
 
 from stirred import __version__
+from stirred.data.place import Place, claimed
 from stirred.mechanisms.protocol import Check, Progress, Release, check_seeded, plan_doubts
 from stirred.randomness.entropy import Entropy
 from stirred.release.bundle import bundle_in, mark_seeded, write_manifest
@@ -24,7 +25,6 @@ from stirred.release.ledger import Request, Total
 from stirred.release.ledger.samples import Sampling
 from stirred.release.ledger.store import store_at
 from stirred.release.ledger_doubts import earlier_entry
-from stirred.release.place import Place, claimed
 from stirred.release.plan_file import Planned
 from stirred.release.prepared import Prepared
 from stirred.release.rehearsal import rehearse

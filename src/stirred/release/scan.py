@@ -7,18 +7,28 @@ may be there, column by column. What no rule allows is a doubt, and a doubt is e
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
-import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
+from stirred import __version__
 from stirred.audit.bundle import NO_BOUND, audit_bundle, seeded_marks
-from stirred.data.bundle import MANIFEST, SEEDED_MARK, Manifest, PublicFileListed, checksum, published_specification
+from stirred.data.bundle import (
+    MANIFEST,
+    SEEDED_MARK,
+    SPECIFICATION,
+    Manifest,
+    PublicFileListed,
+    checksum,
+    published_specification,
+)
 from stirred.data.csv_text import csv_header
+from stirred.data.formulas import formula_doubts
 from stirred.data.frames import read_frame
 from stirred.data.identifying import identifier_doubt, identifying
 from stirred.data.probe import is_unread
@@ -26,9 +36,12 @@ from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.sources import Source
 from stirred.data.table_labels import label_columns
 from stirred.mechanisms.protocol import Mechanism
+from stirred.report.page import unshown
 from stirred.report.release import INTERNAL_STAMP, PUBLIC_STAMP
+from stirred.spec.document import account_in, mechanism_in, to_json
 from stirred.spec.doubts import Doubt, nothing_promised, refuse_doubts
 from stirred.spec.invariant import Margin
+from stirred.spec.markdown import unshown as unshown_in_markdown
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.reliance import Unpublished
 from stirred.spec.specification import Specification
@@ -86,8 +99,9 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
     if manifest.ledger is None and manifest.plan.release.ledger is not None:
         doubts.append(_doubt("its plan names a ledger, and the manifest no entry in one", MANIFEST, _AGAIN))
     doubts += _from_internal(bundle, manifest)
-    doubts += page_doubts(public)
+    doubts += page_doubts(public, same_version=manifest.stirred == __version__)
     if specification is not None:
+        doubts += _written_otherwise(public, specification, same_version=manifest.stirred == __version__)
         if specification.settings_from == "this-data":
             what = "its settings were chosen by looking at the confidential file, which voids the promise"
             doubts.append(_doubt(what, "public/specification.json", _AGAIN))
@@ -95,8 +109,9 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
             doubts += _columns(public, manifest, specification, audit.mechanism, audit.unread)
         doubts += _notes(public, specification, audit.unread)
     doubts += _of_the_plan(manifest)
-    left = [each for each in _identifying(public, manifest, audit.unread) if each.name not in manifest.accepted]
-    doubts += problems_of(lambda: refuse_doubts([*left, *unbounded], accept=accept))
+    found = [*_identifying(public, manifest, audit.unread), *_formulas(public)]
+    left = {each.name: each for each in found if each.name not in manifest.accepted}
+    doubts += problems_of(lambda: refuse_doubts([*left.values(), *unbounded], accept=accept))
     checks = (
         *audit.checks,
         f"{len(manifest.public)} public files: nothing hidden, no links, no file without a rule",
@@ -120,7 +135,7 @@ def _doubt(what: str, where: str, remedy: str) -> Problem:
 
 
 def _paths(public: Path, declared: Sequence[PublicFileListed], names: Collection[str]) -> Iterator[Problem]:
-    """Look at every name below public/: links, hidden files, and files that are not both listed and allowed.
+    """Look at every name below public/ for hidden files, and for files that are not both listed and allowed.
 
     The list is the run's, and somebody may have changed it; ``names`` are what the mechanism has by its settings.
     Tables are CSV, which the audit counts again.
@@ -132,21 +147,14 @@ def _paths(public: Path, declared: Sequence[PublicFileListed], names: Collection
         *(rf"{re.escape(name)}\.csv" for name in tables),
     ]
     may_be_there = re.compile("|".join([_PAGES, *endings]))
-    for top in (public, public.parent / "internal"):
-        if top.is_symlink():
-            yield _doubt("it is a link and not a folder", top.name, "put the folder itself there")
     for folder, folders, files in os.walk(public):
         for name in sorted([*folders, *files]):
             path = Path(folder) / name
-            place, mode = f"public/{path.relative_to(public).as_posix()}", path.lstat().st_mode
-            if stat.S_ISLNK(mode):
-                yield _doubt("it is a link: nobody knows where it leads tomorrow", place, "remove it")
-            elif name.startswith("."):
+            place = f"public/{path.relative_to(public).as_posix()}"
+            if name.startswith("."):
                 yield _doubt("it is hidden", place, "remove it")
-            elif stat.S_ISDIR(mode):
+            elif path.is_dir():
                 continue
-            elif not stat.S_ISREG(mode):
-                yield _doubt("it is not a file", place, "remove it")
             elif name != SEEDED_MARK and not may_be_there.fullmatch(place.removeprefix("public/")):
                 yield _doubt("there is no rule that a release has such a file", place, "remove it")
 
@@ -183,8 +191,8 @@ _TAG = re.compile(r"""<[a-z/!](?:[^<>"']|"[^"]*"|'[^']*')*>""", re.IGNORECASE)
 _WAY_INSIDE = re.compile(r"""(?:\]\(|\]:\s*|<|["'])\s*((?:file:|[^\s()<>"']*\binternal/)[^\s()<>"']*)""")
 
 
-def page_doubts(public: Path) -> Iterator[Problem]:
-    """Look whether the report is the public edition, and whether any page leads inside."""
+def page_doubts(public: Path, *, same_version: bool = True) -> Iterator[Problem]:
+    """Look whether the report is the public edition, whether any page leads inside, and for what pages do not show."""
     for path in sorted(public.glob("*")):
         if path.suffix not in (".html", ".md") or not path.is_file():
             continue
@@ -196,6 +204,16 @@ def page_doubts(public: Path) -> Iterator[Problem]:
         links = [_LINK.findall(tag) for tag in _TAG.findall(text)] if html else [_WAY_INSIDE.findall(text)]
         for target in sorted({target for found in links for target in found}):
             yield _doubt(f"it leads to {target}, outside of what is published", place, _AGAIN)
+        for what in unshown(text, same_version=same_version) if html else unshown_in_markdown(text):
+            yield _doubt(f"it holds {what}, which no page of ours has", place, _AGAIN)
+
+
+def _written_otherwise(public: Path, specification: Specification, *, same_version: bool) -> Iterator[Problem]:
+    """Look whether specification.json is written as we write it: blanks and signs can hide what no reader sees."""
+    text = (public / SPECIFICATION).read_text(encoding="utf-8")
+    again = to_json(specification, account=account_in(text), mechanism=mechanism_in(text))
+    if text != again if same_version else json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n" != text:
+        yield _doubt("it is not written as `stirred` writes it", f"public/{SPECIFICATION}", _AGAIN)
 
 
 def may_have(
@@ -305,6 +323,16 @@ def _identifying(public: Path, manifest: Manifest, unread: Unread) -> Iterator[D
                     continue
                 if why := identifying(column):
                     yield identifier_doubt(column.name, why)
+
+
+def _formulas(public: Path) -> Iterator[Doubt]:
+    """Look for what a spreadsheet runs when it opens a CSV file, by the rule that plans have."""
+    for path in _tables(public):
+        if path.suffix == ".csv":
+            try:
+                yield from formula_doubts(read_frame(path, empty=True).get_columns())
+            except StirredError:
+                continue  # said by the audit
 
 
 def problems_of(check: Callable[[], object]) -> list[Problem]:

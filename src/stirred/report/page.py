@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from html import escape
+from html.parser import HTMLParser
 from typing import Final
 
 STYLE: Final = """
@@ -180,3 +181,148 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     return escape(str(value))
+
+
+# ---- what no page of ours has -----------------------------------------------------------------------------
+
+_DOCTYPE: Final = "doctype html"
+_TAGS: Final = frozenset(
+    [
+        "b",
+        "body",
+        "br",
+        "button",
+        "caption",
+        "code",
+        "details",
+        "div",
+        "em",
+        "figcaption",
+        "figure",
+        "h1",
+        "h2",
+        "h3",
+        "head",
+        "html",
+        "input",
+        "label",
+        "li",
+        "main",
+        "meta",
+        "ol",
+        "p",
+        "script",
+        "section",
+        "span",
+        "strong",
+        "style",
+        "summary",
+        "sub",
+        "sup",
+        "svg",
+        "table",
+        "tbody",
+        "td",
+        "template",
+        "th",
+        "thead",
+        "title",
+        "tr",
+        "ul",
+        "circle",
+        "clippath",
+        "defs",
+        "g",
+        "line",
+        "lineargradient",
+        "marker",
+        "path",
+        "polygon",
+        "polyline",
+        "rect",
+        "stop",
+        "text",
+        "tspan",
+    ]
+)
+_ATTRIBUTES: Final = frozenset(
+    [
+        "aria-label",
+        "charset",
+        "class",
+        "colspan",
+        "content",
+        "http-equiv",
+        "lang",
+        "name",
+        "open",
+        "role",
+        "rowspan",
+        "scope",
+        "tabindex",
+    ]
+)
+# Drawings have many attributes; these lead elsewhere, run, or are for programs alone.
+_NEVER_DRAWN: Final = ("href", "xlink:href", "data-", "on")
+
+
+class _Unshown(HTMLParser):
+    """What a page holds beside what its readers are shown."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=False)
+        self.found: list[str] = []
+        self.open: list[str] = []
+        self.texts: dict[str, list[str]] = {"style": [], "script": []}
+
+    def handle_comment(self, data: str) -> None:
+        self.found.append("a comment")
+
+    def handle_pi(self, data: str) -> None:
+        self.found.append("an instruction for programs")
+
+    def unknown_decl(self, data: str) -> None:
+        self.found.append("a declaration")
+
+    def handle_decl(self, decl: str) -> None:
+        if decl.lower() != _DOCTYPE or self.getpos() != (1, 0):
+            self.found.append("a declaration")
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        drawn = "svg" in self.open or tag == "svg"
+        if tag not in _TAGS:
+            self.found.append(f"<{tag}>")
+        for name, _ in attrs:
+            if name.startswith(_NEVER_DRAWN) if drawn else name not in _ATTRIBUTES:
+                self.found.append(f"<{tag} {name}>")
+        if tag in self.texts:
+            self.texts[tag].append("")
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while tag in self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in self.texts:
+            self.texts[self.open[-1]][-1] += data
+        elif not self.open and data.strip():
+            self.found.append("text outside of the page")
+
+
+def unshown(text: str, *, same_version: bool) -> list[str]:
+    """Return what a page holds that readers are not shown, such as comments, or that no page of ours has.
+
+    The style and the script of a page by the ``same_version`` are compared as well.
+
+    >>> unshown(page("Homes", [paragraph("a < b")]), same_version=True)
+    []
+    >>> unshown(page("Homes", ["<!-- 41 -->", "<p hidden>41</p>"]), same_version=True)
+    ['<p hidden>', 'a comment']
+    """
+    seen = _Unshown()
+    seen.feed(text)
+    seen.close()
+    own = {"style": [STYLE], "script": [SCRIPT]}
+    other = [f"another {name}" for name, texts in seen.texts.items() if same_version and texts != own[name]]
+    return sorted({*seen.found, *other})

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from stirred.data.place import file_at
 from stirred.data.problems import bad_file
 from stirred.risk import reconstruction, systems, table_lists
 from stirred.risk.published import Published, cells_in
@@ -246,7 +247,8 @@ def _claim(folder: Path, attack: _Attack) -> None:
         raise bad_file(what, where=str(folder), remedy="choose a new folder; the same attack goes on where it stopped")
     (folder / PARTS).mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
-    (folder / _ABOUT).write_text(json.dumps(about), encoding="utf-8")
+    with file_at(folder / _ABOUT, private=True, replace=True) as half:
+        half.write_text(json.dumps(about), encoding="utf-8")
 
 
 def _about(folder: Path) -> Any:
@@ -258,7 +260,8 @@ def _about(folder: Path) -> Any:
 
 def _write(folder: Path, attack: _Attack, parts: pl.DataFrame, whole: pl.DataFrame) -> None:
     """Write one row for each area, and the reconstructed records where each cell is one kind of persons."""
-    whole.write_parquet(folder / AREAS)
+    with file_at(folder / AREAS, private=True, replace=True) as half:
+        whole.write_parquet(half)
     records = (
         attack.keys.hstack(parts.select("cells", "counts", "sure"))
         .explode("cells", "counts", "sure")
@@ -267,4 +270,5 @@ def _write(folder: Path, attack: _Attack, parts: pl.DataFrame, whole: pl.DataFra
     kinds = attack.listed.described(records["cells"].to_numpy())
     if kinds is not None:
         renamed = records.drop("cells").rename({"counts": "persons", "sure": "certain"})
-        pl.concat([renamed, kinds], how="horizontal").write_parquet(folder / RECORDS)
+        with file_at(folder / RECORDS, private=True, replace=True) as half:
+            pl.concat([renamed, kinds], how="horizontal").write_parquet(half)

@@ -23,6 +23,7 @@ MEANINGS: Final = {
     "contradicted-by": "entry {0} of the ledger publishes {1} exactly, which it protects",
     "contradicts": "it publishes {1} exactly, which entry {0} of the ledger protects",
     "draft": "the declared values of {} were read off the confidential file",
+    "formula": "{} has texts that a spreadsheet runs as formulas: import the column as text",
     "identifier": "{} may identify records",
     "levels": "the levels of areas may be named in the wrong order at {}",
     "large-delta": "delta is not small: so much is added to the bound on every probability",

@@ -46,3 +46,21 @@ def code(text: str) -> str:
     fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
     space = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{fence}{space}{line}{space}{fence}"
+
+
+_CODE: Final = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
+_TAG: Final = re.compile(r"<[a-zA-Z/!?]")
+_DEFINED: Final = re.compile(r"^ {0,3}\[[^\]]*\]:", re.MULTILINE)
+
+
+def unshown(text: str) -> list[str]:
+    r"""Return what a page of Markdown holds that its readers are not shown; no page of ours has any of it.
+
+    >>> unshown("# Homes, `<a>` and &lt;b>"), unshown("<!-- 41 -->"), unshown("[//]: # (41)")
+    ([], ['a tag or a comment'], ['a definition'])
+    """
+    shown = _CODE.sub("", text)
+    return [
+        *(["a tag or a comment"] if _TAG.search(shown) else []),
+        *(["a definition"] if _DEFINED.search(shown) else []),
+    ]

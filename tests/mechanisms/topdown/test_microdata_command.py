@@ -144,7 +144,8 @@ def test_nothing_of_an_interrupted_run_on_other_measurements_is_taken_over(
         small.setattr(published, "_VALUES_AT_ONCE", 5 * SCHEMA.size)
         with pytest.raises(KeyboardInterrupt):
             run_microdata(options(tmp_path / "other", tmp_path / "out", threads=1), dies)
-    assert len([*(tmp_path / "out").rglob("*.parquet")]) > 2
+    assert not (tmp_path / "out").exists()
+    assert len([*(tmp_path / ".out.unfinished").iterdir()]) > 2
     run_microdata(options(root, tmp_path / "out"))
     run_microdata(options(root, tmp_path / "alone"))
     for name in ("counts.parquet", "persons.parquet"):

@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from stirred.data.place import folder_at
 from stirred.data.problems import PlanError, bad_plan
 from stirred.data.synth.census_areas import Areas, Chunk, lay_out_blocks, plan_areas
 from stirred.data.synth.census_codes import HOUSEHOLD_COLUMNS, PERSON_COLUMNS, census_codebook
@@ -245,18 +246,16 @@ def _join_parts(path: Path) -> None:
 
 @contextmanager
 def _new_folder(out: Path) -> Iterator[Path]:
-    """Yield a hidden folder beside ``out`` that takes its name when everything is written."""
+    """Yield a hidden folder beside ``out`` that takes its name when everything is written; say what the system says."""
     if out.exists() or out.is_symlink():
         raise bad_plan("this exists already", where=str(out), remedy="choose another folder")
     blocking = next((path for path in out.parents if path.exists()), None)
     if blocking is not None and not blocking.is_dir():
         raise bad_plan(f"{blocking} is a file, not a folder", where=str(out), remedy="choose another folder")
-    partial = out.parent / f".{out.name}.partial-{os.getpid()}"
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        partial.mkdir()
-        yield partial
-        partial.rename(out)
+        with folder_at(out, private=False) as folder:
+            yield folder
     except (OSError, pl.exceptions.ComputeError) as error:
         # Polars wraps what the system says while a file is written: "... underlying IO error: ... (os error 28)".
         said = re.search(r"(?:.*: )?(.*) \(os error \d+\)", str(error))
@@ -264,5 +263,3 @@ def _new_folder(out: Path) -> Iterator[Path]:
             raise
         reason = said[1] if said else getattr(error, "strerror", None) or error
         raise bad_plan(f"cannot write: {reason}", where=str(out), remedy="choose another place, or make room") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)

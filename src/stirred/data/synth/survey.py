@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from stirred.data.frames import write_frame
+from stirred.data.place import folder_at
 from stirred.data.problems import bad_plan
 from stirred.data.synth.census import census
 
@@ -114,12 +115,14 @@ def write_survey(out: Path, *, households: int, seed: int) -> dict[str, Any]:
     sample = draw_survey(homes, seed)
     truth = {"households": homes.height, "income": float(homes["income"].sum()),
              "tenure": {str(t): n for t, n in homes.group_by("tenure").len().sort("tenure").iter_rows()}}  # fmt: skip
-    (out / "truth").mkdir(parents=True)
-    write_frame(sample, out / "sample.csv")
-    write_frame(homes, out / "truth" / "households.parquet")
     known = homes.group_by("tenure").len("total").sort("tenure")
-    write_frame(known, out / "totals.csv")
-    (out / "truth" / "totals.json").write_text(json.dumps(truth, indent=2) + "\n", encoding="utf-8")
     bounds = [1, math.ceil(_groups(homes)["w_design"].to_numpy().max())]
-    (out / "plan.toml").write_text(_PLAN.format(bounds=bounds, take=TAKE), encoding="utf-8")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with folder_at(out, private=False) as folder:
+        (folder / "truth").mkdir()
+        write_frame(sample, folder / "sample.csv")
+        write_frame(homes, folder / "truth" / "households.parquet")
+        write_frame(known, folder / "totals.csv")
+        (folder / "truth" / "totals.json").write_text(json.dumps(truth, indent=2) + "\n", encoding="utf-8")
+        (folder / "plan.toml").write_text(_PLAN.format(bounds=bounds, take=TAKE), encoding="utf-8")
     return {"folder": str(out), "sampled": sample.height, "clusters": sample["block_group"].n_unique(), **truth}

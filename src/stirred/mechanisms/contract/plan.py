@@ -36,13 +36,15 @@ class Fact:
     """One thing that a plan says: a label and a sentence for people, and the same as values for ``--json``.
 
     A fact without a sentence is for JSON alone; one without values is said in words only. Values that are lengthy
-    are ``for_plans``, and left out where a run says what it has done.
+    are ``for_plans``, and left out where a run says what it has done. Those that quote the file are ``confidential``
+    until the plan may be released.
     """
 
     label: str = ""
     sentence: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     for_plans: bool = False
+    confidential: bool = False
 
 
 class Plan(ABC):

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from stirred.data.place import file_at
 from stirred.data.problems import bad_plan
 from stirred.data.sources import read_toml
 from stirred.mechanisms.protocol import Command, Grid, Outcome, Progress
@@ -292,7 +293,8 @@ def copy_budget(options: BudgetOptions, progress: Progress | None) -> Outcome:
     del progress
     if options.out.exists():
         raise bad_plan("it exists already", where=f"--out {options.out}", remedy="choose a new file")
-    options.out.write_text(budget_text(options.part), encoding="utf-8")
+    with file_at(options.out, private=False) as half:
+        half.write_text(budget_text(options.part), encoding="utf-8")
     then = f"stirred census totals --{options.part} {options.out}"
     rows = [("written", str(options.out)), ("then", f"change a number in it, and see what changes: {then}")]
     return Outcome(rows=rows, values={"written": str(options.out)})

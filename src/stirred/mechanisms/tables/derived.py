@@ -23,6 +23,7 @@ from stirred.data.bundle import (
     public_folder,
 )
 from stirred.data.frames import read_frame, write_frame
+from stirred.data.place import folder_at
 from stirred.data.problems import DataError, bad_file
 from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.spec.convert import post_process
@@ -106,19 +107,21 @@ def _derived(options: Any, change: Callable[[Any], int | None], words: str, note
     ]
     if not tables:
         raise bad_file("there are no tables", where=str(public / "tables"), remedy="name a release that has some")
-    (out / "tables").mkdir(parents=True)
-    for path, table in tables:
-        write_frame(table, out / "tables" / path.name)
-    (out / SPECIFICATION).write_text(to_json(derived), encoding="utf-8")
     if derived.budget.is_unbounded:
         note = [("promise", "nothing is promised: the loss of the release is infinite"), *note]
     page = f"# Derived tables\n\nReleased tables, {words}. Cost: {_FREE}. {_NO_MORE}\n" + "".join(
         f"\n{text[:1].upper()}{text[1:]}.\n" for _, text in note
     )
-    (out / "README.md").write_text(page, encoding="utf-8")
-    files = sorted(path for path in out.rglob("*") if path.is_file())
-    digests = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(out)}\n" for path in files]
-    (out / CHECKSUMS).write_text("".join(digests), encoding="utf-8")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with folder_at(out, private=False) as folder:
+        (folder / "tables").mkdir()
+        for path, table in tables:
+            write_frame(table, folder / "tables" / path.name)
+        (folder / SPECIFICATION).write_text(to_json(derived), encoding="utf-8")
+        (folder / "README.md").write_text(page, encoding="utf-8")
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        digests = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder)}\n" for path in files]
+        (folder / CHECKSUMS).write_text("".join(digests), encoding="utf-8")
     cells = sum(table.height for _, table in tables)
     rows = [("tables", f"{len(tables)}, {cells:,} cells, {words}"), ("costs", _FREE), *note, ("wrote", str(out))]
     return Outcome(rows=rows, values={"out": str(out), "tables": len(tables), "cells": cells, "loss": 0})

@@ -5,13 +5,12 @@ Both read what anybody may read. No noise is drawn and no budget is spent.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from statistics import NormalDist
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +18,7 @@ import polars as pl
 from pydantic import BaseModel, Field
 
 from stirred.data.frames import write_frame
+from stirred.data.place import file_at
 from stirred.data.problems import bad_file, number
 from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown.asked import (
@@ -192,8 +192,8 @@ def run_estimate(options: EstimateOptions, progress: Progress | None = None) -> 
     members = {name: [published.block(code) for code in own] for name, own in members.items()}
     if asked is not None:
         targets = targets_of(asked, published, members, f"--targets {options.targets}")
-    with TemporaryDirectory(prefix="stirred-") as scratch:
-        written, residuals, model = _Written(Path(scratch)), Residuals(), published.model()
+    with _placed(options.out) as half:
+        written, residuals, model = _Written(half.with_name("parts")), Residuals(), published.model()
         unions = Unions(model, members)
         for levels, found in estimates_of(published, model, progress):
             residuals += found.residuals
@@ -208,8 +208,22 @@ def run_estimate(options: EstimateOptions, progress: Progress | None = None) -> 
         if not written.parts:
             what = "no row is measured: all are constraints, or have no finite variance"
             raise bad_file(what, where=str(options.measurements), remedy="name a folder or file with measurements")
-        _put_together(written, asked, options.out)
+        _put_together(written, asked, half)
     return _outcome(options, published, residuals, written)
+
+
+@contextmanager
+def _placed(out: Path) -> Iterator[Path]:
+    """Yield a file in a folder of its own, which becomes ``out``; estimates that are there already are replaced."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with file_at(out, private=False, replace=True) as half:
+            half.with_name("parts").mkdir()
+            yield half
+    except OSError as error:
+        raise bad_file(
+            f"it cannot be written ({error.strerror})", where=f"--out {out}", remedy="name another"
+        ) from None
 
 
 def _put_together(written: _Written, asked: pl.DataFrame | None, out: Path) -> None:
@@ -218,18 +232,10 @@ def _put_together(written: _Written, asked: pl.DataFrame | None, out: Path) -> N
     if asked is not None:
         keys = asked.select("geolevel", "area", "query_name", "cell").with_row_index("row").lazy()
         parts = keys.join(parts, on="row", how="left", maintain_order="left").drop("row")
-    hidden = out.with_name(f".{out.name}.part")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        if out.suffix == ".csv":
-            parts.sink_csv(hidden)
-        else:
-            parts.sink_parquet(hidden, compression="zstd", compression_level=1)
-        shutil.move(hidden, out)
-    except OSError as error:
-        raise bad_file(
-            f"it cannot be written ({error.strerror})", where=f"--out {out}", remedy="name another"
-        ) from None
+    if out.suffix == ".csv":
+        parts.sink_csv(out)
+    else:
+        parts.sink_parquet(out, compression="zstd", compression_level=1)
 
 
 def _outcome(options: EstimateOptions, published: Published, residuals: Residuals, written: _Written) -> Outcome:

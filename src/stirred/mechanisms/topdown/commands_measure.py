@@ -15,6 +15,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from stirred.data.codebook import Codebook
+from stirred.data.place import file_at
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Command, Grid, Outcome, Progress
 from stirred.mechanisms.topdown.asked import listed_attributes
@@ -143,7 +144,8 @@ def optimise_budget(options: OptimiseOptions, progress: Progress | None = None) 
     better = _of_shares(shares, found) if improves else shares
     measure = "worst variance relative to the given shares" if worst else "sum of all variances"
     if options.out is not None and improves:
-        options.out.write_text(_as_toml(better), encoding="utf-8")
+        with file_at(options.out, private=False, replace=True) as half:
+            half.write_text(_as_toml(better), encoding="utf-8")
     return Outcome(
         rows=[
             ("budget", shares.title or options.file),

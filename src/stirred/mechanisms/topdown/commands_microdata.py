@@ -9,14 +9,15 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from stirred import __version__
+from stirred.data.place import file_at, folder_at
 from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown.asked import SPENDS, PublishedOptions
@@ -29,8 +30,6 @@ from stirred.mechanisms.topdown.solve.make import Made, make
 from stirred.mechanisms.topdown.solve.pieces import Settings
 from stirred.mechanisms.topdown.tree import Tree
 from stirred.spec.problems import Problem
-
-_KEPT: Final = ".unfinished"
 
 
 class MicrodataOptions(PublishedOptions):
@@ -92,7 +91,7 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
     if options.public is not None:
         table = read_table(options.public, ("geocode", "count"), option="--public")
         counts = public_counts(table, published.geocodes[-1], where=f"--public {options.public}")
-    kept = Kept(folder=options.out / _KEPT, mark=_mark(options, published, counts))
+    kept = Kept(folder=_kept(options.out), mark=_mark(options, published, counts))
     settings = Settings(
         arm=arm_named(options.arm),
         groups=published.totals,
@@ -103,28 +102,27 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
         keeper=kept if options.unrounded is None else None,  # what was kept has no unrounded children
         progress=progress,
     )
-    began = not options.out.exists()
-    try:
-        made = make(
-            FromPublished(published=published),
-            settings,
-            options.out,
-            records=options.records,
-            unrounded=options.unrounded,
-        )
-    except BaseException:
-        if began:
-            with suppress(OSError):  # what an interrupted run is continued from stays
-                options.out.rmdir()
-        raise
+    out, unrounded = options.out, options.unrounded
+    out.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as outputs:
+        # What an interrupted run is continued from stays beside them.
+        folder = outputs.enter_context(folder_at(out.absolute(), private=False, replace=True))
+        half = None if unrounded is None else outputs.enter_context(file_at(unrounded.absolute(), private=False))
+        made = make(FromPublished(published=published), settings, folder, records=options.records, unrounded=half)
+    made = replace(made, files=tuple((unrounded if path == half else out / path.name) for path in made.files))
     shutil.rmtree(kept.folder, ignore_errors=True)
     return _outcome(options, published, made)
 
 
+def _kept(out: Path) -> Path:
+    """Return the folder of what an interrupted run has solved; all of it follows from published files."""
+    return out.absolute().with_name(f".{out.absolute().name}.unfinished")
+
+
 def _check_out(options: MicrodataOptions) -> None:
-    """Refuse to write over what is there; an empty folder, or one with an interrupted run, is gone on with."""
+    """Refuse to write over what is there, but for an empty folder."""
     out, problems = options.out, []
-    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _KEPT).is_dir())):
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         remedy = "choose a new folder"
         problems.append(Problem(what="it exists already", where=f"--out {out}", remedy=remedy))
     if Path(options.records).name != options.records or options.records in ("", ".", "..", "counts"):

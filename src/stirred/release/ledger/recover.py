@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stirred.data.bundle import MANIFEST, SPECIFICATION, Manifest, checksum, files_of, published_specification
+from stirred.data.place import Place, abort_command, is_at_work, remove_leftovers, sweep, unheld
 from stirred.release.ledger.entry import ABORTED, RESERVED, Entry, Event
 from stirred.release.ledger.ledger import Ending, Ledger
-from stirred.release.place import Place, abort_command, is_at_work, remove_copies, remove_leftovers, unheld
 from stirred.release.reservation import has_appeared
 
 
@@ -36,9 +36,12 @@ def recover(
     published if its files are at its place, and as not published otherwise; what was half copied is removed.
     """
     entries = [ledger.entry(reference) for reference in references] or list(ledger.entries())
-    for entry in entries if not dry_run else ():
-        if entry.place is not None:
-            remove_copies(Path(entry.place))  # a run may have died after it was committed
+    # A run may have died before it was reserved, or after it was committed: no entry tells.
+    places = [
+        place for entry in entries for place in (entry.place, *(began.place for began in entry.open_publications))
+    ]
+    for folder in {Path(place).parent for place in places if place and not dry_run}:
+        sweep(folder)
     done = [_resolve(ledger, entry, who, dry_run) for entry in entries if entry.status == RESERVED]
     done += [late for entry in entries for late in _late(ledger, entry, who, dry_run)]
     publications = [(entry, began) for entry in entries for began in entry.open_publications]

@@ -69,7 +69,7 @@ def plan_facts(plan: SwapPlan) -> tuple[Fact, ...]:
         _moved(plan),
         *_unchanged(plan),
         *_decisive(plan.deciding),
-        Fact(values={"largest_strata": _listed(strata)}, for_plans=True),
+        Fact(values={"largest_strata": _listed(strata)}, for_plans=True, confidential=True),
     )
 
 

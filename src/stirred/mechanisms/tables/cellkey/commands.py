@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, Field
 
 from stirred.data.frames import read_frame
+from stirred.data.place import file_at
 from stirred.data.problems import bad_file, bad_plan
 from stirred.mechanisms.protocol import Command, Grid, Outcome, Progress
 from stirred.mechanisms.tables.cellkey.design import KEYS, design_ptable
@@ -78,7 +78,8 @@ def design(options: Any, progress: Progress | None) -> Outcome:
     )
     rows = [("note", note) for note in designed.notes]
     if options.out is not None:
-        designed.table.frame(ons=ons).write_csv(options.out, separator="," if ons else ";")
+        with file_at(options.out, private=False) as half:
+            designed.table.frame(ons=ons).write_csv(half, separator="," if ons else ";")
         rows.append(("wrote", str(options.out)))
     return _shown(designed.table, rows=rows, values={"notes": list(designed.notes), "tries": list(designed.tries)})
 
@@ -107,8 +108,8 @@ def key(options: Any, progress: Progress | None) -> Outcome:
     """Write a new key, for its owner alone."""
     del progress
     _check_free(options.file)
-    with os.fdopen(os.open(options.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
-        written.write(secrets.token_hex(KEY_BYTES) + "\n")
+    with file_at(options.file, private=True) as half:
+        half.write_text(secrets.token_hex(KEY_BYTES) + "\n", encoding="utf-8")
     keep = "keep it secret, as long as tables are to be consistent; whoever has it can undo the noise"
     return Outcome(rows=[("wrote", str(options.file)), ("keep", keep)], values={"file": str(options.file)})
 
