@@ -15,7 +15,7 @@ from stirred.data.formulas import formula_doubts, unwritable
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
-from stirred.data.steps import words_of
+from stirred.data.steps import Count, words_of
 from stirred.data.table_labels import ENDING, Labels, tells_more
 from stirred.data.validate import validate
 from stirred.engines.local import LocalEngine
@@ -123,6 +123,7 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
         plan: Plan = mechanism.plan(data)
     if codebook is not None:
         plan = _with_geography(plan, codebook)
+    _check_counted(planned, plan, data)
     plan = plan.promising(pull_back(plan.specification, prepared=words_of(planned.plan.prepare)).specification)
     requests = [(table.name, table.columns) for table in planned.plan.tables]
     released, people = plan.releases["households"], plan.releases.get("persons", ())
@@ -260,6 +261,19 @@ def _with_geography(plan: Plan, codebook: Codebook) -> Plan:
     """Put the declared hierarchies into the specification, so that its invariants can be compared with others."""
     multiverse = replace(plan.specification.multiverse, hierarchies=codebook.hierarchies)
     return plan.promising(plan.specification.with_flavor(multiverse=multiverse))
+
+
+def _check_counted(planned: Planned, plan: Plan, data: Microdata) -> None:
+    """Refuse the number of persons where the unit is not the household: one person would change two records."""
+    unit = plan.specification.input_premetric.unit
+    for number, step in enumerate(planned.plan.prepare, start=1):
+        if isinstance(step, Count) and (unit != data.record or unit == "person"):
+            raise bad_plan(
+                f"the promise is about each {unit}, and the number of persons is part of the household: one {unit} could "
+                "change more than one record",
+                where=f"{planned.source} [[prepare]] entry {number}",
+                remedy="let the unit be the household, or leave the step out",
+            )
 
 
 # Names of our own columns in the tables we publish.
