@@ -373,8 +373,8 @@ def closed(variable: Variable) -> Variable:
 class _Numeric(_ByValue):
     numeric: ClassVar[bool] = True
     answer: ClassVar[str] = (
-        "a capped number such as 85+ must be the first, and 18 or less the last, of what the step puts together: cap at "
-        "another number, or make the bands end there"
+        "a capped number such as 85+ must be the first, and 18 or less the last, of what the step puts together: cap "
+        "at another number, or make the bands end there"
     )
 
     def points(self, low: int, high: int) -> Iterable[int] | None:

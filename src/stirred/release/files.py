@@ -212,9 +212,7 @@ def public_readme(title: str, prepared: Prepared, files: Sequence[PublicFile], p
 def _preparations(plan: Plan) -> list[str]:
     """Return what was done to each record before, column by column."""
     steps = [f"- {code(column)}: {plain(words)}" for column, words in plan.specification.domain.prepared]
-    said = (
-        "Every record was changed by these rules first, which were fixed beforehand. Exact figures are those after it."
-    )
+    said = "First, every record was changed by rules fixed beforehand. Exact figures are those after preparation."
     return ["## What was prepared", "", said, "", *steps, ""] if steps else []
 
 

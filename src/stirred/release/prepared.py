@@ -269,8 +269,8 @@ def _check_counted(planned: Planned, plan: Plan, data: Microdata) -> None:
     for number, step in enumerate(planned.plan.prepare, start=1):
         if isinstance(step, Count) and (unit != data.record or unit == "person"):
             raise bad_plan(
-                f"the promise is about each {unit}, and the number of persons is part of the household: one {unit} could "
-                "change more than one record",
+                f"the promise is about each {unit}, and the number of persons is part of the household: one {unit} "
+                "could change more than one record",
                 where=f"{planned.source} [[prepare]] entry {number}",
                 remedy="let the unit be the household, or leave the step out",
             )
@@ -313,7 +313,14 @@ def _read(planned: Planned) -> tuple[Planned, Settings, Mechanism, Microdata, di
         hid = section.hid or (codebook.hid if codebook is not None and planned.persons is not None else None)
         declared = () if codebook is None else codebook.identifiers
         by_column = mechanism is not None and mechanism.by_column and not planned.plan.prepare
-        data = Microdata.read(planned.records, planned.persons, hid=hid, checked=False, by_column=by_column)
+        data = Microdata.read(
+            planned.records,
+            planned.persons,
+            hid=hid,
+            checked=False,
+            by_column=by_column,
+            dialect=section.dialect(codebook),
+        )
         if section.counts is not None:
             data = data.counted_by(section.count)
         present = {*data.households.columns, *(data.persons.columns if data.persons is not None else ())}
