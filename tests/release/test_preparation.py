@@ -560,6 +560,15 @@ def test_a_column_that_is_not_there_is_said() -> None:
             "recode, top-code, bottom-code, band, round, date, first, count, drop, missing, split.",
         ),
         (
+            {"prepare": [{"step": "localSuppression", "column": "size"}]},
+            "plan.toml [[prepare]] entry 1: 'localSuppression' is not in stirred. Fix: sdcMicro does it: "
+            "localSuppression().",
+        ),
+        (
+            {"mechanism": {"name": "p%"}},
+            "plan.toml [mechanism] name: 'p%' is not in stirred. Fix: tau-ARGUS does it: the safety rule \"P%\".",
+        ),
+        (
             {"prepare": [{"column": "size"}]},
             "plan.toml [[prepare]] entry 1: 'step' is missing. Fix: add step: see docs/plans.md.",
         ),
