@@ -231,3 +231,38 @@ def test_with_codes_of_its_own_persons_are_looked_for_in_the_released_records(
     right = [each["reidentification"]["nonmodal unique"]["precision"] for each in (little, much)]
     # Nearly everybody stays in their quarter, or nearly nobody does.
     assert right[0] > 0.9 > 0.6 > right[1]
+
+
+def test_tables_of_persons_in_codes_of_their_own_are_attacked_without_naming_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    homes = range(60)
+    pl.DataFrame({"hid": homes, "place": ["EWN"[n % 3] for n in homes], "rooms": [n % 4 for n in homes]}).write_csv(
+        "h.csv"
+    )
+    people = [*range(120)]
+    pl.DataFrame({"hid": [n // 2 for n in people], "work": ["ynr"[n // 3 % 3] for n in people]}).write_csv("p.csv")
+    options = [
+        "--persons",
+        "p.csv",
+        "--hid",
+        "hid",
+        "--match",
+        "rooms",
+        "--swap",
+        "place",
+        "--rate",
+        "1/2",
+        "--out",
+        "made",
+        "--seed",
+        "s",
+        "--quiet",
+    ]
+    assert run(["swap", "h.csv", *options, "--table", "place x work", "--table", "place x rooms"]) == 0
+    for more in ([], ["--table", "place x work"]):
+        capsys.readouterr()
+        assert run(["attack", "made", "--area", "place", "--out", f"x{len(more)}", "--quiet", "--json", *more]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["persons"], found["agreement"], found["schema"]) == (120, 1.0, "work, 3 kinds of persons")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import signal
@@ -23,6 +24,7 @@ from stirred.data.frames import read_frame, read_given, read_labels, scan_frame
 from stirred.data.microdata import Microdata
 from stirred.data.probe import unreadable_parquet
 from stirred.data.problems import DataError
+from stirred.data.sources import Dialect
 from stirred.release.plan_file import planned, read_plan
 from stirred.release.prepared import prepare
 from stirred.spec.problems import StirredError
@@ -35,11 +37,61 @@ def written(tmp_path: Path, text: str, name: str = "homes.csv") -> Path:
     return path
 
 
+# --- text files as R, SAS and half of Europe write them -------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["homes.txt", "homes.csv.gz", "homes.TXT.GZ", "parts/a.csv.gz"])
+def test_text_files_of_any_ending_and_packed_ones_are_read(name: str, tmp_path: Path) -> None:
+    text = b"county;rent\nA;1\nB;2\n"
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(gzip.compress(text) if path.suffix.lower() == ".gz" else text)
+    found = Microdata.read(path if name.startswith("homes") else path.parent)
+    assert found.households.rows() == [("A", "1"), ("B", "2")]
+    assert not name.startswith("homes") or found.name == "homes"
+
+
+@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"a,b\n" * 99)[:-12], gzip.compress(b"a,b\n1,\0\n")])
+def test_a_packed_file_that_is_damaged_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "homes.csv.gz").write_bytes(content)
+    with pytest.raises(DataError, match=r"cannot read it|NUL byte"):
+        read_given(tmp_path / "homes.csv.gz")
+
+
+def test_decimal_commas_and_separators_are_declared(tmp_path: Path) -> None:
+    path = written(tmp_path, "county~rent~note\nA~1,50~a,b\nB~-,5~\nC~7~1,2,3\n")
+    found = read_given(path, Dialect(separator="~", decimal=","))
+    assert found.rows() == [("A", "1.50", "a,b"), ("B", "-.5", None), ("C", "7", "1,2,3")]
+    with pytest.raises(DataError, match=r'"rent": with decimal commas the point in 1.500 is unclear'):
+        read_given(written(tmp_path, "county;rent\nA;1,5\nB;1.500\n"), Dialect(decimal=","))
+
+
+@pytest.mark.parametrize("where", ["plan", "codebook"])
+def test_what_a_plan_or_a_codebook_declares_of_a_text_file_is_used(where: str, tmp_path: Path) -> None:
+    rows = "".join(f"{'AB'[n % 2]}!{n % 3}!{n},5\n" for n in range(60))
+    written(tmp_path, f"county!size!rent\n{rows}")
+    variables = "".join(
+        f'[[variables]]\nname = "{name}"\nfile = "households"\ntype = "text"\n' for name in ("county", "size", "rent")
+    )
+    told = "decimal = ','\nseparator = '!'\n"
+    written(tmp_path, f"[codebook]\n{told if where == 'codebook' else ''}{variables}", "codebook.toml")
+    data = {"households": "homes.csv", "codebook": "codebook.toml"}
+    content = {
+        "data": {**data, **({"decimal": ",", "separator": "!"} if where == "plan" else {})},
+        "prepare": [{"step": "round", "column": "rent", "to": 100}],
+        "mechanism": {"match": ["size"], "swap": ["county"], "rate": "1/2"},
+        "release": {"out": "b"},
+    }
+    found = prepare(planned(content, source="plan.toml", folder=tmp_path))
+    assert {*found.data.households["rent"].cast(pl.String)} == {"0", "100"}
+
+
 # --- headers --------------------------------------------------------------------------------------------
 
 WITHOUT_HEADER = {
     "numbers alone": "1,3,2\n2,1,2\n1,2,1\n",
     "numbers alone, repeated": "1,1,2\n2,1,2\n1,2,1\n",
+    "a repeated number among words": "1,Essex,1,owned\n2,Suffolk,3,owned\n",
     "decimals and an empty field": "1.5,,2\n2.5,1,2\n",
     "codes and words": "17,Essex,owned\n18,Essex,rented\n19,Suffolk,owned\n",
     "half of the fields occur again": "H01,17 High Street,Essex,owned\nH02,3 Low Road,Essex,owned\n",

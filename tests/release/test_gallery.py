@@ -260,7 +260,10 @@ GALLERY = {
         file("tilde.csv", b"size~county~tenure\n1~A~o\n2~B~r\n"),
         [
             # Once, although both the match and the swap variable are missing.
-            ['tilde.csv: the file has one column, "size~county~tenure"', "another one? stirred reads , ; tab and |"],
+            [
+                'tilde.csv: the file has one column, "size~county~tenure"',
+                "Declare it, such as separator = '~' under [data]",
+            ],
         ],
         ("swap", "tilde.csv", *(word for word in SWAP[2:] if word not in ("--hid", "hid"))),
     ),

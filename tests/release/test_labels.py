@@ -10,6 +10,7 @@ import pytest
 
 from stirred.audit.bundle import audit_bundle
 from stirred.data.frames import read_frame
+from stirred.inference.correct import correct
 from stirred.mechanisms.swapping.correction.released import SwappedRelease
 from stirred.mechanisms.swapping.correction.unswap import unswap
 from stirred.randomness.entropy import Entropy
@@ -84,6 +85,16 @@ def test_audit_publish_and_unswap_read_a_table_with_labels(bundle: Path, tmp_pat
     found = unswap(table, SwappedRelease.read(tmp_path / "published"), level=0.95, project=False, where="table")
     assert found.variables == ("county", "tenure")
     assert found.table.height == 8
+
+
+def test_a_corrected_table_keeps_its_labels(bundle: Path) -> None:
+    table = read_frame(bundle / "public/tables/county-x-tenure.csv")
+    found = correct(table, bundle).table
+    labels = [name for name in table.columns if name.endswith("_label")]
+    assert labels
+    keys = [name.removesuffix("_label") for name in labels]
+    assert {*found.select(*keys, *labels).rows()} == {*table.select(*keys, *labels).rows()}
+    assert found.columns[: table.width - 1] == table.columns[:-1]
 
 
 def test_the_report_shows_labels_and_the_code_that_has_none(bundle: Path) -> None:

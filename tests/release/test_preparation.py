@@ -16,7 +16,7 @@ from stirred.data.columns import ParquetColumns
 from stirred.data.microdata import Microdata
 from stirred.data.prepare import Change, prepared_codebook, prepared_data
 from stirred.data.problems import DataError, PlanError
-from stirred.data.steps import Band, Cap, Recode, Round, words_of
+from stirred.data.steps import Recode, words_of
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
 from stirred.release.run import run
@@ -78,8 +78,10 @@ AGES = pl.Series("age", [0, 17, 18, 64, 65, 103, None])
 @pytest.mark.parametrize(
     ("step", "after"),
     [
-        ({"step": "top-code", "at": 90}, [0, 17, 18, 64, 65, 90, None]),
-        ({"step": "bottom-code", "at": 18}, [18, 18, 18, 64, 65, 103, None]),
+        ({"step": "top-code", "at": 90}, ["0", "17", "18", "64", "65", "90+", None]),
+        ({"step": "bottom-code", "at": 18}, [*["18 or less"] * 3, "64", "65", "103", None]),
+        ({"step": "top-code", "at": 90, "label": False}, [0, 17, 18, 64, 65, 90, None]),
+        ({"step": "round", "to": 1}, AGES.to_list()),
         ({"step": "round", "to": 5}, [0, 15, 20, 65, 65, 105, None]),
         ({"step": "round", "to": 10}, [0, 20, 20, 60, 70, 100, None]),
         ({"step": "band", "width": 10}, ["0-9", "10-19", "10-19", "60-69", "60-69", "100-109", None]),
@@ -149,23 +151,93 @@ def test_what_a_step_cannot_do_is_said_with_its_place(folder: Path, step: dict[s
     assert "plan.toml [[prepare]] entry 1" in told
 
 
-def test_a_top_code_in_words_and_decimals_of_a_csv_file_are_numbers_too() -> None:
-    data = Microdata(households=pl.DataFrame({"age": ["1.0", "85+", "7", None, " 90"], "pay": list("12345")}))
-    words = Recode(step="recode", column=["age"], map={"85+": 85}, keep=True)
-    cap = Cap(step="top-code", column=["age"], at=85)
-    with pytest.raises(StirredError, match=r"such as 85\+.*keep = true"):
-        prepared_data(data, [cap])
-    assert prepared_data(data, [words]).households["age"].to_list() == ["1.0", "85", "7", None, " 90"]
-    bands = prepared_data(data, [words, cap, Band(step="band", column=["age"], breaks=[18, 65])])
-    assert bands.households["age"].to_list() == ["under 18", "65+", "under 18", None, "65+"]
-    pay = Microdata(households=pl.DataFrame({"pay": ["12000.5", "-5", "99999999", "50000.0", None]}))
-    steps = [Cap(step="top-code", column=["pay"], at=50000), Cap(step="bottom-code", column=["pay"], at=0)]
-    assert prepared_data(pay, steps).households["pay"].to_list() == ["12000.5", "0", "50000", "50000", None]
-    rounded = [*steps, Round(step="round", column=["pay"], to=1000)]
-    assert prepared_data(pay, rounded).households["pay"].to_list() == ["12000", "0", "50000", "50000", None]
+def test_numbers_of_a_csv_file_are_numbers_however_they_are_written() -> None:
+    long = pl.Series("pay", ["-5809.400000000001", "1e+05", ".5", "12000.5", "0", None])
+    assert stepped(long, step="round", to=1000) == ["-6000", "100000", "0", "12000", "0", None]
+    assert stepped(long, step="round", to="0.1") == ["-5809.4", "100000", "0.5", "12000.5", "0", None]
+    assert stepped(long, step="top-code", at=12000, label=False)[1::2] == ["12000", "12000", None]
     # A leading zero tells a code from a number.
     with pytest.raises(StirredError, match="not numbers, such as 012"):
-        prepared_data(Microdata(households=pl.DataFrame({"age": ["012", "x"]})), [cap])
+        stepped(pl.Series("age", ["012", "7"]), step="round", to=5)
+    with pytest.raises(StirredError, match="this file has decimal commas: declare decimal = ','"):
+        stepped(pl.Series("pay", ["1,5", "7"]), step="round", to=5)
+
+
+@pytest.mark.parametrize("kind", [pl.String, pl.Float64, pl.Decimal(10, 2)])
+def test_decimals_are_rounded_and_banded_exactly(kind: Any) -> None:
+    tenths = pl.Series("x", ["0.1", "0.25", "0.3", "0.35", "0.7"]).cast(kind)
+    assert list(map(float, stepped(tenths, step="round", to="0.1"))) == [0.1, 0.3, 0.3, 0.4, 0.7]
+    # 0.3 / 0.1 is below 3 in floating point.
+    bands = [f"{low} to under {high}" for low, high in (("0.1", "0.2"), ("0.2", "0.3"), ("0.3", "0.4"))]
+    assert stepped(tenths, step="band", width="0.1")[:4] == [*bands, bands[2]]
+    assert stepped(tenths, step="band", breaks=["0.3", 1])[1:3] == ["under 0.3", "0.3 to under 1"]
+    # With whole bands a decimal counts by its whole part, as ages do.
+    assert stepped(pl.Series("age", ["0.5", "4.99", "5"]).cast(kind), step="band", width=5) == ["0-4", "0-4", "5-9"]
+
+
+def test_what_was_capped_says_so_in_every_step_after_it() -> None:
+    ages = pl.Series("age", [3, 17, 84, 85, 99])
+    cap, low = {"step": "top-code", "at": 85}, {"step": "bottom-code", "at": 17}
+
+    def after(*steps: dict[str, Any]) -> list[Any]:
+        parsed = of(Path(), [{"column": "age", **step} for step in steps]).plan.prepare
+        return prepared_data(Microdata(households=ages.to_frame()), parsed).households["age"].to_list()
+
+    assert after(cap, {"step": "band", "width": 5}) == ["0-4", "15-19", "80-84", "85+", "85+"]
+    assert after(cap, {"step": "round", "to": 5}) == ["5", "15", "85", "85+", "85+"]
+    assert after(cap, {"step": "top-code", "at": 80})[2:] == ["80+"] * 3
+    assert after(low, {"step": "band", "breaks": [18, 65]})[:2] == ["under 18"] * 2
+    assert after(low, cap)[:2] == ["17 or less"] * 2
+    for wrong in ({"step": "band", "width": 10}, {"step": "band", "breaks": [0, 65, 90]}, {"step": "round", "to": 10}):
+        with pytest.raises(StirredError, match=r"no answer for 1 of its values, such as 85\+.*cap at another number"):
+            after(cap, wrong)
+
+
+DAYS = pl.Series("born", ["2020-02-29", "1999-12-31", "2000-01-01", None])
+
+
+@pytest.mark.parametrize(
+    "days", [DAYS, DAYS.str.to_date(), DAYS.str.to_date().cast(pl.Datetime)], ids=["text", "date", "time"]
+)
+@pytest.mark.parametrize(
+    ("step", "after"),
+    [
+        ({"step": "date", "to": "month"}, ["2020-02", "1999-12", "2000-01", None]),
+        ({"step": "date", "to": "quarter"}, ["2020-Q1", "1999-Q4", "2000-Q1", None]),
+        ({"step": "date", "to": "year"}, ["2020", "1999", "2000", None]),
+        ({"step": "date", "to": "age", "on": "2020-12-31"}, ["0", "21", "20", None]),
+        ({"step": "date", "to": "age", "on": "2021-02-28"}, ["0", "21", "21", None]),
+        (
+            {"step": "band", "breaks": ["2000-01-01", "2010-01-01"]},
+            ["from 2010-01-01", "before 2000-01-01", "2000-01-01 to 2009-12-31", None],
+        ),
+    ],
+)
+def test_days_become_months_quarters_years_ages_and_bands(
+    days: pl.Series, step: dict[str, Any], after: list[Any]
+) -> None:
+    found = stepped(days, **step)
+    assert [None if each is None else str(each) for each in found] == after
+
+
+def test_days_that_are_none_are_refused_and_other_ways_to_write_them_declared() -> None:
+    born = pl.Series("born", ["31.12.1999", "1.2.2000"])
+    with pytest.raises(StirredError, match=r'2 of its values, such as 1.2.2000, 31.12.1999.*format = "%d.%m.%Y"'):
+        stepped(born, step="date", to="year")
+    assert stepped(born, step="date", to="month", format="%d.%m.%Y") == ["1999-12", "2000-02"]
+    with pytest.raises(StirredError, match="after the day on which age is counted"):
+        stepped(pl.Series("born", ["2020-01-01"]), step="date", to="age", on="2019-12-31")
+    with pytest.raises(StirredError, match="an age needs the day"):
+        stepped(born, step="date", to="age")
+
+
+def test_the_first_characters_of_codes_are_kept() -> None:
+    assert stepped(pl.Series("region", ["DE212", "DE21", "D", None]), step="first", characters=4) == [
+        "DE21", "DE21", "D", None
+    ]  # fmt: skip
+    assert stepped(pl.Series("work", [1120, 2310]), step="first", characters=2) == ["11", "23"]
+    with pytest.raises(StirredError, match="leading zeros may be lost: 1 of its values, such as 110"):
+        stepped(pl.Series("work", [1120, 110]), step="first", characters=2)
 
 
 def test_kept_codes_stay_declared() -> None:
@@ -213,16 +285,19 @@ def test_files_one_record_apart_stay_at_most_one_apart_on_every_small_file() -> 
     steps = of(
         Path(),
         [
-            {"step": "bottom-code", "column": "age", "at": 1},
+            {"step": "bottom-code", "column": "age", "at": 2},
             {"step": "top-code", "column": "age", "at": 4},
             {"step": "round", "column": "age", "to": 2},
+            {"step": "date", "column": "born", "to": "year"},
+            {"step": "first", "column": "sex", "characters": 1},
             {"step": "missing", "column": "sex", "values": ["."]},
             {"step": "drop", "column": "note"},
         ],
     ).plan.prepare
     distance = InputPremetric(name="d_HamS", unit="person").distance
-    records = [(age, sex, note) for age in (0, 3, 5) for sex in ("f", ".") for note in "ab"]
-    files = [pl.DataFrame(rows, schema=["age", "sex", "note"], orient="row")
+    born = ("2000-01-01", "2000-12-31")
+    records = [(age, sex, day, note) for age in (0, 3, 5) for sex in ("f", ".") for day in born for note in "ab"]
+    files = [pl.DataFrame(rows, schema=["age", "sex", "born", "note"], orient="row")
              for rows in combinations_with_replacement(records, 2)]  # fmt: skip
     after = [prepared_data(Microdata(households=each), steps).households for each in files]
     closer = 0
@@ -316,12 +391,86 @@ def test_what_is_declared_of_the_prepared_file_follows_from_the_codebook_alone(f
         ],
     ).plan.prepare
     after = prepared_codebook(codebook, [step.with_files(codebook, folder) for step in steps])
-    assert (after.variable("size").min, after.variable("size").max) == (1, 4)  # type: ignore[union-attr]
+    assert after.codes("size") == ("1", "2", "3", "4+")
     assert after.codes("rent") == ("0-499", "500-999", "1000-1499")
     assert after.codes("tenure") == ("o", "r", "(missing)")
     assert after.codes("county") == ("North", "South")
     assert after.variable("note") is None
     assert not after.trees
+
+
+@pytest.mark.parametrize(
+    ("steps", "codes"),
+    [
+        # However wide the range: what is listed are the codes that are left.
+        (
+            [{"step": "top-code", "at": 100_000}, {"step": "band", "width": 50_000}],
+            ("0-49999", "50000-99999", "100000+"),
+        ),
+        ([{"step": "bottom-code", "at": 10}, {"step": "band", "breaks": [11, 20]}], ("under 11", "11-19", "20+")),
+        ([{"step": "top-code", "at": 300_000}, {"step": "round", "to": 200_000}, {"step": "missing"}], None),
+        ([{"step": "top-code", "at": 400_000}, {"step": "round", "to": 200_000}], ("0", "200000", "400000+")),
+        ([{"step": "band", "breaks": ["0.5"]}], ("under 0.5", "0.5+")),
+        ([{"step": "top-code", "at": 2}, {"step": "recode", "map": {"2+": "many"}, "keep": True}], ("0", "1", "many")),
+    ],
+)
+def test_declared_codes_are_all_that_the_steps_can_leave(steps: list[dict[str, Any]], codes: Any) -> None:
+    pay = Variable(name="pay", file="households", type="integer", min=0, max=1_000_000)
+    parsed = of(Path(), [{"column": "pay", **step} for step in steps]).plan.prepare
+    after = prepared_codebook(Codebook(variables=(pay,)), parsed)
+    values = pl.Series("pay", [0, 10, 11, 99, 60_000, 400_000, 1_000_000])
+    if codes is None:
+        with pytest.raises(StirredError, match="no answer"):
+            prepared_data(Microdata(households=values.to_frame()), parsed)
+        return
+    assert after.codes("pay") == codes
+    found = prepared_data(Microdata(households=values.to_frame()), parsed).households["pay"]
+    assert {*found} <= {*codes}
+
+
+def test_the_size_of_a_household_is_counted_from_its_persons(folder: Path) -> None:
+    steps: list[dict[str, Any]] = [
+        {"step": "split", "hid": "house", "households": ["county"]},
+        {"step": "drop", "column": "size"},
+        {"step": "count", "column": "persons"},
+        {"step": "top-code", "column": "persons", "at": 2},
+    ]
+    mechanism = {**MECHANISM, "match": ["persons"]}
+    found = prepare(of(folder, steps, {"file": "people.csv"}, mechanism=mechanism))
+    assert found.data.households["persons"].to_list() == ["2+"] * 120
+    assert found.plan.specification.input_premetric.unit == "household"
+    said = ("persons", "computed as the number of persons of the household")
+    assert said in found.plan.specification.domain.prepared
+    declared = Variable(name="county", file="households", type="code", codes={"A": "", "B": "", "C": ""})
+    parsed = of(folder, steps, {"file": "people.csv"}, mechanism=mechanism).plan.prepare
+    assert prepared_codebook(Codebook(variables=(declared,)), parsed).codes("persons") == ("0", "1", "2+")
+
+
+def test_the_size_of_a_household_is_refused_where_it_is_not_part_of_the_record(folder: Path, tmp_path: Path) -> None:
+    step = {"step": "count", "column": "persons"}
+    with pytest.raises(StirredError, match="there are no persons to count"):
+        prepare(of(folder, [step]))
+    pl.DataFrame({"hid": [*range(12)], "county": [*"ABC"] * 4, "size": [1] * 12}).write_csv(tmp_path / "homes.csv")
+    pl.DataFrame({"hid": [*range(12)], "sex": [*"fm"] * 6}).write_csv(tmp_path / "people.csv")
+    data = {"households": "homes.csv", "persons": "people.csv", "hid": "hid"}
+    assert prepare(of(tmp_path, [step], data)).data.households["persons"].to_list() == [1] * 12
+    with pytest.raises(StirredError, match="there is a column 'size' already"):
+        prepare(of(tmp_path, [{"step": "count", "column": "size"}], data))
+    (tmp_path / "areas.csv").write_text("county\nA\nB\nC\n")
+    topdown = {
+        "name": "topdown", "levels": ["county"], "areas": "areas.csv", "attributes": ["sex"],
+        "values": {"sex": ["f", "m"]}, "rho": 1, "queries": ["detailed"],
+    }  # fmt: skip
+    with pytest.raises(StirredError, match=r"entry 1: the promise is about each person, .* more than one record"):
+        prepare(of(tmp_path, [step], data, mechanism=topdown))
+
+
+def test_a_name_that_no_file_has_is_said_with_both_files(tmp_path: Path) -> None:
+    pl.DataFrame({"hid": [1, 2], "county": ["A", "B"], "size": [1, 1]}).write_csv(tmp_path / "homes.csv")
+    pl.DataFrame({"hid": [1, 2], "age": [5, 6]}).write_csv(tmp_path / "people.csv")
+    data = {"households": "homes.csv", "persons": "people.csv", "hid": "hid"}
+    with pytest.raises(StirredError, match=r'homes.csv and .*people.csv: there is no column "agee"'):
+        prepare(of(tmp_path, [{"step": "drop", "column": "agee"}], data))
 
 
 def test_a_prepared_release_goes_through_bundle_codebook_and_audit(folder: Path, tmp_path: Path) -> None:
@@ -337,12 +486,13 @@ def test_a_prepared_release_goes_through_bundle_codebook_and_audit(folder: Path,
     bundle = run(prepare(asked))
     released = pl.read_parquet(bundle / "public" / "data.parquet")
     assert "note" not in released.columns
-    assert sorted(released["size"].cast(pl.Int64).unique()) == [1, 2, 3, 4]
+    assert sorted(released["size"].unique()) == ["1", "2", "3", "4+"]
     assert {*released["county"]} == {"North", "South"}
     audit = audit_bundle(bundle)
     assert audit.passed, audit.problems
     page = (bundle / "public" / "specification.md").read_text()
     assert "size top-coded at 4" in page
+    assert "- `size`: top-coded at 4\n" in (bundle / "public" / "README.md").read_text()
     # A specification that says less than the plan does is found.
     file = bundle / "public" / "specification.json"
     changed = json.loads(file.read_text())
@@ -359,8 +509,8 @@ def test_the_command_shows_each_column_before_and_after(folder: Path) -> None:
     done = stirred("prepare", "homes.csv", "--plan", "plan.toml", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     first, second = json.loads(done.stdout)["steps"]
-    assert (first["before"], first["after"]) == ("7 values, 1 ... 7", "4 values, 1 ... 4")
-    assert first["records_changed"] == sum(1 + n % 7 > 4 for n in range(240))
+    assert (first["before"], first["after"]) == ("7 values, 1 ... 7", "4 values, 1 ... 4+")
+    assert first["records_changed"] == sum(1 + n % 7 >= 4 for n in range(240))
     assert second["after"] is None
     said = stirred("prepare", "homes.csv", "--plan", "plan.toml", cwd=folder)
     assert "keep it inside" in " ".join(said.stdout.split())
@@ -407,7 +557,16 @@ def test_a_column_that_is_not_there_is_said() -> None:
         (
             {"prepare": [{"step": "round", "column": "size", "to": 2}, {"step": "topcode", "column": "size", "at": 3}]},
             "plan.toml [[prepare]] entry 2: there is no step 'topcode'. Fix: did you mean 'top-code'? There are "
-            "recode, top-code, bottom-code, band, round, drop, missing, split.",
+            "recode, top-code, bottom-code, band, round, date, first, count, drop, missing, split.",
+        ),
+        (
+            {"prepare": [{"step": "localSuppression", "column": "size"}]},
+            "plan.toml [[prepare]] entry 1: 'localSuppression' is not in stirred. Fix: sdcMicro does it: "
+            "localSuppression().",
+        ),
+        (
+            {"mechanism": {"name": "p%"}},
+            "plan.toml [mechanism] name: 'p%' is not in stirred. Fix: tau-ARGUS does it: the safety rule \"P%\".",
         ),
         (
             {"prepare": [{"column": "size"}]},

@@ -105,7 +105,8 @@ def check(
     for source in (file, persons):
         if source is not None:
             try:
-                frames[str(source)] = scan_frame(source, given=True)
+                declares = {} if declared is None else {"dialect": declared.dialect}
+                frames[str(source)] = scan_frame(source, given=True, **declares)
             except StirredError as error:
                 problems += error.problems
     if problems or declared is None:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from stirred.data.hrc import CodeTree
 from stirred.data.problems import DataError, listed
+from stirred.data.sources import PLAIN, Dialect
 from stirred.spec.hierarchy import Hierarchy, check_agreement
 from stirred.spec.problems import Problem, StirredError
 
@@ -103,6 +104,7 @@ class Codebook:
     id: tuple[str, ...] = ()
     structural_zeros: tuple[StructuralZero, ...] = ()
     draft: bool = False
+    dialect: Dialect = PLAIN
 
     def __post_init__(self) -> None:
         if problems := list(contradictions(self.variables, self.hierarchies, self.trees, self.structural_zeros)):

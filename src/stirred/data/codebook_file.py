@@ -7,14 +7,14 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
 from stirred.data.codebook import Codebook, CodeHierarchy, File, StructuralZero, Type, Variable, contradictions
 from stirred.data.hrc import read_hrc
 from stirred.data.problems import DataError, bad_file, listed
-from stirred.data.sources import read_text
+from stirred.data.sources import Dialect, read_text
 from stirred.data.spelling import meant, near, told_once
 from stirred.spec.document_schema import Strict
 from stirred.spec.hierarchy import Hierarchy
@@ -22,6 +22,9 @@ from stirred.spec.problems import Problem, StirredError, place_of
 
 _MOST_NAMES: Final = 5
 Name = Annotated[str, Field(min_length=1)]
+Decimals = Literal[".", ","]
+# Neither a letter or digit, nor what a number, a quote or a line has.
+Separator = Annotated[str, Field(pattern=r"^[^A-Za-z0-9 \"'\r\n.+_-]$")]
 
 
 T = TypeVar("T", bound=Strict)
@@ -33,6 +36,10 @@ class TitleSection(Strict):
     title: str = Field(default="", description="What the codebook is about.")
     draft: bool = Field(
         default=False, description="Whether nobody has checked it yet: `stirred codebook init` writes true."
+    )
+    decimal: Decimals = Field(default=".", description="Of text files: what begins the decimals of a number.")
+    separator: Separator | None = Field(
+        default=None, description="Of text files: what separates fields; default from the header."
     )
 
 
@@ -151,6 +158,7 @@ class _Reader:
         return Codebook(
             title=title.title,
             draft=title.draft,
+            dialect=Dialect(title.separator, title.decimal),
             variables=variables,
             hierarchies=hierarchies,
             trees=trees,

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Sequence
 from mmap import ACCESS_READ, mmap
+from pathlib import Path
 from typing import Final
 
 import polars as pl
@@ -17,21 +18,22 @@ from stirred.spec.problems import Problem
 
 _SEPARATORS: Final = (",", ";", "\t", "|")
 _HEADER_BYTES: Final = 1 << 20
+_MOST_UNPACKED: Final = 16 << 30
 # No column name is longer; a name that is, comes from a damaged file or from one without line ends.
 LONGEST_NAME: Final = 200
 _NUMBER: Final = r"^\s*[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?\s*$"
 _NAMES: Final = "put a first line with the names of the columns into the file"
 
 
-def read_csv(place: Source) -> pl.DataFrame:
+def read_csv(place: Source, separator: str | None = None) -> pl.DataFrame:
     """Return the columns of a file as text; refuse a file whose lines or signs are damaged."""
-    header, separator = csv_header(place)
+    header, separator = csv_header(place, separator)
     if not header:
         return pl.DataFrame()
     _check_no_nul(place)
     try:
         frame = pl.read_csv(
-            place.path,
+            _for_polars(place),
             columns=list(range(len(header))),
             separator=separator,
             infer_schema=False,
@@ -48,9 +50,22 @@ def read_csv(place: Source) -> pl.DataFrame:
     return frame
 
 
-def csv_header(place: Source) -> tuple[list[str], str]:
-    """Return the names of the columns and what separates them."""
-    with place.path.open("rb") as file:
+def _for_polars(place: Source) -> Path | bytes:
+    """Return the file, or what is packed in it; nothing of it is written to a disk."""
+    if not place.is_packed:
+        return place.path
+    with place.opened() as file:
+        content = file.read(_MOST_UNPACKED + 1)
+    if len(content) > _MOST_UNPACKED:
+        raise bad_file(
+            f"unpacked it has more than {_MOST_UNPACKED:,} bytes", where=str(place), remedy="unpack it first"
+        )
+    return content
+
+
+def csv_header(place: Source, separator: str | None = None) -> tuple[list[str], str]:
+    """Return the names of the columns and what separates them: the declared separator, or the most frequent one."""
+    with place.opened() as file:
         start = file.read(_HEADER_BYTES)
     if start.startswith(b"PAR1"):
         remedy = f"rename it to {place.path.with_suffix('.parquet').name}"
@@ -81,7 +96,7 @@ def csv_header(place: Source) -> tuple[list[str], str]:
     bare = re.sub(r'"[^"]*"', "", line).partition("\n")[0]
     if "\r" in bare:  # some readers end the line there, and lose the columns behind it
         raise _damaged(place, "line 1 has a carriage return in the middle")
-    separator = max(_SEPARATORS, key=bare.count)  # of equals the first: the comma
+    separator = separator or max(_SEPARATORS, key=bare.count)  # of equals the first: the comma
     try:
         names = next(csv.reader(io.StringIO(line, newline=""), delimiter=separator))
     except csv.Error:
@@ -92,10 +107,18 @@ def csv_header(place: Source) -> tuple[list[str], str]:
 
 def _check_no_nul(place: Source) -> None:
     """Refuse NUL bytes, which no value has."""
-    with place.path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
-        if (at := content.find(b"\0")) >= 0:
-            line = content[:at].count(b"\n") + 1
-            raise _damaged(place, f"line {line:,} has a NUL byte in it")
+    if place.is_packed:
+        content = _for_polars(place)
+        assert isinstance(content, bytes)
+        return _refuse_nul(place, content)
+    with place.path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as mapped:
+        _refuse_nul(place, mapped)
+
+
+def _refuse_nul(place: Source, content: bytes | mmap) -> None:
+    if (at := content.find(b"\0")) >= 0:
+        line = content[:at].count(b"\n") + 1
+        raise _damaged(place, f"line {line:,} has a NUL byte in it")
 
 
 def _damaged(place: Source, what: str) -> DataError:
@@ -106,7 +129,7 @@ def _damaged(place: Source, what: str) -> DataError:
 def _csv_error(place: Source, error: Exception, *, separator: str, width: int) -> DataError:
     text = str(error)
     if "utf-8" in text.lower() or "utf8" in text.lower():
-        with place.path.open("rb") as file:
+        with place.opened() as file:
             for number, line in enumerate(file, start=1):
                 try:
                     line.decode("utf-8")
@@ -134,7 +157,7 @@ def _csv_error(place: Source, error: Exception, *, separator: str, width: int) -
 def _open_quote(place: Source) -> int:
     """Return the line after which the number of quotes stays odd."""
     found, odd = 1, False
-    with place.path.open("rb") as file:
+    with place.opened() as file:
         for number, line in enumerate(file, start=1):
             if line.count(b'"') % 2:
                 odd, found = not odd, number if not odd else found
@@ -149,7 +172,7 @@ def _not_utf8(place: Source, what: str, *, encoding: str = "latin1") -> DataErro
 def _fields(place: Source, *, separator: str) -> pl.Series:
     """Return the number of fields of each line, or of each record where a quoted field has several lines."""
     lines = pl.read_csv(
-        place.path,
+        _for_polars(place),
         has_header=False,
         separator="\x1f",
         quote_char=None,
@@ -168,7 +191,7 @@ def _fields(place: Source, *, separator: str) -> pl.Series:
 
 def _fields_of_records(place: Source, *, separator: str) -> pl.Series:
     """Return the number of fields of each record, read one by one: records may run over several lines."""
-    with place.path.open(encoding="utf-8-sig", newline="") as file:
+    with io.TextIOWrapper(place.opened(), encoding="utf-8-sig", newline="") as file:
         return pl.Series(values=[max(len(row), 1) for row in csv.reader(file, delimiter=separator)], dtype=pl.UInt32)
 
 
@@ -222,6 +245,8 @@ def check_repeated(place: Source, names: list[str]) -> None:
         )
     if problems and all(_numbers(names)):
         raise _all_numbers(place)
+    if any(_numbers(repeated)):
+        raise _no_header(place, "a number stands there more than once")
     if problems:
         raise DataError(problems)
 

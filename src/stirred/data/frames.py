@@ -6,6 +6,7 @@ import errno
 import filecmp
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Final
 
 import polars as pl
 
+from stirred.data.codebook import shown
 from stirred.data.csv_text import check_header, csv_header, read_csv
 from stirred.data.databases import read_database
 from stirred.data.labelled import Labelled, read_labelled
@@ -25,18 +27,21 @@ from stirred.data.sources import (
     DATABASES,
     LABELLED,
     PARQUET,
+    PLAIN,
     READS,
+    Dialect,
     Source,
     unreadable,
     unreadable_because,
 )
-from stirred.data.whole import as_whole
+from stirred.data.whole import as_whole, decimal_commas, with_points
 from stirred.spec.problems import Problem
 
 __all__ = ["READS", "WRITES", "exists", "read_frame", "read_given", "read_labels", "scan_frame", "write_frame"]
 
 WRITES: Final = ("parquet", "csv")
 RESERVED: Final = "__"  # our own columns begin so, beside those of a file
+_POINTED: Final = r"^\s*[+-]?[0-9]*(\.[0-9]+)+(,[0-9]+)?\s*$"
 
 
 def exists(source: Path | str) -> bool:
@@ -44,41 +49,62 @@ def exists(source: Path | str) -> bool:
     return Source.of(source).path.exists()
 
 
-def read_frame(source: Path | str, *, empty: bool = False) -> pl.DataFrame:
+def read_frame(source: Path | str, *, empty: bool = False, separator: str | None = None) -> pl.DataFrame:
     """Read a table.
 
     ``source`` is a CSV (comma, semicolon, tab or bar), Parquet or Arrow file, a folder of Parquet or of
     CSV parts, a table of a database (``file.duckdb#table``, ``file.sqlite#table``) or a file of SPSS, Stata or SAS.
     Columns of a CSV file are kept as text, so that a code such as ``01`` keeps its zero; an empty field
-    is a missing value. A table without rows is refused, unless it may be ``empty``.
+    is a missing value. A table without rows is refused, unless it may be ``empty``. ``separator`` is what stands
+    between the fields of a CSV file, where it is declared.
     """
     place = Source.of(source).checked()
-    frame = _read(place)
+    frame = _read(place, separator)
     if not frame.width or not (frame.height or empty):
         raise _no_records(place)
     return frame
 
 
-def read_given(source: Path | str) -> pl.DataFrame:
+def read_given(source: Path | str, dialect: Dialect = PLAIN) -> pl.DataFrame:
     """Read a file that somebody gives us: whole numbers have no ``.0``, and a first line that is a record is refused.
 
-    Files that we wrote ourselves have a header, whatever their columns are called.
+    Files that we wrote ourselves have a header, whatever their columns are called. ``dialect`` is what was declared of
+    a text file.
     """
     _check_harmless(Source.of(source).checked())
-    frame = read_frame(source)
+    frame = read_frame(source, separator=dialect.separator)
     place = Source.of(source)
     if place.kind in CSV or (place.kind == "folder" and _are_csv(parts_of(place))):
         check_header(place, frame)
+        if dialect.decimal == ",":
+            _check_points(place, frame)
+            frame = frame.select(with_points(pl.col(name)) for name in frame.columns)
         frame = frame.select(as_whole(column) for column in frame.get_columns())
     check_reserved(frame.columns, where=str(place))
     return frame
 
 
-def read_labels(source: Path | str) -> Labelled:
+def _check_points(place: Source, frame: pl.DataFrame) -> None:
+    """Refuse a column in which a point may stand for thousands."""
+    problems = [
+        Problem(
+            what=f"with decimal commas the point in {shown(unclear.unique().sort().head(3).to_list())} is unclear",
+            where=f'{place} "{name}"',
+            remedy="write numbers without a separator for thousands, and with one for decimals",
+            public="with decimal commas the points in it are unclear",
+        )
+        for name in frame.columns
+        if decimal_commas(frame[name]) and len(unclear := frame[name].filter(frame[name].str.contains(_POINTED)))
+    ]
+    if problems:
+        raise DataError(problems)
+
+
+def read_labels(source: Path | str, dialect: Dialect = PLAIN) -> Labelled:
     """Read a given table with the labels its file keeps; only SPSS, Stata and SAS keep any."""
     place = Source.of(source).checked()
     if place.kind not in LABELLED:
-        return Labelled(frame=read_given(source))
+        return Labelled(frame=read_given(source, dialect))
     labelled = read_labelled(place)
     if not labelled.frame.width or not labelled.frame.height:
         raise _no_records(place)
@@ -86,7 +112,7 @@ def read_labels(source: Path | str) -> Labelled:
     return labelled
 
 
-def scan_frame(source: Path | str, *, given: bool = False) -> pl.LazyFrame:
+def scan_frame(source: Path | str, *, given: bool = False, dialect: Dialect = PLAIN) -> pl.LazyFrame:
     """Return a table without reading it yet: a Parquet file or a folder of them; other kinds are read now.
 
     ``given`` says that it is not one of our own files, as for :func:`read_given`.
@@ -96,7 +122,7 @@ def scan_frame(source: Path | str, *, given: bool = False) -> pl.LazyFrame:
         _check_harmless(place)
     parts = parts_of(place) if place.kind in ("folder", *PARQUET) else []
     if not parts or _are_csv(parts):
-        return (read_given if given else read_frame)(source).lazy()
+        return (read_given(source, dialect) if given else read_frame(source)).lazy()
     try:
         frame = _scan_parquet(place, parts)
         empty = not frame.collect_schema() or not frame.select(pl.len()).collect().item()
@@ -146,10 +172,10 @@ def as_read(frame: pl.DataFrame, format_: str, folder: Path | None = None) -> pl
         return read_csv(Source(path))
 
 
-def _read(place: Source) -> pl.DataFrame:
+def _read(place: Source, separator: str | None = None) -> pl.DataFrame:
     try:
         if place.kind in CSV:
-            return read_csv(place)
+            return read_csv(place, separator)
         if place.kind in DATABASES:
             return read_database(place)
         if place.kind in LABELLED:
@@ -158,8 +184,17 @@ def _read(place: Source) -> pl.DataFrame:
             return _read_arrow(place)
         parts = parts_of(place)
         csv = _are_csv(parts)
-        return _read_csv_parts([part.path for part in parts]) if csv else _scan_parquet(place, parts).collect()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, UnicodeDecodeError) as error:
+        return (
+            _read_csv_parts([part.path for part in parts], separator) if csv else _scan_parquet(place, parts).collect()
+        )
+    except (
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+        OSError,
+        EOFError,
+        zlib.error,
+        UnicodeError,
+    ) as error:
         raise unreadable_because(place, error) from None
 
 
@@ -190,7 +225,7 @@ def parquet_parts(source: Path | str) -> list[Part]:
 
 
 def _are_csv(parts: Sequence[Part]) -> bool:
-    return parts[0].path.suffix.lower() in CSV
+    return Source(parts[0].path).kind in CSV
 
 
 def _unlike(part: Path, first: Path, told: str) -> Problem:
@@ -201,13 +236,13 @@ def _unlike(part: Path, first: Path, told: str) -> Problem:
     )
 
 
-def _read_csv_parts(parts: Sequence[Path]) -> pl.DataFrame:
+def _read_csv_parts(parts: Sequence[Path], separator: str | None) -> pl.DataFrame:
     """Read CSV files with the same header one after the other."""
     problems: list[Problem] = []
     first: list[str] = []
     for part in parts:
         try:
-            header = csv_header(Source(part))[0]
+            header = csv_header(Source(part), separator)[0]
         except DataError as error:
             problems += error.problems
             continue
@@ -223,7 +258,7 @@ def _read_csv_parts(parts: Sequence[Path]) -> pl.DataFrame:
     frames = []
     for part in parts:
         try:
-            frames.append(read_csv(Source(part)))
+            frames.append(read_csv(Source(part), separator))
         except DataError as error:
             problems += error.problems
     if problems:

@@ -18,7 +18,7 @@ from stirred.data.columns import Columns, ParquetColumns, as_polars, canonical_f
 from stirred.data.frames import check_reserved, parquet_parts, read_labels
 from stirred.data.missing import MISSING_CODE, Declared, is_missing, with_missing, with_missing_code
 from stirred.data.problems import DataError, bad_file, counted, listed, number
-from stirred.data.sources import Source, other_separator, which_column
+from stirred.data.sources import PLAIN, Dialect, Source, other_separator, which_column
 from stirred.spec.domain import AS_GIVEN
 from stirred.spec.problems import Problem, StirredError
 
@@ -82,23 +82,25 @@ class Microdata:
         id: Sequence[str] = (),
         checked: bool = True,
         by_column: bool = False,
+        dialect: Dialect = PLAIN,
     ) -> Microdata:
         """Read the files; problems of both are reported together. ``checked=False`` leaves the link for later.
 
         ``by_column`` the households of a large Parquet file are read when they are asked for, as persons always are.
+        ``dialect`` is what was declared of text files.
         """
         homes: pl.DataFrame | None = None
         people: Columns | None = None
         labels: dict[str, Mapping[str, str]] = {}
         problems: list[Problem] = []
         try:
-            table, own = _read_table(households, large=_LARGE_FILE // 2 if by_column else None, plain=True)
+            table, own = _read_table(households, dialect, large=_LARGE_FILE // 2 if by_column else None, plain=True)
             homes, labels = cast(pl.DataFrame, table), {**own}
         except StirredError as error:
             problems += error.problems
         try:
             if persons is not None:
-                people, of_persons = _read_table(persons, large=_LARGE_FILE)
+                people, of_persons = _read_table(persons, dialect, large=_LARGE_FILE)
                 labels = {**of_persons, **labels}
         except StirredError as error:
             problems += error.problems
@@ -205,7 +207,7 @@ class Microdata:
         if self.called:
             return self.called
         source = Source.of(self.household_source)
-        return source.table or source.path.stem
+        return source.table or source.stem
 
     @property
     def identifiers(self) -> tuple[str, ...]:
@@ -290,14 +292,14 @@ _LARGE_FILE = 256 << 20
 
 
 def _read_table(
-    path: Path, *, large: int | None, plain: bool = False
+    path: Path, dialect: Dialect, *, large: int | None, plain: bool = False
 ) -> tuple[Columns, Mapping[str, Mapping[str, str]]]:
     """Return a table and the labels that its file keeps; ``plain``, only columns that keep their types are fetched."""
     if large is not None and sum(part.path.stat().st_size for part in parquet_parts(path)) > large:
         table = ParquetColumns(path)
         if not plain or all(kind.is_integer() or kind in (pl.String, pl.Boolean) for kind in table.schema.values()):
             return table, {}
-    labelled = read_labels(path)
+    labelled = read_labels(path, dialect)
     return labelled.frame, labelled.values
 
 

@@ -43,7 +43,7 @@ def parts_of(place: Source) -> list[Part]:
     if place.kind != "folder":
         return [Part(place.path)]
     files = sorted(_below(place.path, ()), key=lambda part: part.path)
-    parquet, text = ([part for part in files if part.path.suffix.lower() in kind] for kind in (PARQUET, CSV))
+    parquet, text = ([part for part in files if Source(part.path).kind in kind] for kind in (PARQUET, CSV))
     for part in (*parquet, *text):
         check_is_file(part.path, where=str(part.path))
     if parquet and text:

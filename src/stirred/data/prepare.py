@@ -9,15 +9,18 @@ from typing import Final
 import polars as pl
 
 from stirred.data.codebook import Codebook, Variable, shown
-from stirred.data.columns import ParquetColumns, as_polars
+from stirred.data.columns import Columns, ParquetColumns, as_polars
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.natural import sorted_values
 from stirred.data.problems import DataError, bad_plan, counted
-from stirred.data.steps import Band, Cap, Drop, Split, Step
+from stirred.data.steps import NUMBER, Count, Drop, Split, Step, closed
+from stirred.data.whole import decimal_commas
 from stirred.spec.problems import Problem, StirredError
 
-# A leading zero tells a code from a number; so many digits fit into a double.
-_NUMBER: Final = r"^\s*-?(0|[1-9][0-9]{0,11})(\.[0-9]{1,3})?\s*$"
+_NO_NUMBER: Final = (
+    'if they mean a missing value, declare them: missing = ["NA", "."] under [data]; another text becomes a number by '
+    'a step before this one: step = "recode", map = { "none" = 0 }, keep = true'
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,6 +45,7 @@ def prepared_data(data: Microdata, steps: Sequence[Step], *, seen: list[Change] 
 
     ``seen`` collects each column before and after.
 
+    >>> from stirred.data.steps import Band, Cap
     >>> homes = Microdata(households=pl.DataFrame({"age": [17, 64, 99]}))
     >>> steps = [Cap(step="top-code", column="age", at=90), Band(step="band", column="age", breaks=[0, 18, 65])]
     >>> prepared_data(homes, steps).households["age"].to_list()
@@ -56,6 +60,8 @@ def prepared_data(data: Microdata, steps: Sequence[Step], *, seen: list[Change] 
                     what = "a file is split before anything else is done to it"
                     raise bad_plan(what, where="", remedy="make it the first step")
                 data = _split(step, data)
+            elif isinstance(step, Count):
+                data = _counted(step, data)
             else:
                 data = _stepped(data, step, seen)
         except StirredError as error:
@@ -98,14 +104,32 @@ def _differing(step: Split, flat: pl.DataFrame, source: str) -> Iterator[Problem
             )
 
 
-def _stepped(data: Microdata, step: Step, seen: list[Change] | None) -> Microdata:
+def _counted(step: Count, data: Microdata) -> Microdata:
+    """Return households with the number of their persons, who are part of a household's record."""
+    (name,), homes, people, hid = step.column, data.households, data.persons, data.hid
+    if people is None or hid is None:
+        remedy = "name persons and hid under [data]; or make a split the first step of a flat file of persons"
+        raise bad_plan("there are no persons to count", where="", remedy=remedy)
+    if name in {*homes.columns, *people.columns}:
+        raise bad_plan(f"there is a column '{name}' already", where="column", remedy="choose another name")
+    if lacking := [source for source, frame in _frames(data) if hid not in frame.columns]:
+        raise DataError([missing_column(hid, homes.columns, where=source, role="hid") for source in lacking])
+    sizes = people[hid].alias(hid).value_counts(name=name)
+    counted = homes.select(pl.col(hid).cast(sizes[hid].dtype)).join(sizes, on=hid, how="left", maintain_order="left")
+    return replace(data, households=homes.with_columns(counted[name].fill_null(0).cast(pl.Int64)), checked=False)
+
+
+def _frames(data: Microdata) -> list[tuple[str, Columns]]:
     frames = [(data.household_source, data.households), (data.person_source, data.persons)]
-    there = [(source, frame) for source, frame in frames if frame is not None]
+    return [(source, frame) for source, frame in frames if frame is not None]
+
+
+def _stepped(data: Microdata, step: Step, seen: list[Change] | None) -> Microdata:
+    there = _frames(data)
+    files = " and ".join(dict.fromkeys(source for source, _ in there))
     known = {name for _, frame in there for name in frame.columns}
     problems = [
-        missing_column(name, sorted(known), where=data.household_source, role="prepare")
-        for name in step.names
-        if name not in known
+        missing_column(name, sorted(known), where=files, role="prepare") for name in step.names if name not in known
     ]
     if data.hid is not None and data.hid in step.names:
         remedy = "leave it: it is re-issued on release"
@@ -141,40 +165,23 @@ def _expressions(step: Step, kinds: Mapping[str, pl.DataType]) -> list[pl.Expr]:
     if isinstance(step, Drop):
         return []
     there = [name for name in step.names if name in kinds]
-    return [_expression(step, name, kinds[name]).alias(name) for name in there]
-
-
-def _expression(step: Step, name: str, kind: pl.DataType) -> pl.Expr:
-    if step.numeric and kind == pl.String and not isinstance(step, Cap):  # as CSV has numbers: it stays one of texts
-        number = pl.col(name).str.strip_chars().cast(pl.Float64)
-        return step.new(number.cast(pl.Int64) if isinstance(step, Band) else number, pl.Int64()).cast(pl.String)
-    return step.new(pl.col(name), kind)
+    return [step.new(pl.col(name), kinds[name]).alias(name) for name in there]
 
 
 def _unfit(step: Step, column: pl.Series, source: str) -> Iterator[Problem]:
     where = f'{source} "{column.name}"'
-    if step.numeric and not column.dtype.is_numeric():
-        texts = column.cast(pl.String).drop_nulls().unique()
-        odd = texts.filter(~texts.str.contains(_NUMBER))
-        if len(odd) or column.dtype != pl.String:
-            yield Problem(
-                what=f"it has values that are not numbers, such as {shown(sorted_values(odd).head(5).to_list())}",
-                public="it has values that are not numbers",
-                where=where,
-                remedy='if they mean a missing value, declare them: missing = ["NA", "."] under [data]; a text such as '
-                '85+ becomes a number by a step before this one: step = "recode", map = { "85+" = 85 }, keep = true',
-            )
-            return
-        column = column.str.strip_chars().cast(pl.Float64)
     wrong = step.unfit(column)
-    if wrong is not None and bool(wrong.any()):
-        values = sorted_values(column.filter(wrong).unique())
-        yield Problem(
-            what=f"{step.no_answer} {len(values):,} of its values, such as {shown(values.head(5).to_list())}",
-            public=f"{step.no_answer} {len(values):,} of its values",
-            where=where,
-            remedy=step.answer,
-        )
+    if wrong is None or not bool(wrong.any()):
+        return
+    values = column.filter(wrong).cast(pl.String).unique()
+    odd = values.filter(~values.str.contains(NUMBER)) if step.numeric else values.head(0)
+    told = sorted_values(odd if len(odd) else values)
+    what, remedy = f"{step.no_answer} {len(told):,} of its values", step.answer
+    if len(odd):
+        what = "it has values that are not numbers"
+        remedy = decimal_commas(odd) or _NO_NUMBER
+    such = f", such as {shown(told.head(5).to_list())}"
+    yield Problem(what=what + such, public=what, where=where, remedy=remedy)
 
 
 def _changes(step: Step, before: Microdata, after: Microdata) -> Iterator[Change]:
@@ -188,7 +195,8 @@ def _changes(step: Step, before: Microdata, after: Microdata) -> Iterator[Change
 def prepared_codebook(codebook: Codebook, steps: Sequence[Step]) -> Codebook:
     """Return what is declared of the prepared file: the coarser domain. It follows from declarations alone."""
     touched = {name for step in steps if not isinstance(step, Split) for name in step.names}
-    variables = [after for each in codebook.variables if (after := _after(each, steps)) is not None]
+    made = [step.variable for step in steps if isinstance(step, Count)]
+    variables = [after for each in (*codebook.variables, *made) if (after := _after(each, steps)) is not None]
     zeros = [zero for zero in codebook.structural_zeros if not touched & {*zero.when}]
     return replace(
         codebook,
@@ -201,6 +209,6 @@ def prepared_codebook(codebook: Codebook, steps: Sequence[Step]) -> Codebook:
 
 def _after(variable: Variable | None, steps: Sequence[Step]) -> Variable | None:
     for step in steps:
-        if variable is not None and not isinstance(step, Split) and variable.name in step.names:
+        if variable is not None and not isinstance(step, (Split, Count)) and variable.name in step.names:
             variable = step.declares(variable)
-    return variable
+    return None if variable is None else closed(variable)

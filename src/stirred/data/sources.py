@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import tomllib
 from collections.abc import Sequence
@@ -9,13 +10,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, cast
 
 from stirred.data.problems import DataError, bad_file, bad_plan, listed
 from stirred.data.spelling import near
 from stirred.spec.problems import Problem
 
-CSV: Final = (".csv", ".tsv")
+CSV: Final = (".csv", ".tsv", ".txt")
 PARQUET: Final = (".parquet", ".pq")
 ARROW: Final = (".arrow", ".feather", ".ipc")
 DATABASES: Final = (".duckdb", ".ddb", ".sqlite", ".sqlite3", ".db")
@@ -25,6 +26,18 @@ _SPREADSHEETS: Final = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _OTHER_SEPARATORS: Final = ("~", "^", ":", "!", "#", "/", " ", "\x1f", "\x01", "§", "¦")
 _ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/+)(.*)", re.DOTALL)
 READS: Final = (*CSV, *PARQUET, *ARROW, *DATABASES, *LABELLED)
+PACKED: Final = ".gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a text file writes fields and numbers; without a separator it is told from the header."""
+
+    separator: str | None = None
+    decimal: str = "."
+
+
+PLAIN: Final = Dialect()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +65,30 @@ class Source:
 
     @property
     def kind(self) -> str:
-        """Return the ending in small letters, or ``folder``."""
-        return "folder" if self.path.is_dir() else self.path.suffix.lower()
+        """Return the ending in small letters, of a packed text file the one before ``.gz``; or ``folder``.
+
+        >>> Source.of("homes.csv.gz").kind, Source.of("homes.parquet").kind, Source.of("homes.parquet.gz").kind
+        ('.csv', '.parquet', '.gz')
+        """
+        if self.path.is_dir():
+            return "folder"
+        inside = Path(self.path.stem).suffix.lower()
+        ending = self.path.suffix.lower()
+        return inside if ending == PACKED and inside in CSV else ending
+
+    @property
+    def stem(self) -> str:
+        """Return the name of the file without its ending."""
+        return Path(self.path.stem).stem if self.is_packed else self.path.stem
+
+    @property
+    def is_packed(self) -> bool:
+        """Say whether it is a text file that gzip made smaller."""
+        return self.kind in CSV and self.path.suffix.lower() == PACKED
+
+    def opened(self) -> BinaryIO:
+        """Open the file for reading, unpacked."""
+        return cast(BinaryIO, gzip.open(self.path, "rb")) if self.is_packed else self.path.open("rb")
 
     def checked(self) -> Source:
         """Return this source; refuse one that does not exist or is of no kind that can be read."""
@@ -63,10 +98,12 @@ class Source:
         if self.kind != "folder" and self.kind not in READS:
             kind = f"a file ending in '{self.path.suffix}'" if self.path.suffix else "a file without an ending"
             first = "save it as 'CSV UTF-8', or " if self.kind in _SPREADSHEETS else ""
+            first = "unpack it, or " if self.kind == PACKED else first
             raise bad_file(
                 f"cannot read {kind}",
                 where=str(self),
-                remedy=f"{first}give a file ending in {', '.join(READS)}, or a folder of Parquet or of CSV files",
+                remedy=f"{first}give a file ending in {', '.join(READS)}, .csv{PACKED}, or a folder of Parquet or of "
+                "CSV files",
             )
         if self.table is not None and self.kind not in DATABASES:
             raise bad_file(
@@ -164,11 +201,11 @@ def other_separator(absent: Sequence[str], there: Sequence[str], *, where: str) 
     It names no wanted column, so that it is told once, however many are wanted.
 
     >>> print(other_separator(["size"], ["size~county"], where="homes.csv"))
-    homes.csv: the file has one column, "size~county". Fix: is its separator another one? stirred reads , ; tab and |.
+    homes.csv: the file has one column, "size~county". Fix: is its separator another one? Declare it, such as ...
     """
     if len(there) != 1 or not any(part in there[0] for part in (*absent, *_OTHER_SEPARATORS)):
         return None
-    remedy = "is its separator another one? stirred reads , ; tab and |"
+    remedy = "is its separator another one? Declare it, such as separator = '~' under [data] or in the codebook"
     return Problem(what=f"the file has one column, {listed(there)}", where=where, remedy=remedy)
 
 

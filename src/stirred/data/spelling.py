@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel
 
@@ -29,6 +29,37 @@ def meant(name: str, known: Iterable[str]) -> str:
     """
     found = near(name, known)
     return f"did you mean '{found}'? " if found else ""
+
+
+# Methods that people ask for by the names of other programs, which have them.
+_SDCMICRO: Final = {
+    "pram": "pram()", "localsuppression": "localSuppression()", "kanon": "kAnon()", "kanonymity": "kAnon()",
+    "microaggregation": "microaggregation()", "mdav": "microaggregation()", "addnoise": "addNoise()",
+    "noise": "addNoise()", "rankswap": "rankSwap()", "shuffle": "shuffle()", "localrecprog": "LocalRecProg()",
+}  # fmt: skip
+_TAU_ARGUS: Final = {
+    **dict.fromkeys(("p%", "p%rule", "ppercent", "ppercentrule", "pq", "pqrule"), 'the safety rule "P%"'),
+    **dict.fromkeys(("dominance", "dominancerule", "nk", "nkrule"), "the dominance rule"),
+    **dict.fromkeys(("suppression", "secondarysuppression", "cellsuppression", "hypercube"), "secondary suppression"),
+    "controlledrounding": "controlled rounding",
+    "cta": "controlled tabular adjustment",
+    "controlledtabularadjustment": "controlled tabular adjustment",
+}
+
+
+def elsewhere(name: str) -> tuple[str, str] | None:
+    """Return what to answer to the name of a method that another program has.
+
+    >>> print(*elsewhere("localSuppression"), sep=". ")
+    'localSuppression' is not in stirred. sdcMicro does it: localSuppression()
+    >>> elsewhere("top-code") is None
+    True
+    """
+    plain = re.sub("[^a-z%]", "", name.lower())
+    for program, methods in (("sdcMicro", _SDCMICRO), ("tau-ARGUS", _TAU_ARGUS)):
+        if plain in methods:
+            return f"'{name}' is not in stirred", f"{program} does it: {methods[plain]}"
+    return None
 
 
 def told_once(details: Sequence[Any], model: type[BaseModel]) -> Iterator[tuple[Any, str]]:
@@ -58,6 +89,8 @@ def misshapen(detail: Any, model: type[BaseModel], *, called: str = "") -> tuple
         return f"'{word}' is missing", f"add {word}: see docs/plans.md"
     if kind == "union_tag_invalid":
         tag, word = str(detail["ctx"]["tag"]), detail["ctx"]["discriminator"].strip("'")
+        if (known := elsewhere(tag)) is not None:
+            return known
         names = re.findall("'([^']*)'", detail["ctx"]["expected_tags"])
         begin = f"{hint}There are" if (hint := meant(tag, names)) else "write one of"
         return f"there is no {word} '{tag}'", f"{begin} {', '.join(names)}"

@@ -7,15 +7,30 @@ whole file (a quantile, "codes with fewer than 5") is not such a function and is
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 import polars as pl
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from stirred.data.codebook import Codebook, Variable, shown
@@ -47,6 +62,7 @@ _COMPUTED: Final[Mapping[str, tuple[str, str]]] = {
 }
 _MOST_SHOWN: Final = 8
 _MOST_CODES: Final = 1_000
+_MOST_POINTS: Final = 100_000
 
 
 def _as_list(value: Any) -> Any:
@@ -179,6 +195,7 @@ class Recode(Step):
         return ~column.cast(pl.String).is_in([*(self.map or {})]) & column.is_not_null()
 
     def declares(self, variable: Variable) -> Variable:
+        variable = closed(variable)
         if self.keep and variable.type != "code":
             return replace(variable, type="text", min=None, max=None)
         kept = [code for code in variable.codes if code not in (self.map or {})] if self.keep else []
@@ -198,106 +215,448 @@ def _at_level(tree: CodeTree, level: int) -> dict[str, str | int]:
     return found
 
 
-class _Numeric(Step):
-    numeric: ClassVar[bool] = True
+# A leading zero tells a code from a number; a point may come first (SAS), and an exponent last (R).
+NUMBER: Final = (
+    r"^\s*(?P<number>[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?)(?P<end>\+| or less)?\s*$"
+)
+_ABOVE, _BELOW = "+", " or less"  # how a capped number is written: 85+, 18 or less
+_LARGEST: Final = 10**18
+
+
+def _decimal(value: Any) -> Any:
+    """Return an exact number; a float of Python by its shortest decimal."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
+        return value
+    try:
+        found = Decimal(str(value))
+    except InvalidOperation:
+        return value
+    return found if found.is_finite() and abs(found) < _LARGEST and found == round(found, 18) else value
+
+
+def _written(value: Decimal | date | None) -> int | str | None:
+    if not isinstance(value, Decimal):
+        return None if value is None else str(value)
+    return int(value) if value == int(value) else _text(value)
+
+
+Exact = Annotated[
+    Decimal,
+    BeforeValidator(_decimal, json_schema_input_type=int | float | str),
+    PlainSerializer(_written, return_type=int | str),
+]
+Above0 = Annotated[Exact, Field(gt=0)]
+Day = Annotated[
+    date,
+    BeforeValidator(lambda value: _day(value) or value if isinstance(value, str) else value),
+    PlainSerializer(_written, return_type=str),
+]
+
+
+def _text(value: Fraction | Decimal | int) -> str:
+    """Write a number that has finitely many decimals.
+
+    >>> _text(Decimal("0.50")), _text(Fraction(-3, 4)), _text(1000)
+    ('0.5', '-0.75', '1000')
+    """
+    number = Fraction(value)
+    places = next(places for places in count() if 10**places % number.denominator == 0)
+    digits = f"{abs(number.numerator) * 10**places // number.denominator:0{places + 1}d}"
+    whole, decimals = (digits[:-places], digits[-places:]) if places else (digits, "")
+    return f"{'-' if number < 0 else ''}{whole}{'.' if decimals else ''}{decimals}"
+
+
+def _number(text: str) -> tuple[Fraction, str] | None:
+    """Return a number and whether it stands for all above or below; None for any other text.
+
+    >>> _number("-5809.400000000001")[0] * 10**12, _number("85+"), _number("012")
+    (Fraction(-5809400000000001, 1), (Fraction(85, 1), '+'), None)
+    """
+    found = re.match(NUMBER, text)
+    value = Fraction(found["number"]) if found else Fraction(_LARGEST)
+    return None if found is None or abs(value) >= _LARGEST else (value, found["end"] or "")
+
+
+def _day(text: str, pattern: str | None = None) -> date | None:
+    """Return a day, with or without a time after it; None for any other text.
+
+    >>> _day("2020-12-31 11:59:00"), _day("31.12.2020", "%d.%m.%Y"), _day("2020-13-01")
+    (datetime.date(2020, 12, 31), datetime.date(2020, 12, 31), None)
+    """
+    try:
+        text = text.strip()
+        return (datetime.fromisoformat(text) if pattern is None else datetime.strptime(text, pattern)).date()
+    except ValueError:
+        return None
+
+
+class _ByValue(Step):
+    """A step that gives each value, written as text, its new one."""
 
     column: Columns = Field(description="The column, or several.")
 
+    @abstractmethod
+    def of(self, text: str) -> str | None:
+        """Return what becomes of a value; None if the step has no answer for it."""
 
-class Cap(_Numeric):
-    """Replace every number above a declared one, or below it, by it."""
-
-    step: Literal["top-code", "bottom-code"] = Field(description="Cap numbers from above, or from below.")
-    at: int = Field(description="The largest, or smallest, number that is left.")
-
-    said: ClassVar[str] = "{step}d at {at}"
+    def kind(self, old: pl.DataType) -> pl.DataType:
+        """Return the type of the column afterwards, by what it was and what the plan says."""
+        return pl.String()
 
     def new(self, old: pl.Expr, kind: pl.DataType) -> pl.Expr:
-        number = old.str.strip_chars().cast(pl.Float64) if kind == pl.String else old
-        reached = number >= self.at if self.step == "top-code" else number <= self.at
-        return pl.when(reached).then(pl.lit(self.at).cast(kind)).otherwise(old)
+        after = self.kind(kind)
+        return old.map_batches(lambda column: self._answers(column).cast(after), return_dtype=after)
 
-    def declares(self, variable: Variable) -> Variable:
-        if variable.type != "integer":
-            return variable
-        low, high = variable.min, variable.max
+    def unfit(self, column: pl.Series) -> pl.Series | None:
+        return self._answers(column).is_null() & _texts(column).is_not_null()
+
+    def _answers(self, column: pl.Series) -> pl.Series:
+        texts = _texts(column)
+        values = texts.unique().drop_nulls()
+        answers = pl.Series(values=[self.of(text) for text in values], dtype=pl.String)
+        return texts.replace_strict(values, answers, default=None, return_dtype=pl.String).alias(column.name)
+
+    def _coded(self, variable: Variable, texts: Iterable[str]) -> Variable:
+        """Return a variable whose codes are the answers for these texts; one of text if they are too many."""
+        codes = dict.fromkeys(answer for text in texts if (answer := self.of(text)) is not None)
+        if len(codes) > _MOST_CODES:
+            return _plain(variable, type="text")
+        return _plain(variable, type="code", codes={code: code for code in codes})
+
+    def declares(self, variable: Variable) -> Variable | None:
+        variable = closed(variable)
+        return self._coded(variable, variable.codes) if variable.type == "code" else _plain(variable, type="text")
+
+
+def _texts(column: pl.Series) -> pl.Series:
+    return (column.fill_nan(None) if column.dtype.is_float() else column).cast(pl.String)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Capped(Variable):
+    """A whole number between two caps, while further steps make it coarser: 85 stands for all above."""
+
+    above: bool = False
+    below: bool = False
+
+    def texts(self, points: Iterable[int]) -> Iterator[str]:
+        """Yield the ends and the points between them, as they are written."""
+        assert self.min is not None
+        assert self.max is not None
+        for value in sorted({self.min, self.max, *(each for each in points if self.min < each < self.max)}):
+            above, below = self.above and value == self.max, self.below and value == self.min
+            yield f"{value}{_ABOVE if above else _BELOW if below else ''}"
+
+
+def _capped(variable: Variable, **changes: Any) -> _Capped:
+    own = {each.name: getattr(variable, each.name) for each in fields(variable)}
+    return _Capped(**{**own, **changes})
+
+
+def _plain(variable: Variable, **changes: Any) -> Variable:
+    own = {each.name: getattr(variable, each.name) for each in fields(Variable)}
+    return Variable(**{**own, "codes": {}, "min": None, "max": None, **changes})
+
+
+def closed(variable: Variable) -> Variable:
+    """Return what is declared of a column after the last step with numbers: the codes, if they can be listed."""
+    if not isinstance(variable, _Capped):
+        return variable
+    if not (variable.above or variable.below):
+        return _plain(variable, min=variable.min, max=variable.max)
+    if variable.min is None or variable.max is None or variable.max - variable.min >= _MOST_CODES:
+        return _plain(variable, type="text")
+    codes = variable.texts(range(variable.min, variable.max))
+    return _plain(variable, type="code", codes={code: code for code in codes})
+
+
+class _Numeric(_ByValue):
+    numeric: ClassVar[bool] = True
+    answer: ClassVar[str] = (
+        "a capped number such as 85+ must be the first, and 18 or less the last, of what the step puts together: cap "
+        "at another number, or make the bands end there"
+    )
+
+    def points(self, low: int, high: int) -> Iterable[int] | None:
+        """Return whole numbers that have all answers between two of them; None if there are too many."""
+        return None if high - low > _MOST_POINTS else range(low, high)
+
+    def declares(self, variable: Variable) -> Variable | None:
+        if variable.type == "integer" and variable.min is not None and variable.max is not None:
+            points = self.points(variable.min, variable.max)
+            if points is not None:
+                return self._coded(variable, _capped(variable).texts(points))
+            return _plain(variable, type="text")
+        return super().declares(variable)
+
+
+class Cap(_Numeric):
+    """Replace every number above a declared one, or below it, by a code such as 85+."""
+
+    step: Literal["top-code", "bottom-code"] = Field(description="Cap numbers from above, or from below.")
+    at: Exact = Field(description="The largest, or smallest, number that is left.")
+    label: bool = Field(
+        default=True,
+        description='Whether a capped value is written "85+" or "18 or less"; false leaves the number, to be added up.',
+    )
+
+    @property
+    def words(self) -> str:
+        """Say where the cap is."""
+        return f"{self.step}d at {_text(self.at)}{'' if self.label else ', as a number'}"
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave the default out: ledgers compare steps with those of earlier releases."""
+        found: dict[str, Any] = plain(self)
+        return {key: value for key, value in found.items() if key != "label" or not value}
+
+    def of(self, text: str) -> str | None:
+        found = _number(text)
+        if found is None or (found[1] and not self.label):
+            return None
+        (value, end), top = found, self.step == "top-code"
+        reached = value >= self.at if top else value <= self.at
+        if end == (_BELOW if top else _ABOVE) and reached and value != self.at:
+            return None
+        if not reached or end == (_BELOW if top else _ABOVE):
+            return f"{_text(value)}{end}"
+        return f"{_text(self.at)}{'' if not self.label else _ABOVE if top else _BELOW}"
+
+    def kind(self, old: pl.DataType) -> pl.DataType:
+        if self.label or old == pl.String:
+            return pl.String()
+        return old if old.is_float() or self.at == int(self.at) else pl.Float64()
+
+    def declares(self, variable: Variable) -> Variable | None:
+        if variable.type != "integer" or self.at != int(self.at):
+            return super().declares(variable)
+        low, high, at = variable.min, variable.max, int(self.at)
         if self.step == "top-code":
-            return replace(variable, max=self.at if high is None else min(high, self.at))
-        return replace(variable, min=self.at if low is None else max(low, self.at))
+            reached = high is None or high >= at
+            return _capped(variable, max=at if reached else high, **({"above": True} if self.label and reached else {}))
+        reached = low is None or low <= at
+        return _capped(variable, min=at if reached else low, **({"below": True} if self.label and reached else {}))
 
 
 class Round(_Numeric):
     """Round numbers to multiples of a declared one, halves up."""
 
     step: Literal["round"] = Field(description="Round numbers.")
-    to: int = Field(ge=2, description="The number whose multiples are left.")
+    to: Above0 = Field(description="The number whose multiples are left, such as 1000, 1 or 0.5.")
 
-    said: ClassVar[str] = "rounded to {to}"
+    @property
+    def words(self) -> str:
+        """Say to what."""
+        return f"rounded to {_text(self.to)}"
 
-    def rounded(self, value: int) -> int:
-        """Return one number, rounded."""
-        return (2 * value + self.to) // (2 * self.to) * self.to
+    def of(self, text: str) -> str | None:
+        found = _number(text)
+        unit = Fraction(self.to)
+        if found is None or (found[1] and found[0] % unit):
+            return None
+        return f"{_text((found[0] / unit + Fraction(1, 2)).__floor__() * unit)}{found[1]}"
 
     def new(self, old: pl.Expr, kind: pl.DataType) -> pl.Expr:
-        whole = (2 * old + self.to) // (2 * self.to) * self.to
-        return whole.cast(pl.Int64)
+        return old if kind.is_integer() and self.to == 1 else super().new(old, kind)
 
-    def declares(self, variable: Variable) -> Variable:
-        if variable.min is None or variable.max is None:
-            return variable
-        low, high = self.rounded(variable.min), self.rounded(variable.max)
-        return _coded(variable, [str(value) for value in range(low, high + 1, self.to)], low=low, high=high)
+    def kind(self, old: pl.DataType) -> pl.DataType:
+        if old == pl.String:
+            return old
+        return pl.Int64() if self.to == int(self.to) else pl.Float64()
+
+    def points(self, low: int, high: int) -> Iterable[int] | None:
+        unit = int(self.to)
+        return None if unit != self.to or (high - low) // unit > _MOST_CODES else range(low - low % unit, high, unit)
+
+    def declares(self, variable: Variable) -> Variable | None:
+        if variable.type == "integer" and self.to == int(self.to) and not isinstance(variable, _Capped):
+            low, high = (None if end is None else int(self.of(str(end)) or 0) for end in (variable.min, variable.max))
+            if low is None or high is None or (high - low) // int(self.to) > _MOST_CODES:
+                return replace(variable, min=low, max=high)
+        return super().declares(variable)
 
 
 class Band(_Numeric):
-    """Replace whole numbers by the band they are in, such as 18-64."""
+    """Replace numbers or dates by the band they are in, such as 18-64."""
 
-    step: Literal["band"] = Field(description="Put numbers into bands.")
-    width: int | None = Field(default=None, ge=2, description="All bands have this width.")
-    start: int = Field(default=0, description="With width: where a band begins.")
-    breaks: list[int] | None = Field(default=None, min_length=1, description="Instead: where each band begins.")
+    step: Literal["band"] = Field(description="Put numbers or dates into bands.")
+    width: Above0 | None = Field(default=None, description="All bands have this width.")
+    start: Exact = Field(default=Decimal(0), description="With width: where a band begins.")
+    breaks: list[Exact] | list[Day] | None = Field(
+        default=None, min_length=1, description="Instead: where each band begins, numbers or dates."
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> Band:
-        breaks = self.breaks or []
+        breaks: list[Any] = self.breaks or []
         if (self.width is None) == (self.breaks is None) or any(a >= b for a, b in pairwise(breaks)):
             what = "bands need either a width, or breaks that rise"
             raise PydanticCustomError(LEARNED, "{what}", {"what": what, "remedy": "write such as breaks = [0, 18, 65]"})
         return self
 
     @property
+    def numeric(self) -> bool:  # type: ignore[override]
+        """Say whether it is for numbers, and not for dates."""
+        return self.breaks is None or isinstance(self.breaks[0], Decimal)
+
+    @property
+    def answer(self) -> str:  # type: ignore[override]
+        """Say how days are written, where the bands are of days."""
+        return _Numeric.answer if self.numeric else Dates.answer
+
+    @property
     def words(self) -> str:
         """Say which bands."""
         if self.breaks is None:
-            return f"in bands of width {self.width} from {self.start}"
-        return f"in bands from {', '.join(map(str, self.breaks))}"
+            return f"in bands of width {_text(self.width or 0)} from {_text(self.start)}"
+        return f"in bands from {', '.join(str(_written(each)) for each in self.breaks)}"
 
     @property
-    def _labels(self) -> list[str]:
-        breaks = self.breaks or []
-        inner = [str(a) if b == a + 1 else f"{a}-{b - 1}" for a, b in pairwise(breaks)]
-        return [f"under {breaks[0]}", *inner, f"{breaks[-1]}+"]
+    def _whole(self) -> bool:
+        """Say whether all bands begin at whole numbers; a decimal then counts by its whole part."""
+        numbers = [self.width, self.start] if self.breaks is None else self.breaks
+        return all(isinstance(each, Decimal) and each == int(each) for each in numbers)
 
-    def new(self, old: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    def _label(self, low: Any, next_low: Any) -> str:
+        """Write a band; ``None`` is no end."""
+        if isinstance(low or next_low, date):
+            if low is None:
+                return f"before {next_low}"
+            last = None if next_low is None else next_low - timedelta(days=1)
+            return f"from {low}" if last is None else str(low) if last == low else f"{low} to {last}"
+        if low is None or next_low is None:
+            return f"under {_text(next_low)}" if low is None else f"{_text(low)}{_ABOVE}"
+        if not self._whole:
+            return f"{_text(low)} to under {_text(next_low)}"
+        last = next_low - 1
+        return _text(low) if low == last else f"{_text(low)}{'-' if low >= 0 else ' to '}{_text(last)}"
+
+    def _ends(self, value: Any) -> tuple[Any, Any]:
+        """Return where the band of a value begins, and where the next one does."""
+        if self.breaks is None:
+            width, start = Fraction(self.width or 1), Fraction(self.start)
+            low = (value - start) // width * width + start
+            return low, low + width
+        breaks: list[Any] = [
+            None,
+            *(Fraction(each) if isinstance(each, Decimal) else each for each in self.breaks),
+            None,
+        ]
+        at = bisect_right(breaks[1:-1], value)
+        return breaks[at], breaks[at + 1]
+
+    def of(self, text: str) -> str | None:
+        if not self.numeric:
+            return None if (day := _day(text)) is None else self._label(*self._ends(day))
+        if (found := _number(text)) is None:
+            return None
+        (value, end), (low, next_low) = found, self._ends(found[0])
+        if end == _ABOVE:
+            return self._label(low, None) if low == value or (next_low is None and low is not None) else None
+        if end == _BELOW:
+            last = self._whole and next_low == value + 1
+            return self._label(None, next_low) if last or (low is None and next_low is not None) else None
+        return self._label(low, next_low)
+
+    def points(self, low: int, high: int) -> Iterable[int] | None:
         if self.breaks is not None:
-            band = pl.lit(self._labels[0])
-            for least, label in zip(self.breaks, self._labels[1:], strict=True):
-                band = pl.when(old >= least).then(pl.lit(label)).otherwise(band)
-            return pl.when(old.is_not_null()).then(band)
-        low = (old - self.start) // self.width * self.width + self.start
-        return pl.when(old.is_not_null()).then(pl.format("{}-{}", low, low + (self.width or 0) - 1))
+            return [int(each) + more for each in self.breaks if isinstance(each, Decimal) for more in (-1, 0, 1)]
+        if not self._whole:
+            return super().points(low, high)
+        width = int(self.width or 1)
+        return (
+            None if (high - low) // width > _MOST_CODES else range(low - (low - int(self.start)) % width, high, width)
+        )
+
+    def declares(self, variable: Variable) -> Variable | None:
+        known = variable.type == "code" or (variable.min is not None and variable.max is not None)
+        if self.breaks is None or (known and self.numeric):
+            return super().declares(variable)
+        labels = [self._label(*ends) for ends in pairwise([None, *self.breaks, None])]
+        return _plain(variable, type="code", codes={label: label for label in labels})
+
+
+class Dates(_ByValue):
+    """Replace days by their month, quarter or year, or by the age that somebody born then has on a declared day."""
+
+    step: Literal["date"] = Field(description="Make days coarser, or an age of a day of birth.")
+    to: Literal["month", "quarter", "year", "age"] = Field(description="What is left: 2020-03, 2020-Q1, 2020, or 34.")
+    on: Day | None = Field(default=None, description="With age: the day on which it is counted, in completed years.")
+    format: str | None = Field(
+        default=None, description='How texts write days, such as "%d.%m.%Y"; by default 2020-12-31.'
+    )
+
+    no_answer: ClassVar[str] = "not a day, or after the day on which age is counted:"
+    answer: ClassVar[str] = (
+        'days are read as 2020-12-31, or as format = "%d.%m.%Y" says; texts that mean a missing value are declared: '
+        'missing = ["NA"] under [data]'
+    )
+
+    @model_validator(mode="after")
+    def _one_day(self) -> Dates:
+        if (self.to == "age") != (self.on is not None):
+            what, remedy = "an age needs the day on which it is counted", 'write such as to = "age", on = 2020-04-01'
+            raise PydanticCustomError(LEARNED, "{what}", {"what": what, "remedy": remedy})
+        return self
+
+    @property
+    def words(self) -> str:
+        """Say what is left of the day."""
+        return f"replaced by the age on {self.on}" if self.to == "age" else f"replaced by its {self.to}"
+
+    def of(self, text: str) -> str | None:
+        if (day := _day(text, self.format)) is None and (self.format is None or (day := _day(text)) is None):
+            return None
+        assert day is not None
+        if self.on is not None:
+            years = self.on.year - day.year - ((self.on.month, self.on.day) < (day.month, day.day))
+            return str(years) if day <= self.on else None
+        by = {"month": f"-{day.month:02d}", "quarter": f"-Q{(day.month + 2) // 3}", "year": ""}
+        return f"{day.year:04d}{by[self.to]}"
+
+    def kind(self, old: pl.DataType) -> pl.DataType:
+        return pl.Int64() if self.to in ("year", "age") and old != pl.String else pl.String()
+
+    def declares(self, variable: Variable) -> Variable | None:
+        return _plain(variable, type="integer", min=0) if self.to == "age" else _plain(variable, type="text")
+
+
+class First(_ByValue):
+    """Keep the first characters of codes, such as 2 of a region of 4; shorter codes stay."""
+
+    step: Literal["first"] = Field(description="Keep the first characters of codes.")
+    characters: int = Field(ge=1, description="How many are kept.")
+
+    no_answer: ClassVar[str] = "numbers of different length, whose leading zeros may be lost:"
+    answer: ClassVar[str] = "keep the codes as text, with their zeros; or recode them by a map or a hierarchy"
+    said: ClassVar[str] = "cut to the first {characters} characters"
+
+    def of(self, text: str) -> str | None:
+        return text[: self.characters]
 
     def unfit(self, column: pl.Series) -> pl.Series | None:
-        return None if column.dtype.is_integer() else column != column.floor()
+        if not column.dtype.is_numeric():
+            return None
+        lengths = column.cast(pl.String).str.len_chars()
+        return lengths != lengths.max()
 
-    def declares(self, variable: Variable) -> Variable:
-        if self.breaks is not None:
-            return _coded(variable, self._labels)
-        if variable.min is None or variable.max is None:
-            return replace(variable, type="text", min=None, max=None)
-        width, start = self.width or 1, self.start
-        first = (variable.min - start) // width * width + start
-        return _coded(variable, [f"{low}-{low + width - 1}" for low in range(first, variable.max + 1, width)])
+
+class Count(Step):
+    """Make a column of households: how many persons each has."""
+
+    step: Literal["count"] = Field(description="Count the persons of each household.")
+    column: Columns = Field(max_length=1, description="The new column of households.")
+
+    said: ClassVar[str] = "computed as the number of persons of the household"
+
+    def new(self, old: pl.Expr, kind: pl.DataType) -> pl.Expr:
+        return old  # there is no old value
+
+    @property
+    def variable(self) -> Variable:
+        """Return what is declared of the new column."""
+        return Variable(name=self.column[0], file="households", type="integer", min=0)
 
 
 class Drop(Step):
@@ -341,6 +700,7 @@ class Missing(Step):
         return (text == self.code) & ~text.is_in(self.values) | asked
 
     def declares(self, variable: Variable) -> Variable:
+        variable = closed(variable)
         if variable.type != "code":
             return replace(variable, type="text", min=None, max=None, missing=False)
         codes = {code: label for code, label in variable.codes.items() if code not in self.values}
@@ -368,7 +728,9 @@ class Split(Step):
         return old  # values stay, and records are grouped
 
 
-AnyStep = Annotated[Recode | Cap | Band | Round | Drop | Missing | Split, Field(discriminator="step")]
+AnyStep = Annotated[
+    Recode | Cap | Band | Round | Dates | First | Count | Drop | Missing | Split, Field(discriminator="step")
+]
 
 
 def words_of(steps: Sequence[Step]) -> tuple[tuple[str, str], ...]:
@@ -379,9 +741,3 @@ def words_of(steps: Sequence[Step]) -> tuple[tuple[str, str], ...]:
 def words_in(kept: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
     """Return the same for steps as a manifest keeps them."""
     return words_of(TypeAdapter(list[AnyStep]).validate_python(list(kept)))
-
-
-def _coded(variable: Variable, codes: Sequence[str], *, low: int | None = None, high: int | None = None) -> Variable:
-    if len(codes) > _MOST_CODES:
-        return variable if low is not None else replace(variable, type="text", min=None, max=None)
-    return replace(variable, type="code", codes={code: code for code in codes}, min=None, max=None)

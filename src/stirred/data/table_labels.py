@@ -65,6 +65,20 @@ def label_columns(columns: Sequence[str]) -> list[str]:
     return [name for name in columns if name.endswith(ENDING) and name.removesuffix(ENDING) in columns]
 
 
+def labels_in(table: pl.DataFrame) -> dict[str, dict[str, str]]:
+    """Return the labels that a published table has, by variable.
+
+    >>> labels_in(pl.DataFrame({"tenure": ["1"], "tenure_label": ["owned"], "count": [3]}))
+    {'tenure': {'1': 'owned'}}
+    """
+    found = {}
+    for name in label_columns(table.columns):
+        variable = name.removesuffix(ENDING)
+        pairs = table.select(as_text(table[variable]), as_text(table[name])).drop_nulls().unique(maintain_order=True)
+        found[variable] = dict(pairs.rows())
+    return found
+
+
 def without_labels(table: pl.DataFrame) -> pl.DataFrame:
     """Return a table with its codes and counts alone."""
     return table.drop(label_columns(table.columns))

@@ -13,6 +13,7 @@ import polars as pl
 MISSING_LIKE: Final = ("NA", "N/A", "#N/A", "NaN", "null", "NULL", "None", "nan", "n/a", "na", ".", "-", "?")
 _WHOLE: Final = r"^[+-]?[0-9]+(\.0*)?$"
 _POINT: Final = r"^([+-]?[0-9]+)\.0*$"
+_COMMA: Final = r"^\s*[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?\s*$"
 # Rows that show at a glance that a column holds something else.
 _FIRST_ROWS: Final = 1_000
 
@@ -43,6 +44,29 @@ def without_point(code: str) -> str:
     """
     head, point, tail = code.partition(".")
     return head if point and not tail.strip("0") and head.lstrip("+-").isdecimal() else code
+
+
+def decimal_commas(texts: pl.Series) -> str:
+    """Return what to do about numbers with decimal commas, if texts have some; otherwise nothing.
+
+    >>> decimal_commas(pl.Series(["1,5", "x"]))[:27], decimal_commas(pl.Series(["x"]))
+    ('this file has decimal comma', '')
+    """
+    if texts.dtype != pl.String or not texts.str.contains(_COMMA).any():
+        return ""
+    return (
+        "this file has decimal commas: declare decimal = ',' under [data] of a plan or [codebook] of a codebook, or "
+        "write a point in the file"
+    )
+
+
+def with_points(column: pl.Expr) -> pl.Expr:
+    """Return texts with every decimal comma as a point: each value by itself.
+
+    >>> pl.Series("x", ["1,5", "-,25", "a,b"]).to_frame().select(with_points(pl.col("x"))).to_series().to_list()
+    ['1.5', '-.25', 'a,b']
+    """
+    return pl.when(column.str.contains(_COMMA)).then(column.str.replace(",", ".", literal=True)).otherwise(column)
 
 
 def _floats(column: pl.Series) -> pl.Series:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
 from stirred.data.problems import bad_file
+from stirred.data.table_labels import labels_in, with_labels
 from stirred.mechanisms.protocol import Corrected
 from stirred.mechanisms.registry import DEFAULT, mechanism_class
 
@@ -25,13 +27,16 @@ def correct(
 
     ``table`` is a published table in long form (variables and ``count``) or only its variables, and ``bundle`` the
     folder of its release, or the public one in it. With ``project`` there is also the nearest table that the published
-    margins allow.
+    margins allow. Labels of the table are kept.
     """
     public = bundle / "public" if (bundle / "public").is_dir() else bundle
     if not public.is_dir():
         raise bad_file("there is no such folder", where=str(bundle), remedy="name the folder of a bundle")
     mechanism = mechanism_class(_stated_mechanism(public / "specification.json"))
-    return mechanism.correct(table, public, level=level, project=project, where=where)
+    found = mechanism.correct(table, public, level=level, project=project, where=where)
+    labels = labels_in(table) if isinstance(table, pl.DataFrame) else {}
+    beside = [name for name in found.table.columns if name not in found.variables]
+    return replace(found, table=with_labels(found.table, labels, beside=beside)) if labels else found
 
 
 def _stated_mechanism(specification: Path) -> str:

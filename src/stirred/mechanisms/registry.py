@@ -156,9 +156,11 @@ def full_name(name: str, *, where: str = "name") -> str:
 
 
 def _unknown(name: str, *, where: str = "name") -> UnknownMechanismError:
-    from stirred.data.spelling import near
+    from stirred.data.spelling import elsewhere, near
 
     written = name.strip().lower()
+    if f"{written}-swap" not in names() and (known := elsewhere(name)) is not None:
+        return UnknownMechanismError([Problem(what=known[0], where=where, remedy=known[1])])
     found = f"{written}-swap" if f"{written}-swap" in names() else near(written, names())
     hint = f'did you mean "{found}"? There are' if found else "write one of"
     remedy = f"{hint} {', '.join(names())}; `stirred mechanism list` says what each does"

@@ -11,7 +11,18 @@ import polars as pl
 from stirred.data.frames import ROWS_IN_ONE_FILE, as_read, read_frame, scan_frame, take_parts, write_frame, write_parts
 from stirred.data.problems import listed
 from stirred.data.table_labels import ENDING, tells_more, with_labels
-from stirred.mechanisms.protocol import PERSONS, RECORDS, Check, PublicFile, Release, Table, Written, failed, not_done
+from stirred.mechanisms.protocol import (
+    PERSONS,
+    RECORDS,
+    Check,
+    Plan,
+    PublicFile,
+    Release,
+    Table,
+    Written,
+    failed,
+    not_done,
+)
 from stirred.release.prepared import Prepared
 from stirred.release.tables import completed, lists_every_cell, tabulate
 from stirred.report.release import NOTHING
@@ -180,6 +191,7 @@ def public_readme(title: str, prepared: Prepared, files: Sequence[PublicFile], p
         *([f"- {plain(plan.also_promised)}"] if plan.also_promised else []),
         *([f"- The protection has known weak points: {plain(accepted)}."] if accepted else []),
         "",
+        *_preparations(plan),
         "## Files",
         "",
         *_files(prepared, files, records=True),
@@ -195,6 +207,13 @@ def public_readme(title: str, prepared: Prepared, files: Sequence[PublicFile], p
     for note in (*map(sentence, mechanism.file_notes(plan)), *([reading] if in_parts else [])):
         lines += ["", note]
     return "\n".join(lines) + "\n"
+
+
+def _preparations(plan: Plan) -> list[str]:
+    """Return what was done to each record before, column by column."""
+    steps = [f"- {code(column)}: {plain(words)}" for column, words in plan.specification.domain.prepared]
+    said = "First, every record was changed by rules fixed beforehand. Exact figures are those after preparation."
+    return ["## What was prepared", "", said, "", *steps, ""] if steps else []
 
 
 def _files(prepared: Prepared, files: Sequence[PublicFile], *, records: bool) -> Iterator[str]:

@@ -127,7 +127,7 @@ def read_plan(path: Path, *, out: Path | None = None) -> Planned:
     ``out`` is where the bundle goes if the plan does not say it.
     """
     place = Source.of(path)
-    if place.kind in READS:
+    if place.kind in READS and place.kind != ".txt":
         remedy = (
             f"make a plan of it, `stirred plan {path} ... --write PLAN.toml`, or use `stirred swap {path}` with options"
         )

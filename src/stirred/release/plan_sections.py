@@ -7,6 +7,9 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializationInfo, model_serializer
 
+from stirred.data.codebook import Codebook
+from stirred.data.codebook_file import Decimals, Separator
+from stirred.data.sources import PLAIN, Dialect
 from stirred.data.steps import AnyStep, Split
 from stirred.mechanisms.protocol import Names, Settings
 from stirred.mechanisms.registry import DEFAULT, Words, settings_for, usable
@@ -52,6 +55,14 @@ class DataSection(_Strict):
         default=[],
         description='Texts that mean a missing value, such as ["NA", "."]: in every column, or a list for each column.',
     )
+    decimal: Decimals | None = Field(
+        default=None,
+        description="Of text files: what begins the decimals of a number; default the codebook's, or a point.",
+    )
+    separator: Separator | None = Field(
+        default=None,
+        description="Of text files: what separates fields; default the codebook's, or told from the header.",
+    )
     missing_as: Literal["code"] | None = Field(
         default=None,
         description='With "code" a missing match or swap value is a code of its own, published as (missing); otherwise '
@@ -70,6 +81,11 @@ class DataSection(_Strict):
     def given(self) -> dict[str, str]:
         """Return the main file by the key that names it; exactly one is right."""
         return {key: path for key in RECORD_FILES if (path := getattr(self, key)) is not None}
+
+    def dialect(self, codebook: Codebook | None) -> Dialect:
+        """Return how text files are written, by the plan or else by the codebook."""
+        declared = PLAIN if codebook is None else codebook.dialect
+        return Dialect(self.separator or declared.separator, self.decimal or declared.decimal)
 
     @property
     def record_type(self) -> str:

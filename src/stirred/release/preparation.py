@@ -46,7 +46,7 @@ def rehearsed(planned: Planned, file: Path) -> Preparation:
     """Carry the steps of a plan out on a file of its own, and check it against the codebook; nothing is written."""
     codebook = None if planned.codebook is None else Codebook.read(planned.codebook)
     section = planned.plan.data
-    data = Microdata.read(file, planned.persons, hid=section.hid, checked=False)
+    data = Microdata.read(file, planned.persons, hid=section.hid, checked=False, dialect=section.dialect(codebook))
     data = replace(data, record=planned.plan.record_type)
     if section.counts is not None:
         data = data.counted_by(section.count)

@@ -16,7 +16,7 @@ from stirred.data.formulas import formula_doubts, unwritable
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
-from stirred.data.steps import words_of
+from stirred.data.steps import Count, words_of
 from stirred.data.table_labels import ENDING, Labels, tells_more
 from stirred.data.validate import validate
 from stirred.engines.local import LocalEngine
@@ -124,6 +124,7 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
         plan: Plan = mechanism.plan(data)
     if codebook is not None:
         plan = _with_geography(plan, codebook)
+    _check_counted(planned, plan, data)
     with planned.places():
         plan = plan.restated(lambda own: pull_back(own, prepared=words_of(planned.plan.prepare)).specification)
     requests = [(table.name, table.columns) for table in planned.plan.tables]
@@ -259,6 +260,19 @@ def _with_geography(plan: Plan, codebook: Codebook) -> Plan:
     )
 
 
+def _check_counted(planned: Planned, plan: Plan, data: Microdata) -> None:
+    """Refuse the number of persons where the unit is not the household: one person would change two records."""
+    unit = plan.specification.input_premetric.unit
+    for number, step in enumerate(planned.plan.prepare, start=1):
+        if isinstance(step, Count) and (unit != data.record or unit == "person"):
+            raise bad_plan(
+                f"the promise is about each {unit}, and the number of persons is part of the household: one {unit} "
+                "could change more than one record",
+                where=f"{planned.source} [[prepare]] entry {number}",
+                remedy="let the unit be the household, or leave the step out",
+            )
+
+
 # Names of our own columns in what is published, and in what is said of a table: its errors, and corrected counts.
 _OURS: Final = ("table", "count", "true", "released", "error", "cell")
 _OF_TABLES: Final = (
@@ -303,7 +317,14 @@ def _read(planned: Planned) -> tuple[Planned, Settings, Mechanism, Microdata, di
         hid = section.hid or (codebook.hid if codebook is not None and planned.persons is not None else None)
         declared = () if codebook is None else codebook.identifiers
         by_column = mechanism is not None and mechanism.by_column and not planned.plan.prepare
-        data = Microdata.read(planned.records, planned.persons, hid=hid, checked=False, by_column=by_column)
+        data = Microdata.read(
+            planned.records,
+            planned.persons,
+            hid=hid,
+            checked=False,
+            by_column=by_column,
+            dialect=section.dialect(codebook),
+        )
         if section.counts is not None:
             data = data.counted_by(section.count)
         present = {*data.households.columns, *(data.persons.columns if data.persons is not None else ())}

@@ -47,8 +47,9 @@ def target_of(
     if subject is None and (own or tables not in (None, PUBLISHED)):
         what, remedy = "this release has no records to count tables from", "attack the tables that it has published"
         raise bad_plan(what, where="--table" if own else "--tables", remedy=remedy)
+    inside = () if subject is None else subject.data.person_variables
     if files is not None and (subject is None or tables == PUBLISHED):
-        return of_bundle(files, area=by, name=name, exact=subject is not None)
+        return of_bundle(files, area=by, name=name, exact=subject is not None, person_columns=inside)
     assert subject is not None
     frame = people_of(subject, by)
     if own:
@@ -60,7 +61,7 @@ def target_of(
     except DataError:
         # Codes of its own, which the lists of the census do not have: what it has published itself is left.
         if tables is None and files is not None and any(True for _ in files.tables()):
-            return of_bundle(files, area=by, name=name, exact=True)
+            return of_bundle(files, area=by, name=name, exact=True, person_columns=inside)
         raise
     return subject
 
@@ -83,7 +84,7 @@ def attacked(
 
     if isinstance(target, Published):
         assert target.tables.codes is not None
-        true = None if truth is None else people_of(truth, [*by, *target.tables.codes], where="--truth", of=target.of)
+        true = None if truth is None else people_of(truth, [*by, *target.tables.codes], where=truth.name, of=target.of)
         return reconstruct_published(target, folder=folder, truth=true, seconds=seconds, progress=progress)
     compared = None if truth is None else census(truth)
     return reconstruct_areas(

@@ -101,7 +101,9 @@ def attack_draw(
     except StirredError as error:
         return Drawn(reconstruction=found, errors=errors, why_not=error.problems[0].what)
     if lacking:
-        return Drawn(reconstruction=found, errors=errors, why_not=f"no attacked table has {', '.join(lacking)}")
+        seen = None if subject is None else _in_records(subject, truth, asked)
+        why = f"no attacked table has {', '.join(lacking)}"
+        return Drawn(reconstruction=found, errors=errors, why_not=why, reidentified=seen, in_records=seen is not None)
     ones = pl.read_parquet(folder / AREAS).filter(pl.col("outcome") == "one").select(asked.area)
     matched = reidentify(people, pool, asked=asked, count="persons", one_solution=ones)
     return Drawn(reconstruction=found, reidentified=matched, errors=errors)

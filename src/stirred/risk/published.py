@@ -59,7 +59,8 @@ def of_records(
     frame: pl.DataFrame, asked: Sequence[str], *, area: Sequence[str], name: str, of: str, public: bool
 ) -> Published:
     """Return the tables of records that are named, such as "sex x age", for every area."""
-    wanted = [[each.strip() for each in one.split(" x ")] for one in asked]
+    named = [[each.strip() for each in one.split(" x ")] for one in asked]
+    wanted = [[each for each in one if each not in area] for one in named]
     counted = [(by, frame.group_by([*area, *by]).len("count")) for by in wanted]
     own = [
         _Own(title=" x ".join(by), variables=tuple(by), rows=rows.cast(pl.String), variance=1.0) for by, rows in counted
@@ -67,10 +68,15 @@ def of_records(
     return _published(own, area=area, name=name, of=of, exact=True, public=public)
 
 
-def of_bundle(files: BundleFiles, *, area: Sequence[str], name: str, exact: bool) -> Published:
-    """Return the published tables of a release that have the area; tables of persons where there are any."""
+def of_bundle(
+    files: BundleFiles, *, area: Sequence[str], name: str, exact: bool, person_columns: Sequence[str] = ()
+) -> Published:
+    """Return the published tables of a release that have the area; tables of persons where there are any.
+
+    ``person_columns`` are those of its records; a specification names them only where some columns are not released.
+    """
     columns = files.specification.domain.columns
-    of_persons = {each.removeprefix(_PERSON) for each in columns if each.startswith(_PERSON)}
+    of_persons = {*person_columns} | {each.removeprefix(_PERSON) for each in columns if each.startswith(_PERSON)}
     found = [*_with_area(files, area)]
     people = [each for each in found if of_persons & {*each.variables}]
     unit = "person" if people else files.specification.input_premetric.unit

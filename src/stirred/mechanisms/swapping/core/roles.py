@@ -95,8 +95,8 @@ def roles_in(
     if data.persons is not None and unit == "person":
         raise bad_plan(
             "with persons inside the records the unit is the household, not the person",
-            where="unit",
-            remedy="leave unit out, or name what a row of the household file is",
+            where="what a record is",
+            remedy="leave record under [data], or unit, out; or let it say what a row of the household file is",
         )
     if problems:
         raise DataError(problems)
