@@ -6,6 +6,7 @@ All look inside the confidential file: they are for the custodian, and stand in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
@@ -192,3 +193,39 @@ def similar_values(name: str, values: Iterable[Any]) -> Iterator[Doubt]:
             remedy="if they are one, correct the file first",
             refuses=False,
         )
+
+
+_MOST_CLAMPED: Final = 0.05  # of the records, or of the sum, that clamping may change before it refuses
+
+
+def clamped_doubts(
+    name: str, values: Any, ends: tuple[float | Fraction, float | Fraction], *, weights: Any = None
+) -> Iterator[Doubt]:
+    """Yield how many numbers lie beyond their declared bounds, and refuse where that changes what is estimated.
+
+    A few count as the nearer bound and are noted. More than a twentieth of the records, or of the (weighted) sum of
+    absolute values, and the sum that is published is not of this file: noise and interval would say nothing about that.
+
+    >>> doubt, = clamped_doubts("income", [10, 20, 900, 5000], (0, 100))
+    >>> doubt.name, doubt.refuses
+    ('clamped:income', True)
+    >>> print(doubt.what)
+    2 of 4 values of "income" lie beyond the declared bounds 0 and 100 and count as the nearer one; their sum ...
+    """
+    given, (low, high) = np.asarray(values, dtype=np.float64), (float(end) for end in ends)
+    share = np.ones(given.size) if weights is None else np.asarray(weights, dtype=np.float64)
+    beyond = (given < low) | (given > high)
+    count = int(beyond.sum())
+    if not count:
+        return
+    size, moved = (float(share @ np.abs(part)) for part in (given, np.clip(given, low, high) - given))
+    changed = moved / (size or moved)
+    yield Doubt(
+        kind="clamped",
+        about=name,
+        what=f'{count:,} of {given.size:,} values of "{name}" lie beyond the declared bounds {low:,.10g} and {high:,.10g} and '
+        f"count as the nearer one; their {'sum' if weights is None else 'weighted sum'} changes by {changed:.1%}",
+        public=f'values of "{name}" lie beyond the declared bounds and count as the nearer one',
+        remedy="declare bounds that hold for the whole population, from public knowledge and not read off this file",
+        refuses=count > _MOST_CLAMPED * given.size or changed > _MOST_CLAMPED,
+    )

@@ -19,6 +19,7 @@ _ACCEPTED: Final = "a person accepted these doubts about protection by name: "
 # What an accepted doubt means for readers of the release: no more than its public name tells.
 MEANINGS: Final = {
     "areas-from-file": "the list of areas was read off the confidential file",
+    "clamped": "many values of {} lie beyond their declared bounds and count as the nearer one",
     "contradicted-by": "entry {0} of the ledger publishes {1} exactly, which it protects",
     "contradicts": "it publishes {1} exactly, which entry {0} of the ledger protects",
     "draft": "the declared values of {} were read off the confidential file",
