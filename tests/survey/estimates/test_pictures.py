@@ -121,9 +121,8 @@ def test_the_noise_of_every_setting_is_that_of_the_comparison() -> None:
     assert [sd for *_, sd in dots] == pytest.approx([float(each.sd) for each in found], rel=1e-4)
     assert [series for _, series, _ in dots].index("this release") == 5
     grid = only(Grid, sections, "Noise by")
-    assert ["nosy neighbour" in str(row[2]) for row in grid.rows] == [
-        "sampling" in each.setting.amplifiers for each in found
-    ]
+    assert ["nosy neighbour" in str(row[2]) for row in grid.rows] == [bool(each.not_covered) for each in found]
+    assert "but not where weights vary with the frame" in words(sections, "Noise by")
 
 
 def test_settings_without_such_an_estimate_say_so_and_clusters_amplify_nothing() -> None:

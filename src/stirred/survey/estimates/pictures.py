@@ -227,17 +227,23 @@ def _settings(mechanism: SurveyEstimates, plan: SurveyPlan) -> Iterator[Block]:
     own = [each for each in plan.estimates if each is not plan.class_counts]
     one = next((each for each in own if each.estimate.kind in ("total", "table")), own[0])
     before, why = _amplified(mechanism, plan)
+    (least, most), strata = plan.public.weights, plan.public.strata
+    simple = mechanism.equal or (mechanism.design is None and least == most and len(strata) == 1)
     yield (
         f"The standard deviation of the noise of {one.title!r} for epsilon {mechanism.loss} in each of the eleven "
-        f"settings, written as start/held fixed. Where the promise starts before the draw, {why}."
+        f"settings, written as start/held fixed. Where the promise starts before the draw, {why}"
+        f"{'' if simple else '; but not where weights vary with the frame (1 to 3)'}."
     )
     rows, dots = [], []
     for setting in all_settings():
-        inner = before if "sampling" in setting.amplifiers else mechanism.loss
+        # Where weights and strata vary with the frame, sampling amplifies nothing.
+        amplified = "sampling" in setting.amplifiers and (setting.weights_fixed or simple)
+        inner = before if amplified else mechanism.loss
         sd, here = _in_setting(one, plan, setting, share=inner / mechanism.inner), setting == plan.public.setting
         name = f"{setting.number}: {setting.start}/{setting.invariant or 'none'}"
         noise = "not possible: weights vary" if sd is None else _amount(sd)
-        rows.append((f"{name}{' (this release)' if here else ''}", noise, "; ".join(setting.not_covered) or _NOBODY))
+        missed = "; ".join(setting.not_covered) if amplified else ""
+        rows.append((f"{name}{' (this release)' if here else ''}", noise, missed or _NOBODY))
         dots += [] if sd is None else [(name, "this release" if here else "in another setting", sd)]
     yield Bars(bars=tuple(dots), x="", y=f"noise sd of {one.title}", log=True)
     yield Grid(header=("setting", "noise sd", "attackers not covered"), rows=tuple(rows), numbers=("noise sd",))
