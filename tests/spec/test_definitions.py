@@ -33,6 +33,7 @@ from stirred.spec.explain import explain
 from stirred.spec.implication import factor, implies, universes
 from stirred.spec.input_premetric import allowance
 from stirred.spec.multiverse import Verdict
+from stirred.survey.programme import worst_loss
 from tests.spec.strategies import law, specification
 
 NAMES = catalogue.names("definition")
@@ -283,6 +284,28 @@ def test_arrows_that_are_stated_hold_for_the_toys() -> None:
     steps = flavored(InputPremetric(**{**_facts(path.input_premetric), "closure": False}), PURE)
     values = [("0",), ("1",), ("2",)]
     assert factor(steps, path, values) == factor(path, steps, values) == 1
+
+
+def test_arrows_say_where_they_hold() -> None:
+    said = {(a.stronger, a.weaker): f"{a.words} {a.because}" for a in atlas.arrows()}
+    # Of three persons two are drawn, of two both: with a person less, one sample is certain.
+    drawn = {s: Fraction(1, 3) for s in combinations("iab", 2)}
+    found = worst_loss(drawn, {("a", "b"): Fraction(1)}, 1.0, relation="add-remove")
+    assert found == pytest.approx(math.log((2 * math.e**2 + 1) / 3))
+    assert f"fixed size can lose more (2 of 3 persons: {found:.2f} for 1)" in said["unbounded-dp", "sampled-dp"]
+    assert "independent draws" in said["unbounded-dp", "sampled-dp"]
+    # A constraint that excludes the middle of a path of two steps leaves no neighbours.
+    path = atlas.toy("blowfish").specification.flavor
+    steps = flavored(InputPremetric(**{**_facts(path.input_premetric), "closure": False}), PURE)
+    assert factor(steps, path, [("0",), ("2",)]) == INFINITE
+    assert "no constraints" in said["generic-dp", "blowfish"]
+    # Where the nearest files that agree are four records apart, `within 2` promises nothing.
+    far = [(0, 0, 1, 1), (1, 1, 0, 0)]
+    assert factor(on_bits("d_Ham"), on_bits("d_Ham", within=2), far) == 0
+    assert factor(on_bits("d_Ham", within=2), on_bits("d_Ham"), far) == INFINITE
+    assert factor(on_bits("d_Ham"), on_bits("d_Ham", within=4), far) == 4
+    assert said["invariants-dp", "semi-dp"].startswith("sums: ")
+    assert any("within 2 would promise nothing" in note for note in catalogue.load("semi-dp").notes)
 
 
 def _facts(premetric: InputPremetric) -> dict[str, Any]:

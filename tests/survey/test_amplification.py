@@ -6,7 +6,8 @@ import math
 import random
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from stirred.spec.problems import SpecificationError, StirredError
 from stirred.survey import refusals
 from stirred.survey.amplify import amplify, deamplify
 from stirred.survey.attackers import attackers
-from stirred.survey.compose import compose
+from stirred.survey.compose import compose, conditions
 from stirred.survey.counterexamples import EXAMPLES
 from stirred.survey.designs import (
     PPS,
@@ -33,7 +34,7 @@ from stirred.survey.designs import (
     design_from,
 )
 from stirred.survey.imputation import imputation_loss
-from stirred.survey.programme import Law, _ratio, programme_loss, worst_loss
+from stirred.survey.programme import Law, _ratio, distance, programme_loss, worst_loss
 from stirred.survey.refusals import SurveyRefusal
 from stirred.survey.sensitivity import compare_settings, ht_sensitivity, poststrat_sensitivity
 from stirred.survey.settings import Setting, all_settings
@@ -145,7 +146,8 @@ def test_a_loss_is_rounded_up() -> None:
 def test_stages_multiply_and_unknown_ones_need_a_responsible_person() -> None:
     known = {"response": "0.2", "assume_known": True}
     assert lost(1, SRSWOR(1, 10), **known) == pytest.approx(0.033788, abs=5e-7)
-    assert lost(1, SRSWOR(1, 10), **known, coverage="0.95") == pytest.approx(0.032126, abs=5e-7)
+    whole = Setting("population")  # only there the frame is yet to be made
+    assert lost(1, SRSWOR(1, 10), **known, coverage="0.95", setting=whole) == pytest.approx(0.032126, abs=5e-7)
     assert lost(1, SRSWOR(2, 4), response="0.3", assume_known=True) == pytest.approx(0.2293182679, abs=1e-10)
 
 
@@ -158,6 +160,49 @@ def test_response_after_a_sample_is_what_the_programme_finds() -> None:
             drawn[kept] = drawn.get(kept, Fraction(0)) + p * answer
     found = programme_loss(Listed(tuple(drawn.items())), 1.0)
     assert found == pytest.approx(0.2293182679, abs=1e-9)
+
+
+def test_units_that_respond_together_lose_more_and_that_is_assumed_away() -> None:
+    pairs = Listed(tuple(
+        (tuple(u for u in s if (a and u < 2) or (b and u >= 2)), p * (Fraction(3, 10) if a else Fraction(7, 10))
+         * (Fraction(3, 10) if b else Fraction(7, 10)))
+        for s, p in SRSWOR(2, 4).samples() for a, b in product((True, False), repeat=2)
+    ))  # fmt: skip
+    found = amplify(1, SRSWOR(2, 4), response="0.3", assume_known=True)
+    assert programme_loss(pairs, 1.0) == pytest.approx(0.2794, abs=5e-5)
+    assert programme_loss(pairs, 1.0) > float(found.epsilon) + 0.05
+    assert any("independently of each other" in each and "3/10" in each for each in found.assumptions)
+
+
+def test_a_unit_that_changes_its_own_probability_loses_no_more_than_by_the_largest() -> None:
+    small, large = (dict(Poisson((own, "0.2")).samples()) for own in ("0.1", "0.6"))
+    after: Law = {tuple("b" if u == 0 else u for u in s): p for s, p in large.items()}
+    claim = amplify(1, Poisson(("0.6", "0.1", "0.2")), setting=Setting("frame"))
+    assert worst_loss(small, after, 1.0, relation="edit") <= float(claim.epsilon) + 1e-8
+    assert any("3/5, whatever its record" in each for each in claim.assumptions)
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        Stratified((2, 1), (4, 2)), Cluster(m=1, M=2, K=3), TwoStage(1, 2, 2, 3), Systematic(2, 4, "known"),
+        PPS(2, (Fraction(1, 4), Fraction(3, 4))),
+    ],
+    ids=lambda design: design.name,
+)  # fmt: skip
+def test_strata_clusters_and_lists_need_frame_variables_that_are_fixed(design: Design) -> None:
+    for setting in (Setting("frame"), Setting("frame", "population"), Setting("population")):
+        for claim in (amplify, deamplify, attackers):
+            with pytest.raises(refusals.AllocationFromData, match="frame-variables"):
+                claim(1, design, setting=setting)
+    assert amplify(1, design).epsilon.shown()
+
+
+def test_simple_samples_amplify_whatever_the_frame_says() -> None:
+    for design in (SRSWOR(2, 4), SRSWR(2, 4), Stratified((2,), (4,)), Systematic(2, 4, "random"), Poisson(("1/2",))):
+        found = amplify(1, design, setting=Setting("frame"))
+        assert found.epsilon == amplify(1, design).epsilon
+        assert any("from the sample alone" in each for each in found.assumptions)
 
 
 @pytest.mark.parametrize("pi", ["0.1", "0.3", "0.9"])
@@ -269,7 +314,14 @@ GATES: dict[str, Callable[[], Any]] = {
         1, SRSWOR(1, 2), inner="substitute", response="0.2", assume_known=True
     ),
     "UnverifiedAmplification": lambda: amplify(1, SRSWOR(1, 2), response="0.2"),
-    "UnverifiedAmplification frame": lambda: deamplify(1, SRSWOR(1, 2), coverage="0.9"),
+    "UnverifiedAmplification frame": lambda: deamplify(1, SRSWOR(1, 2), coverage="0.9", setting=Setting("population")),
+    "NoAmplification coverage": lambda: amplify(1, SRSWOR(1, 2), coverage="0.5", assume_known=True),
+    "NoAmplification coverage back": lambda: deamplify(
+        1, SRSWOR(1, 2), coverage="0.5", assume_known=True, setting=Setting("frame", "population")
+    ),
+    "NoAmplification coverage attacker": lambda: attackers(1, SRSWOR(1, 2), coverage="0.5", assume_known=True),
+    "AllocationFromData moved": lambda: amplify(1, Stratified((2, 1), (4, 2)), setting=Setting("frame")),
+    "AllocationFromData cluster": lambda: deamplify(1, Cluster(m=1, M=2, K=2), setting=Setting("population")),
     "UnsupportedDesign": lambda: PPS(2, (HALF, HALF), method="fixed-size"),
     "UnsupportedDesign listed": lambda: amplify(1, Listed((((0,), HALF), ((1,), HALF)))),
     "UnsupportedDesign total": lambda: amplify(1, Cluster(m=1, M=2, K=2), estimator="ht-total", bounds=(0, 1)),
@@ -400,6 +452,76 @@ def test_dependent_samples_lose_what_the_programme_finds() -> None:
     assert compose([1, 2], ["0.3", "0.3"], joint="0.3").shown(9) == compose([1, 2], ["0.3"]).shown(9)
 
 
+def _both(law: dict[tuple[tuple[int, ...], tuple[int, ...]], Fraction], epsilon: float) -> float:
+    """Return the largest loss of unit 0 over all mechanisms that see both samples, each with its own epsilon."""
+    changed = {tuple(tuple("b" if u == 0 else u for u in s) for s in pair): p for pair, p in law.items()}
+    states = list(dict.fromkeys((*law, *changed)))
+    far = np.array([[epsilon * sum(distance(s, t, "substitute") for s, t in zip(a, b, strict=True)) for b in states]
+                    for a in states])  # fmt: skip
+    first, second = (np.array([float(own.get(state, 0)) for state in states]) for own in (law, changed))
+    return max(_ratio(first, second, far), _ratio(second, first, far))
+
+
+@pytest.mark.parametrize(("n", "m", "shared"), [(2, 2, 1), (2, 2, 0), (1, 1, 0), (2, 1, 1)])
+def test_samples_that_share_a_fixed_number_of_units_lose_by_the_joint_formula(n: int, m: int, shared: int) -> None:
+    pairs = [(s, t) for s in combinations(range(4), n) for t in combinations(range(4), m) if len({*s} & {*t}) == shared]
+    both = Fraction(shared, 4)
+    formula = compose([1, 1], [Fraction(n, 4), Fraction(m, 4)], joint=both)
+    assert float(formula) == pytest.approx(_both({pair: Fraction(1, len(pairs)) for pair in pairs}, 1.0), abs=1e-8)
+
+
+def _one_sample_follows_the_other(N: int, n: int, epsilon: float) -> float:
+    """Return a loss of unit i, in the first sample where the second has many units of a half B; both are simple.
+
+    The second mechanism's output has probability exp(epsilon |s2 and B|), that of the first e^epsilon where i's new
+    record is in s1.
+    """
+    others, half, rate = N - 1, (N - 1) // 2, n / N
+    law = [comb(half, k) * comb(others - half, n - k) / comb(others, n) for k in range(n + 1)]  # units of B in s2
+    drawn, left = [0.0] * (n + 1), rate
+    for k in reversed(range(n + 1)):  # the largest counts, until i has its probability
+        drawn[k] = min(law[k], left)
+        left -= drawn[k]
+    level = [math.exp(epsilon * k) for k in range(n + 1)]
+    told = sum(p * g for p, g in zip(drawn, level, strict=True)) / sum(p * g for p, g in zip(law, level, strict=True))
+    return math.log1p(told * math.expm1(epsilon))
+
+
+def test_samples_that_may_depend_in_any_way_lose_up_to_the_sum_of_their_losses() -> None:
+    found = _one_sample_follows_the_other(1000, 20, 1.0)
+    assert found == pytest.approx(0.64, abs=0.02)
+    assert found > math.log1p(0.04 * math.expm1(2))  # by which chance a unit is in either sample does not help
+    assert compose([1, 1], ["0.02", "0.02"], joint="unknown") == 2
+    assert compose([1, "0.5", 1], ["0.02", "0.1", "0.02"], joint="unknown") == exact("2.5")
+
+
+def test_a_number_of_shared_units_that_varies_breaks_the_joint_formula() -> None:
+    """20 of 1,000 twice: one sample with probability 1/10, independent ones otherwise; some units raise the outputs."""
+    N, n, equal, part = 1000, 20, 0.1, 60
+
+    def raised(size: int, drawn: int, times: int) -> float:
+        ways = [comb(part, k) * comb(size - part, drawn - k) / comb(size, drawn) for k in range(drawn + 1)]
+        return sum(p * math.exp(times * k) for k, p in enumerate(ways))
+
+    def probability_of_output(level: int) -> float:
+        with_, without = ([raised(N - 1, n - 1, k) * math.exp(k * level) * n / N for k in (1, 2)],
+                          [raised(N - 1, n, k) * (1 - n / N) for k in (1, 2)])  # fmt: skip
+        return equal * (with_[1] + without[1]) + (1 - equal) * (with_[0] + without[0]) ** 2
+
+    rate = Fraction(n, N)
+    formula = float(compose([1, 1], [rate, rate], joint=rate / 10 + rate**2 * Fraction(9, 10)))
+    assert formula == pytest.approx(0.07297, abs=5e-6)
+    assert math.log(probability_of_output(1) / probability_of_output(0)) == pytest.approx(0.07766, abs=5e-6)
+
+
+def test_every_way_to_compose_says_on_what_it_rests() -> None:
+    told = {joint: conditions(2, joint) for joint in ("independent", "unknown", "1/100")}
+    assert told["unknown"] == ()
+    assert "independently of each other" in told["independent"][-1]
+    assert "always the same number of units" in told["1/100"][-1]
+    assert conditions(1, None)
+
+
 # ---- attackers
 
 
@@ -507,7 +629,9 @@ def test_the_settings_side_by_side() -> None:
     assert [row.setting.number for row in rows] == list(range(1, 12))
     assert float(rows[5].scale) == 40
     assert float(rows[3].scale) == 35005
-    assert float(rows[1].scale) == pytest.approx(15482.99, abs=0.005)
+    assert [float(row.scale) for row in rows[:3]] == [35005] * 3  # weights vary with the frame: nothing amplifies
+    assert [row.not_covered for row in rows[:3]] == [()] * 3
+    assert rows[10].not_covered
     assert float(rows[10].scale) == pytest.approx(40 / 2.2608678168, rel=1e-9)
     sharp = compare_settings(n=1000, weights=(5, 40), bounds=(0, 1), epsilon=1, estimator="ht-total")[10]
     assert float(sharp.scale) == pytest.approx(40 / math.log1p(math.expm1(1) * 40), rel=1e-9)

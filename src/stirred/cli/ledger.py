@@ -100,7 +100,11 @@ def add(
     design: Annotated[Text, opt("--design TEXT", "How the sample was drawn, such as 'srswor n=100 N=1000'.")] = None,
     inner: Annotated[Text, opt("--inner NUMBER", "The loss on the sample itself, before amplification.")] = None,
     joint: Annotated[
-        Names, opt("--joint SAMPLE=RATE", "A dependent sample, and the probability of being in both, or unknown.")
+        Names,
+        opt(
+            "--joint SAMPLE=RATE",
+            "A dependent sample, and the probability of being in both, or unknown (losses on the samples add up).",
+        ),
     ] = None,
     bundle: Annotated[Text, opt("--checksum TEXT", "Checksum of what was released.")] = None,
     when: Annotated[Text, opt("--when DAY", "The day it was released, such as 2021-08-12, if that is known.")] = None,

@@ -11,6 +11,7 @@ from stirred.spec.given_numbers import Number, fraction, loss, probability
 from stirred.spec.problems import wrong
 from stirred.survey.designs import RELATIONS, Design, Poisson, amp
 from stirred.survey.refusals import (
+    AllocationFromData,
     IncompatibleRelation,
     NoAmplification,
     UnboundedValues,
@@ -92,10 +93,33 @@ def amplify(epsilon: Number, design: Design, *, delta: Number = 0, **claimed: An
         if found is None or relation == "add-remove":
             raise wrong("no formula for delta is known here", where="delta", remedy="use an inner mechanism without it")
         left = found
-    assumed = [SECRET, ALIKE, f"the inner mechanism has loss {inner} over all samples, by the relation {relation!r}"]
-    if claim.response is not None or claim.coverage is not None:
-        assumed.append("no unit responds, or is on the frame, more often than stated")
-    return Amplified(epsilon=risen, delta=left, inner=inner, relation=relation, reason=reason, assumptions=(*assumed,))
+    mechanism = f"the inner mechanism has loss {inner} over all samples, by the relation {relation!r}"
+    return Amplified(
+        epsilon=risen, delta=left, inner=inner, relation=relation, reason=reason,
+        assumptions=(*assumptions(design, **claimed), mechanism),
+    )  # fmt: skip
+
+
+def assumptions(design: Design, **claimed: Any) -> tuple[str, ...]:
+    """Return what a claim rests on, apart from the loss of the inner mechanism.
+
+    >>> from stirred.survey.designs import SRSWOR
+    >>> assumptions(SRSWOR(2, 4), response="0.3", assume_known=True)[-1]
+    'units respond independently of each other, each with probability at most 3/10'
+    """
+    claim, found = Claim(**claimed), [SECRET, ALIKE]
+    if not claim.setting.weights_fixed:
+        found.append("the release is computed from the sample alone: no weights or totals in it vary with the frame")
+        if len({*design.shape.units}) > 1:
+            found.append(f"no unit could be drawn with a probability above {design.shape.rate}, whatever its record")
+    if claim.response is not None:
+        most = probability(claim.response, where="response")
+        found.append(f"units respond independently of each other, each with probability at most {most}")
+    if claim.coverage is not None:
+        most = probability(claim.coverage, where="coverage")
+        found.append(f"units are on the frame independently of each other, each with probability at most {most}")
+        found.append("no frame is smaller than the design says")
+    return (*found,)
 
 
 def deamplify(target: Number, design: Design, **claimed: Any) -> Exact:
@@ -130,6 +154,19 @@ def _checked(design: Design, claim: Claim) -> str:
         raise refusal(
             NoAmplification, f"{late}, so sampling protects nobody further", where="start",
             remedy="state the loss epsilon itself, or start at the frame and keep the sample secret",
+        )  # fmt: skip
+    if claim.coverage is not None and claim.setting.start != "population":
+        raise refusal(
+            NoAmplification, f"the promise starts at the {claim.setting.start}: being on the frame is not protected, "
+            "so coverage lowers no loss", where="coverage", remedy="leave it out, or start at the population",
+            example=1,
+        )  # fmt: skip
+    if design.placed and not claim.setting.weights_fixed:
+        raise refusal(
+            AllocationFromData, f"in setting {claim.setting.number} a unit can change its stratum, cluster, size or "
+            f"place in the list, by which {design.name} draws", where="start",
+            remedy="hold the frame variables fixed (--invariant frame-variables), or draw a simple random sample",
+            example=2 if design.shape.first is None else 3,
         )  # fmt: skip
     if (claim.response is not None or claim.coverage is not None) and not claim.assume_known:
         raise refusal(

@@ -14,9 +14,9 @@ from stirred.spec.document import number_out
 from stirred.spec.exact import Exact, exact
 from stirred.spec.given_numbers import fraction, loss, probability
 from stirred.spec.problems import StirredError, wrong
-from stirred.survey.amplify import amplify, deamplify
+from stirred.survey.amplify import amplify, assumptions, deamplify
 from stirred.survey.attackers import attackers
-from stirred.survey.compose import compose
+from stirred.survey.compose import compose, conditions
 from stirred.survey.designs import KINDS, Design, Listed, Poisson, design_from, integer
 from stirred.survey.figures import PANELS, figure_6_1, figure_7_2, two_releases
 from stirred.survey.plain import EstimateOptions, estimate
@@ -85,8 +85,10 @@ class ClaimOptions(DesignOptions, SettingOptions):
     bounds: str | None = _option("ht-total: public bounds of the values.", "LOW,HIGH")
     sensitivity: str | None = _option("ht-total: what the noise is scaled to, if to more than is needed.")
     membership: Literal["secret", "public"] = _option("Whether anybody can know the sample.", default="secret")
-    response: str | None = _option("Largest probability to respond; needs --assume-known.", "RATE")
-    coverage: str | None = _option("Largest probability to be on the frame; needs --assume-known.", "RATE")
+    response: str | None = _option("Largest probability to respond, each unit by itself; needs --assume-known.", "RATE")
+    coverage: str | None = _option(
+        "With --start population: largest probability to be on the frame; needs --assume-known.", "RATE"
+    )
     assume_known: bool = Field(default=False, description="Take responsibility for --response and --coverage.")
     duplicates: int = _option("Largest number of frame units of one entity.", default=1)
 
@@ -133,7 +135,7 @@ class ComposeOptions(BaseModel):
 
     epsilon: str = Field(description="Losses of the releases on their samples, with commas.")
     pi: str = Field(description="Probabilities of a unit in each sample; one for releases from one sample.")
-    joint: str | None = _option("Probability of being in both; or independent, or unknown (a bound).", "RATE")
+    joint: str | None = _option("Probability of being in both; or independent; or unknown: losses add up.", "RATE")
 
 
 class PoststratOptions(BaseModel):
@@ -223,7 +225,7 @@ def amplified(options: AmplifyOptions, _: Progress | None) -> Outcome:
               "assumptions": list(found.assumptions), "attackers": _beside(beside)}  # fmt: skip
     rows = [("loss", f"epsilon {found.epsilon.shown(6)}"), ("delta", found.delta.shown()),
             ("because", found.reason), ("needs", f"an inner guarantee of {found.inner.shown()} by {found.relation}"),
-            *(("assumes", each) for each in found.assumptions[:2])]  # fmt: skip
+            *(("assumes", each) for each in found.assumptions)]  # fmt: skip
     return Outcome(rows=rows, grids=(_attackers(beside),), values=values)
 
 
@@ -232,10 +234,14 @@ def deamplified(options: DeamplifyOptions, _: Progress | None) -> Outcome:
     wanted = [given for given in (options.epsilon, options.target) if given is not None]
     if len(wanted) != 1:
         raise wrong("the wanted loss is given once", where="epsilon", remedy="such as --epsilon 1")
-    found = deamplify(wanted[0], options.drawn(), **options.claimed())
+    design, claimed = options.drawn(), options.claimed()
+    found, assumed = deamplify(wanted[0], design, **claimed), assumptions(design, **claimed)
     low = float(found.rational)
-    rows = [("inner loss", f"epsilon {low:.10g}, rounded down"), ("for", f"a loss of {wanted[0]} on the frame")]
-    return Outcome(rows=rows, values={"epsilon": low, "epsilon_exact": str(found), "target": wanted[0]})
+    rows = [("inner loss", f"epsilon {low:.10g}, rounded down"),
+            ("for", f"a loss of {wanted[0]} on the {claimed['setting'].start}"),
+            *(("assumes", each) for each in assumed)]  # fmt: skip
+    values = {"epsilon": low, "epsilon_exact": str(found), "target": wanted[0], "assumptions": [*assumed]}
+    return Outcome(rows=rows, values=values)
 
 
 def attacked(options: AttackerOptions, _: Progress | None) -> Outcome:
@@ -244,13 +250,22 @@ def attacked(options: AttackerOptions, _: Progress | None) -> Outcome:
         raise wrong("give a rate, or a design", where="rate", remedy="such as --rate 0.1")
     design = options.drawn() if options.rate is None else Poisson((probability(options.rate, where="rate"),))
     beside = attackers(options.epsilon, design, rho=options.rho, **options.claimed())
-    return Outcome(grids=(_attackers(beside),), values={"attackers": _beside(beside)})
+    assumed = assumptions(design, **options.claimed())
+    rows = [("assumes", each) for each in assumed]
+    return Outcome(
+        rows=rows, grids=(_attackers(beside),), values={"attackers": _beside(beside), "assumptions": assumed}
+    )
 
 
 def composed(options: ComposeOptions, _: Progress | None) -> Outcome:
     """Show the loss of several releases from samples."""
-    found = compose(options.epsilon.split(","), options.pi.split(","), joint=options.joint)
-    return Outcome(rows=[("together", f"epsilon {found.shown(6)}")], values=_exactly(epsilon=found))
+    rates = options.pi.split(",")
+    found, assumed = (
+        compose(options.epsilon.split(","), rates, joint=options.joint),
+        conditions(len(rates), options.joint),
+    )
+    rows = [("together", f"epsilon {found.shown(6)}"), *(("assumes", each) for each in assumed)]
+    return Outcome(rows=rows, values={**_exactly(epsilon=found), "assumptions": [*assumed]})
 
 
 def poststratified(options: PoststratOptions, _: Progress | None) -> Outcome:
@@ -276,11 +291,13 @@ def compared(options: CompareOptions, _: Progress | None) -> Outcome:
     )  # fmt: skip
     rows = [
         (c.setting.number, c.setting.start, c.setting.invariant or "-", exact(c.sensitivity).shown(2), c.inner.shown(3),
-         c.sd.shown(2), "; ".join(c.setting.not_covered) or "-") for c in found
+         c.sd.shown(2), "; ".join(c.not_covered) or "-") for c in found
     ]  # fmt: skip
     header = ("#", "start", "held fixed", "sensitivity", "inner epsilon", "noise sd", "not covered")
-    values = [{**_told(c.setting), **_exactly(sensitivity=exact(c.sensitivity), inner_epsilon=c.inner, scale=c.scale,
-                                              sd=c.sd)} for c in found]  # fmt: skip
+    values = [
+        {**_told(c.setting), "not_covered": [*c.not_covered],
+         **_exactly(sensitivity=exact(c.sensitivity), inner_epsilon=c.inner, scale=c.scale, sd=c.sd)} for c in found
+    ]  # fmt: skip
     return Outcome(grids=(Grid(header=header, rows=tuple(rows)),), values={"rows": values, "epsilon": options.epsilon})
 
 

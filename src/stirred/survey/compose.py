@@ -5,21 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
+from typing import Final
 
 from stirred.spec.exact import Exact, add_up, exp, ln
 from stirred.spec.given_numbers import Number, loss, probability
 from stirred.spec.problems import wrong
-from stirred.survey.amplify import greatest
+from stirred.survey.amplify import SECRET, greatest
 from stirred.survey.design import amp
 from stirred.survey.refusals import SharedSampleError, refusal
+
+_ONE_BY_ONE: Final = "units are drawn one by one: no clusters"
+_INDEPENDENT: Final = "the samples were drawn independently of each other"
+_JOINT: Final = (
+    "they are simple random samples that share always the same number of units, all such pairs being equally likely; "
+    "or each unit is drawn into both independently of all others"
+)
 
 
 def compose(epsilons: Sequence[Number], rates: Sequence[Number], *, joint: Number | None = None) -> Exact:
     """Return the loss of several releases from samples drawn with these probabilities.
 
     One rate means one sample: inner losses are added, then amplified once. Two need the ``joint`` probability of
-    being in both, or "independent"; "unknown" is a bound that holds however any number of samples depend. A unit's
-    entry must change one record in each sample, as in simple samples (surveys, section 4).
+    being in both, or "independent". Where the dependence is "unknown" the sum of the inner losses is left: who is in
+    one sample may show who is in the other. :func:`conditions` says what the other cases rest on.
 
     >>> compose([1, 2], ["0.1"]).shown(6)
     '1.067656'
@@ -40,7 +48,7 @@ def compose(epsilons: Sequence[Number], rates: Sequence[Number], *, joint: Numbe
             where="joint", remedy="give the probability of being in both, or independent, or unknown for a bound",
         )  # fmt: skip
     if joint == "unknown":
-        return amp(whole, min(Fraction(1), sum(chances, Fraction(0))))
+        return whole
     if joint == "independent":
         return add_up([amp(e, p) for e, p in zip(losses, chances, strict=True)])
     if len(losses) != 2:
@@ -48,8 +56,23 @@ def compose(epsilons: Sequence[Number], rates: Sequence[Number], *, joint: Numbe
     return compose_joint(losses[0], losses[1], chances[0], chances[1], probability(joint, where="joint"))
 
 
+def conditions(samples: int, joint: Number | None) -> tuple[str, ...]:
+    """Return what a composed loss rests on; the sum of inner losses, for unknown dependence, rests on nothing more.
+
+    >>> conditions(2, "unknown")
+    ()
+    """
+    if samples > 1 and joint == "unknown":
+        return ()
+    return (SECRET, _ONE_BY_ONE, *([] if samples == 1 else [_INDEPENDENT if joint == "independent" else _JOINT]))
+
+
 def compose_joint(first: Exact, second: Exact, p: Fraction, q: Fraction, both: Fraction) -> Exact:
-    """Return the loss of two releases whose samples a unit enters together with probability ``both``."""
+    """Return the loss of two releases whose samples a unit enters together with probability ``both``.
+
+    Given the rest, a unit's entry must change one record of each sample. A number of shared units that varies breaks
+    that: an output can make large overlaps likely, and with them that the unit is in both.
+    """
     if not max(Fraction(0), p + q - 1) <= both <= min(p, q):
         low, high = max(Fraction(0), p + q - 1), min(p, q)
         raise wrong(f"{both} is not possible with {p} and {q}", where="joint", remedy=f"from {low} to {high}")

@@ -68,6 +68,15 @@ def _moved_stratum() -> float:
     return worst_loss(before, _strata(["b", "c", "d"], 1, ["A", "f", "g"], 2), 0.5)
 
 
+def _fixed_takes() -> float:
+    before = _strata(["a", "b", "c", "d"], 2, ["f", "g"], 1)
+    return worst_loss(before, _strata(["b", "c", "d"], 2, ["A", "f", "g"], 1), 1.0)
+
+
+def _moved_cluster() -> float:
+    return worst_loss(_even([("a", "b"), ("c", "d")]), _even([("b",), ("A", "c", "d")]), 1.0, relation="edit")
+
+
 def _realised_weight() -> float:
     # Laplace noise of scale (largest weight)/epsilon, which is 2 in one sample and 40 in its neighbour; ln of the
     # ratio of the densities at 100, both totals being 0.
@@ -87,6 +96,12 @@ EXAMPLES: Final = (
     Counterexample("AllocationFromData", _claim("1/2", Fraction(2, 3)), _moved_stratum,
         "strata of 4 and 2, takes 2 and 1: a unit that moves to the other stratum changes the takes to 1 and 2, and "
         "the loss exceeds that of the largest rate, 2/3"),
+    Counterexample("AllocationFromData", _claim(1, HALF), _fixed_takes,
+        "strata of 4 and 2, takes fixed at 2 and 1: a unit that moves to the other stratum leaves strata of 3 and 3; "
+        "for epsilon 1 the loss is 0.857, not the 0.620 of the rate 1/2"),
+    Counterexample("AllocationFromData", float(Cluster(m=1, M=2, K=3).loss(exact(1))), _moved_cluster,
+        "one of two clusters is drawn: a unit that moves from one to the other changes both, and so every sample; the "
+        "loss stays epsilon"),
     Counterexample("IncompatibleRelation", _claim(1, Fraction(3, 10)),
         lambda: programme_loss(Poisson(("0.3", "0.3")), 1.0, inner="substitute"),
         "a Poisson sample at 0.3 before a mechanism that publishes the size of the sample, as a guarantee for replaced "
@@ -103,6 +118,10 @@ EXAMPLES: Final = (
         lambda: worst_loss({("a",): Fraction(1)}, {("b",): Fraction(1)}, 1.0),
         "somebody who knows that a unit was drawn, or sees the records after the draw, faces epsilon and not the "
         "smaller loss"),
+    Counterexample("NoAmplification", float(amp(amp(exact(1), Fraction(1, 10)), HALF)),
+        lambda: programme_loss(SRSWOR(1, 10), 1.0),
+        "1 of 10 drawn from a frame that has half of the population: a unit that is known to be on the frame loses "
+        "0.159 for epsilon 1, not 0.083"),
     Counterexample("UnverifiedAmplification", _claim(1, Fraction(1, 5)), lambda: programme_loss(Poisson(("0.6",)), 1.0),
         "response assumed at 0.2 and in truth 0.6 for one unit: the claim for epsilon 1 is 0.296, the loss 0.709"),
     Counterexample("UnsupportedDesign", _claim(1, HALF),

@@ -79,6 +79,11 @@ class Design(ABC):
         """Say whether units are drawn one by one, so that the loss is amp(epsilon, rate)."""
         return self.shape.first is None and self.shape.draws == 1
 
+    @property
+    def placed(self) -> bool:
+        """Say whether the stratum, cluster, size or place of a unit decides how it is drawn, and its record may not."""
+        return self.shape.first is not None
+
     def loss(self, epsilon: Exact) -> Exact:
         """Return the loss of one unit of the frame."""
         rate, _, first, most, draws, _ = self.shape

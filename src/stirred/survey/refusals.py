@@ -51,7 +51,7 @@ class SizeTotalNotPublic(SurveyRefusal):
 
 
 class AllocationFromData(SurveyRefusal):
-    """Sample sizes of strata that depend on the records."""
+    """Strata, clusters, or sample sizes in them, that depend on the records."""
 
 
 class SharedSampleError(SurveyRefusal):

@@ -100,6 +100,12 @@ class Compared:
     setting: Setting
     sensitivity: Fraction
     inner: Exact
+    amplified: bool
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """List attackers before whom the loss does not hold: none where the draw is not counted."""
+        return self.setting.not_covered if self.amplified else ()
 
     @property
     def scale(self) -> Exact:
@@ -117,6 +123,7 @@ def compare_settings(
 ) -> tuple[Compared, ...]:
     """Return the eleven settings with the noise that each needs; sampling amplifies by the largest rate, 1/w.
 
+    Weights that vary with the frame amplify nothing: a unit that was not drawn changes the weights of those that were.
     ``estimator`` "ht-total" counts the sharper rule for the eleventh, where weights are fixed.
 
     >>> rows = compare_settings(n=1000, weights=(10, 10), bounds=(0, 1), epsilon=1)
@@ -124,15 +131,17 @@ def compare_settings(
     ('10', '3.45')
     """
     wanted, rows = loss(epsilon, where="epsilon"), []
+    alike = fraction(weights[0], where="weights") == fraction(weights[1], where="weights")
     for setting in all_settings():
         sensitivity, inner = ht_sensitivity(setting, weights=weights, bounds=bounds, n=n), wanted
-        if "sampling" in setting.amplifiers:
+        amplified = "sampling" in setting.amplifiers and (alike or setting.weights_fixed)
+        if amplified:
             rarest = estimator == "ht-total" and setting.weights_fixed
             rate = 1 / fraction(weights[1 if rarest else 0], where="weights")
             if rate > 1:
                 raise wrong("a weight is below 1", where="weights", remedy="a design weight is 1 over a probability")
             inner = deamplify(wanted, Poisson((rate,)))
-        rows.append(Compared(setting=setting, sensitivity=sensitivity, inner=inner))
+        rows.append(Compared(setting=setting, sensitivity=sensitivity, inner=inner, amplified=amplified))
     return tuple(rows)
 
 

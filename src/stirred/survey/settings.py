@@ -20,8 +20,8 @@ _DATASET: Final = {
 }
 _ADVICE: Final = {
     1: "avoid: the frame adds little amplification, its rate is unknown, and weights vary",
-    2: "rarely pays: sampling amplifies, but weights vary with the frame",
-    3: "rarely pays: sampling amplifies, but weights vary with the frame",
+    2: "rarely pays: weights vary with the frame, and where they do sampling amplifies nothing",
+    3: "rarely pays: weights vary with the frame, and where they do sampling amplifies nothing",
     4: "weights vary: prefer the frame as invariant",
     5: "weights vary: prefer the frame as invariant",
     6: "preferred where somebody may know who was sampled: design weights are fixed",

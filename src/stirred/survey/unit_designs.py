@@ -42,6 +42,10 @@ class Stratified(Design):
         drawn = shares(self.n, self.N)
         return Shape(max(drawn), units=drawn)
 
+    @property
+    def placed(self) -> bool:
+        return len(self.n) > 1
+
     def samples(self) -> Samples:
         first = [sum(self.N[:h]) for h in range(len(self.N))]
         each = [combinations(range(a, a + size), take) for a, size, take in zip(first, self.N, self.n, strict=True)]
@@ -96,6 +100,10 @@ class PPS(Design):
     @property
     def shape(self) -> Shape:
         return Shape(max(self.pi), draws=self.n)
+
+    @property
+    def placed(self) -> bool:
+        return any(p * len(self.pi) != 1 for p in self.pi)
 
     def samples(self) -> Samples:
         rest = 1 - sum(self.pi, Fraction(0))  # units that are not listed

@@ -308,11 +308,22 @@ def test_losses_of_samples_that_nobody_calls_dependent_are_added_and_that_is_sta
 
 @pytest.mark.parametrize(
     ("joint", "loss"),
-    [("1/10", 1.0676559446826), ("1/100", 0.6525937867846), ("unknown", math.log(1 + (math.exp(3) - 1) / 5))],
+    [("1/10", 1.0676559446826), ("1/100", 0.6525937867846), ("unknown", 3.0)],
 )
 def test_dependent_samples_are_composed_by_their_joint_probability(joint: str, loss: float) -> None:
     found = sampled(("s", "1", {"joint": {"of another ledger": "1/50"}}), ("t", "2", {"joint": {"s": joint}}))
     assert float(one(found).budget.realised) == pytest.approx(loss, abs=1e-12)
+    rests = any("always the same number of units" in each for each in one(found).assumptions)
+    assert rests is (joint != "unknown")
+    assert ("not amplified" in str(one(found).budget.policy)) is (joint == "unknown")
+
+
+def test_losses_of_samples_that_depend_in_an_unknown_way_are_added_for_any_design() -> None:
+    cluster: dict[str, object] = {"design": {"design": "cluster", "m": 1, "M": 5, "K": 3}}
+    found = sampled(("s", "1", cluster), ("t", "2", {"joint": {"s": "unknown"}}))
+    assert one(found).budget.realised == 3
+    three = sampled(*((name, "1", {"joint": {"s": "1/100"}}) for name in "stu"))
+    assert one(three).budget.realised == 3  # a joint probability is known for two samples
 
 
 @pytest.mark.parametrize(

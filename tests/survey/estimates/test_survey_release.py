@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from decimal import Decimal
@@ -14,13 +15,21 @@ import polars as pl
 import pytest
 
 from stirred.cli.main import run
+from stirred.data.frames import as_read
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError
 from stirred.mechanisms.registry import settings_for
 from stirred.randomness.entropy import Entropy
 from stirred.spec.problems import StirredError
+from stirred.survey.estimates.classes import Classes
+from stirred.survey.estimates.measure import Rows, Values, totals, variances
 from stirred.survey.estimates.mechanism import SurveyEstimates
+from stirred.survey.estimates.published import remark, schema_of
+from stirred.survey.estimates.queries import Public, asked
+from stirred.survey.estimates.settings import Estimate
+from stirred.survey.estimates.verified import fault
 from stirred.survey.refusals import DataDependentSensitivity, WeightsNotFixed
+from stirred.survey.settings import Setting
 from tests.survey.estimates.asked import estimate
 
 PLAN = f"""
@@ -55,7 +64,7 @@ def a_sample() -> pl.DataFrame:
     there = np.repeat([2000, 4000], 200)
     return pl.DataFrame({
         "region": np.repeat(["N", "S"], 200), "N": there, "w": there / 200, "sex": rng.choice(["f", "m"], 400),
-        "income": rng.integers(0, 120, 400),
+        "income": rng.integers(0, 104, 400),  # a few are beyond the bounds of 0 to 100
     })  # fmt: skip
 
 
@@ -83,7 +92,9 @@ def test_a_plan_is_released_and_published(folder: Path, capsys: pytest.CaptureFi
     assert document["domain"]["stage"] == "sample"
     assert "frame" in json.dumps(document["multiverse"])
     published = "".join(path.read_text(errors="ignore") for path in (bundle / "public").iterdir() if path.is_file())
-    assert "clamped" not in published  # how many values were clamped stays inside
+    assert "values clamped" not in published  # how many were clamped stays inside
+    assert "Estimates and intervals are for the clamped population" in published
+    assert "weights 10 to 20; income 0 to 100" in published
     kept = pl.concat([pl.read_parquet(path) for path in (bundle / "internal/noise").iterdir()], how="diagonal")
     assert kept.filter(pl.col("table") == "total income")["clamped"].to_list() == [
         int((a_sample()["income"] > 100).sum())
@@ -399,3 +410,149 @@ def test_a_mistake_in_a_plan_is_told_by_its_file_and_entry(
     plan.write_text(f"{first}{good}\n[[estimates]]\n{entry}\n\n{release}")
     assert run(["plan", str(plan)]) == 2
     assert f"{plan} {told}" in capsys.readouterr().err.replace(f"({folder}/", "(")
+
+
+# ---- beyond the bounds
+
+
+def doubts_of(file: pl.DataFrame, **settings: Any) -> dict[str, Any]:
+    total = {"kind": "total", "variable": "income", "bounds": [0, 100]}
+    return {each.name: each for each in planned(file, **{"estimates": [total], **settings}).doubts}
+
+
+def test_weights_and_values_beyond_their_bounds_are_counted_and_refused_above_a_share() -> None:
+    few = doubts_of(a_sample())
+    count = int((a_sample()["income"] > 100).sum())
+    assert not few["clamped:income"].refuses
+    assert f"{count} of 400 values" in few["clamped:income"].what
+    assert "clamped:w" not in few
+    weights = doubts_of(a_sample(), weight_bounds=[1, 5])["clamped:w"]
+    assert weights.refuses
+    assert '400 of 400 values of "w" lie beyond the declared bounds 1 and 5' in weights.what
+    assert "400" not in weights.public
+    rich = a_sample().with_columns(income=pl.when(pl.int_range(pl.len()) == 7).then(10**6).otherwise(50))
+    assert doubts_of(rich)["clamped:income"].refuses  # one record, and nearly all of the total
+    assert "clamped:income" not in doubts_of(rich, estimates=[{"kind": "table", "by": ["sex"]}])
+    only = [{"kind": "total", "variable": "income", "bounds": [0, 100], "where": {"region": ["S"]}}]
+    assert "clamped:income" not in doubts_of(rich, estimates=only)  # the record is not in that domain
+    ratio = {"kind": "ratio", "variable": "income", "bounds": [0, 200], "denominator": "N",
+             "denominator_bounds": [0, 100], "ratio_bounds": [0, 1]}  # fmt: skip
+    assert doubts_of(a_sample(), estimates=[ratio])["clamped:N"].refuses
+
+
+def test_numbers_that_the_grid_rounds_into_the_bounds_are_not_clamped() -> None:
+    third = a_sample().with_columns(N=pl.lit(2000), w=pl.lit(2000 / 200 + 1 / 300), income=pl.lit(100.4))
+    found = doubts_of(third, weight_bounds=[1, 10], design={"strata": ["region"], "weights": "w"})
+    assert not [name for name in found if name.startswith("clamped")]
+
+
+def test_a_release_of_clamped_weights_needs_a_person_and_says_so(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = Path(write_plan(folder))
+    plan.write_text(plan.read_text().replace("weight_bounds = [10, 20]", "weight_bounds = [1, 5]"))
+    assert run(["release", str(plan)]) == 2
+    assert "clamped:w" in capsys.readouterr().err
+    assert not (folder / "bundle").exists()
+    plan.write_text(plan.read_text().replace('out = "bundle"', 'out = "bundle"\naccept = ["clamped:w"]'))
+    assert run(["release", str(plan)]) == 0
+    assert (
+        "many values of w lie beyond their declared bounds" in (folder / "bundle/public/specification.md").read_text()
+    )
+
+
+def test_a_mean_outside_its_bounds_is_published_with_a_remark(folder: Path) -> None:
+    estimate = Estimate(kind="mean", variable="score", bounds=[200, 1000])
+    assert [remark(estimate, value) for value in (199.0, 200.0, 1000.0, 1909.0)] == ["o", "", "", "o"]
+    assert remark(Estimate(kind="total", variable="score", bounds=[200, 1000]), -5.0) == ""
+    plan = Path(write_plan(folder))
+    plan.write_text(plan.read_text().replace("epsilon = 4", "epsilon = '1/100'"))
+    assert run(["release", str(plan), "--quiet"]) == 0
+    table = pl.read_parquet(folder / "bundle/public/estimates.parquet").filter(pl.col("estimate").is_not_null())
+    for row in table.iter_rows(named=True):
+        outside = row["kind"] == "mean" and not 0 <= row["estimate"] <= 100
+        assert row["flag"].endswith("o") is outside
+    told = (folder / "bundle/public/README.md").read_text()
+    assert "o after the flag: a mean or ratio came out beyond its declared bounds" in " ".join(told.split())
+    assert run(["audit", "bundle", str(folder / "bundle")]) == 0
+
+
+def test_a_bundle_of_before_without_the_remark_is_still_whole() -> None:
+    mechanism = SurveyEstimates(epsilon=1, attest=["design-weights"], weight_bounds=[1, 2],
+                                estimates=[{"kind": "mean", "variable": "y", "bounds": [0, 1]}])  # fmt: skip
+    row = {"name": "mean y", "kind": "mean", "variable": "y", "where": "", "estimate": 5.0, "se_sampling": 3.0,
+           "se_privacy": 4.0, "se": 5.0, "moe90": 8.0, "lci": -5.0, "uci": 15.0, "cv": 1.0}  # fmt: skip
+    for flag, fine in (("F", True), ("F o", True), ("", False), ("E o", False)):
+        table = pl.DataFrame([{**row, "flag": flag}], schema=schema_of([]))
+        assert (fault(mechanism, table, as_read(table, "csv")) == "") is fine
+
+
+# ---- denominators that the design fixes
+
+
+def test_means_of_strata_pay_for_no_denominator() -> None:
+    mean = {"kind": "mean", "variable": "income", "bounds": [0, 100]}
+    domains = [{**mean, "by": ["region"]}, {**mean, "where": {"region": ["N"]}}, {**mean, "by": ["sex"]}, mean]
+    values = {"sex": ["f", "m"], "region": ["N", "S", "W"]}
+    plan = planned(a_sample(), estimates=domains, values=values)
+    assert [[*each.queries] for each in plan.estimates] == [
+        ["top", "variance"], ["top", "variance"], ["top", "below", "variance"], ["mean", "variance"]
+    ]  # fmt: skip
+    region, _, sex, _ = plan.estimates
+    assert region.queries["top"].loss == 2 * sex.queries["top"].loss
+    # A record is replaced by one of its own stratum, and not taken out of one cell into another.
+    assert 2 * region.queries["top"].sensitivity == sex.queries["top"].sensitivity
+    for settings in (
+        {"variance": "none"},  # then the sampled counts are not held fixed
+        {"setting": 9},  # who responds is not fixed
+        {"design": {"strata": ["region"], "weights": "w"}},  # without fpc nothing shows the sizes
+        {"design": {"ids": ["person"], "strata": ["region"], "fpc": ["N"], "weights": "w"}, "most_in_cluster": 1},
+    ):
+        file = a_sample().with_row_index("person")
+        paid = planned(file, estimates=domains[:1], values=values, **settings)
+        assert "below" in paid.estimates[0].queries
+
+
+def test_means_of_strata_are_the_plain_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sample = a_sample().with_columns(pl.col("income").clip(0, 100))
+    sample.write_csv(folder / "sample.csv")
+    data = Microdata(households=sample, design={"strata": ["region"], "fpc": ["N"], "weights": "w"})
+    mean = {"kind": "mean", "variable": "income", "bounds": [0, 100]}
+    mechanism = SurveyEstimates(
+        epsilon=10**9, attest=["design-weights"], weight_bounds=[10, 20], values={"region": ["N", "S", "W"]},
+        estimates=[{**mean, "by": ["region"]}, mean],
+    )  # fmt: skip
+    found = mechanism.release(data, Entropy.from_os()).public["estimates"]
+    assert found["flag"].to_list()[2] == "x"  # nobody was drawn there
+    plain = []
+    for more in (["--by", "region"], []):
+        line = ["--strata", "region", "--fpc", "N", "--weights", "w", "--mean", "income", *more, "--json"]
+        assert run(["survey", "estimate", str(folder / "sample.csv"), *line]) == 0
+        plain += json.loads(capsys.readouterr().out)["estimates"]
+    kept = found.filter(pl.col("estimate").is_not_null())
+    assert kept["estimate"].to_list() == pytest.approx([each["estimate"] for each in plain], rel=1e-4)
+    assert kept["se_sampling"].to_list() == pytest.approx([each["se"] for each in plain], rel=1e-3)
+
+
+def test_means_of_strata_lose_what_is_promised() -> None:
+    """All samples of two strata, two records in each: a record is replaced by one of its own stratum."""
+    public = Public(
+        setting=Setting("sample", "frame"), n=4, weights=(1, 3), weight_grid=Fraction(1), strata=(2, 2),
+        sizes=Classes(frame=pl.DataFrame({"h": ["0", "1"]}), totals=(Fraction(2), Fraction(6)), counts=(2, 2)),
+    )  # fmt: skip
+    mean = Estimate(kind="mean", variable="y", bounds=[0, 2], by=["h"])
+    own = asked(mean, public, cells=2, loss=Fraction(1), paid=Fraction(1, 5))
+    rows = Rows(weights=np.array([1, 1, 3, 3]), cluster=np.arange(4), stratum=np.array([0, 0, 1, 1]), drawn=(2, 2),
+                left=(Fraction(1), Fraction(1)))  # fmt: skip
+    samples = [*itertools.product((0, 1, 2), repeat=4)]
+    numbers = []
+    for y in samples:
+        values = Values(y=np.array(y), x=np.ones(4, dtype=np.int64), cell=np.array([0, 0, 1, 1]))
+        numbers.append((*totals(own, rows, values)["top"].tolist(), *variances(own, rows, values, [0, 0]).tolist()))
+    rates = [own.queries[role].noise.loss.rational for role in ("top", "top", "variance", "variance")]
+    tight = Fraction(0)
+    for (a, one), (b, other) in itertools.combinations(zip(samples, numbers, strict=True), 2):
+        apart = sum(x != y for x, y in zip(a, b, strict=True))
+        lost = sum(abs(x - y) * rate for x, y, rate in zip(one, other, rates, strict=True))
+        tight = max(tight, Fraction(lost) / apart)
+    assert Fraction(9, 10) < tight <= 1

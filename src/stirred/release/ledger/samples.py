@@ -17,21 +17,22 @@ from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import StirredError, refused
 from stirred.spec.specification import Flavor, Specification
 from stirred.survey.amplify import greatest
-from stirred.survey.compose import compose
+from stirred.survey.compose import compose, conditions
 from stirred.survey.designs import Design, amp, design_from
 from stirred.survey.settings import ELEVENTH, Setting
 
 Joins = Callable[[Sequence[Specification]], bool]  # whether specifications compose in the currency of the total
 _SAMPLE = Setting("sample")
 _INSTEAD = "compose on the sample first, then amplify once"
+_ADDED = "losses on samples that may depend on each other added, and not amplified"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """How the sample of a release was drawn, and what the release lost on it before amplification.
 
-    ``joint`` names dependent samples with the probability that a unit is in both, or "unknown". ``shares`` are the
-    parts of the inner loss that units can have, by the probabilities of the design; all of it if left out.
+    ``joint`` names dependent samples with the probability that a unit is in both, or "unknown": then nothing amplifies.
+    ``shares`` are the parts of the inner loss that units can have, by the probabilities of the design; all if left out.
 
     >>> stated = Sampling.of({"design": {"design": "srswor", "n": 100, "N": 1000}, "inner": "1"})
     >>> stated.design.loss(stated.inner).shown(3)
@@ -248,27 +249,32 @@ def _together(group: list[Charge], specification: Callable[[str], Specification]
     drawn = {name: found.pop() for name, found in designs.items()}
     losses = {name: add_up(found) for name, found in inner.items()}
     joint = {p for one in stated if one is not None for other, p in one.joint.items() if other in drawn}
-    lost = _lost(losses, drawn, joint, units)
+    lost, rests = _lost(losses, drawn, joint, units)
     # Never less than what was counted before an entry came in, amplified or not: no further entry lowers a total.
     parts = [[s.budget.realised for c, s in zip(group, specifications, strict=True) if c.amplified is kind]
              for kind in (True, False)]  # fmt: skip
     value = greatest([lost, *map(add_up, parts)])
-    policy = derived("losses on the sample added, then amplified once", value, *(s.budget for s in specifications))
+    rule = _ADDED if len(drawn) > 1 and not rests else "losses on the sample added, then amplified once"
+    policy = derived(rule, value, *(s.budget for s in specifications))
     relies = tuple(dict.fromkeys(reliance for s in specifications for reliance in s.relies_on))
-    assumed = tuple(dict.fromkeys(assumption for s in specifications for assumption in s.assumptions))
-    return replace(first, budget=Budget(policy=policy), relies_on=relies, assumptions=(*assumed, FRESH))
+    assumed = (*dict.fromkeys(assumption for s in specifications for assumption in s.assumptions), *rests, FRESH)
+    return replace(first, budget=Budget(policy=policy), relies_on=relies, assumptions=assumed)
 
 
-def _lost(losses: Mapping[str, Exact], drawn: Mapping[str, Design], joint: set[str], units: list[list[Exact]]) -> Exact:
+def _lost(
+    losses: Mapping[str, Exact], drawn: Mapping[str, Design], joint: set[str], units: list[list[Exact]]
+) -> tuple[Exact, tuple[str, ...]]:
+    """Return what releases from these samples lose together, and on what that rests."""
     names = list(losses)
     if len(names) == 1:
         (design,) = drawn.values()
         if not (design.rated and design.shape.units):
-            return design.loss(losses[names[0]])
+            return design.loss(losses[names[0]]), ()
         each = [own * len(design.shape.units) if len(own) == 1 else own for own in units]
-        return greatest([amp(add_up(list(own)), p) for *own, p in zip(*each, design.shape.units, strict=True)])
-    if not all(design.rated for design in drawn.values()):
-        raise refused("a joint bound is known for designs that draw unit by unit", where="sample")
+        return greatest([amp(add_up(list(own)), p) for *own, p in zip(*each, design.shape.units, strict=True)]), ()
     even = all(len({*design.shape.units}) == 1 for design in drawn.values())
-    known = joint.pop() if len(names) == 2 and len(joint) == 1 and even else "unknown"
-    return compose([losses[name] for name in names], [drawn[name].shape.rate for name in names], joint=known)
+    known = next(iter(joint)) if len(names) == 2 and len(joint) == 1 and even else "unknown"
+    if joint != {"unknown"} and not all(design.rated for design in drawn.values()):
+        raise refused("a joint probability is of use for designs that draw unit by unit", where="sample")
+    found = compose([losses[name] for name in names], [drawn[name].shape.rate for name in names], joint=known)
+    return found, conditions(2, known)[-1:]

@@ -14,11 +14,13 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, PlanError, listed, number
 from stirred.data.spelling import meant
+from stirred.mechanisms.doubts import clamped_doubts
+from stirred.spec.doubts import Doubt
 from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import Problem, StirredError, wrong
 from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
 from stirred.survey.estimates.draw import check_draw, weight_ends
-from stirred.survey.estimates.measure import Rows, all_columns, in_steps, nearest
+from stirred.survey.estimates.measure import Rows, added, all_columns, in_steps, nearest
 from stirred.survey.estimates.published import LABELS, NUMBERS
 from stirred.survey.estimates.queries import Public
 from stirred.survey.estimates.settings import ATTESTED, pair, place
@@ -268,7 +270,44 @@ def sampled(mechanism: SurveyEstimates, data: Microdata) -> tuple[Rows, Public]:
         setting=setting, n=data.households.height, weights=ends, weight_grid=grid, strata=rows.drawn,
         clustered=bool(design.ids), most=most, classes=classes, equal=mechanism.equal,
     )  # fmt: skip
-    return rows, public
+    return rows, replace(public, sizes=_sizes(mechanism, design, drawn, rows, data.households))
+
+
+def _sizes(
+    mechanism: SurveyEstimates, design: SurveyDesign, drawn: Drawn, rows: Rows, file: pl.DataFrame
+) -> Classes | None:
+    """Return strata of units with the sums of their weights, where the design fixes them and the promise lists them.
+
+    Weights are N/n of the stratum, and the sampled counts are held fixed with the sampling variance.
+    """
+    stage = drawn.stages[0]
+    if design.ids or stage.population is None or mechanism.variance == "none":
+        return None
+    names = file[design.strata[0]].cast(pl.String) if design.strata else pl.Series("", [""] * file.height)
+    first = np.unique(stage.stratum, return_index=True)[1]
+    grid = fraction(mechanism.weight_grid, where="weight_grid")
+    sums = tuple(grid * each for each in added(rows.weights, stage.stratum, first.size).tolist())
+    return Classes(frame=names.gather(first).to_frame(), totals=sums, counts=rows.drawn)
+
+
+def clamping(mechanism: SurveyEstimates, data: Microdata, rows: Rows) -> Iterator[Doubt]:
+    """Yield how many weights and values lie beyond their declared bounds, rounded to their grids."""
+    if rows.given.size:  # others follow from public counts
+        grid, name = float(fraction(mechanism.weight_grid, where="weight_grid")), design_of(data).weights or "weights"
+        yield from clamped_doubts(name, np.rint(rows.given / grid) * grid, _weight_bounds(mechanism))
+    for each in mechanism.estimates:
+        inside = np.ones(data.households.height, dtype=bool)
+        for name, allowed in each.where.items():
+            inside &= data.households[name].cast(pl.String).is_in(list(allowed)).to_numpy()
+        own = [(each.variable, each.bounds, each.grid), (each.denominator, each.denominator_bounds, each.grid)]
+        for column, bounds, grid_of in own:
+            if column is None:
+                continue
+            step = float(fraction(grid_of, where="grid"))
+            values = np.rint(data.households[column].cast(pl.Float64).to_numpy() / step) * step
+            weights = rows.given if rows.given.size else rows.weights
+            ends = pair(bounds, where="bounds")
+            yield from clamped_doubts(column, values[inside], ends, weights=weights[inside])
 
 
 def _held(

@@ -51,9 +51,8 @@ def in_steps(column: Any, ends: Range, grid: Fraction) -> tuple[Integers, int]:
     >>> in_steps([0.26, 9.0], (0, 10), Fraction(1, 2))
     (array([ 1, 10]), 1)
     """
-    given = np.asarray(column, dtype=np.float64) / float(grid)
-    rounded = np.rint(np.clip(given, *ends)).astype(np.int64)  # clamped after rounding too: the bounds are whole
-    return rounded, int(((given < ends[0]) | (given > ends[1])).sum())
+    given = np.rint(np.asarray(column, dtype=np.float64) / float(grid))
+    return np.clip(given, *ends).astype(np.int64), int(((given < ends[0]) | (given > ends[1])).sum())
 
 
 def nearest(number: Fraction) -> int:

@@ -241,7 +241,7 @@ class SurveyEstimates(Mechanism):
         """Return the estimates with their noise, and the loss; nothing random happens."""
         data = as_microdata(data)
         self.check(data)
-        _, public = checks.sampled(self, data)
+        rows, public = checks.sampled(self, data)
         names = self.coded_columns
         declared = declared_columns(names, self.values, {name: data.households[name] for name in names})
         cells = tuple(declared_cells(each.by, declared) for each in self.estimates)
@@ -262,7 +262,10 @@ class SurveyEstimates(Mechanism):
             sample=self.sample,
             dropped=tuple(name for name in data.households.columns if name not in used),
         )
-        return replace(plan, doubts=(*settings_doubts(self.settings_from), *pictures.notes(plan))) if doubts else plan
+        if not doubts:
+            return plan
+        clamped = dict.fromkeys(checks.clamping(self, data, rows))
+        return replace(plan, doubts=(*settings_doubts(self.settings_from), *clamped, *pictures.notes(plan)))
 
     def specification(self, *, name: str, columns: Sequence[str], post_imputation: bool | None = None) -> Specification:
         """Return the promise: replaced records of the first stage, and what the setting holds fixed."""

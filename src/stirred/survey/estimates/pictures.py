@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from stirred.data.problems import number
 from stirred.mechanisms.protocol import Bars, Block, Frames, Grid, Headline, Plot, Release, Section
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
@@ -22,7 +23,7 @@ from stirred.spec.problems import StirredError
 from stirred.survey.amplify import deamplify
 from stirred.survey.designs import Poisson
 from stirred.survey.estimates.plan import ROLES, SurveyPlan
-from stirred.survey.estimates.published import ESTIMATES, FLAGS, noise_of
+from stirred.survey.estimates.published import ESTIMATES, FLAGS, OUTSIDE, noise_of
 from stirred.survey.estimates.queries import Asked, Query, asked, bounded_variance
 from stirred.survey.settings import Setting, all_settings
 
@@ -33,6 +34,9 @@ _MOST_BARS, _MOST_ROWS, _BINS = 40, 200, 10
 _LITTLE: Final = 0.1  # of the largest possible total
 _SAMPLING: Final = {"paid": "sampling", "public-bound": "sampling, its public bound"}
 _HIDDEN, _PRIVACY = "sampling, hidden by its noise", "privacy noise"
+_CLAMPED: Final = (
+    "Intervals are for the clamped population: values and weights beyond their declared bounds count as the nearer one."
+)
 _NO_SIZES: Final = "No sizes of domains are published."
 _NONE_SIZED: Final = (
     "Nothing is drawn: no estimate with a published sampling error is of a domain with a published size above 0."
@@ -58,10 +62,17 @@ def shown(mechanism: SurveyEstimates, plan: SurveyPlan, public: Frames) -> list[
     more = f" The first {_MOST_ROWS} of {table.height:,} are shown." if table.height > _MOST_ROWS else ""
     grid = Grid(header=header, rows=cells, numbers=header[1 + len(by) : -1])
     return [
-        Section(title="The estimates", blocks=(told + more, *_noise_alone(plan), grid)),
+        Section(title="The estimates", blocks=(told + more, *_noise_alone(plan), _CLAMPED, *_outside(rows), grid)),
         Section(title="Sampling error and privacy error", blocks=tuple(_errors(plan, rows, by))),
         Section(title="Quality by size of the domain", blocks=tuple(_quality(mechanism, plan, rows, by))),
     ]
+
+
+def _outside(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield how many means and ratios came out beyond their bounds."""
+    if beyond := sum(row["flag"].endswith(OUTSIDE) for row in rows):
+        which = number(beyond, "mean or ratio lies", "means or ratios lie")
+        yield f"{which} outside the declared bounds (flag {OUTSIDE}): the noise is larger than the estimate can bear."
 
 
 def _noise_alone(plan: SurveyPlan) -> Iterator[str]:
@@ -227,17 +238,23 @@ def _settings(mechanism: SurveyEstimates, plan: SurveyPlan) -> Iterator[Block]:
     own = [each for each in plan.estimates if each is not plan.class_counts]
     one = next((each for each in own if each.estimate.kind in ("total", "table")), own[0])
     before, why = _amplified(mechanism, plan)
+    (least, most), strata = plan.public.weights, plan.public.strata
+    simple = mechanism.equal or (mechanism.design is None and least == most and len(strata) == 1)
     yield (
         f"The standard deviation of the noise of {one.title!r} for epsilon {mechanism.loss} in each of the eleven "
-        f"settings, written as start/held fixed. Where the promise starts before the draw, {why}."
+        f"settings, written as start/held fixed. Where the promise starts before the draw, {why}"
+        f"{'' if simple else '; but not where weights vary with the frame (1 to 3)'}."
     )
     rows, dots = [], []
     for setting in all_settings():
-        inner = before if "sampling" in setting.amplifiers else mechanism.loss
+        # Where weights and strata vary with the frame, sampling amplifies nothing.
+        amplified = "sampling" in setting.amplifiers and (setting.weights_fixed or simple)
+        inner = before if amplified else mechanism.loss
         sd, here = _in_setting(one, plan, setting, share=inner / mechanism.inner), setting == plan.public.setting
         name = f"{setting.number}: {setting.start}/{setting.invariant or 'none'}"
         noise = "not possible: weights vary" if sd is None else _amount(sd)
-        rows.append((f"{name}{' (this release)' if here else ''}", noise, "; ".join(setting.not_covered) or _NOBODY))
+        missed = "; ".join(setting.not_covered) if amplified else ""
+        rows.append((f"{name}{' (this release)' if here else ''}", noise, missed or _NOBODY))
         dots += [] if sd is None else [(name, "this release" if here else "in another setting", sd)]
     yield Bars(bars=tuple(dots), x="", y=f"noise sd of {one.title}", log=True)
     yield Grid(header=("setting", "noise sd", "attackers not covered"), rows=tuple(rows), numbers=("noise sd",))

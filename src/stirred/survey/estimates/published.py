@@ -16,6 +16,7 @@ from stirred.survey.estimates.classes import calibrate
 from stirred.survey.estimates.error_law import Noise, half_width
 from stirred.survey.estimates.plan import VARIANCE, SurveyPlan, text_rows
 from stirred.survey.estimates.queries import Asked, Query, bounded_variance
+from stirred.survey.estimates.settings import Estimate, pair
 
 if TYPE_CHECKING:
     from stirred.survey.estimates.mechanism import SurveyEstimates
@@ -24,6 +25,7 @@ ESTIMATES: Final = "estimates"
 INVARIANTS: Final = "invariants"
 LABELS: Final = ("name", "kind", "variable", "where")
 NUMBERS: Final = ("estimate", "se_sampling", "se_privacy", "se", "moe90", "lci", "uci", "cv", "flag")
+OUTSIDE: Final = "o"
 FLAGS: Final = {"statcan": (0.165, 0.333, "E", "F"), "abs": (0.25, 0.5, "*", "**")}
 _PAID: Final = (
     "`se_sampling` is at least what the noise of its variance can hide. Intervals are a little wider than it says, to "
@@ -42,6 +44,19 @@ def flag(preset: str, *, estimate: float, cv: float | None, moe90: float) -> str
         return "n" if abs(estimate) <= moe90 else ""
     first, second, some, much = FLAGS[preset]
     return much if cv is None or cv > second else some if cv > first else ""
+
+
+def remark(estimate: Estimate, value: float) -> str:
+    """Return what follows the flag of a mean or ratio that came out beyond its declared bounds: noise took it there.
+
+    >>> remark(Estimate(kind="mean", variable="score", bounds=[200, 1000]), 1909.0)
+    'o'
+    """
+    declared = {"mean": estimate.bounds, "ratio": estimate.ratio_bounds}.get(estimate.kind)
+    if declared is None:
+        return ""
+    low, high = (float(end) for end in pair(declared, where="bounds"))
+    return "" if low <= value <= high else OUTSIDE
 
 
 def published(mechanism: SurveyEstimates, plan: SurveyPlan, noisy: Drawn) -> pl.DataFrame:
@@ -91,9 +106,11 @@ def _linear(
             below,
         )
     role = "mean" if "mean" in queries else "top"
-    below = 1.0
-    if asked.estimate.kind == "mean" and role == "top" and classes is not None:  # of classes whose totals are public
-        below = float(classes.sizes[classes.reaching(asked.estimate, cell)].sum())
+    below, sizes = 1.0, classes or plan.public.known
+    if asked.estimate.kind == "mean" and role == "top" and sizes is not None:  # of classes or strata that are fixed
+        below = float(sizes.sizes[sizes.reaching(asked.estimate, cell)].sum())
+        if not below:
+            return None
     return float(int(z[role]) * queries[role].step) / below, [noise_of(queries[role], 1 / below)], below
 
 
@@ -112,10 +129,11 @@ def _numbers(
     se = math.hypot(sd or 0.0, privacy)
     moe, width = (half_width(level, widened(*own, level), noises) for level in (0.9, float(mechanism.sure)))
     cv = se / abs(estimate) if estimate else None
+    quality = flag(mechanism.quality, estimate=estimate, cv=cv, moe90=moe)
     return {
         "estimate": estimate, "se_sampling": sd, "se_privacy": privacy, "se": se, "moe90": moe,
         "lci": estimate - width, "uci": estimate + width, "cv": cv,
-        "flag": flag(mechanism.quality, estimate=estimate, cv=cv, moe90=moe),
+        "flag": f"{quality} {remark(asked.estimate, estimate)}".strip(),
     }  # fmt: skip
 
 
@@ -141,6 +159,7 @@ def _sampling(plan: SurveyPlan, asked: Asked, z: Mapping[str, Any], below: float
     least = plan.public.n * plan.public.weights[0]
     if "mean" in asked.queries:
         below = float(max(z.get("weight", least), least) * plan.public.weight_grid)
+        below = below if (known := plan.public.known) is None else float(known.sizes.sum())
     found, noise = float(bounded_variance(asked, plan.public)), 0.0
     if plan.variance == "paid":
         # A variance below the deviation of its own noise is not told from 0, and 0 would promise too much.
@@ -185,13 +204,41 @@ def reading(mechanism: SurveyEstimates, plan: SurveyPlan) -> list[str]:
     }[mechanism.quality]
     return [
         "Every estimate is the weighted one of the sample plus noise of mean 0; a ratio divides two such numbers.",
+        f"Values and weights beyond their declared bounds count as the nearer bound ({_bounds(mechanism, plan)}). "
+        "Estimates and intervals are for the clamped population; how far it is from the real one is not published.",
         *_calibration(plan),
         f"{errors}; {VARIANCE[plan.variance]}.",
         f"`lci` to `uci` is an interval of {percent} and `moe90` the margin of error at 90%, {covered}.",
         f"{flags}, and x where a denominator came out as 0 or less, so that there is no estimate.",
-        "Values beyond the declared bounds were counted as the nearer bound, and weights likewise.",
+        *_divided(plan),
         *([_PAID] if plan.variance == "paid" else []),
     ]
+
+
+def _bounds(mechanism: SurveyEstimates, plan: SurveyPlan) -> str:
+    """Return the declared bounds in words."""
+    low, high = (float(end * plan.public.weight_grid) for end in plan.public.weights)
+    found = [] if plan.public.held else [f"weights {low:,.10g} to {high:,.10g}"]
+    for each in mechanism.estimates:
+        for name, bounds in ((each.variable, each.bounds), (each.denominator, each.denominator_bounds)):
+            found += (
+                [] if name is None else ["{} {:,.10g} to {:,.10g}".format(name, *map(float, pair(bounds, where="")))]
+            )
+    return "; ".join(dict.fromkeys(found)) or "there are none"
+
+
+def _divided(plan: SurveyPlan) -> list[str]:
+    """Return what is said of means: by what they are divided, and what it means if one cannot be."""
+    kinds = {each.estimate.kind for each in plan.estimates}
+    told = []
+    if kinds & {"mean", "ratio"}:
+        told.append(
+            f"{OUTSIDE} after the flag: a mean or ratio came out beyond its declared bounds, by its noise. It is "
+            "published as it came out, and is of little use."
+        )
+    if own := [each.title for each in plan.estimates if plan.public.by_design(each.estimate)]:
+        told.append(f"The design fixes the sum of weights by which {', '.join(own)} is divided: it has no noise.")
+    return told
 
 
 def _calibration(plan: SurveyPlan) -> list[str]:

@@ -49,6 +49,7 @@ class Public:
 
     ``strata`` has the number of clusters drawn in each stratum; ``most`` is the largest number of records of a cluster.
     With ``classes`` estimates are calibrated; with ``equal`` weights every unit of every frame has the same one.
+    ``sizes`` are strata of units whose weights and sampled counts the design fixes, with the sum of their weights.
     """
 
     setting: Setting
@@ -60,6 +61,7 @@ class Public:
     most: int = 1
     classes: Classes | None = None
     equal: bool = False
+    sizes: Classes | None = None
 
     @property
     def held(self) -> bool:
@@ -74,6 +76,21 @@ class Public:
     def decided(self, estimate: Estimate) -> bool:
         """Say whether the class of a record decides its cell."""
         return self.classes is not None and self.classes.decide(estimate)
+
+    @property
+    def known(self) -> Classes | None:
+        """Return the strata whose sums of weights are the same in all compared samples."""
+        fixed = self.setting.weights_fixed and self.setting.start != "responding" and self.classes is None
+        return self.sizes if fixed else None
+
+    def by_design(self, estimate: Estimate) -> bool:
+        """Say whether the domains of a mean are whole strata, so that the design fixes what it is divided by."""
+        domain = estimate.kind == "mean" and bool(estimate.by or estimate.where)
+        return domain and self.known is not None and self.known.decide(estimate)
+
+    def stays(self, estimate: Estimate) -> bool:
+        """Say whether a record can only be replaced by one of the same cell and weight."""
+        return (self.held and self.decided(estimate)) or self.by_design(estimate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +139,8 @@ def asked(estimate: Estimate, public: Public, *, cells: int, loss: Fraction, pai
     x = _steps(estimate.denominator_bounds, below, "denominator_bounds") if estimate.kind == "ratio" else (1, 1)
     if x == (0, 0):
         raise wrong("the denominator is always 0", where="denominator_bounds", remedy="write its public bounds")
-    divided = estimate.kind == "ratio" or (estimate.kind == "mean" and not alone and not decided)
+    by_design = public.by_design(estimate)
+    divided = estimate.kind == "ratio" or (estimate.kind == "mean" and not (alone or decided or by_design))
     if not public.fixed and (divided or alone):
         raise wrong(
             "means and ratios need weights that are fixed, and in this setting they vary", where="setting",
@@ -146,7 +164,8 @@ def asked(estimate: Estimate, public: Public, *, cells: int, loss: Fraction, pai
             queries["below"] = _total(estimate, public, x, public.weight_grid * below, many, part)
     if paid is not None:
         part = loss * paid
-        if alone and public.weights[0] < public.weights[1]:  # the sum of the weights, which divides the variance
+        # The sum of the weights divides the variance, and may be known.
+        if alone and public.weights[0] < public.weights[1] and public.known is None:
             part = part / 2
             queries["weight"] = _total(estimate, public, (1, 1), public.weight_grid, 1, part)
         queries["variance"] = _variance(estimate, public, reach, score_step, cells, part)
@@ -181,8 +200,8 @@ def _total(estimate: Estimate, public: Public, y: Range, step: Fraction, cells: 
     if public.n * most * size >= _LARGEST:
         raise wrong("its numbers are too large", where="grid", remedy="choose coarser grids of values and weights")
     vary = 0 if public.fixed else (public.n - 1) * (most - least) * size
-    if public.held and (public.decided(estimate) or not estimate.by):
-        ends = [*y] if public.decided(estimate) else [0, *y]
+    if public.stays(estimate) or (public.held and not estimate.by):
+        ends = [*y] if public.stays(estimate) else [0, *y]
         sensitivity = most * (max(ends) - min(ends))
     elif estimate.by or after:
         sensitivity = 2 * most * size + vary
@@ -211,9 +230,10 @@ def _reach(
 
     Scores that are calibrated after the noise are multiplied by N / C of their class, as steps of the largest.
     """
-    step, inside = public.weight_grid * grid, public.held and public.decided(estimate)
+    step, inside = public.weight_grid * grid, public.stays(estimate)
     zero = [] if inside else [0] if public.most > 1 or estimate.by or estimate.where or divided else []
-    weights = public.weights[1:] if public.held else public.weights  # a record keeps its own, and scores grow with it
+    kept = public.held or public.by_design(estimate)  # a record keeps its weight, and scores grow with it
+    weights = public.weights[1:] if kept else public.weights
     if not divided:
         ends = [*zero, *(w * v for w, v in product(weights, y))]
         return public.most * (max(ends) - min(ends)), step
@@ -237,7 +257,7 @@ def _variance(
             "a paid sampling variance needs weights that are fixed", where="variance",
             remedy="write public-bound or none, or hold the frame fixed",
         )  # fmt: skip
-    stays = not estimate.by or (public.held and public.decided(estimate))
+    stays = not estimate.by or public.stays(estimate)
     changed = 1 if stays and not public.clustered else 2
     one = Fraction(reach, public.most)  # of the cluster's range T, one record moves t: T^2 - (T - t)^2
     moved = changed * one * (2 * reach - one)

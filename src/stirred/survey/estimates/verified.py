@@ -76,12 +76,15 @@ def fault(mechanism: SurveyEstimates, table: pl.DataFrame, text: pl.DataFrame) -
         return "its columns are not those of estimates"
     if not text.equals(as_read(table, "csv"), null_equal=True):
         return "estimates.csv does not say the same"
+    own = {each.title: each for each in mechanism.wanted}
     for row in table.filter(pl.col("estimate").is_not_null()).iter_rows(named=True):
         privacy, moe = row["se_privacy"] or math.nan, row["moe90"] or math.nan
         se = math.hypot(row["se_sampling"] or 0.0, privacy)
         cv = se / abs(row["estimate"]) if row["estimate"] else None
         told = published.flag(mechanism.quality, estimate=row["estimate"], cv=cv, moe90=moe)
         given = row["se"] or math.nan, row["cv"] or math.inf
-        if row["flag"] != told or not np.allclose(given, (se, cv or math.inf), rtol=1e-9, atol=0):
+        mark = f"{told} {published.remark(own[row['name']], row['estimate'])}".strip() if row["name"] in own else told
+        # Earlier versions published no remark.
+        if row["flag"] not in (told, mark) or not np.allclose(given, (se, cv or math.inf), rtol=1e-9, atol=0):
             return f"se, cv or flag of {row['name']} contradicts its other numbers"
     return ""
