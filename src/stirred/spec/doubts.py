@@ -21,7 +21,9 @@ MEANINGS: Final = {
     "areas-from-file": "the list of areas was read off the confidential file",
     "contradicted-by": "entry {0} of the ledger publishes {1} exactly, which it protects",
     "contradicts": "it publishes {1} exactly, which entry {0} of the ledger protects",
+    "coordinates": "{} may show where each record is",
     "draft": "the declared values of {} were read off the confidential file",
+    "exposed": "more records than the policy allows are unique on what is published unchanged",
     "identifier": "{} may identify records",
     "levels": "the levels of areas may be named in the wrong order at {}",
     "large-delta": "the promise fails with a probability that is not small",
@@ -37,6 +39,7 @@ MEANINGS: Final = {
     "shows-response": "{} may show where the randomised response changed a value",
     "tells": "{} shows which records were swapped, and from where",
     "tells-response": "{} shows the value that the randomised response protects",
+    "times": "{} has times of day, which may identify records",
     "unit": "records that share {} belong to one household, and the promise is for one record",
 }
 

@@ -90,8 +90,8 @@ def test_two_columns_that_tell_a_small_area_together_are_found_in_any_order(seed
 def test_a_latitude_that_is_different_for_every_record_tells_by_its_neighbours() -> None:
     frame = homes(counties=COUNTIES)
     for column in (by_area(frame), by_area(frame).round(6).cast(pl.String), by_area(frame).cast(pl.Decimal(12, 8))):
-        (doubt,) = doubts(frame.with_columns(lat=column)).values()
-        assert doubt.name == "nearly-tells:lat"
+        named, doubt = doubts(frame.with_columns(lat=column)).values()
+        assert (named.name, doubt.name) == ("coordinates:lat", "nearly-tells:lat")
         assert '"lat" predicts "county" for 9' in doubt.what
 
 
@@ -144,7 +144,7 @@ def test_a_latitude_that_is_known_of_some_records_partly_tells() -> None:
     frame = homes()
     known = pl.Series(np.random.default_rng(27).random(frame.height) < 0.4)
     lat = frame.select(pl.when(known).then(by_area(frame))).to_series()
-    assert [*doubts(frame.with_columns(lat=lat))] == ["partly-tells:lat"]
+    assert [*doubts(frame.with_columns(lat=lat))] == ["coordinates:lat", "partly-tells:lat"]
 
 
 def test_a_column_that_names_the_county_of_few_records_is_not_doubted() -> None:
