@@ -6,11 +6,13 @@ import time
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stirred.data import guessing
 from stirred.data.codes import Codes
-from stirred.data.guessing import Target, spread
+from stirred.data.guessing import Target, spread, voted
 from tests.depth import examples
 
 Record = tuple[int, int, int]
@@ -86,12 +88,31 @@ def test_a_dozen_records_are_too_few_to_say_anything() -> None:
     assert not target.can_be_told
 
 
-def test_rows_are_spread_over_the_file_in_pieces() -> None:
+def test_rows_are_drawn_one_in_each_part_of_the_file() -> None:
     rows = spread(1_000_000, most=10_000)
     assert rows is not None
-    assert rows.size == 10_000
-    assert rows.max() > 900_000
+    assert (rows // 100 == np.arange(10_000)).all()
+    inside = np.bincount(rows % 100, minlength=100)  # 100 of each expected, with a standard deviation of 10
+    assert 50 < inside.min() < inside.max() < 150
     assert spread(500, most=500) is None
+    short = spread(501, most=500)
+    assert short is not None
+    assert (np.diff(short) > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_compiled_votes_are_those_of_plain_code(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Households of one to many persons, sparse and dense groups, values that no other household has."""
+    draw = np.random.default_rng(seed)
+    homes, values, kinds = int(draw.integers(2, 400)), int(draw.integers(1, 40)), int(draw.integers(1, 500))
+    house = np.sort(np.concatenate([np.arange(homes), draw.integers(0, homes, homes), np.zeros(50, dtype=int)]))
+    target = Target.of(random_codes(homes, values, seed), random_codes(homes, 3, seed + 50))
+    column = np.where(draw.random(house.size) < 0.3, target.codes[house], draw.integers(0, kinds, house.size))
+    found = []
+    for large in (10**9, 0):
+        monkeypatch.setattr(guessing, "_LARGE", large)
+        found.append([voted(target, house, column.astype(np.uint32), with_strata=w).right for w in (True, False)])
+    assert found[0] == pytest.approx(found[1])
 
 
 def test_a_million_records_take_less_than_a_second_for_a_column() -> None:

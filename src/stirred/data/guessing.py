@@ -11,7 +11,7 @@ about equally frequent (its own is then the rarer one), and counting it makes it
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -36,6 +36,8 @@ _MORE: Final = 1 / 5
 _ONCE_IN: Final = 100
 # With so many cells to a record, or fewer, counting in a table is faster than sorting.
 _DENSE: Final = 8
+# Of fewer rows numpy elects as fast as compiled code, which takes half a second to load.
+_LARGE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +99,7 @@ class Target:
     share: _Array
     largest: _Array
     without: float
+    cells: list[_Array] = field(default_factory=list)  # of strata and values, with their counts; once asked for
 
     @classmethod
     def of(cls, codes: Codes, strata: Codes) -> Target:
@@ -130,12 +133,40 @@ class Target:
         >>> target.share_of(np.array([0, 0]), np.array([1, 2])).round(2).tolist()
         [0.67, 0.0]
         """
-        cells, counts = np.unique(self.strata * np.int64(self.values) + self.codes, return_counts=True)
+        cells, counts, sizes = self._cells()
         wanted = self.strata[rows] * np.int64(self.values) + value
         place = np.minimum(np.searchsorted(cells, wanted), cells.size - 1)
-        sizes = np.bincount(self.strata)[self.strata[rows]]
         known = (cells[place] == wanted) & (value < self.values)
-        return np.where(known, counts[place] / sizes, 0.0)
+        return np.where(known, counts[place] / sizes[self.strata[rows]], 0.0)
+
+    def _cells(self) -> list[_Array]:
+        """Return the values of each stratum, how many records have them, and how many each stratum has."""
+        if not self.cells:
+            self.cells.extend(np.unique(self.strata * np.int64(self.values) + self.codes, return_counts=True))
+            self.cells.append(np.bincount(self.strata))
+        return self.cells
+
+    def elected(self, group: _Array, house: _Array) -> _Array:
+        """Return for each record the value that its rows in groups elect, -1 where they elect none; see ``voted``."""
+        values, homes = self.values, self.codes.size
+        if (int(group.max(initial=0)) + 1) * values * homes >= 1 << 62:
+            group = numbered(group)
+        keys = np.sort((group * values + self.codes[house]) * homes + house)
+        found = np.full(homes, -1, dtype=np.int64)
+        if keys.size >= _LARGE:
+            from stirred.data.code_kernels import elect
+
+            elect(*np.divmod(keys, homes), values, self.strata.astype(np.int64), *self._cells(), _BEFORE, found)
+            return found
+        own, persons, said, votes, others = _said_by_others(keys, values, homes)
+        usual = self.share_of(own, said)
+        # A value that does not occur in the stratum is known to be wrong.
+        counts = (others > 0) & (usual > 0)
+        own, said, usual = own[counts], said[counts], usual[counts]
+        # Persons of a household share its value: it speaks once in each group, and votes once for each person.
+        weight = np.log((votes[counts] / usual + _BEFORE) / (others[counts] + _BEFORE)) * persons[counts]
+        _elect(own, said, weight, values, found)
+        return found
 
     def guessed(self, column: Codes) -> Guess:
         """Return how often the best guess is right that knows a column besides the stratum.
@@ -217,19 +248,41 @@ def may_be_chance(repeated: int, *, share: float) -> bool:
     return share >= 1 or repeated * -math.log(share) < math.log(_ONCE_IN)
 
 
-def spread(records: int, *, most: int, piece: int = 1_000) -> npt.NDArray[np.int64] | None:
-    """Return up to ``most`` rows of a file in pieces spread over it; None where that is every row.
+def spread(records: int, *, most: int) -> npt.NDArray[np.int64] | None:
+    """Return ``most`` rows of a file, one drawn in each of as many equal parts; None where that is every row.
 
-    Rows of a household often follow one another, and a piece keeps them together.
+    A hash of the part's number draws, so the rows are the same in every run and do not depend on the data. Runs of
+    rows would not do: a file is often sorted by area, and a few runs of it know a few areas, which are easy to guess.
 
-    >>> spread(10, most=4, piece=2)
-    array([0, 1, 5, 6])
+    >>> spread(10, most=4)
+    array([1, 2, 6, 8])
     """
     if records <= most:
         return None
-    starts = np.linspace(0, records, num=max(1, most // piece), endpoint=False).astype(np.int64)
-    rows = (starts[:, None] + np.arange(piece)).ravel()
-    return rows[rows < records]
+    edges = np.arange(most + 1, dtype=np.uint64) * np.uint64(records) // np.uint64(most)
+    return (edges[:-1] + hashed(np.arange(most)) % np.diff(edges)).astype(np.int64)
+
+
+def hashed(numbers: _Array) -> npt.NDArray[np.uint64]:
+    """Return a hash of each number: SplitMix64, which is the same in every version and on every machine."""
+    found = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        found = (found ^ (found >> np.uint64(shift))) * np.uint64(factor)
+    return found ^ (found >> np.uint64(31))
+
+
+def numbered(keys: _Array) -> _Array:
+    """Return keys numbered from 0 in their order, without gaps: by a table where one is small, by sorting otherwise.
+
+    >>> numbered(np.array([7, 3, 7])).tolist()
+    [1, 0, 1]
+    """
+    top = int(keys.max(initial=0)) + 1
+    if top > _DENSE * keys.size:
+        return np.unique(keys, return_inverse=True)[1]
+    occurs = np.zeros(top, dtype=np.bool_)
+    occurs[keys] = True
+    return (np.cumsum(occurs) - 1)[keys]
 
 
 # What a value says of few other households counts as if so many more had said what the stratum says.
@@ -252,53 +305,55 @@ def voted(target: Target, house: _Array, column: Codes, *, with_strata: bool) ->
     group = column.astype(np.int64)
     if with_strata:
         group += target.strata[house] * np.int64(int(column.max(initial=0)) + 1)
-    group = np.unique(group, return_inverse=True)[1]
-    many = np.int64(int(group.max(initial=0)) + 1)
-    # Persons of a household share its value: it speaks once in each group, and votes once for each person.
-    pairs, persons = np.unique(house * many + group, return_counts=True)
-    own, group = np.divmod(pairs, many)
-    said, votes, others = _said_by_others(group, target.codes[own], target.values)
-    usual = target.share_of(own, said)
-    # A value that does not occur in the stratum is known to be wrong.
-    counts = (others > 0) & (usual > 0)
-    own, said, usual = own[counts], said[counts], usual[counts]
-    weight = np.log((votes[counts] / usual + _BEFORE) / (others[counts] + _BEFORE)) * persons[counts]
-    guess, heard = _elected(own, said, weight, target.values)
-    right = float((target.codes[heard] == guess).sum())
-    unheard = np.ones(target.codes.size, dtype=np.bool_)
-    unheard[heard] = False
-    right += float(target.share[target.strata[unheard]].sum())
+    guess = target.elected(group, house)
+    unheard = guess < 0
+    right = float((target.codes == guess).sum()) + float(target.share[target.strata[unheard]].sum())
     return target.guess(right)
 
 
-def _said_by_others(group: _Array, value: Codes, values: int) -> tuple[_Array, _Array, _Array]:
-    """Return the most frequent value among the others of each row's group, how many have it, and how many they are.
+def _said_by_others(keys: _Array, values: int, homes: int) -> tuple[_Array, ...]:
+    """Return what the other households of a group say: one row for each group and household in it.
 
-    Among equals it is not the row's own: so chance gains nothing.
+    ``keys`` are sorted: group, value, household, packed into one number, which is faster than sorting places.
+
+    These are the household, its persons in the group, the most frequent value among the others, how many have it, and
+    how many they are. Among equals the value is not the row's own: so chance gains nothing.
     """
-    cells, place, counts = np.unique(group * values + value, return_inverse=True, return_counts=True)
-    numbers = cells // values
+    once = np.flatnonzero(np.diff(keys, prepend=-1))
+    persons = np.diff(once, append=keys.size)
+    of_rows, own = np.divmod(keys[once], homes)
+    begin = np.flatnonzero(np.diff(of_rows, prepend=-1))
+    counts = np.diff(begin, append=of_rows.size)
+    place = np.repeat(np.arange(begin.size), counts)
+    numbers, value = np.divmod(of_rows[begin], values)
     start = np.flatnonzero(np.diff(numbers, prepend=-1))
-    inside = np.repeat(np.arange(start.size), np.diff(start, append=cells.size))
-    order = np.lexsort((counts, inside))  # of each group the most frequent value last
-    last = np.append(start[1:], cells.size) - 1
+    inside = np.repeat(np.arange(start.size), np.diff(start, append=numbers.size))
+    # Of each group the most frequent value comes last.
+    ranked = (inside * (int(counts.max(initial=0)) + 1) + counts) * counts.size + np.arange(counts.size)
+    order = np.sort(ranked) % max(counts.size, 1)
+    last = np.append(start[1:], numbers.size) - 1 if start.size else start
     first = order[last]
     second = np.where(last > start, order[np.maximum(last - 1, 0)], first)
+    alone = np.add.reduceat(counts, start) - 1 if start.size else counts
     rows = inside[place]
-    alone, most, next_ = np.bincount(rows) - 1, first[rows], second[rows]
-    own = place == most
-    behind = own & (next_ != most) & (counts[most] - 1 <= counts[next_])
+    most, next_ = first[rows], second[rows]
+    behind = (place == most) & (next_ != most) & (counts[most] - 1 <= counts[next_])
     said = np.where(behind, next_, most)
-    votes = counts[said] - (place == said)
-    return cells[said] % values, votes, alone[rows]
+    return own, persons, value[said], counts[said] - (place == said), alone[rows]
 
 
-def _elected(own: _Array, said: _Array, weight: _Array, values: int) -> tuple[_Array, _Array]:
-    """Return the value with the most weight for each household that has one above zero, and these households."""
-    ballots, place = np.unique(own * values + said, return_inverse=True)
-    total = np.bincount(place, weights=weight, minlength=ballots.size)
-    house = ballots // values
-    order = np.lexsort((total, house))
-    best = order[np.flatnonzero(np.diff(house, append=-1))] if ballots.size else order
+def _elect(own: _Array, said: _Array, weight: _Array, values: int, elected: _Array) -> None:
+    """Write the value with the most weight for each household that has one above zero."""
+    if not own.size:
+        return
+    keys = own * values + said
+    order = np.argsort(keys)
+    keys = keys[order]
+    start = np.flatnonzero(np.diff(keys, prepend=-1))
+    total = np.add.reduceat(weight[order], start)
+    house, value = np.divmod(keys[start], values)
+    begin = np.flatnonzero(np.diff(house, prepend=-1))
+    largest = np.repeat(np.maximum.reduceat(total, begin), np.diff(begin, append=house.size))
+    best = np.maximum.reduceat(np.where(total == largest, np.arange(house.size), -1), begin)
     best = best[total[best] > 0]
-    return ballots[best] % values, house[best]
+    elected[house[best]] = value[best]

@@ -1,14 +1,16 @@
 """Columns that look like identifiers: by their name, or because nearly every record has a value of its own.
 
 The rule is one for drafting codebooks, planning and publishing. It does not look at decimals: an amount of money
-differs from record to record and identifies by that no more than any other measurement. Only decimals that are swapped,
-as coordinates are, are judged like other numbers. Whether decimals tell the area, as a latitude does, is looked at
-elsewhere (`mechanisms/swapping/doubts/telling.py`).
+differs from record to record and identifies by that no more than any other measurement. Only decimals that are swapped
+are judged like other numbers, and coordinates, which are the address of a home. Times of day show who was where when.
+Whether decimals tell the area, as a latitude does, is looked at elsewhere
+(`mechanisms/swapping/doubts/telling.py`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
@@ -56,6 +58,26 @@ _OF_HOUSEHOLDS = "h|hh|hhold|house|household|hogar|haushalt|menage|fam|family|dw
 _HOUSEHOLD_ID = re.compile(
     rf"(?:{_OF_HOUSEHOLDS})(?:id|key|ident|serial|sn)|(?:id|nro|num)(?:{_OF_HOUSEHOLDS})|hh|household|(?:hh|household)code|"
     r"(?:hh|household|serial)(?:no|nr|num|number)|serial"
+)
+
+
+# Words under which coordinates are kept. `long` and `geo` alone mean other things, and so do x and y.
+_COORDINATES: Final = frozenset([
+    "lat", "latitude", "lats", "breite", "breitengrad", "lon", "lng", "longitude", "lons", "longitud", "latitud",
+    "laengengrad", "coord", "coords", "coordinate", "coordinates", "xcoord", "ycoord", "coordx", "coordy", "easting",
+    "northing", "eastings", "northings", "gps", "gpsx", "gpsy", "utmx", "utmy", "pointx", "pointy", "geom", "wkt",
+])  # fmt: skip
+# Of two neighbouring columns without such a name so many decimals, and a region of so many degrees away from 0.
+_DECIMALS: Final = 4
+_DEGREES: Final = 25
+# A column holds values of an identifier if so many of its values are among them, a twentieth of its records or more,
+# and ten times as many as chance would bring about.
+_SHARED_VALUES: Final = 5
+_SHARED_RECORDS: Final = 20
+_MORE_THAN_CHANCE: Final = 10
+_CLOCK: Final = (
+    r"^\s*(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}[T ]\s*)?\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
+    r"\s*([AaPp]\.?[Mm]\.?|Z|[+-]\d{2}:?\d{2})?\s*$"
 )
 
 
@@ -185,6 +207,106 @@ def identifier_doubt(name: str, why: str, *, swapped: bool = False) -> Doubt:
         what=f'"{name}" {why}, and {how}: it may identify',
         remedy=f"if it is an identifier, name it with --id {name}{coarser}",
     )
+
+
+def coordinates(columns: Sequence[pl.Series]) -> list[tuple[str, ...]]:
+    """Return the columns that look like coordinates: by their name, or as a pair of neighbours by their values.
+
+    >>> draw = [((n * 7919) % 1000) / 1000 + 0.00012 for n in range(100)]
+    >>> home = [pl.Series("lat", draw), pl.Series("a", [42 + d for d in draw]), pl.Series("b", [d - 71 for d in draw])]
+    >>> coordinates(home), coordinates([pl.Series("score", draw), pl.Series("rate", draw[::-1])])
+    ([('lat',), ('a', 'b')], [])
+    """
+    named = [column.name for column in columns if _named_like_a_coordinate(column)]
+    found = [(name,) for name in named]
+    degrees = [None if column.name in named else _degrees(column) for column in columns]
+    for (one, first), (other, second) in zip(
+        zip(columns, degrees, strict=True), zip(columns[1:], degrees[1:], strict=True), strict=False
+    ):
+        if first is not None and second is not None and min(first, second) <= 90:
+            found.append((one.name, other.name))
+    return found
+
+
+def _named_like_a_coordinate(column: pl.Series) -> bool:
+    words = [word for word in _words(column.name) if word]
+    if not ({*words, "".join(words)} & _COORDINATES):
+        return False
+    known = column.drop_nulls()
+    glance = known.gather_every(max(1, len(known) // _GLANCE))
+    return _many(glance.n_unique(), len(glance))
+
+
+def _degrees(column: pl.Series) -> float | None:
+    """Return the largest value of a column that may be a latitude or longitude; None where it is neither."""
+    glance = column.gather_every(max(1, len(column) // _GLANCE)).drop_nulls()
+    numbers = glance
+    if glance.dtype == pl.String:
+        numbers = glance.str.strip_chars().cast(pl.Float64, strict=False).drop_nulls()
+        if len(numbers) < len(glance):
+            return None
+    elif not (glance.dtype.is_float() or glance.dtype.is_decimal()):
+        return None
+    numbers = numbers.cast(pl.Float64).drop_nans()
+    if len(numbers) < _ENOUGH or 2 * numbers.n_unique() < len(numbers):
+        return None
+    low, high = float(numbers.min()), float(numbers.max())  # type: ignore[arg-type]
+    fine = (numbers * 10 ** (_DECIMALS - 1) % 1).is_between(1e-6, 1 - 1e-6)
+    near = high - low <= _DEGREES and high - low < abs(low + high) / 2
+    return max(abs(low), abs(high)) if near and max(abs(low), abs(high)) <= 180 and 2 * fine.sum() > len(fine) else None
+
+
+def timed(column: pl.Series) -> bool:
+    """Say whether a column has times of day, of which there are many.
+
+    >>> timed(pl.Series("seen", [f"2020-05-{1 + n % 28:02} 0{n % 9}:{n % 60:02}" for n in range(90)]))
+    True
+    >>> timed(pl.Series("shift", ["06:00", "14:00", "22:00"] * 30)), timed(pl.Series("day", ["2020-05-01"] * 90))
+    (False, False)
+    """
+    glance = column.gather_every(max(1, len(column) // _GLANCE)).drop_nulls()
+    known = len(glance)
+    if glance.dtype == pl.Datetime:
+        glance = glance.filter(glance != glance.dt.truncate("1d"))
+    elif glance.dtype == pl.String:
+        glance = glance.filter(glance.str.contains(_CLOCK))
+    elif glance.dtype != pl.Time:
+        return False
+    return glance.n_unique() > _FEW_VALUES and 2 * len(glance) > known
+
+
+def values_of(column: pl.Series, identifier: pl.Series) -> str:
+    """Say in words that a column has values of an identifier; empty where it does not, or chance may bring it about.
+
+    Where ids are numbers one after the other, any number is one of them: then nothing is known.
+
+    >>> cases = pl.Series("case", [f"c{n * 7919 % 10007}" for n in range(100)])
+    >>> values_of(pl.Series("infector", [*cases[:40], *[None] * 60]), cases)
+    'has values of the identifier "case" in 100% of its records'
+    >>> values_of(pl.Series("age", range(100)), pl.Series("case", range(100)))
+    ''
+    """
+    if not (_is_code(column) and _is_code(identifier)):
+        return ""
+    known = column.gather_every(max(1, len(column) // _GLANCE)).drop_nulls().cast(pl.String).str.strip_chars()
+    values = known.unique()
+    if len(values) <= _FEW_VALUES and 2 * len(values) < len(known):
+        return ""
+    ids = identifier.drop_nulls().cast(pl.String).str.strip_chars()
+    shared = ids.filter(ids.is_in(values.implode())).unique()
+    among = int(known.is_in(shared.implode()).sum())
+    if len(shared) < _SHARED_VALUES or _SHARED_RECORDS * among < len(known):
+        return ""
+    numbers = ids.cast(pl.Int64, strict=False)
+    if not numbers.null_count():
+        width = int(numbers.max()) - int(numbers.min()) + 1  # type: ignore[arg-type]
+        if among * width < _MORE_THAN_CHANCE * numbers.n_unique() * len(known):
+            return ""
+    return f'has values of the identifier "{identifier.name}" in {100 * among / len(known):.3g}% of its records'
+
+
+def _is_code(column: pl.Series) -> bool:
+    return column.dtype.is_integer() or column.dtype in (pl.String, pl.Categorical, pl.Enum)
 
 
 def _decimal(column: pl.Series) -> bool:

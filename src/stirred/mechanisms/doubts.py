@@ -16,11 +16,14 @@ from stirred.data.codes import all_different, differing, encode
 from stirred.data.columns import select
 from stirred.data.household_rows import household_rows
 from stirred.data.identifying import (
+    coordinates,
     identifier_doubt,
     identifying,
     named_like_a_household_id,
     named_like_an_identifier,
     nearly_unique,
+    timed,
+    values_of,
 )
 from stirred.data.microdata import Microdata
 from stirred.data.problems import number
@@ -53,7 +56,11 @@ def identifier_doubts(data: Microdata, hold: Sequence[str], *, unit: str, swap: 
         column = data.households[name]
         if why := identifying(column) or nearly_unique(column, decimals=True):
             yield identifier_doubt(name, why, swapped=True)
-    yield from unnamed_identifiers(data, hold)
+    doubted = []
+    for doubt in unnamed_identifiers(data, hold):
+        doubted.append(doubt.about)
+        yield doubt
+    yield from _of_others(data, hold, swap, doubted)
     yield from repeated_ids(data, unit=unit)
 
 
@@ -72,6 +79,43 @@ def unnamed_identifiers(data: Microdata, hold: Sequence[str]) -> Iterator[Doubt]
         why = identifying(column).replace("record", "person") or _of_households(data, name)
         if why:
             yield identifier_doubt(name, why)
+
+
+def _of_others(data: Microdata, hold: Sequence[str], swap: Sequence[str], doubted: Sequence[str]) -> Iterator[Doubt]:
+    """Yield doubts about released columns that hold ids of other records, and about held coordinates and times."""
+    homes = [data.households[name] for name in hold if name not in doubted]
+    people: list[pl.Series] = []
+    ids = [data.households[name] for name in data.identifiers if name in data.households.columns]
+    if data.persons is not None:
+        people = [data.persons[name] for name in data.person_variables if name not in doubted]
+        ids += [data.persons[name] for name in data.id if name in data.persons.columns]
+    for column in (*homes, *people, *(data.households[name] for name in swap)):
+        if why := next(filter(None, (values_of(column, each) for each in ids)), ""):
+            yield identifier_doubt(column.name, why, swapped=column.name in swap)
+    for file in (homes, people):
+        yield from (_coordinates(names) for names in coordinates(file))
+        yield from (_times(column.name) for column in file if timed(column))
+
+
+def _coordinates(names: Sequence[str]) -> Doubt:
+    columns = " and ".join(f'"{name}"' for name in names)
+    look, them = ("look like coordinates", "them") if len(names) > 1 else ("looks like a coordinate", "it")
+    return Doubt(
+        kind="coordinates",
+        about="+".join(names),
+        what=f"{columns} {look} and would be published unchanged: a home can be found on a map",
+        remedy=f"leave {them} out, or round {them} to the size of a district with [[prepare]]",
+    )
+
+
+def _times(name: str) -> Doubt:
+    return Doubt(
+        kind="times",
+        about=name,
+        what=f'"{name}" has times of day and would be published unchanged: anyone who knows when something happened '
+        "finds the record",
+        remedy="leave it out, or keep the day, month or year alone",
+    )
 
 
 def _of_households(data: Microdata, name: str) -> str:

@@ -11,7 +11,7 @@ from stirred.data.codebook import Codebook
 from stirred.data.codebook_file import Decimals, Separator
 from stirred.data.sources import PLAIN, Dialect
 from stirred.data.steps import AnyStep, Split
-from stirred.mechanisms.protocol import Names, Settings
+from stirred.mechanisms.protocol import Names, Rate, Settings
 from stirred.mechanisms.registry import DEFAULT, Words, settings_for, usable
 from stirred.report.safes import SAFES, SafesSheet
 
@@ -151,6 +151,11 @@ class ReleaseSection(_Strict):
     ledger: str | None = Field(default=None, description="The ledger that keeps account of this release.")
     accept: Names = Field(
         default=[], description='Doubts about protection that you accept, by name, such as "identifier:mark".'
+    )
+    exposed_share: Rate | None = Field(
+        default=None,
+        description="The share of unique records above which `exposed` is a doubt; at most that of the policy, "
+        "or 1/3 without one.",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Final
 
 import polars as pl
@@ -31,10 +31,19 @@ from stirred.release.ledger_doubts import earlier_doubts, ledger_doubts
 from stirred.release.plan_file import Planned, unprintable
 from stirred.release.preparation import preparation_of
 from stirred.release.tables import wanted_tables, with_declared_codes
-from stirred.risk.exposed import MOST_RECORDS, counted, exact_tables, exposed_in_words, exposure
+from stirred.risk.exposed import (
+    MOST_EXPOSED,
+    MOST_RECORDS,
+    counted,
+    exact_tables,
+    exposed_doubt,
+    exposed_in_words,
+    exposure,
+)
 from stirred.risk.uniqueness import Uniqueness
 from stirred.spec.accepted import with_accepted
 from stirred.spec.doubts import Doubt, refuse_doubts
+from stirred.spec.given_numbers import probability
 from stirred.spec.problems import Problem, StirredError, placed
 from stirred.spec.pull_back import pull_back
 
@@ -58,19 +67,13 @@ class Prepared:
     # The one list of doubts, and those of them that a person accepted by name.
     doubts: Sequence[Doubt] = ()
     accepted: Sequence[Doubt] = ()
+    # How many records are unique on what is published exactly; None where nobody is counted.
+    exposure: Uniqueness | None = None
 
     @property
     def labels(self) -> Labels:
         """Return the labels of codes, by column: those of the codebook, or those that the file itself keeps."""
         return _labels(self.codebook, self.data)
-
-    @cached_property
-    def exposure(self) -> Uniqueness | None:
-        """Return how many records are unique on what is published exactly; None where nobody is counted."""
-        if not counted(self.data) or not self.plan.publishes_fixed:
-            return None
-        found = exposure(self.plan.specification, self.data, exchanged=self.mechanism.areas)
-        return None if found is None else found[0]
 
     @property
     def exposed_in_words(self) -> str:
@@ -140,8 +143,12 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
     _check_names([*released, *people], tables)
     if ledger is not None:
         _check_accountable(planned, ledger, others)
+    looked_at = counted(data) and plan.publishes_fixed
+    exposed = exposure(plan.specification, data, exchanged=mechanism.areas) if looked_at else None
+    alone = None if exposed is None else exposed[0]
     doubts = (
         *plan_doubts(plan, settings_from=mechanism.settings_from),
+        *_of_exposure(alone, planned, mechanism, data, plan, ledger),
         *_of_other_files(ledger, others),
         *ledger_doubts(
             ledger,
@@ -173,6 +180,7 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
         other_files=others,
         doubts=doubts,
         accepted=accepted,
+        exposure=alone,
     )
 
 
@@ -217,6 +225,31 @@ def _other_files(ledger: Ledger | None, inputs: Mapping[str, str]) -> dict[str, 
             if entry.is_spent and role in inputs and seen != inputs[role]:
                 found.setdefault(role, []).append(entry.number)
     return found
+
+
+def _of_exposure(
+    found: Uniqueness | None,
+    planned: Planned,
+    mechanism: Mechanism,
+    data: Microdata,
+    plan: Plan,
+    ledger: Ledger | None,
+) -> Iterator[Doubt]:
+    """Yield the doubt about released records that are unique on what is published unchanged.
+
+    A policy says how large their share may be. A plan may be stricter, and never laxer: beyond it a person accepts.
+    """
+    records = any(file.kind == "records" for file in mechanism.files(data, plan))
+    if found is None or not records or {*found.keys} & {*mechanism.areas}:
+        return  # who is alone with exchanged values stands as a 1 in a table, and the record may be another's
+    policy = None if ledger is None else ledger.policy
+    stated = None if policy is None else policy.exposed_share
+    most, set_by = (MOST_EXPOSED, "the default") if stated is None else (stated, "the policy of the ledger")
+    own = planned.plan.release.exposed_share
+    if own is not None and (strict := probability(own, where="exposed_share")) < most:
+        most, set_by = strict, "the plan"
+    if (doubt := exposed_doubt(found, most=most, set_by=set_by)) is not None:
+        yield doubt
 
 
 def _of_other_files(ledger: Ledger | None, others: Mapping[str, Sequence[int]]) -> Iterator[Doubt]:

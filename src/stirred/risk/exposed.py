@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -19,11 +20,16 @@ from stirred.data.columns import select
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.risk.uniqueness import Uniqueness, uniqueness
+from stirred.spec.doubts import Doubt
 from stirred.spec.invariant import ALL, Margin, plural
+from stirred.spec.number_text import percent
 from stirred.spec.specification import Specification
 
 # Of larger files a plan and a report do not count: `stirred risk` does.
 MOST_RECORDS: Final = 20_000_000
+# Above this share of unique records a release of records needs a person's word, where no policy says another.
+MOST_EXPOSED: Final = Fraction(1, 3)
+EXPOSED: Final = "exposed"
 SUMS: Final = ("__persons_1", "__persons_2", "__persons")
 
 
@@ -139,6 +145,26 @@ def exposed_in_words(found: Uniqueness) -> str:
     '33.3% of the households are unique on what is published unchanged (size)'
     """
     return f"{found.share_unique} of the {found.of} are unique on what is published unchanged ({found.named})"
+
+
+def exposed_doubt(found: Uniqueness, *, most: Fraction, set_by: str) -> Doubt | None:
+    """Return the doubt about records that anybody finds who knows what is published unchanged; None up to ``most``.
+
+    >>> found = uniqueness(pl.DataFrame({"size": [1, 1, 2]}), ["size"], of="households")
+    >>> exposed_doubt(found, most=Fraction(1, 3), set_by="the default") is None
+    True
+    >>> print(exposed_doubt(found, most=Fraction(1, 10), set_by="the policy of the ledger").what)
+    33.3% of the households are unique on what is published unchanged (size): anyone who knows these values of one ...
+    """
+    if Fraction(found.unique, max(found.records, 1)) <= most:
+        return None
+    return Doubt(
+        kind=EXPOSED,
+        what=f"{exposed_in_words(found)}: anyone who knows these values of one of them finds its record, and reads the "
+        f"rest of it. {set_by[:1].upper()}{set_by[1:]} allows {percent(most, digits=3)}",
+        remedy="publish fewer or coarser columns: [[prepare]] drops, bands, rounds and recodes them; `stirred risk` "
+        "shows which columns make records unique",
+    )
 
 
 def counted(data: Microdata) -> bool:

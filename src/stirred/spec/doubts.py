@@ -22,8 +22,10 @@ MEANINGS: Final = {
     "clamped": "many values of {} lie beyond their declared bounds and count as the nearer one",
     "contradicted-by": "entry {0} of the ledger publishes {1} exactly, which it protects",
     "contradicts": "it publishes {1} exactly, which entry {0} of the ledger protects",
+    "coordinates": "{} may show where each record is",
     "draft": "the declared values of {} were read off the confidential file",
     "formula": "{} has texts that a spreadsheet runs as formulas: import the column as text",
+    "exposed": "more records than the policy allows are unique on what is published unchanged",
     "identifier": "{} may identify records",
     "levels": "the levels of areas may be named in the wrong order at {}",
     "large-delta": "delta is not small: so much is added to the bound on every probability",
@@ -40,6 +42,7 @@ MEANINGS: Final = {
     "tells": "{} shows which records were swapped, and from where",
     "tells-response": "{} shows the value that the randomised response protects",
     "unknown-earlier": "the ledger does not know the earlier release that {} belongs to",
+    "times": "{} has times of day, which may identify records",
     "unit": "records that share {} belong to one household, and the promise is for one record",
 }
 

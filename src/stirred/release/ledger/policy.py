@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ from stirred.spec.compose import UnitFactor
 from stirred.spec.document_blocks import input_premetric_of, multiverse_of
 from stirred.spec.document_schema import MultiverseDocument
 from stirred.spec.exact import Exact
-from stirred.spec.given_numbers import loss
+from stirred.spec.given_numbers import loss, probability
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin
 from stirred.spec.lint import empty
 from stirred.spec.multiverse import Multiverse, Verdict
-from stirred.spec.number_text import small
+from stirred.spec.number_text import percent, small
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric, approximate
 from stirred.spec.problems import Problem, placed, wrong
 from stirred.spec.specification import Specification
@@ -79,6 +80,7 @@ class Policy:
     limits: tuple[Limit, ...] = ()
     who: tuple[str, ...] | None = None
     acceptable: Multiverse | None = None
+    exposed_share: Fraction | None = None
     document: dict[str, Any]
 
     @classmethod
@@ -100,9 +102,11 @@ class Policy:
                 fixed = MultiverseDocument(invariants=stated.acceptable, hierarchies=stated.hierarchies)
                 acceptable = multiverse_of(fixed)
             limits = tuple(_limit(limit) for limit in document.limits)
+            share = document.exposed_share
+            exposed = None if share is None else probability(share, where="exposed_share")
         who = None if document.who is None else tuple(document.who)
         kept = document.model_dump(exclude_defaults=True)
-        return cls(limits=limits, who=who, acceptable=acceptable, document=kept)
+        return cls(limits=limits, who=who, acceptable=acceptable, exposed_share=exposed, document=kept)
 
     @classmethod
     def from_toml(cls, text: str, *, source: str = "policy") -> Policy:
@@ -126,7 +130,8 @@ class Policy:
 
     def __str__(self) -> str:
         limits = "; ".join(str(limit) for limit in self.limits) or "no limit"
-        return f"{limits}; may be held fixed: {self.fixed}"
+        unique = "" if self.exposed_share is None else f"; unique records: at most {percent(self.exposed_share)}"
+        return f"{limits}; may be held fixed: {self.fixed}{unique}"
 
     @property
     def fixed(self) -> str:

@@ -100,6 +100,11 @@ class PolicyDocument(Strict):
     invariants: InvariantsDocument | None = Field(
         default=None, description="What may be held fixed; needed wherever there is a limit."
     )
+    exposed_share: Number | None = Field(
+        default=None,
+        description="The share of records that may be unique on what is published unchanged before the doubt `exposed` "
+        'refuses, such as "1/10"; default 1/3.',
+    )
 
 
 def policy_document(data: Any, *, source: str) -> PolicyDocument:

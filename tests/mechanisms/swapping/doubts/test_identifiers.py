@@ -169,3 +169,62 @@ def test_the_doubts_are_printed_and_kept_inside(
     public = [path.read_bytes() for path in (tmp_path / "out" / "public").rglob("*") if path.is_file()]
     assert not any(b"different for every" in content for content in public)
     assert "different for every person" in (tmp_path / "out" / "internal" / "report.html").read_text(encoding="utf-8")
+
+
+# --- identifiers of others, coordinates and times -------------------------------------------------------
+
+
+def linelist(count: int = 300, *, numbers: bool = False) -> pl.DataFrame:
+    """Cases of a disease: who infected whom, where they live and when they came."""
+    row = pl.int_range(count, eager=True)
+    case = row * 7919 % 100_003 * 1_000_003 if numbers else pl.Series([f"c{n * 7919 % 100_003:05}" for n in row])
+    infector = pl.Series([case[n // 2] if n % 7 < 4 else None for n in row])
+    return pl.DataFrame(
+        {
+            "case": case,
+            "size": row % 3,
+            "county": row * 7 % 4,
+            "infector": infector,
+            "lat": 8.4 + (row * 13 % 997) / 9_973,
+            "lon": (row * 29 % 991) / 9_907 - 13.2,
+            "seen": pl.Series([f"{n * 7 % 24:02}:{n * 31 % 60:02}" for n in row]),
+        }
+    )
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_ids_of_others_coordinates_and_times_are_doubted(numbers: bool) -> None:
+    told = {doubt.name: doubt for doubt in doubts(linelist(numbers=numbers), None, "case")}
+    assert {*told} >= {"identifier:infector", "coordinates:lat", "coordinates:lon", "times:seen"}
+    assert '"infector" has values of the identifier "case" in 100% of its records' in told["identifier:infector"].what
+    assert all(doubt.refuses for doubt in told.values())
+
+
+def test_coordinates_are_known_by_their_values_too() -> None:
+    renamed = linelist().rename({"lat": "one", "lon": "other"}).drop("infector", "seen")
+    assert "coordinates:one+other" in [doubt.name for doubt in doubts(renamed, None, "case")]
+
+
+def test_times_of_a_parquet_file_are_doubted_and_days_are_not() -> None:
+    when = pl.datetime_range(
+        pl.datetime(2020, 1, 1, 8), interval="31m", closed="left", end=pl.datetime(2020, 1, 9), eager=True
+    )
+    frame = linelist().drop("infector", "lat", "lon", "seen").with_columns(came=when[:100].append(when[:100]).append(when[:100]))
+    assert [doubt.name for doubt in doubts(frame, None, "case") if doubt.kind == "times"] == ["times:came"]
+    days = frame.with_columns(came=pl.col("came").dt.truncate("1d"))
+    assert doubts(days, None, "case") == []
+
+
+def test_numbers_that_happen_to_be_ids_are_not_doubted() -> None:
+    """Ids one after the other are equal to rooms, ages and incomes; scores and rates are no coordinates."""
+    count = 3_000
+    row = pl.int_range(count, eager=True)
+    frame = pl.DataFrame(
+        {
+            "hid": row + 1, "size": row % 3, "county": row * 7 % 4, "income": row * 7919 % 1_499, "age": row * 31 % 90,
+            "score": (row * 13 % 997) / 300 - 1.6, "rate": (row * 29 % 991) / 991, "weight": 50 + (row * 17 % 983) / 7,
+            "open": pl.Series(["06:00", "14:00", "22:00"] * 1_000),
+        }
+    )  # fmt: skip
+    kinds = [doubt.kind for doubt in doubts(frame, None, "hid")]
+    assert not {*kinds} & {"identifier", "coordinates", "times"}

@@ -9,14 +9,14 @@ statistician would who takes them as independent (naive Bayes), each record by w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from stirred.data.codes import Codes
 from stirred.data.guessing import Guess, Target
-from stirred.mechanisms.swapping.doubts.looking import Evidence, Look, combined
+from stirred.mechanisms.swapping.doubts.looking import Evidence, Look, combined, versions
 
 # So many rows are looked at, and so many columns at most are put together value by value.
 ROWS_TOGETHER: Final = 20_000
@@ -55,6 +55,15 @@ def together(seen: Look, columns: Mapping[str, Codes]) -> Joint | None:
             names = tuple(name for name in columns if name in chosen)
             return Joint(names=names, told=told, evidence=evidence, guess=evidence.guess, codes=codes)
     return None
+
+
+def confirmed(seen: Look, found: Joint) -> Joint | None:
+    """Return the same columns with what they tell in another look; None where they do not tell there."""
+    codes = combined([versions(seen, name)[1] for name in found.names])
+    evidence = seen.evidence(codes).get(found.told)
+    if evidence is None or not _tells(evidence):
+        return None
+    return replace(found, evidence=evidence, guess=evidence.guess, codes=codes)
 
 
 def _tells(evidence: Evidence) -> bool:

@@ -1,7 +1,8 @@
 """Looks at a file for what its columns tell of the swap values: at which rows, and in which groups.
 
-Of a large file some rows are looked at. Rows that share a value show what it tells, so that of a column with many
-values all rows of *some values* are kept; and neighbours show what its order tells, so that pieces of it are kept.
+Of a large file some rows are looked at, drawn by their numbers: the order of a file, which is often that of its areas,
+changes nothing. Rows that share a value show what it tells, so of a column with many values all rows of *some values*
+are kept; and neighbours show what its order tells, so pieces of it are kept.
 Groups of records show a value if all of a group share it and chance would hardly bring that about (``shown``).
 """
 
@@ -19,7 +20,7 @@ import polars as pl
 
 from stirred.data.codes import Coded, Codes, differing, encode
 from stirred.data.columns import Columns
-from stirred.data.guessing import Guess, Target, spread, voted
+from stirred.data.guessing import Guess, Target, hashed, numbered, spread, voted
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.core.plan import SwapPlan
@@ -27,9 +28,10 @@ from stirred.mechanisms.swapping.core.plan import SwapPlan
 _Array = npt.NDArray[Any]
 # So many rows are looked at for single columns and for pairs.
 ROWS: Final = 200_000
-ROWS_OF_PAIRS: Final = 50_000
-# And so many are put in order, since sorting takes longest: text above all.
+ROWS_OF_PAIRS: Final = 20_000
+# And so many are put in order, since sorting takes longest: text above all. Of an order pieces are looked at.
 _SORTED: Final = 1_000_000
+_PIECE: Final = 1_000
 # With fewer rows to a value a column has many values: its rows are kept by value, and neighbours are asked too.
 _MANY_VALUES: Final = 20
 # So many neighbours are asked: few where areas are small, many where the order is rough.
@@ -75,6 +77,40 @@ class File:
             columns, house = data.persons, household_rows(data)
         return cls(columns, data.households, house, plan.strata.coded.codes, plan.universe.swap, plan.swap)
 
+    def some(self, most: int) -> _Array | None:
+        """Return about so many rows, and of persons those of whole households; None where that is every row."""
+        height = self.columns.height
+        if self.house is None or height <= most:
+            return spread(height, most=most)
+        return self._persons_of(spread(self.homes.height, most=max(1, most * self.homes.height // height)))
+
+    def of_some_values(self, most: int) -> _Array | None:
+        """Return all rows of some swap values; None where a look at some rows has enough of each.
+
+        Where few rows share a swap value, as in a block, columns may tell it that a look at rows here and there cannot
+        show. This look finds them. It knows few of the values and makes guesses too easy, so what it finds is looked at
+        once more (``of_combinations``).
+        """
+        height = self.columns.height
+        if height <= most or self.coded.count * _MANY_VALUES <= most:
+            return None
+        limit = np.uint64(((1 << 64) - 1) // height * most)
+        kept = np.flatnonzero((hashed(np.arange(self.coded.count)) < limit)[self.coded.codes])
+        return kept if self.house is None else self._persons_of(kept)
+
+    def of_combinations(self, names: Sequence[str], most: int) -> _Array | None:
+        """Return all rows of some combinations of values; None where that is every row."""
+        height = self.columns.height
+        if height <= most:
+            return None
+        values = pl.DataFrame([self.columns[name] for name in names]).hash_rows(seed=1)
+        return np.flatnonzero((values < ((1 << 64) - 1) // height * most).to_numpy())
+
+    def _persons_of(self, homes: _Array | None) -> _Array:
+        kept = np.zeros(self.homes.height, dtype=np.bool_)
+        kept[homes] = True
+        return np.flatnonzero(kept[self.house])
+
     def look(self, rows: _Array | None) -> Look:
         """Return a look at some rows, or at all."""
         own = None
@@ -116,6 +152,7 @@ class Look:
     height: int
     targets: dict[str, Target]
     known: dict[str, Codes] = field(default_factory=dict)
+    classes: dict[str, Codes] = field(default_factory=dict)
 
     @property
     def can_tell(self) -> bool:
@@ -196,10 +233,11 @@ class Look:
             guess = target.guessed_from(codes) if alone else target.guessed(codes)
             found = shown(group, target.codes, target.largest[target.strata], records=self.height)
             return Evidence(guess=guess, shown=found)
-        group = np.unique(group, return_inverse=True)[1]
+        group = numbered(group)
         many = np.int64(int(group.max(initial=0)) + 1)
         # A value counts once for each household: that its persons share their area shows nothing.
-        own, group = np.divmod(np.unique(self.own * many + group), many)
+        pairs = np.sort(self.own * many + group)
+        own, group = np.divmod(pairs[np.flatnonzero(np.diff(pairs, prepend=-1))], many)
         return Evidence(
             guess=voted(target, self.own, codes, with_strata=not alone),
             shown=shown(
@@ -209,12 +247,19 @@ class Look:
 
     def in_classes(self, name: str) -> Codes:
         """Return a column with many values in classes of equal size, so that pairs of classes have several rows."""
-        classes = max(2, math.isqrt(self.height // _CELL))
-        column = self.file.columns[name]
-        part = column if self.rows is None else column.gather(self.rows)
-        place = np.empty(self.height, dtype=np.int64)
-        place[_sorted(part)] = np.arange(self.height)
-        return (place * classes // self.height).astype(np.uint32)
+        if name not in self.classes:
+            classes = max(2, math.isqrt(self.height // _CELL))
+            column = self.file.columns[name]
+            part = column if self.rows is None else column.gather(self.rows)
+            place = np.empty(self.height, dtype=np.int64)
+            place[_sorted(part)] = np.arange(self.height)
+            self.classes[name] = (place * classes // self.height).astype(np.uint32)
+        return self.classes[name]
+
+
+def versions(seen: Look, name: str) -> tuple[Codes, Codes]:
+    """Return a column as it is, and in classes where it has many values: a latitude tells little more by its digits."""
+    return seen.codes(name), seen.in_classes(name) if seen.has_many_values(name) else seen.codes(name)
 
 
 def beginnings(column: pl.Series) -> Iterator[tuple[int, pl.Series]]:
@@ -241,8 +286,7 @@ def combined(codes: Sequence[Codes]) -> Codes:
     """Return the codes of one column, or of the combinations of several."""
     first, *others = codes
     for other in others:
-        keys = first * np.int64(int(other.max(initial=0)) + 1) + other
-        first = np.unique(keys, return_inverse=True)[1].astype(np.uint32)
+        first = numbered(first * np.int64(int(other.max(initial=0)) + 1) + other).astype(np.uint32)
     return first
 
 
@@ -271,8 +315,11 @@ def orders(column: pl.Series) -> Iterator[tuple[_Array | None, _Array]]:
         keys += [numbers] if numbers.null_count() == part.null_count() else []
     for key in keys:
         order = _sorted(key)
-        pieces = spread(order.size, most=ROWS)
-        order = order if pieces is None else order[pieces]
+        pieces = None
+        if order.size > ROWS:
+            starts = np.linspace(0, order.size, num=ROWS // _PIECE, endpoint=False).astype(np.int64)
+            pieces = (starts[:, None] + np.arange(_PIECE)).ravel()
+            order = order[pieces[pieces < order.size]]
         rows = np.argsort(order)
         if pieces is None and step == 1:
             yield None, rows
@@ -355,14 +402,16 @@ def shown(group: _Array, value: _Array, largest: _Array, *, unit: _Array | None 
     >>> found.share, found.telling
     (1.0, True)
     """
-    _, number = np.unique(group, return_inverse=True)
+    number = numbered(group)
     size = np.bincount(number)
     chance = np.bincount(number, weights=np.log(largest)) * (size - 1) / size
     rare = chance <= -math.log(_ONE_GROUP_IN)
     found = rare & ~differing(number.astype(np.uint32), value, count=size.size)
     rows = np.flatnonzero(found[number])
     if unit is not None:
-        rows = rows[np.unique(unit[rows], return_index=True)[1]]
+        first = np.full(int(unit.max(initial=0)) + 1, -1, dtype=np.int64)
+        first[unit[rows]] = rows  # one row of each household: all of them have its stratum
+        rows = first[first >= 0]
     return Shown(
         records=records,
         shown=rows.size,

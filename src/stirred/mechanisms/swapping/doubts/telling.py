@@ -19,12 +19,12 @@ from itertools import combinations, product
 from typing import Final
 
 from stirred.data.codes import Codes, differing
-from stirred.data.guessing import Guess, may_be_chance, spread
+from stirred.data.guessing import Guess, may_be_chance
 from stirred.data.identifying import named_like_an_identifier
 from stirred.data.microdata import Microdata
 from stirred.data.problems import listed
 from stirred.mechanisms.swapping.core.plan import SwapPlan
-from stirred.mechanisms.swapping.doubts.joint import ROWS_TOGETHER, added_up, together
+from stirred.mechanisms.swapping.doubts.joint import ROWS_TOGETHER, Joint, added_up, confirmed, together
 from stirred.mechanisms.swapping.doubts.looking import (
     ROWS,
     ROWS_OF_PAIRS,
@@ -35,6 +35,7 @@ from stirred.mechanisms.swapping.doubts.looking import (
     combined,
     orders,
     some_values,
+    versions,
 )
 from stirred.spec.doubts import Doubt
 
@@ -84,7 +85,7 @@ class _Columns:
         """Yield the doubts about single columns first, and then those about pairs of the others."""
         if not self.names or not self.file.columns.height:
             return
-        seen = self.file.look(spread(self.file.columns.height, most=ROWS))
+        seen = self.file.look(self.file.some(ROWS))
         for name in self.names if seen.targets else ():
             doubt = self._single(name, seen)
             if doubt is not None:
@@ -112,12 +113,13 @@ class _Columns:
 
     def _jointly(self, names: Sequence[str]) -> Iterator[Doubt]:
         """Yield the doubt about three columns or more that tell together what no two of them tell."""
-        seen = self.file.look(spread(self.file.columns.height, most=ROWS_TOGETHER)) if len(names) > 2 else None
+        seen = self.file.look(self.file.some(ROWS_TOGETHER)) if len(names) > 2 else None
         if seen is None or not seen.can_tell:
             return
-        versions = {name: _versions(seen, name)[1] for name in names}
-        found = together(seen, {name: versions[name] for name in self.names if name in versions})
-        found = found or added_up(seen, versions)
+        found = self._together(seen, names) or added_up(seen, {name: versions(seen, name)[1] for name in names})
+        if found is None and (few := self._look_at_some_values(ROWS_TOGETHER)) is not None:
+            found = self._together(few, names)
+            found = found and confirmed(self.file.look(self.file.of_combinations(found.names, ROWS_TOGETHER)), found)
         if found is None:
             return
         if found.codes is not None and self.unit != "household" and _small_groups(found.codes):
@@ -128,6 +130,15 @@ class _Columns:
             yield self._partly_tells_together(found.names, found.told, found.evidence.shown)
             return
         yield _pair_tells(found.names, found.told, found.guess, of="", rows="rows", may_move="one of them")
+
+    def _together(self, seen: Look, names: Sequence[str]) -> Joint | None:
+        """Return columns whose combinations tell, among these; in the order of the file, as doubts name them."""
+        return together(seen, {name: versions(seen, name)[1] for name in self.names if name in names})
+
+    def _look_at_some_values(self, most: int) -> Look | None:
+        """Return a look at all rows of some swap values, where a few rows of each would show nothing."""
+        rows = self.file.of_some_values(most)
+        return None if rows is None else self.file.look(rows)
 
     def _partly_tells_together(self, names: Sequence[str], told: str, shown: Shown) -> Doubt:
         columns = listed(list(names))
@@ -175,8 +186,11 @@ class _Columns:
         seen = self.look_at_pairs() if len(ranked) > 1 else None
         if seen is None:
             return
+        few = self._look_at_some_values(ROWS_OF_PAIRS)
         for pair in combinations([name for name in self.clear if name in ranked[:_MOST_PAIRED]], 2):
-            guess, told = _together(seen, *(_versions(seen, name) for name in pair))
+            guess, told = _pair(seen, pair)
+            if not guess.telling and few is not None and _pair(few, pair)[0].telling:
+                guess, told = _pair(self.file.look(self.file.of_combinations(pair, ROWS_OF_PAIRS)), pair)
             if guess.telling:
                 yield _pair_tells(
                     pair, told, guess, of=self._of, rows=self._rows, may_move="" if self._of else "one of them"
@@ -193,7 +207,7 @@ class _Columns:
 
     def look_at_pairs(self) -> Look | None:
         """Return a look at the rows that pairs are judged on; None where nothing could be told."""
-        seen = self.file.look(spread(self.file.columns.height, most=ROWS_OF_PAIRS))
+        seen = self.file.look(self.file.some(ROWS_OF_PAIRS))
         return seen if seen.can_tell else None
 
     @property
@@ -285,9 +299,10 @@ def _agrees(seen: Look, codes: Codes, other: str) -> bool:
     return not differing(codes, values, count=groups).any()
 
 
-def _versions(seen: Look, name: str) -> tuple[Codes, Codes]:
-    """Return a column as it is, and in classes where it has many values: a latitude tells little more by its digits."""
-    return seen.codes(name), seen.in_classes(name) if seen.has_many_values(name) else seen.codes(name)
+def _pair(seen: Look, names: Sequence[str]) -> tuple[Guess, str]:
+    """Return the best guess from two columns of one file, and of which swap value."""
+    one, other = (versions(seen, name) for name in names)
+    return _together(seen, one, other)
 
 
 def _together(seen: Look, one: Sequence[Codes], other: Sequence[Codes]) -> tuple[Guess, str]:
@@ -308,8 +323,8 @@ def _crossed(homes: _Columns, people: _Columns) -> Iterator[Doubt]:
         return
     of_homes = homes.file.look(seen.homes)
     for home, person in product(first[:_MOST_CROSSED], second[:_MOST_CROSSED]):
-        versions = [seen.of_homes(codes) for codes in _versions(of_homes, home)]
-        guess, told = _together(seen, versions, _versions(seen, person))
+        of_home = [seen.of_homes(codes) for codes in versions(of_homes, home)]
+        guess, told = _together(seen, of_home, versions(seen, person))
         if guess.telling:
             yield _pair_tells((home, person), told, guess, of=" of persons", rows="households", may_move=f'"{home}"')
     if len(first) > _MOST_CROSSED or len(second) > _MOST_CROSSED:

@@ -1,0 +1,85 @@
+"""Records that are unique on what is published unchanged: a doubt above a share that policy sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.release.bundles import PLAN_OF_HOMES, households, persons, stirred
+
+WITH_PERSONS = PLAN_OF_HOMES.replace(
+    'id = ["hid"]', 'persons = "persons.parquet"\nhid = "hid"\nid = ["pid"]\nrecord = "household"'
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """60 households, of which tenure and size make nobody unique, and the ages of their persons nearly everybody."""
+    homes = households(60)
+    homes.write_parquet(tmp_path / "homes.parquet")
+    persons(homes).write_parquet(tmp_path / "persons.parquet")
+    (tmp_path / "plan.toml").write_text(WITH_PERSONS, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_release_of_unique_records_needs_a_persons_word(folder: Path) -> None:
+    done = stirred("release", "plan.toml", "--quiet", cwd=folder)
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 2
+    assert "% of the households are unique on what is published unchanged (size, tenure, age)" in said
+    assert "finds its record, and reads the rest of it. The default allows 33.3%" in said
+    assert "accept it: --accept exposed" in said
+    assert not (folder / "out").exists()
+    (folder / "plan.toml").write_text(WITH_PERSONS + 'accept = ["exposed"]\n', encoding="utf-8")
+    assert stirred("release", "plan.toml", "--quiet", cwd=folder).returncode == 0
+    for page in ("specification.md", "README.md"):
+        assert "exposed (more records than the policy allows are unique" in " ".join(
+            (folder / "out" / "public" / page).read_text(encoding="utf-8").split()
+        )
+
+
+def test_records_that_share_what_is_unchanged_raise_no_doubt(folder: Path) -> None:
+    """The power check: the same file without its persons."""
+    (folder / "plan.toml").write_text(PLAN_OF_HOMES, encoding="utf-8")
+    assert stirred("plan", "plan.toml", cwd=folder).returncode == 0
+
+
+def test_a_plan_may_be_stricter_and_never_laxer(folder: Path) -> None:
+    homes = households(60).with_columns(rooms=pl.Series([*range(100, 106), *[1] * 54]))  # one in ten is unique
+    homes.write_parquet(folder / "homes.parquet")
+    plan = folder / "plan.toml"
+    plan.write_text(PLAN_OF_HOMES, encoding="utf-8")
+    assert stirred("plan", "plan.toml", cwd=folder).returncode == 0
+    plan.write_text(PLAN_OF_HOMES + 'exposed_share = "5%"\n', encoding="utf-8")
+    done = stirred("plan", "plan.toml", cwd=folder)
+    assert done.returncode == 2
+    assert "The plan allows 5%" in done.stderr
+    plan.write_text(WITH_PERSONS + "exposed_share = 1\n", encoding="utf-8")
+    done = stirred("plan", "plan.toml", cwd=folder)
+    assert done.returncode == 2
+    assert "The default allows 33.3%" in " ".join(done.stderr.split())
+    plan.write_text(WITH_PERSONS + "exposed_share = 7\n", encoding="utf-8")
+    done = stirred("plan", "plan.toml", cwd=folder)
+    assert done.returncode == 2
+    assert "exposed_share: 7 is not a probability" in done.stderr
+
+
+@pytest.mark.parametrize(("share", "code"), [("1", 0), ('"1/100"', 2)])
+def test_the_policy_of_a_ledger_sets_the_share(folder: Path, share: str, code: int) -> None:
+    (folder / "policy.toml").write_text(f"exposed_share = {share}\n", encoding="utf-8")
+    made = stirred("ledger", "init", "homes.ledger", "--dataset", "homes", "--policy", "policy.toml", cwd=folder)
+    assert made.returncode == 0, made.stderr
+    (folder / "plan.toml").write_text(WITH_PERSONS + 'ledger = "homes.ledger"\n', encoding="utf-8")
+    done = stirred("plan", "plan.toml", cwd=folder)
+    assert done.returncode == code, done.stderr
+    assert ("The policy of the ledger allows 1%" in done.stderr) is bool(code)
+    assert "unique records: at most" in stirred("ledger", "policy", "homes.ledger", cwd=folder).stdout
+
+
+def test_a_share_that_is_none_is_refused_in_a_policy(folder: Path) -> None:
+    (folder / "policy.toml").write_text("exposed_share = 3\n", encoding="utf-8")
+    done = stirred("ledger", "init", "homes.ledger", "--dataset", "homes", "--policy", "policy.toml", cwd=folder)
+    assert done.returncode == 2
+    assert "exposed_share: 3 is not a probability" in done.stderr
