@@ -98,13 +98,18 @@ def all_tried(case: str, names: list[str], folder: Path) -> str:
     return said
 
 
-@pytest.mark.parametrize("case", ROLES)
+OFTEN = {"permutation", "conditioned", "noisy tables, a margin kept", "topdown", "survey estimates"}
+
+
+@pytest.mark.parametrize(
+    "case", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in ROLES]
+)
 def test_a_column_called_as_one_of_ours_is_released_or_refused_in_the_plan(case: str, tmp_path: Path) -> None:
     assert not all_tried(case, FAILED, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ROLES)
+@pytest.mark.parametrize("case", sorted(OFTEN))
 def test_any_name_of_ours_is_released_or_refused_in_the_plan(case: str, tmp_path: Path) -> None:
     assert not all_tried(case, our_names(), tmp_path)
 

@@ -125,11 +125,11 @@ def _code_of(package: str) -> str:
     """Return a checksum of all Python files of a package, as they were when a process first asked."""
     module = import_module(package)
     folders = [Path(folder) for folder in getattr(module, "__path__", ())]
-    files = [(path.relative_to(top), path) for top in folders for path in top.rglob("*.py")]
+    files = {str(path.relative_to(top)): path for top in folders for path in top.rglob("*.py")}
     if not folders and module.__file__ is not None:
-        files = [(Path(module.__file__).name, Path(module.__file__))]
+        files = {package: Path(module.__file__)}
     digest = hashlib.sha256()
-    for name, path in sorted((str(name), path) for name, path in files):
+    for name, path in sorted(files.items()):
         digest.update(f"{name}\0{checksum(path)}\n".encode())
     return digest.hexdigest()
 
