@@ -454,7 +454,7 @@ def test_by_position_a_change_of_unit_fixes_the_size_of_every_new_unit() -> None
             before, unit="household", factor=3, because="at most three", keeps_total=keeps
         ).specification
         (fixed,) = after.multiverse.invariants
-        assert str(fixed) == "how many person records each household has, in the order of the file"
+        assert str(fixed) == "number of person records in each household, in the order of the file"
         assert after.budget.realised == 3
     copies = InputPremetric(name="d_Ham", unit="person", post_imputation=True)
     people = change_unit(
