@@ -151,7 +151,7 @@ def test_total_variation_adds_up() -> None:
 def test_a_measure_that_is_at_most_1_adds_up_to_no_more(output: OutputPremetric) -> None:
     total = compose([specification(output, "4/5"), specification(output, "9/10")]).specification
     assert total.budget.realised == 1
-    halves = InputPremetric(name="d_Given", unit="person", relation="r", table=(("a", "b", "1/2"),))
+    halves = InputPremetric(name="d_Given", unit="person", relation="r", table=(("a", "b", exact("1/2")),))
     near = [specification(output, value, premetric=halves) for value in ("4/5", "9/10")]
     # Half a unit apart, a bound of 1 for each unit would be too small.
     assert compose(near).specification.budget.realised > 1

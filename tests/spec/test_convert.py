@@ -386,7 +386,7 @@ def test_a_change_of_unit_rescales_the_nearest_distance(factor: int | str, neare
     assert after.multiverse.nearest == nearest
 
 
-HALVES = InputPremetric(name="d_Given", unit="person", relation="income", table=(("a", "b", "3/2"),))
+HALVES = InputPremetric(name="d_Given", unit="person", relation="income", table=(("a", "b", exact("3/2")),))
 
 
 @pytest.mark.parametrize("stated", [False, True])
@@ -401,7 +401,7 @@ def test_fractional_distances_are_not_rounded_up_to_the_nearest_pair(stated: boo
     loss = ZCDP.distance(law(4481, 1000), law(1000, 4481))  # e^1.5 is 4.4817
     after = change_output(spec, to=ZCDP).specification
     assert after.budget.realised.shown(4) == "0.4235"
-    assert loss.low <= ZCDP.to_distance(after.budget.realised) * "3/2"
+    assert loss.low <= ZCDP.to_distance(after.budget.realised) * exact("3/2")
 
 
 def test_a_shortest_path_is_not_as_long_as_the_nearest_files_are_apart() -> None:
@@ -454,7 +454,7 @@ def test_by_position_a_change_of_unit_fixes_the_size_of_every_new_unit() -> None
             before, unit="household", factor=3, because="at most three", keeps_total=keeps
         ).specification
         (fixed,) = after.multiverse.invariants
-        assert str(fixed) == "how many person records each household has, in the order of the file"
+        assert str(fixed) == "number of person records in each household, in the order of the file"
         assert after.budget.realised == 3
     copies = InputPremetric(name="d_Ham", unit="person", post_imputation=True)
     people = change_unit(

@@ -81,7 +81,7 @@ RAW = at("raw-responses", premetric=replace(PERSONS, name="d_Ham"))
 
 def table(far: str, budget: str) -> Specification:
     """A distance of one's own between two datasets; a third is at another distance."""
-    listed = (("a", "b", far), ("a", "c", "20"))
+    listed = (("a", "b", exact(far)), ("a", "c", exact(20)))
     return specification(
         budget,
         premetric=InputPremetric(name="d_Given", unit="person", relation="income", table=listed, post_imputation=False),
@@ -89,8 +89,12 @@ def table(far: str, budget: str) -> Specification:
 
 
 def curve(corner: str) -> Specification:
-    size: Any = Fraction(corner)
-    return specification("1", premetric=NEAR, output=trade_off(TradeOff(((0, 0), (size, 1 - size), (1, 1)))))
+    size = Fraction(corner)
+    return specification(
+        "1",
+        premetric=NEAR,
+        output=trade_off(TradeOff(((Fraction(0), Fraction(0)), (size, 1 - size), (Fraction(1), Fraction(1))))),
+    )
 
 
 def universe(at: str | None) -> Specification:
@@ -291,10 +295,10 @@ LOOK_ALIKES: dict[str, tuple[Specification, Specification]] = {
     "the edited file, now the raw answers": (at("edited-file"), at("raw-responses", "1")),
     "a table of distances in another scale": (
         specification(
-            "1", premetric=InputPremetric(name="d_Given", unit="person", relation="r", table=(("a", "b", "1"),))
+            "1", premetric=InputPremetric(name="d_Given", unit="person", relation="r", table=(("a", "b", exact(1)),))
         ),
         specification(
-            "1/9", premetric=InputPremetric(name="d_Given", unit="person", relation="r", table=(("a", "b", "9"),))
+            "1/9", premetric=InputPremetric(name="d_Given", unit="person", relation="r", table=(("a", "b", exact(9)),))
         ),
     ),
     "a lower curve": (curve("1/9"), curve("1/4")),

@@ -1,7 +1,7 @@
 """What could be learned from a release, read off its specification alone.
 
-Limits on beliefs need a pure loss (``D_Mult``). No other output premetric gives them (Remark 5.6.4 of the dissertation),
-and none is converted silently: the gate is `UnsupportedFlavor`. zCDP limits the power of tests.
+Limits on beliefs need a pure loss (``D_Mult``). No other output premetric gives them (Remark 5.6.4 of the
+dissertation), and none is converted silently: the gate is `UnsupportedFlavor`. zCDP limits the power of tests.
 """
 
 from __future__ import annotations

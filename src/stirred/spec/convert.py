@@ -136,7 +136,7 @@ def change_unit(
     after = after.with_flavor(input_premetric=new, multiverse=after.multiverse.nearest_in(scale, counts=new.counts))
     if old.name == "d_Ham" and unit != old.unit:
         # One record more in a unit moves all records after it, and by position they all differ.
-        places = Named(name=f"how many {records_of(old.unit)} each {unit} has, in the order of the file")
+        places = Named(name=f"number of {records_of(old.unit)} in each {unit}, in the order of the file")
         after = after.with_flavor(multiverse=after.multiverse.with_invariants([places]))
     elif old.bounded and keeps_total is None:
         after = after.with_flavor(multiverse=after.multiverse.with_invariants([Margin(of=old.unit)]))

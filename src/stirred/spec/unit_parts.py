@@ -36,8 +36,10 @@ def is_part(unit: str, *, of: str) -> bool:
 def whole_of(unit: str) -> str | None:
     """Return whose the unit is, where one person has many of it as a rule; None where it is a whole.
 
-    >>> whole_of("user-day"), whole_of("visit"), whole_of("person")
-    ('user', 'person', None)
+    >>> whole_of("user-day"), whole_of("patient visit"), whole_of("visit"), whole_of("person")
+    ('user', 'patient', 'person', None)
     """
-    owner, _, slice_of_time = unit.replace("-", " ").rpartition(" ")
-    return owner if owner and slice_of_time in _TIMES else "person" if unit in _EVENTS else None
+    owner, _, part = unit.replace("-", " ").rpartition(" ")
+    if part in _EVENTS or (owner and part in _TIMES):
+        return owner or "person"
+    return None

@@ -13,6 +13,7 @@ from stirred.release.ledger.total import Part, Total
 from stirred.spec import Domain, Inequality, InputPremetric, Margin, Multiverse, Named, Specification, approximate
 from stirred.spec.derivation import Derivation
 from stirred.spec.document import to_document
+from stirred.spec.exact import exact
 from stirred.spec.hierarchy import Hierarchy
 from tests.release.ledger.making import COUNTIES, limit, pure, released, request, specification
 
@@ -42,7 +43,7 @@ def test_the_limit_is_kept_to_the_last_digit(ledger: Ledger) -> None:
 
 
 OTHER_DISTANCES = {
-    "rescaled": InputPremetric(name="d_Given", unit="person", relation="income", table=(("a", "b", "1000"),)),
+    "rescaled": InputPremetric(name="d_Given", unit="person", relation="income", table=(("a", "b", exact(1000)),)),
     "one relation": InputPremetric(name="d_r", unit="person", relation="differ in favourite colour"),
     "per metre": InputPremetric(name="d_Euclid", unit="person"),
     "edges": InputPremetric(name="d_Edge", unit="person"),
@@ -66,7 +67,7 @@ def test_a_limit_is_about_records_unless_it_names_other_distances(tmp_path: Path
     assert ledger.reserve(request(specification=other)).status == "reserved"
     assert premetric.symbol.split("^")[0] in str(Ledger.open(tmp_path / "a.ledger").policy)
     if premetric.name == "d_Given":  # the table is what was accepted, not its name
-        finer = replace(premetric, table=(("a", "b", "2000"),))
+        finer = replace(premetric, table=(("a", "b", exact(2000)),))
         with pytest.raises(OverLimitError, match="by another distance"):
             ledger.reserve(request(specification=other.with_flavor(input_premetric=finer)))
 

@@ -281,7 +281,7 @@ def test_an_entry_counts_at_least_what_its_design_makes_of_its_inner_loss() -> N
 )  # fmt: skip
 def test_an_entry_states_what_its_design_makes_of_its_inner_loss(tmp_path: Path, stated: str, said: str) -> None:
     ledger = Ledger.create(tmp_path / "a.ledger", dataset="d")
-    drawn = {"sample": "s", "amplified": True, "sampling": Sampling.of({**TENTH, "inner": "1"})}
+    drawn: dict[str, Any] = {"sample": "s", "amplified": True, "sampling": Sampling.of({**TENTH, "inner": "1"})}
     if not said:
         assert ledger.add(request(specification=pure(stated), **drawn)).number == 1
         return
