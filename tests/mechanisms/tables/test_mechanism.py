@@ -228,7 +228,7 @@ def test_noise_inside_margins_that_takes_too_many_draws_is_refused_by_the_plan()
     values = {"a": [*range(14)], "b": [*range(14)]}
     frame = pl.DataFrame({"a": [0, 1], "b": [0, 1]})
     mechanism = NoisyTables(tables=[["a", "b"]], rho="1/50", keep=["a", "b"], values=values)
-    with pytest.raises(StirredError, match="table 'a x b' .*noise that keeps these sums takes about"):
+    with pytest.raises(StirredError, match=r"table 'a x b' .*noise that keeps these sums takes about"):
         mechanism.plan(frame)
 
 
