@@ -72,25 +72,16 @@ class CellLaw:
 
     @property
     def variance(self) -> Fraction:
-        """Return the variance of the noise, which for narrow noise is less than its parameter."""
+        """Return the variance of the noise, for narrow noise less than its parameter; an enclosed one from above."""
         if self.shape:
             from stirred.randomness.lattice_law import cell_variance
 
-            low, high = cell_variance(self.noise, shape=self.shape)
-            return (low + high) / 2
+            return cell_variance(self.noise, shape=self.shape)[1]
         if isinstance(self.noise, DiscreteLaplace):
             decay = exp(-self.noise.loss)
             around = (2 * decay / ((1 - decay) * (1 - decay))).enclose()
             return (Fraction(around.low) + Fraction(around.high)) / 2
         return noise_variance(self.noise) if self.noise.variance < _WIDE else self.noise.variance
-
-    @property
-    def excess(self) -> float:
-        """Return how much heavier the tails are than normal ones, as the fourth cumulant over the squared variance."""
-        if isinstance(self.noise, DiscreteGaussian):
-            return 0.0
-        decay = math.exp(-float(self.noise.loss))
-        return (1 + 10 * decay + decay**2) / (2 * decay) - 3
 
     def bias_of_cutting(self, true: int) -> float:
         """Return by how much a count is too large on average if results below 0 are set to 0.

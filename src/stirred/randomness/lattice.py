@@ -83,8 +83,8 @@ def zero_margin_noise(
     wanted, (short, long) = 1 if tables is None else tables, sorted(shape)
     found = np.zeros((wanted, long, short), dtype=np.int64)
     if short > 1:
+        check_tables(noise, shape=shape, tables=wanted)
         expected = wanted * float(tries(noise, short - 1, long))
-        _check_reach(noise, cells=short * long, draws=expected * float(tries(noise, 1, short)) * short * long)
         _fill_tables(noise, found, entropy.child(purpose), batch=min(math.ceil(expected), _BATCH // (short * long)))
     ordered = found if shape[0] == long else found.transpose(0, 2, 1)
     return np.ascontiguousarray(ordered[0] if tables is None else ordered)
@@ -112,6 +112,16 @@ def tries(noise: Noise, free: int, vectors: npt.ArrayLike) -> npt.NDArray[np.flo
     return np.asarray(factor * np.asarray(vectors, dtype=np.float64)) ** (free / 2)
 
 
+def check_tables(noise: Noise, *, shape: tuple[int, ...], tables: int) -> None:
+    """Refuse too much noise that sums to zero in groups of n cells (n,) or in both margins (r, c) of so many tables.
+
+    This needs no randomness: a plan asks it before anything is drawn.
+    """
+    short, long = sorted([1, *shape][-2:])
+    tried = tries(noise, 1, long) if len(shape) == 1 else tries(noise, short - 1, long) * tries(noise, 1, short)
+    _check_reach(noise, cells=short * long, draws=float(tables * tried * short * long))
+
+
 def _check_reach(noise: Noise, *, cells: int, draws: float) -> None:
     """Refuse what takes too long, and numbers whose sums could leave 64 bits."""
     limit = MOST_DRAWS if table_of(noise) is not None else MOST_DRAWS // _FEWER
@@ -132,11 +142,11 @@ def _check_reach(noise: Noise, *, cells: int, draws: float) -> None:
 
 def _energy(noise: Noise, values: Integers) -> Integers:
     """Return what the logarithm of a weight is proportional to: squares or absolute values."""
-    if np.abs(values).max(initial=0) >= _LARGEST:
-        raise OverflowError(
-            f"noise of {np.abs(values).max()} does not fit"
-        )  # more than sixteen standard deviations away
-    return np.square(values) if isinstance(noise, DiscreteGaussian) else np.abs(values)
+    if isinstance(noise, DiscreteLaplace):
+        return np.abs(values)
+    if np.abs(values).max(initial=0) >= _LARGEST:  # more than sixteen standard deviations away
+        raise OverflowError(f"noise of {np.abs(values).max()} does not fit")
+    return np.square(values)
 
 
 def _kept(noise: Noise, energy: Integers, own: Entropy, attempt: int) -> npt.NDArray[np.bool_]:

@@ -24,6 +24,7 @@ from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Interval, 
 _BITS: Final = 80
 _MOST_SUMS: Final = 1 << 14  # listed values of a sum
 _MOST_TABLES: Final = 1 << 22  # listed tables with zero margins
+_WIDEST: Final = 10**10  # of variances whose law is listed, in about two million steps
 _LOOSEST: Final = Fraction(1, 10)
 _PI_SQUARED: Final = Fraction(98696, 10_000)  # a little less
 _TWO_PI: Final = Fraction(62831, 10_000)  # a little less
@@ -108,7 +109,10 @@ def cell_variance(noise: Noise, *, shape: tuple[int, ...]) -> Interval:
     high = sum(s * w for s, w in zip(squares, _weights(steps.high, before=rest), strict=True))
     # Beyond the reach R weights fall from x to x + R at least as much as from 0 to R: squares there add up to
     # less than 5 R^2 times the rest on either side.
-    return Fraction(low, most), Fraction(high + 10 * steps.reach**2 * rest, least)
+    bound = Fraction(high + 10 * steps.reach**2 * rest, least)
+    if isinstance(noise, DiscreteGaussian):  # claim 4 of the theory page: it never exceeds that of the normal law
+        bound = min(bound, noise.variance * math.prod(1 - Fraction(1, n) for n in shape))
+    return Fraction(low, most), bound
 
 
 def _twice(noise: Noise) -> Noise:
@@ -201,6 +205,8 @@ def _zero_sum_total(noise: Noise, cells: int) -> Interval:
 def _listed_steps(noise: Noise, rows: int, columns: int) -> NoiseSteps | None:
     """Return the steps of a cell of a table with zero margins by listing the tables; None if they are too many."""
     free = (rows - 1) * (columns - 1)
+    if _width(noise, 1) > _MOST_SUMS:  # far beyond the reach of any list
+        return None
     steps = noise_steps(noise, _BITS)
     one = steps.low[steps.reach] - steps.low[steps.reach - 1]
     reach = min(steps.reach, (math.floor(_MOST_TABLES ** (1 / free)) - 1) // 2)
@@ -233,7 +239,7 @@ def _listed_weights(noise: Noise, rows: int, columns: int, reach: int) -> tuple[
 
 def _near_steps(noise: Noise, shape: tuple[int, ...], share: Fraction, spread: Fraction) -> NoiseSteps:
     """Return the steps of a cell of wide Gaussian noise: discrete Gaussian up to a factor next to 1 (claim 4)."""
-    if not isinstance(noise, DiscreteGaussian) or 2 * spread > _LOOSEST:
+    if not isinstance(noise, DiscreteGaussian) or 2 * spread > _LOOSEST or noise.variance > _WIDEST:
         raise _too_wide(noise, shape)
     kept = 1 - 2 * spread
     steps = noise_steps(DiscreteGaussian(noise.variance * share), _BITS)

@@ -19,7 +19,8 @@ Interval = tuple[Fraction, Fraction]
 _TAIL_EXPONENT = 104
 _DIGITS = 50
 _GRID = 10**60
-_WIDEST = 10**12  # the largest variance parameter
+_WIDEST = 10**12  # the largest variance parameter, and the largest scale of Laplace noise
+_NARROWER = "a larger budget, smaller bounds or sums in a coarser unit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,13 @@ class DiscreteLaplace:
     loss: Exact
 
     def __init__(self, loss: Exact | int | Fraction | str | float) -> None:
-        object.__setattr__(self, "loss", _positive(loss, where="loss of the discrete Laplace noise"))
+        value = _positive(loss, where="loss of the discrete Laplace noise")
+        if value < Fraction(1, _WIDEST):
+            scale = 1 / max(value.enclose(30).low, Fraction(1, 10**300))
+            what = f"noise of scale {float(scale):.4g} is wider than can be drawn"
+            remedy = f"choose {_NARROWER}: scales go up to {_WIDEST:,}"
+            raise wrong(what, where="discrete Laplace noise", remedy=remedy)
+        object.__setattr__(self, "loss", value)
 
     def log_ratio(self, z: int, *, shift: int) -> Exact:
         """Return ln of P(z) over P(z - shift)."""
@@ -76,7 +83,7 @@ class DiscreteGaussian:
         value = fraction(variance, where="variance of the discrete Gaussian noise")
         if value > _WIDEST:
             what = f"noise of variance {float(min(value, Fraction(10**300))):.4g} is wider than can be drawn"
-            remedy = f"choose a larger rho: variances go up to {_WIDEST:,}"
+            remedy = f"choose {_NARROWER}, or Laplace noise: variances go up to {_WIDEST:,}"
             raise wrong(what, where="discrete Gaussian noise", remedy=remedy)
         _positive(value, where="variance of the discrete Gaussian noise")
         object.__setattr__(self, "variance", value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -37,8 +38,8 @@ def noisy(**settings: Any) -> NoisyTables:
     return NoisyTables(**{"tables": [["county"], ["county", "tenure"]], "rho": 1, "values": VALUES, **settings})
 
 
-def released(mechanism: NoisyTables, data: Any = HOMES, seed: str = "1") -> Any:
-    return mechanism.release(data, Entropy.from_seed(seed))
+def released(mechanism: NoisyTables, data: Any = HOMES, seed: str = "1", accept: Sequence[str] = ()) -> Any:
+    return mechanism.release(data, Entropy.from_seed(seed), accept=accept)
 
 
 def test_every_declared_cell_is_released_once_with_variance_and_interval() -> None:
@@ -151,7 +152,7 @@ def test_the_promise_states_all_five_blocks() -> None:
 
 def test_sums_are_clamped_and_counted_in_every_cell() -> None:
     sums = [{"column": "size", "by": ["county"], "low": 2, "high": 2 + 1}, {"column": "size", "high": 2}]
-    found = released(noisy(sums=sums))
+    found = released(noisy(sums=sums), accept=["clamped:size"])
     by_county = found.internal["drawn"]["sum of size by county"]
     assert by_county["true"].to_list() == [2 + 2 + 2 + 3, 3 + 2 + 2 + 2, 0]
     assert found.internal["drawn"]["sum of size"]["true"].to_list() == [1 + 2 + 2 + 1 + 2 + 2 + 1 + 2]
@@ -183,11 +184,52 @@ def test_a_sum_says_that_values_beyond_its_bounds_were_cut_and_only_inside_how_m
     assert "at least so often the true number (of a sum: that of the bounded values) lies in it." in told[0]
     assert words in mechanism.files(Microdata(households=HOMES), plan)[0].words
     assert any(words in str(block) for block in mechanism.sections(plan)[0].blocks)
-    found = released(mechanism)
+    found = released(mechanism, accept=["clamped:size"])
     assert found.internal["drawn"]["sum of size by county"]["cut"].to_list() == [1, 2, 0]
     assert "cut" not in found.public["tables/sum-of-size-by-county"].columns
     assert "cut" not in found.internal["drawn"]["county"].columns
     assert not any("bound" in line for line in noisy().conclusions(noisy().plan(HOMES)))
+
+
+def test_a_sum_whose_bounds_cut_many_values_refuses_and_one_that_cuts_few_notes_it() -> None:
+    income = pl.DataFrame({"county": ["A"] * 100, "income": [*range(98), 500, 5000]})
+    for high, count, refuses in ((6000, 0, False), (97, 2, True), (4900, 1, False)):
+        mechanism = noisy(tables=[], sums=[{"column": "income", "by": ["county"], "low": 0, "high": high}])
+        found = [doubt for doubt in mechanism.plan(income).doubts if doubt.name == "clamped:income"]
+        assert [doubt.refuses for doubt in found] == [refuses] * (count > 0)
+        assert all(f"{count} of 100 values" in doubt.what for doubt in found)
+    with pytest.raises(DoubtError, match="clamped:income"):
+        released(noisy(tables=[], sums=[{"column": "income", "high": 97}]), income)
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"sums": [{"column": "size", "by": ["county"], "high": 10**12}], "tables": []}, "wider than can be drawn"),
+        ({"sums": [{"column": "size", "by": ["county"], "high": 10**11}]}, None),
+        ({"sums": [{"column": "size", "high": 10**18}], "tables": [], "epsilon": 10**9}, "may not fit into 64 bits"),
+        ({"keep": ["county", "size"], "tables": [["county", "size"]], "epsilon": "1/100000"}, "beyond reach"),
+        (
+            {"keep": ["county", "size"], "tables": [["county", "size"]], "epsilon": "1/10000000000"},
+            "too wide for noise",
+        ),
+    ],
+)
+def test_noise_that_cannot_be_drawn_is_refused_by_the_plan(settings: dict[str, Any], what: str | None) -> None:
+    mechanism = {"noise": "laplace", "rho": None, "epsilon": 1, **settings}
+    if what is None:
+        released(noisy(**mechanism))
+        return
+    with pytest.raises(StirredError, match=what):
+        noisy(**mechanism).plan(HOMES)
+
+
+def test_noise_inside_margins_that_takes_too_many_draws_is_refused_by_the_plan() -> None:
+    values = {"a": [*range(14)], "b": [*range(14)]}
+    frame = pl.DataFrame({"a": [0, 1], "b": [0, 1]})
+    mechanism = NoisyTables(tables=[["a", "b"]], rho="1/50", keep=["a", "b"], values=values)
+    with pytest.raises(StirredError, match=r"table 'a x b' .*noise that keeps these sums takes about"):
+        mechanism.plan(frame)
 
 
 def test_of_large_households_only_some_persons_count_whatever_their_order() -> None:
@@ -225,7 +267,9 @@ def test_consistent_rounded_and_cut_off_numbers_stand_beside_the_noisy_ones() ->
         assert (table["adjusted"] % 5 == 0).all()
         assert (table["adjusted"] >= 0).all()
         assert (table["consistent_variance"] <= table["variance"] + 1e-9).all()
-        assert ((table["consistent_high"] - table["consistent_low"]) > 0).all()
+        assert not [name for name in table.columns if name.startswith("consistent_l")]  # no interval without its law
+        assert table["consistent"].sum() == pytest.approx(HOMES.height, abs=1e-5), "the number of records is exact"
+    assert found.public["invariants"].rows() == [("total", HOMES.height)]
     crossed = found.public["county x tenure"].group_by("county", maintain_order=True).agg(pl.col("consistent").sum())
     assert np.allclose(crossed["consistent"], found.public["county"]["consistent"], atol=1e-5)
     only = released(noisy(nonnegative=True, rho="1/20")).public["county"]

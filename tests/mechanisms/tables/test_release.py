@@ -136,7 +136,7 @@ def test_the_files_are_tables_with_labels_intervals_and_what_is_kept(bundle: Pat
     ]
     assert not [*public.glob("data.*"), *public.glob("persons.*")]
     table = pl.read_csv(public / "tables/county-x-tenure.csv")
-    agreeing = ["consistent", "consistent_variance", "consistent_low", "consistent_high", "adjusted"]
+    agreeing = ["consistent", "consistent_variance", "adjusted"]
     assert table.columns == ["county", "tenure", "tenure_label", "count", "variance", "low", "high", *agreeing]
     assert table["county"].unique().sort().to_list() == ["East", "North", "Nowhere", "South", "West"]
     kept = pl.read_parquet(public / "invariants.parquet")
@@ -237,6 +237,32 @@ def test_what_was_changed_is_found_by_audit_and_publishing(bundle: Path, folder:
     assert any(what in problem.what for problem in result.problems), result.problems
     with pytest.raises(PublishError):
         publish(bundle, folder / "published")
+
+
+def test_a_bundle_with_intervals_of_an_earlier_version_is_still_read(bundle: Path) -> None:
+    for path in (bundle / "public/tables").glob("*.csv"):
+        table = pl.read_csv(path)
+        around = {"consistent_low": pl.col("consistent") - 1, "consistent_high": pl.col("consistent") + 1}
+        table.with_columns(**around).write_csv(path)
+    redone(bundle)
+    result = audit_bundle(bundle)
+    assert not result.problems
+    assert any("consistent_high, consistent_low of county x tenure: an earlier" in each for each in result.unchecked)
+
+
+def test_the_exact_number_of_records_is_published_where_tables_agree_with_it(folder: Path) -> None:
+    text = SIMPLE.replace("epsilon = 1", "epsilon = 1\nconsistent = true") + '[[tables]]\nvariables = ["county"]\n'
+    (folder / "simple.toml").write_text(text, encoding="utf-8")
+    assert command(["release", "simple.toml", "--quiet"]) == 0
+    public = folder / "out/public"
+    assert pl.read_parquet(public / "invariants.parquet").rows() == [("total", 300)]
+    for path in (public / "tables").iterdir():
+        assert pl.read_csv(path)["consistent"].sum() == pytest.approx(300, abs=1e-4)
+    assert not audit_bundle(folder / "out").problems
+    exact = pl.read_parquet(public / "invariants.parquet").with_columns(pl.col("count") + 1)
+    exact.write_parquet(public / "invariants.parquet")
+    redone(folder / "out")
+    assert any("consistent do not follow" in each.what for each in audit_bundle(folder / "out").problems)
 
 
 def test_a_table_that_is_not_what_was_drawn_never_appears(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

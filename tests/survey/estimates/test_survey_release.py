@@ -337,6 +337,8 @@ def test_weights_of_respondents_are_not_computed_from_their_counts(setting: int)
         (pl.lit("40%").alias("w"), {}, "without the percent sign"),
         (pl.lit(1).alias("y"), {"estimates": [{"kind": "mean", "variable": "y"}]}, "two public numbers"),
         (pl.lit(1).alias("y"), {"estimates": [{"kind": "mean", "variable": "y", "bounds": [0, "1/2"]}]}, "on the grid"),
+        (pl.lit(1).alias("y"), {"estimates": [{"kind": "total", "variable": "y", "bounds": [0, 10**11]}]},
+         "is wider than can be drawn"),
         (pl.lit(1).alias("y"), {"design": {}}, "without a design"),
         (pl.lit(1).alias("y"), {"design": {"ids": ["region"], "weights": "w"}}, "records of one"),
         (pl.int_range(pl.len()).alias("h"), {"design": {"strata": ["h"], "weights": "w"}}, "one sampled cluster"),

@@ -12,6 +12,17 @@ from stirred.mechanisms.cell_law import CellLaw
 from stirred.spec.shift_law import DiscreteGaussian
 
 LEVEL: Final = Fraction(95, 100)
+_SMOOTH: Final = 16  # from here on a sum has the law of one number but for a factor between 1 - 10^-60 and 1 + 10^-60
+
+
+@lru_cache(maxsize=1024)
+def variance_of(variance: Fraction) -> Fraction:
+    """Return the variance of noise with this parameter: less than that where the noise is narrow.
+
+    >>> round(float(variance_of(Fraction(5, 18))), 4), variance_of(Fraction(625)) == 625
+    (0.2527, True)
+    """
+    return CellLaw(DiscreteGaussian(variance)).variance if variance < _SMOOTH else variance
 
 
 @lru_cache(maxsize=1024)
@@ -21,8 +32,8 @@ def half_width(variance: Fraction, cells: int = 1, level: Fraction = LEVEL) -> i
     >>> half_width(Fraction(625)), half_width(Fraction("2.343"), 8)
     (49, 8)
     """
-    if cells == 1:
-        return CellLaw(DiscreteGaussian(variance)).half_width(level)
+    if cells == 1 or variance >= _SMOOTH:
+        return CellLaw(DiscreteGaussian(cells * variance)).half_width(level)
     reach = int(12 * float(variance) ** 0.5) + 2
     one = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * float(variance)))
     chances = np.ones(1)

@@ -42,7 +42,7 @@ from stirred.mechanisms.protocol import (
     Written,
     failed,
 )
-from stirred.mechanisms.tables.intervals import LEVEL, half_width
+from stirred.mechanisms.tables.intervals import LEVEL, half_width, variance_of
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise, table_of
 from stirred.spec.accepted import with_accepted_names
@@ -62,6 +62,7 @@ Ints = npt.NDArray[np.int64]
 Draw = Callable[[Fraction, int, str, int], Ints]  # variance, how many, purpose, chunk
 Promise = Literal["replace", "as-printed", "add-remove"]
 BEFOREHAND: Final = "regions, iterations, thresholds and cells were fixed beforehand, not read off the file"
+_WIDEST: Final = 10**9  # the largest variance of one count, so that sums of many cells have intervals too
 THEORY: Final = "docs/theory/census-2020.md"
 
 
@@ -91,6 +92,11 @@ class Measured(NamedTuple):
     def width(self) -> int:
         """Return what 95% of errors of one count do not exceed."""
         return half_width(self.variance)
+
+    @property
+    def deviation(self) -> float:
+        """Return the standard deviation of the noise itself, which for narrow noise is less than its parameter."""
+        return float(variance_of(self.variance)) ** 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -230,6 +236,12 @@ class Tabulator(Mechanism):
         microdata = as_microdata(data)
         if problems := [*self.problems(microdata)]:
             raise DataError(problems)
+        for line in self.measured:
+            if line.variance > _WIDEST:
+                what = (
+                    f"noise of variance {float(line.variance):.4g} ({line.what}) is too wide for tables and their sums"
+                )
+                raise bad_plan(what, where="budget rho", remedy=f"write a larger rho: variances go up to {_WIDEST:,}")
         said = after_imputation(microdata.stage, microdata.post_imputation)
         found = (*settings_doubts(self.settings_from), *repeated_ids(microdata, unit=self.unit))
         return TabulatorPlan(
@@ -357,14 +369,13 @@ class Tabulator(Mechanism):
         """Return the noise of one count, line by line."""
         ninety = Fraction(9, 10)
         return [
-            Typical(table=e.what, error=float(e.variance) ** 0.5, within=half_width(e.variance, level=ninety))
-            for e in plan.measured
+            Typical(table=e.what, error=e.deviation, within=half_width(e.variance, level=ninety)) for e in plan.measured
         ]
 
     def sections(self, plan: Any) -> Sequence[Section]:
         """Return the budget, line by line."""
         header = ("counted", "rho", "standard deviation", "95% of errors within")
-        rows = tuple((e.what, f"{float(e.rho):g}", f"{float(e.variance) ** 0.5:.2f}", e.width) for e in plan.measured)
+        rows = tuple((e.what, f"{float(e.rho):g}", f"{e.deviation:.2f}", e.width) for e in plan.measured)
         lead = f"Each rho is per {self.neighbours}; together {float(plan.rho):.6g}. {self.in_words}"
         grid = Grid(header=header, rows=rows, numbers=header[1:])
         return [Section(title="Budget and noise", blocks=(lead, grid, *self.reading()))]
@@ -396,7 +407,7 @@ def with_intervals(
     pairs, place = np.unique(np.stack([kind, cells]), axis=1, return_inverse=True)
     each = [(variances[k], m) for k, m in pairs.T.tolist()]
     width = np.array([half_width(variance, m) for variance, m in each], dtype=np.int64)[place.ravel()]
-    variance = np.array([float(variance * m) for variance, m in each])[place.ravel()]
+    variance = np.array([float(variance_of(variance) * m) for variance, m in each])[place.ravel()]
     return table.with_columns(
         pl.Series("variance", variance, dtype=pl.Float64),
         (pl.col("count") - pl.Series(width)).alias("low"),

@@ -37,6 +37,9 @@ class Query:
     sensitivity: int
     loss: Fraction
 
+    def __post_init__(self) -> None:
+        _ = self.noise  # too wide to be drawn: refused by the plan
+
     @property
     def noise(self) -> DiscreteLaplace:
         """Return the law of the noise of each number."""

@@ -100,6 +100,12 @@ def test_a_variance_that_no_whole_keys_have_is_said_to_be_missed() -> None:
     assert not design_ptable(D=2, V=F(3, 5), pstay=[F(1, 2)], keys=300_000_000).notes
 
 
+def test_a_probability_to_stay_that_no_whole_keys_have_is_said_to_be_missed() -> None:
+    found = design_ptable(D=3, V=F(1, 2), pstay=[F(2, 3)], keys=1000)
+    assert any("count 3: no whole number of 1,000 keys is 2/3 of them; it stays with 0.66" in n for n in found.notes)
+    assert all(found.table.bias(count) == 0 for count in (1, 2, 3))
+
+
 def test_whole_keys_are_the_nearest_ones_with_mean_zero() -> None:
     # T10, against all combinations of whole numbers nearby.
     table = design_ptable(D=2, V=F("0.9"), keys=256).table

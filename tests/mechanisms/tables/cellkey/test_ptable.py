@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from stirred.data.frames import read_frame
-from stirred.data.problems import DataError
+from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.tables.cellkey.design import design_ptable
 from stirred.mechanisms.tables.cellkey.ptable import PTable, Row, read_ptable
 from stirred.mechanisms.tables.cellkey.settings import plain_table, table_of
@@ -28,6 +28,27 @@ def test_a_table_reads_as_it_was_written_in_both_formats(tmp_path: Path) -> None
     again = read_ptable(read_frame(tmp_path / "o.csv"), where="o.csv")
     assert again.rows == small.rows
     assert [again.added(2, key=k) for k in range(256)] == [small.added(2, key=k) for k in range(256)]
+
+
+@pytest.mark.parametrize("keys", [256, 1000, 4096, 10**8, 10**9, 1 << 20])
+def test_a_written_table_has_the_same_law_and_no_bias_however_many_keys_it_has(keys: int, tmp_path: Path) -> None:
+    table = design_ptable(D=2, V=Fraction(9, 10), keys=keys).table
+    table.frame().write_csv(tmp_path / "p.csv", separator=";")
+    again = read_ptable(read_frame(tmp_path / "p.csv"), where="p.csv")
+    for count in (1, 2, 3):
+        assert again.law(count) == table.law(count)
+        assert again.bias(count) == 0
+    assert again.keys <= max(keys, 10**8)
+    assert again.keys == keys or keys < 10**8
+
+
+def test_keys_and_steps_without_finite_decimals_are_not_rounded_into_a_file(tmp_path: Path) -> None:
+    table = design_ptable(D=2, V=Fraction(8, 9), keys=9 * 10**4).table
+    with pytest.raises(PlanError, match="90,000 keys have no finite decimals"):
+        table.frame()
+    assert table.frame(ons=True).height == 2 * 9 * 10**4
+    with pytest.raises(PlanError, match="step 3 have no finite decimals"):
+        design_ptable(D=2, V=Fraction(1), step=3, compat=True).table.frame()
 
 
 def test_a_rearranged_table_keeps_its_order_and_has_the_same_law() -> None:

@@ -2,7 +2,8 @@
 
 Row i has the values v = j - i of the perturbed counts j from max(i - D, 0) to i + D, without 1, ..., js. Its law p
 maximises the entropy under mean 0, variance V, p(0) = pstay where that is given, and, with ``mono``, probabilities that
-rise from the left end up to v = 0. By default variance and pstay are met as equalities, or the design is refused.
+rise from the left end up to v = 0. By default variance and pstay are met as equalities, or the design is refused; where
+no whole numbers of keys meet them they are met as nearly as these can, and a note says so. The mean is 0 in any case.
 ``compat`` repeats the R package ptable 1.0.0: V is a ceiling, pstay a floor that is lowered by .05, up to 20 times,
 until the variance (at three decimals) is V.
 """
@@ -81,6 +82,11 @@ def design_ptable(
         if not compat and has != V:
             # With D = 2 and pstay or js few laws are left, whose probabilities need not be whole numbers of keys.
             notes.append(f"count {i}: no whole numbers of {keys:,} keys have variance {V}; it is {float(has):.10g}")
+        stays = Fraction(rows[-1].law.get(0, 0), keys)
+        if fixed is not None and 0 in scaled and stays != fixed:
+            notes.append(
+                f"count {i}: no whole number of {keys:,} keys is {fixed} of them; it stays with {float(stays):.10g}"
+            )
     table = PTable(rows=tuple(rows), keys=keys, step=step)
     return Designed(table=table, probabilities=tuple(laws), tries=tuple(tries), notes=tuple(notes))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from itertools import accumulate, groupby
 from math import lcm
@@ -16,12 +17,13 @@ from typing import Any, Final
 
 import polars as pl
 
-from stirred.data.problems import bad_file, listed
+from stirred.data.problems import bad_file, bad_plan, listed
 
 # From here the ONS repeats its table: count 751 is looked up like 501 (its guide says modulo 750, its code 250).
 _ONS_LAST: Final = 750
 _ONS_PERIOD: Final = 250
 _DIGITS: Final = 8
+_MOST_DIGITS: Final = 28
 _PTABLE_COLUMNS: Final = ("i", "p", "v")
 _BOUND: Final = "p_int_ub"
 _APART: Final = 1e-6  # of sums of up to a few dozen numbers of eight digits
@@ -139,6 +141,13 @@ class PTable:
                 (row.count, key, self.added(row.count, key=key)) for row in self.rows for key in range(self.keys)
             ]
             return pl.DataFrame(rows, schema=dict.fromkeys(_ONS_COLUMNS, pl.Int64), orient="row")
+        for what, number in ((f"{self.keys:,} keys", self.keys), (f"step {self.step}", self.step)):
+            if _digits(Fraction(1, number)) is None:
+                raise bad_plan(
+                    f"probabilities and values of {what} have no finite decimals, which such a file needs",
+                    where="ptable",
+                    remedy="write keys such as 4096 or 10^8 and a step such as 2 or 5; or write the format of the ONS",
+                )
         rows = [(0, "0", "1", "0", "1")]
         for row in self.rows:
             for value, weight, bound in zip(row.values, row.weights, accumulate(row.weights), strict=True):
@@ -149,8 +158,20 @@ class PTable:
         return pl.DataFrame(rows, schema=kinds, orient="row")
 
 
+def _digits(number: Fraction) -> int | None:
+    """Return how many decimals a number has; None where they do not end, or are very many."""
+    return next((k for k in range(_MOST_DIGITS + 1) if 10**k % number.denominator == 0), None)
+
+
 def _decimal(number: Fraction) -> str:
-    return f"{float(number):.{_DIGITS}f}".rstrip("0").rstrip(".")
+    """Return a number with all its decimals: a file has the table that was written, and no other.
+
+    >>> _decimal(Fraction(-1, 4096)), _decimal(Fraction(3))
+    ('-0.000244140625', '3')
+    """
+    digits = _digits(number)
+    assert digits is not None
+    return f"{Decimal(number.numerator) / Decimal(number.denominator):.{digits}f}"
 
 
 def read_ptable(frame: pl.DataFrame, *, where: str) -> PTable:
@@ -169,7 +190,8 @@ def read_ptable(frame: pl.DataFrame, *, where: str) -> PTable:
 def _of_package(frame: pl.DataFrame, *, where: str) -> PTable:
     """Read probabilities of eight digits as whole numbers of keys; what rounding left over goes to the largest.
 
-    The order of the file is kept: a rearranged table looks other values up, and has the same law.
+    Probabilities of more digits that add up to 1 exactly are taken as they are, such as those of 4,096 keys. The order
+    of the file is kept: a rearranged table looks other values up, and has the same law.
     """
     try:
         texts = frame.select(_PTABLE_COLUMNS).cast(pl.String)
@@ -178,6 +200,11 @@ def _of_package(frame: pl.DataFrame, *, where: str) -> PTable:
         raise bad_file("i, p and v are not all numbers", where=where, remedy="check the separator ;") from None
     step = lcm(*(v.denominator for _, _, v in cells))
     keys, rows = 10**_DIGITS, []
+    finest, sums = lcm(*(p.denominator for _, p, _ in cells)), dict[int, Fraction]()
+    for count, p, _ in cells:
+        sums[count] = sums.get(count, Fraction(0)) + p
+    if keys % finest and all(each == 1 for each in sums.values()):
+        keys = finest
     for count in range(1, max((i for i, _, _ in cells), default=0) + 1):
         own = [(v, p) for i, p, v in cells if i == count]
         weights = [round(p * keys) for _, p in own]

@@ -55,6 +55,11 @@ class Measure:
         return self.of_persons, None if added_up is None else (added_up.column, added_up.low, added_up.high)
 
     @property
+    def of_records(self) -> bool:
+        """Say whether every record is counted in one of its cells."""
+        return not self.of_persons and self.added_up is None
+
+    @property
     def cells(self) -> int:
         """Return the number of its cells."""
         return math.prod(self.sizes)

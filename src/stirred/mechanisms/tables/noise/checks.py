@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -12,9 +13,9 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.missing import missing_doubts
 from stirred.data.problems import DataError, bad_plan, listed
-from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.doubts import clamped_doubts, repeated_ids, settings_doubts
 from stirred.mechanisms.tables.no_records import NEEDED
-from stirred.mechanisms.tables.noise.budget import keeping, table_key
+from stirred.mechanisms.tables.noise.budget import Measure, keeping, table_key
 from stirred.mechanisms.tables.noise.counting import column_of
 from stirred.mechanisms.tables.noise.plan import NoisePlan
 from stirred.mechanisms.tables.noise.published import COLUMNS, CONFIDENTIAL
@@ -25,6 +26,7 @@ from stirred.spec.problems import Problem
 if TYPE_CHECKING:
     from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 
+_LARGEST_SUM: Final = 1 << 62
 _SWAMPED: Final = 3  # deviations of the noise: smaller cells are hardly told from empty ones
 
 
@@ -96,6 +98,19 @@ def check(mechanism: NoisyTables, data: Any) -> None:
     keeping(mechanism.keep, data.variables)
 
 
+def check_draw(measure: Measure, *, values: int) -> None:
+    """Refuse noise inside margins that takes too many draws, and sums that may not fit into 64 bits."""
+    from stirred.randomness.lattice import check_tables
+
+    if measure.kept:
+        check_tables(measure.cell.noise, shape=measure.shape, tables=measure.cells // math.prod(measure.shape))
+    if (added_up := measure.added_up) is not None:
+        largest = max(abs(added_up.low), abs(added_up.high))
+        if values * largest >= _LARGEST_SUM:
+            what = f"the sum of {values:,} values of up to {largest:,} may not fit into 64 bits"
+            raise bad_plan(what, where="sums", remedy="declare smaller bounds, or add up in a coarser unit")
+
+
 def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator[Doubt]:
     """Yield doubts; no record is published, and no column of one can tell anything."""
     yield from settings_doubts(mechanism.settings_from)
@@ -112,6 +127,8 @@ def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator
                 remedy="most cells are hardly told from empty ones: use fewer or coarser variables, or more budget",
                 refuses=False,
             )
+    for column, low, high in dict.fromkeys((each.column, each.low, each.high) for each in mechanism.sums):
+        yield from clamped_doubts(column, column_of(data, column).cast(pl.Int64).to_numpy(), (low, high))
     if plan.shown["persons"] and mechanism.persons is not None and data.hid is not None and data.persons is not None:
         many = data.persons[data.hid].value_counts()["count"]
         if cut := int((many > mechanism.persons).sum()):

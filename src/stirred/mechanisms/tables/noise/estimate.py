@@ -12,9 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import chain, combinations
-from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -27,31 +25,33 @@ Part = frozenset[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Estimates:
-    """A table that agrees with the others: its values, the variance of each, and how far a bound lies in deviations."""
+    """A table that agrees with the others: its values, and the variance of each."""
 
     values: Floats
     variance: float
-    reach: float
-
-    @property
-    def half_width(self) -> float:
-        """Return the half-width of an interval, which takes the error as normal but for its heavier tails."""
-        return self.reach * math.sqrt(self.variance)
 
 
 def consistent(
-    tables: Sequence[Measure], observed: Mapping[str, npt.NDArray[np.int64]], *, confidence: Fraction
+    tables: Sequence[Measure], observed: Mapping[str, npt.NDArray[np.int64]], *, total: int | None = None
 ) -> dict[str, Estimates]:
     """Return for each table, by its title, the least squares estimate from all of them; they count the same records.
 
+    ``total`` is the number of records where that is published exactly.
+
+    >>> from fractions import Fraction
     >>> tables = [Measure(title=t, variables=v, sizes=n, one=2, square=2, gaussian=True, loss=loss) for t, v, n, loss in
     ...           (("all", (), (), Fraction(1, 2)), ("a", ("a",), (2,), Fraction(1, 4)))]
-    >>> found = consistent(tables, {"all": np.array(10), "a": np.array([3, 5])}, confidence=Fraction(95, 100))
+    >>> noisy = {"all": np.array(10), "a": np.array([3, 5])}
+    >>> found = consistent(tables, noisy)
     >>> found["a"].values.tolist(), found["all"].values.tolist(), round(found["a"].variance, 6)  # variances 2 and 4
     ([3.8, 5.8], 9.6, 2.4)
+    >>> consistent(tables, noisy, total=12)["a"].values.tolist()
+    [5.0, 7.0]
     """
     weights: dict[Part, dict[str, float]] = {}
     parts: dict[Part, Floats] = {}
+    if total is not None:
+        weights[frozenset()], parts[frozenset()] = {"the number of records": math.inf}, np.array(float(total))
     for table in tables:
         values = observed[table.title].reshape(table.sizes).astype(np.float64)
         for part in _subsets(table.variables):
@@ -60,7 +60,7 @@ def consistent(
             # What some table knows exactly has infinite weight, and no other table counts.
             share = _share(weights[part], table.title)
             parts[part] = own if part not in parts else parts[part] + share * (own - parts[part])
-    return {table.title: _estimates(table, tables, weights, parts, confidence) for table in tables}
+    return {table.title: _estimates(table, weights, parts) for table in tables}
 
 
 def _subsets(variables: Sequence[str]) -> Iterator[Part]:
@@ -98,13 +98,7 @@ def _interaction(table: Measure, values: Floats, part: Part) -> Floats:
     return values.squeeze(gone).transpose([own.index(name) for name in sorted(part)])
 
 
-def _estimates(
-    table: Measure,
-    tables: Sequence[Measure],
-    weights: Mapping[Part, Mapping[str, float]],
-    parts: Mapping[Part, Floats],
-    confidence: Fraction,
-) -> Estimates:
+def _estimates(table: Measure, weights: Mapping[Part, Mapping[str, float]], parts: Mapping[Part, Floats]) -> Estimates:
     values = np.zeros(table.sizes)
     variance = 0.0
     for part in _subsets(table.variables):
@@ -115,34 +109,4 @@ def _estimates(
         values = values + own.reshape(shape) / spread
         inside = math.prod(1 - 1 / n for name, n in zip(table.variables, table.sizes, strict=True) if name in part)
         variance += inside / sum(weights[part].values()) / spread**2
-    normal = NormalDist().inv_cdf(float(1 + confidence) / 2)
-    excess = _excess(table, tables, weights, variance)
-    # Cornish and Fisher: the quantile of a symmetric law with this excess; never nearer than the normal one.
-    reach = max(normal, normal * (1 + excess * (normal**2 - 3) / 24))
-    return Estimates(values=values, variance=variance, reach=reach)
-
-
-def _excess(
-    table: Measure, tables: Sequence[Measure], weights: Mapping[Part, Mapping[str, float]], variance: float
-) -> float:
-    """Return the excess of a cell's error: that of the noise, times how much single cells weigh in the estimate.
-
-    Cells of another table matter by which shared variables have the value of the estimated cell, and by nothing else.
-    """
-    if variance == 0:
-        return 0.0
-    fourth = 0.0
-    for other in tables:
-        inside = dict(zip(other.variables, other.sizes, strict=True))
-        shared = [name for name in table.variables if name in inside]
-        rest = math.prod(n for name, n in inside.items() if name not in shared)
-        for equal in _subsets(shared):
-            count = rest * math.prod(inside[name] - 1 for name in shared if name not in equal)
-            weight = 0.0
-            for part in _subsets(shared):
-                if math.isinf(weights[part][other.title]):
-                    continue  # its noise does not reach this
-                sign = math.prod((name in equal) - 1 / inside[name] for name in part)
-                weight += _share(weights[part], other.title) * sign / _size(table, but=part)
-            fourth += count * weight**4 * other.cell.excess * float(other.cell.variance) ** 2
-    return fourth / variance**2
+    return Estimates(values=values, variance=variance)

@@ -19,7 +19,7 @@ from stirred.mechanisms.tables.cells import incomplete
 from stirred.mechanisms.tables.no_records import find_records, refuse_records
 from stirred.mechanisms.tables.noise.budget import Measure
 from stirred.mechanisms.tables.noise.plan import NoisePlan
-from stirred.mechanisms.tables.noise.published import COLUMNS, file_of, published
+from stirred.mechanisms.tables.noise.published import COLUMNS, EARLIER, file_of, published
 from stirred.spec.document import mechanism_in
 from stirred.spec.problems import StirredError
 
@@ -40,7 +40,7 @@ def verify(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Re
             raise failed(f"the table {title}, counted again, is not what it was made of")
     noisy = {title: true + kept[title]["noise"].to_numpy() for title, true in counted.items()}
     expected, names = (
-        published(mechanism, plan.measures, plan.cells, noisy),
+        published(mechanism, plan.measures, plan.cells, noisy, total=data.households.height),
         {table.title: table.name for table in written.tables},
     )
     checks = []
@@ -68,7 +68,7 @@ def _check_kept(measure: Measure, noise: npt.NDArray[np.int64]) -> None:
 
 def verify_kept(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, written: Written) -> list[Check]:
     """Compare what is published exactly with the input, counted again."""
-    if not mechanism.keep:
+    if not [*mechanism.exact_titles()]:
         return []
     kept = mechanism.kept(data, plan)
     for _ in written.parts(
@@ -115,7 +115,7 @@ def audit(mechanism: NoisyTables, bundle: BundleFiles, found: Findings) -> None:
         found.bad("the tables are not those of the plan", where="public/tables")
         return
     own = {title: tables[key] for title, key in keys.items()}
-    _audit_numbers(mechanism, measures, own, found)
+    _audit_numbers(mechanism, measures, own, found, total=_number_of_records(bundle))
     _audit_kept(bundle, measures, {title: frame for title, (_, frame, _) in own.items()}, found)
     found.unchecked.append(
         "whether the numbers are those of the file and the noise is of the stated law: both are confidential "
@@ -154,6 +154,8 @@ def _audit_numbers(
     measures: tuple[Measure, ...],
     tables: Mapping[str, tuple[str, pl.DataFrame, list[str]]],
     found: Findings,
+    *,
+    total: int | None,
 ) -> None:
     """Check that every table has each combination of its values once, and that its columns follow from its numbers."""
     noisy = {}
@@ -170,15 +172,27 @@ def _audit_numbers(
     if len(noisy) < len(measures):
         return
     cells = {each.title: tables[each.title][1].select(each.variables) for each in measures}
-    for title, again in published(mechanism, measures, cells, noisy).items():
+    for title, again in published(mechanism, measures, cells, noisy, total=total).items():
         place, frame, by = tables[title]
         columns = [name for name in again.columns if name not in by]
-        if {*frame.columns} - {*by} != {*columns}:
+        earlier = {*EARLIER} & {*frame.columns} if "consistent" in columns else set()
+        if earlier:
+            found.unchecked.append(f"{', '.join(sorted(earlier))} of {title}: an earlier version made them, too narrow")
+        if {*frame.columns} - {*by} - earlier != {*columns}:
             found.bad(f"its columns are not {', '.join(columns)}", where=place)
         elif wrong := [name for name in columns if not _close(frame[name], again[name])]:
             found.bad(f"{', '.join(wrong)} do not follow from its numbers", where=place)
         else:
             found.checks.append(f"table {title}: {frame.height:,} cells, each once; all else follows from its numbers")
+
+
+def _number_of_records(bundle: BundleFiles) -> int | None:
+    """Return the number of records, where it is published as such."""
+    exact = bundle.invariants if (bundle.public / "invariants.parquet").exists() else None
+    if exact is None or not {"table", "count"} <= {*exact.columns}:
+        return None
+    numbers = exact.filter(pl.col("table") == "total")["count"].cast(pl.Int64, strict=False)
+    return int(numbers[0]) if numbers.len() == 1 and numbers[0] is not None else None
 
 
 def _close(said: pl.Series, again: pl.Series) -> bool:

@@ -245,7 +245,9 @@ class NoisyTables(Mechanism):
         measures = self.measures(of_persons=of_persons, sizes={name: len(own) for name, own in declared.items()})
         for each in measures:
             with placed(f"table '{each.title}'"):
-                each.cell.half_width(self.sure)  # a law that is beyond reach is refused before anything is drawn
+                # What is beyond reach is refused before anything is drawn: the law, the draw, and sums beyond 64 bits.
+                checks.check_draw(each, values=data.households.height * (self.persons or 1))
+                each.cell.half_width(self.sure)
         cells = {each.title: declared_cells(each.variables, declared) for each in measures}
         used = [*dict.fromkeys([*names, *(each.column for each in self.sums)])]
         shown = {
@@ -259,7 +261,7 @@ class NoisyTables(Mechanism):
             post_imputation=after_imputation(data.stage, data.post_imputation),
             columns=[f"person {name}" if name in of_persons else name for name in used],
         )
-        kept = {title: declared_cells(by, declared) for title, by in self.kept_titles()}
+        kept = {title: declared_cells(by, declared) for title, by in self.exact_titles()}
         plan = NoisePlan(
             specification=specification,
             measures=measures,
@@ -277,6 +279,10 @@ class NoisyTables(Mechanism):
         """Yield the margins that are published exactly, with their names."""
         for margin in keeping(self.keep):
             yield " x ".join(sorted(margin)) or "total", tuple(sorted(margin))
+
+    def exact_titles(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield what is in ``invariants``: the margins, or where tables must agree with it the number of records."""
+        yield from self.kept_titles() if self.keep or not self.consistent else [("total", ())]
 
     def specification(
         self,
@@ -337,7 +343,7 @@ class NoisyTables(Mechanism):
         true = self.counted(microdata, plan)
         noise = {each.title: drawn_noise(each, entropy.child("noise")) for each in plan.measures}
         noisy = {title: true[title] + noise[title] for title in noise}
-        tables = published.published(self, plan.measures, plan.cells, noisy)
+        tables = published.published(self, plan.measures, plan.cells, noisy, total=microdata.households.height)
         if progress is not None:
             progress("noise", 1, 1)
         drawn = {
@@ -346,7 +352,7 @@ class NoisyTables(Mechanism):
         for title, cut in self.counted(microdata, plan, cut=True).items():  # stays inside, as the true numbers do
             drawn[title] = drawn[title].with_columns(pl.Series("cut", cut))
         parts: dict[str, Any] = {published.file_of(m): (lambda t=tables[m.title]: [t]) for m in plan.measures}
-        if self.keep:
+        if [*self.exact_titles()]:
             parts["invariants"] = lambda: [self.kept(microdata, plan)]
         return Release(
             public=Frames(parts, convert=like(data)),
@@ -366,7 +372,7 @@ class NoisyTables(Mechanism):
     def kept(self, data: Microdata, plan: NoisePlan) -> pl.DataFrame:
         """Return the counts that are published exactly, one table below the other."""
         frames = []
-        for title, by in self.kept_titles():
+        for title, by in self.exact_titles():
             margin = Measure(title=title, variables=by, sizes=(), one=0, square=0, gaussian=True)
             counts = tabulated(margin, plan.cells[title], data.households)
             own = with_numbers(plan.cells[title], {"count": counts})
@@ -400,9 +406,9 @@ class NoisyTables(Mechanism):
     audit_specification = small.audit_specification
 
     def allowed(self, released: Mapping[str, Collection[str]], fixed: Collection[str]) -> dict[str, set[str]]:
-        """Return the columns of the one file beside the tables, where anything is kept."""
-        margins = {name for _, by in self.kept_titles() for name in by}
-        return {"invariants": margins | {"table", "count"}} if self.keep else {}
+        """Return the columns of the one file beside the tables, where anything is exact."""
+        margins = {name for _, by in self.exact_titles() for name in by}
+        return {"invariants": margins | {"table", "count"}} if self.keep or self.consistent else {}
 
     def write_internal(self, release: Release, written: Written, *, note: Mapping[str, str]) -> None:
         """Keep the true numbers and the noise."""

@@ -22,9 +22,10 @@ from stirred.spec.exact import exact
 if TYPE_CHECKING:
     from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 
-_AGREEING: Final = ("consistent", "consistent_variance", "consistent_low", "consistent_high")
+# Releases of earlier versions have intervals of consistent numbers, which do not cover as often as they say.
+EARLIER: Final = ("consistent_low", "consistent_high")
 # Columns beside the variables and the count, and those that stay inside.
-COLUMNS: Final = ("sum", "variance", "low", "high", *_AGREEING, "adjusted")
+COLUMNS: Final = ("sum", "variance", "low", "high", "consistent", "consistent_variance", *EARLIER, "adjusted")
 CONFIDENTIAL: Final = ("true", "noise", "cut", "table", "count")
 _DECIMALS: Final = 6
 _SIZES: Final = (0, 1, 5, 20, 100, 1_000, 10_000)  # of counts for which accuracy is shown
@@ -32,16 +33,24 @@ Noisy = Mapping[str, npt.NDArray[np.int64]]
 
 
 def published(
-    mechanism: NoisyTables, measures: Sequence[Measure], cells: Mapping[str, pl.DataFrame], noisy: Noisy
+    mechanism: NoisyTables,
+    measures: Sequence[Measure],
+    cells: Mapping[str, pl.DataFrame],
+    noisy: Noisy,
+    *,
+    total: int | None,
 ) -> dict[str, pl.DataFrame]:
-    """Return each table as it is published, by its title: a function of the noisy numbers and the settings alone."""
+    """Return each table as it is published, by its title: a function of the noisy numbers and public facts alone.
+
+    ``total`` is the number of records, where it is published exactly.
+    """
     agreeing: dict[str, Estimates] = {}
     if mechanism.consistent:
         kinds: dict[object, list[Measure]] = {}
         for each in measures:
             kinds.setdefault(each.counts, []).append(each)
         for same in kinds.values():
-            agreeing |= consistent(same, noisy, confidence=mechanism.sure)
+            agreeing |= consistent(same, noisy, total=total if same[0].of_records else None)
     return {m.title: _published(mechanism, m, cells, noisy[m.title], agreeing.get(m.title)) for m in measures}
 
 
@@ -61,11 +70,8 @@ def _published(
     }
     values: npt.NDArray[Any] = noisy
     if agreeing is not None:
-        values = agreeing.values.reshape(-1)
-        around = (values, values - agreeing.half_width, values + agreeing.half_width)
-        estimate, low, high = (np.round(own, _DECIMALS) + 0.0 for own in around)
-        columns |= dict(zip(_AGREEING, (estimate, np.full(noisy.size, agreeing.variance), low, high), strict=True))
-        values = estimate
+        values = np.round(agreeing.values.reshape(-1), _DECIMALS) + 0.0
+        columns |= {"consistent": values, "consistent_variance": np.full(noisy.size, agreeing.variance)}
     if mechanism.rounded or mechanism.nonnegative:
         base = mechanism.rounded or 1
         rounded = (np.rint(values / base) * base).astype(np.int64) if mechanism.rounded else values
@@ -93,9 +99,9 @@ def noisy_files(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> lis
         for each in plan.measures
         if each.added_up is not None
     ]
-    if mechanism.keep:
+    if exact := [*mechanism.exact_titles()]:
         words = "the counts that are published exactly"
-        columns = ("table", *dict.fromkeys(name for _, by in mechanism.kept_titles() for name in by), "count")
+        columns = ("table", *dict.fromkeys(name for _, by in exact for name in by), "count")
         found.append(PublicFile(name="invariants", kind="side", columns=columns, words=words))
     return found
 
@@ -111,9 +117,10 @@ def after_in_words(mechanism: NoisyTables) -> str:
     told = []
     if mechanism.consistent:
         told.append(
-            "`consistent` is the least squares estimate from all tables together: tables agree on totals and on "
-            "variables that they share. Nothing is biased; its intervals take errors as normal but for their heavier "
-            "tails. That codes of one variable nest in those of another is not known to it"
+            "`consistent` is the least squares estimate from all tables and exact counts together: tables agree on "
+            "totals and on variables that they share. Nothing is biased, and `consistent_variance` is its variance. It "
+            "has no interval: its error is far from normal in small tables. That codes of one variable nest in those "
+            "of another is not known to it"
         )
     if mechanism.rounded:
         told.append(
@@ -135,7 +142,7 @@ def reading(mechanism: NoisyTables, plan: NoisePlan) -> list[str]:
     bounded = " (of a sum: that of the bounded values)" if sums else ""
     lines += [
         f"Every number is the true one{bounded} plus noise of mean 0, drawn in every cell that could exist; `variance` "
-        f"is the exact variance of the noise. From `low` to `high` is an interval of {percent} by the exact law of "
+        f"is the variance of the noise. From `low` to `high` is an interval of {percent} by the exact law of "
         f"the noise: at least so often the true number{bounded} lies in it.",
         *(f"Of {each.title} {bounds_in_words(each)}." for each in sums),
         "Counts may be negative, and tables do not add up to each other. Sums of many cells are right on average as "
