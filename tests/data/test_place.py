@@ -249,10 +249,10 @@ def test_nothing_confidential_has_a_name_in_the_folder_for_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A frame as its readers get it is compared with confidential rows; a killed process left it there."""
-    from stirred.data import frames
+    from stirred.data import csv_text, frames
 
     seen: list[list[str]] = []
-    read = frames.read_csv
+    read = csv_text.read_csv
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
 

@@ -177,8 +177,9 @@ class Place:
 
     def _remove(self, *names: str) -> None:
         with self._opened() as hidden:
-            for name in names if hidden is not None else ():
-                _remove(name, hidden)
+            if hidden is not None:
+                for name in names:
+                    _remove(name, hidden)
 
     @property
     def is_sealed(self) -> bool:
