@@ -18,6 +18,7 @@ import pytest
 
 from stirred.cli.main import run as command
 from stirred.data import databases, probe
+from stirred.data.apart import apart
 from stirred.data.codebook import Codebook
 from stirred.data.columns import ParquetColumns
 from stirred.data.frames import read_frame, read_given, read_labels, scan_frame
@@ -304,7 +305,7 @@ def test_a_small_file_that_swells_in_memory_is_refused_before_it_is_read(
     assert bomb.stat().st_size < 40_000
     assert probe.reason(str(bomb)) is None
     monkeypatch.setattr(probe, "memory", lambda: 10_000_000)
-    monkeypatch.setattr(probe.apart, "ask", lambda function, arguments, seconds: probe.reason(*arguments))
+    monkeypatch.setattr(apart, "ask", lambda function, arguments, seconds: probe.reason(*arguments))
     with pytest.raises(DataError, match="it swells in memory: 3,000,000 rows need 0 GB"):
         read_given(bomb)
     households(2_000).write_parquet(tmp_path / "homes.parquet")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stirred.data import place as places
-from stirred.data.place import Place, claimed, file_at, folder_at, remove_leftovers, reopened, sweep
+from stirred.data.place import Place, appearing, claimed, file_at, folder_at, remove_leftovers, reopened, sweep
 from stirred.data.problems import PlanError
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.recover import recover
@@ -126,6 +126,9 @@ def test_a_folder_put_in_place_of_ours_while_we_work_gets_no_key(tmp_path: Path)
         place.keep_key(b"secret")
         assert not [*theirs.iterdir()]
         assert place.key == b"secret"
+        with pytest.raises(OSError, match="another folder was put in place of the hidden one"), appearing(place):
+            (theirs / "bundle").mkdir()
+        assert not (tmp_path / "out").exists()
         place.give_up()
 
 
@@ -226,10 +229,10 @@ def test_what_a_run_left_that_never_reserved_is_removed_by_recovery_and_by_the_n
     killed = exit_code_of(arrange, "before reserve", "release", "dead.toml", "--quiet", cwd=tmp_path)
     assert killed == -signal.SIGKILL
     assert (Place(out=tmp_path / "dead").hidden / "bundle").is_dir()
-    assert stirred("release", "out.toml", "--quiet", cwd=tmp_path).returncode == 0
+    recover(ledger)
     assert not Place(out=tmp_path / "dead").hidden.exists()
     (planted(tmp_path / "dead") / "bundle").mkdir()
-    recover(ledger)
+    assert stirred("release", "out.toml", "--quiet", cwd=tmp_path).returncode == 0
     assert not Place(out=tmp_path / "dead").hidden.exists()
 
 
@@ -249,10 +252,10 @@ def test_nothing_confidential_has_a_name_in_the_folder_for_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A frame as its readers get it is compared with confidential rows; a killed process left it there."""
-    from stirred.data import frames
+    from stirred.data import csv_text, frames
 
     seen: list[list[str]] = []
-    read = frames.read_csv
+    read = csv_text.read_csv
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
 

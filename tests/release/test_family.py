@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,7 @@ def test_the_family_is_compared_at_an_equal_share_changed_or_an_equal_loss(
     (folder / "plan.toml").write_text(PLAN_OF_HOMES, encoding="utf-8")
     swaps = facts(["compare", "plan.toml", "--family", "--equal", equal, "--out", "c.html", "--json"], capsys)["swaps"]
     by_name = {swap["name"]: swap for swap in swaps}
+    assert stat.S_IMODE((folder / "c.html").stat().st_mode) == 0o600  # who is exposed is confidential
     assert {"permutation", "conditioned, uniform", "mallows"} <= set(by_name)
     given = by_name["permutation"]
     for name, swap in by_name.items():

@@ -220,7 +220,7 @@ def test_what_a_killed_publication_left_is_told_and_swept_by_recover(folder: Pat
     assert ("published to site" in shown) == told
     if not told:
         assert said == "no reservation is open, and no publication\n"
-        assert partials(folder) == []  # beside the bundle of an entry, and so swept
+        assert partials(folder) == []  # beside the ledger, and so swept
         published(folder)
     elif appeared:
         assert history(folder) == ["copying begun to site", "published to site"]

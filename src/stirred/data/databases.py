@@ -142,7 +142,7 @@ def _collect(connection: sqlite3.Connection, table: str, columns: list[str], sou
     # SQLite types values, not columns: a column that mixes them is read as text.
     wanted = ", ".join(f"CAST({_quoted(c)} AS TEXT)" if types[c] == pl.String else _quoted(c) for c in columns)
     cursor = connection.execute(f"SELECT {wanted} FROM {table}")
-    parts, held, most = [], 0, memory()
+    parts, held, most = list[pl.DataFrame](), 0.0, memory()
     while rows := cursor.fetchmany(_ROWS_AT_ONCE):
         parts.append(pl.DataFrame(rows, schema=types, orient="row"))
         held += parts[-1].estimated_size()

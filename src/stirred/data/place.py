@@ -177,8 +177,9 @@ class Place:
 
     def _remove(self, *names: str) -> None:
         with self._opened() as hidden:
-            for name in names if hidden is not None else ():
-                _remove(name, hidden)
+            if hidden is not None:
+                for name in names:
+                    _remove(name, hidden)
 
     @property
     def is_sealed(self) -> bool:
@@ -580,6 +581,8 @@ def appearing(place: Place, *, finish: Callable[[Path], None] | None = None, rep
     if finish is not None:
         finish(place.folder)
         _sync(place.folder)
+    if place.handle is not None and not _is(place.handle, place):
+        raise OSError(errno.EIO, "another folder was put in place of the hidden one", str(place.hidden))
     # A bundle never appears while the key that made it still exists.
     place.destroy_key()
     if replace:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -21,7 +21,7 @@ _BYTES_A_SECOND: Final = 5_000_000  # and for what is in it
 # A small file can state rows without end: of one value a billion times nothing is stored but the number.
 _BOMB: Final = "it swells in memory"
 _SWELLS: Final = 1000
-_BYTES: Final = {
+_BYTES: Final[Mapping[Any, int]] = {
     pl.Null: 0,
     **dict.fromkeys((pl.Int8, pl.UInt8, pl.Boolean), 1),
     **dict.fromkeys((pl.Int16, pl.UInt16), 2),

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from stirred.data.bundle import CHECKSUMS, checksum, odd_files
 from stirred.data.frames import read_frame, write_frame
-from stirred.data.place import check_place, folder_at
+from stirred.data.place import check_place, folder_at, remove_leftovers
 from stirred.data.problems import control_letters
 from stirred.release.ledger.row import Strict
 from stirred.release.reservation import NOTICE, Accounted, accounted
@@ -74,6 +74,10 @@ def publish(
     release that no ledger accounts for; so does the keeper of the place by a file `.stirred-publish.toml` beside it or
     above. A dry run does everything but the copying.
     """
+    if not dry_run:
+        remove_leftovers(
+            bundle.absolute()
+        )  # a run that died when its bundle had appeared may hold other names of files
     if odd := [*odd_files(bundle, linked=False)]:
         raise PublishError(odd)
     of_ledger = [name for name in accept if name.startswith(_OF_LEDGER)]

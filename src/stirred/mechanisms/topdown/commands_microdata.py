@@ -109,7 +109,8 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
         folder = outputs.enter_context(folder_at(out.absolute(), private=False, replace=True))
         half = None if unrounded is None else outputs.enter_context(file_at(unrounded.absolute(), private=False))
         made = make(FromPublished(published=published), settings, folder, records=options.records, unrounded=half)
-    made = replace(made, files=tuple((unrounded if path == half else out / path.name) for path in made.files))
+    shown = {} if unrounded is None or half is None else {half: unrounded}
+    made = replace(made, files=tuple(shown.get(path, out / path.name) for path in made.files))
     shutil.rmtree(kept.folder, ignore_errors=True)
     return _outcome(options, published, made)
 

@@ -36,12 +36,13 @@ def recover(
     published if its files are at its place, and as not published otherwise; what was half copied is removed.
     """
     entries = [ledger.entry(reference) for reference in references] or list(ledger.entries())
-    # A run may have died before it was reserved, or after it was committed: no entry tells.
+    # A run may have died before it was reserved, or after it was committed: no entry tells. Where the ledger is, too.
     places = [
         place for entry in entries for place in (entry.place, *(began.place for began in entry.open_publications))
     ]
-    for folder in {Path(place).parent for place in places if place and not dry_run}:
-        sweep(folder)
+    for folder in {Path(place).parent for place in (*places, ledger.name) if place and "://" not in place}:
+        if not dry_run:
+            sweep(folder)
     done = [_resolve(ledger, entry, who, dry_run) for entry in entries if entry.status == RESERVED]
     done += [late for entry in entries for late in _late(ledger, entry, who, dry_run)]
     publications = [(entry, began) for entry in entries for began in entry.open_publications]
