@@ -78,6 +78,16 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "out"
 
 
+def test_the_reports_say_nothing_that_is_not_there(released: Path) -> None:
+    """One arm is not compared with others, nothing was expected before, and "all" is the whole file."""
+    inner, outer = ((released / part / "report.html").read_text(encoding="utf-8") for part in ("internal", "public"))
+    for page in (inner, outer):
+        assert "only the first was released" not in page
+        assert "expected before the run" not in page
+        assert "in each all" not in page
+    assert "persons in all cells, the whole file" in outer
+
+
 @pytest.fixture
 def bundle(released: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(released, tmp_path / "out"))
