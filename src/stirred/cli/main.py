@@ -184,12 +184,10 @@ def _report(error: Exception, *, as_json: bool) -> int:
     elif isinstance(error, ArithmeticError):
         what = f"a number here is too large, or too close to another, to compute with ({error or type(error).__name__})"
         problems, code = (Problem(what=what, where="number", remedy="check the numbers you gave"),), REFUSED
-    elif isinstance(error, OSError):
-        what = f"the system refused: {error.strerror or error}"
-        problems, code = (
-            (Problem(what=what, where=str(error.filename or "output"), remedy="make room, or check rights"),),
-            REFUSED,
-        )
+    elif isinstance(error, OSError) or "(os error " in str(error):  # polars says it of a full disk in its own error
+        what = f"the system refused: {getattr(error, 'strerror', None) or str(error).rpartition('IO error: ')[2]}"
+        place = str(getattr(error, "filename", None) or "output")
+        problems, code = (Problem(what=what, where=place, remedy="make room, or check rights"),), REFUSED
     elif found := next((each for each in _NOT_WRITABLE if each in str(error)), None):
         what, remedy = _NOT_WRITABLE[found], "rename the file or folder, or correct the number"
         problems, code = (Problem(what=what, where="input", remedy=remedy),), REFUSED

@@ -431,8 +431,8 @@ class FinishedRelease:
 def release_of(file: Path) -> FinishedRelease:
     """Return the release that a public file belongs to; refuse a file of none, and a release that was changed."""
     remedy = (
-        "name a public file of a finished release, such as first/public/counts.parquet of its bundle, or the same "
-        "file of the folder that was published; its specification is read there"
+        "name a public file in the bundle of a finished release, or in the folder that was published: its "
+        "specification.json and its checksums are read there"
     )
     public = next((folder for folder in file.parents if (folder / SPECIFICATION).is_file()), None)
     if public is None:

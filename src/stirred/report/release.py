@@ -219,9 +219,15 @@ def _accuracy(report: ReleaseReport) -> str:
 
 def _measured(found: Accuracy, expected: ExpectedError | None, corrected: Accuracy | None) -> str:
     after = [] if corrected is None else [corrected]
-    header = ["measure", "this run", "expected before the run", *(["after stirred unswap"] * len(after))]
+    before = [] if expected is None else [expected]
+    header = [
+        "measure",
+        "this run",
+        *(["expected before the run"] * len(before)),
+        *(["after stirred unswap"] * len(after)),
+    ]
     rows = [
-        [words, format(getattr(found, name), form), _of(expected, name, form),
+        [words, format(getattr(found, name), form), *(_of(each, name, form) for each in before),
          *(format(getattr(each, name), form) for each in after)]
         for words, name, form in _MEASURES
     ]  # fmt: skip
@@ -231,8 +237,8 @@ def _measured(found: Accuracy, expected: ExpectedError | None, corrected: Accura
     return table(header, rows, numbers=header[1:], caption="Measures of accuracy")
 
 
-def _of(expected: ExpectedError | None, name: str, form: str) -> str:
-    if expected is None or not hasattr(expected, name):
+def _of(expected: ExpectedError, name: str, form: str) -> str:
+    if not hasattr(expected, name):
         return ""
     return "exact" if expected.exact else format(float(getattr(expected, name)), form)
 

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from stirred.data.given import as_microdata
+from stirred.mechanisms.protocol import ReleasedTable
 from stirred.mechanisms.tables.phsafe import PHSafe
 from stirred.mechanisms.tables.safetab import SafeTabH, SafeTabP
 from stirred.mechanisms.tables.tabulator import Tabulator
@@ -50,7 +51,12 @@ def every_total() -> pl.DataFrame:
 def toy_h(**settings: Any) -> SafeTabH:
     """Return SafeTab-H on the toy census."""
     given = {"blocks": BLOCKS, "iterations": ITERATIONS, "races": RACES, "budget": toy_budget("us-2020-h")}
-    return SafeTabH(**{**given, "totals": every_total(), **settings})
+    return SafeTabH(**{**given, "totals": published(every_total()), **settings})
+
+
+def published(totals: pl.DataFrame) -> ReleasedTable:
+    """Return totals as those of a release by SafeTab-P."""
+    return ReleasedTable("t1.csv", "0" * 64, totals, title="toy", promise=toy_p().specification(name="toy"))
 
 
 def one_table(at_most: int, *, name: str = "PH1n", rho: str = "1/2") -> PHSafe:

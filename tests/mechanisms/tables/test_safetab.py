@@ -18,7 +18,16 @@ from stirred.mechanisms.tables.safetab.groups import Iterations
 from stirred.mechanisms.tables.safetab.persons import Variances
 from stirred.mechanisms.tables.tabulator import Measured, drawing, with_intervals
 from stirred.spec.exact import exact
-from tests.mechanisms.tables.making import cells, every_total, shipped, toy_budget, toy_h, toy_p, without_noise
+from tests.mechanisms.tables.making import (
+    cells,
+    every_total,
+    published,
+    shipped,
+    toy_budget,
+    toy_h,
+    toy_p,
+    without_noise,
+)
 from tests.mechanisms.tables.toy import BLOCKS, HOUSEHOLDS, ITERATIONS, PERSONS
 
 PEOPLE = PERSONS.drop("hid")
@@ -369,17 +378,19 @@ def test_a_budget_of_households_that_makes_no_sense_is_refused() -> None:
 
 
 def test_published_totals_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(PlanError, match="the published totals are needed"):
+    with pytest.raises(DataError, match=r"the table 't1\.csv' was not read"):
         toy_h(totals="t1.csv").plan(HOMES)
+    with pytest.raises(DataError, match="belong to no release that was checked"):
+        toy_h(totals=every_total()).plan(HOMES)  # they may be the true ones
     with pytest.raises(DataError, match='no column "count"'):
-        toy_h(totals=every_total().drop("count")).plan(HOMES)
+        toy_h(totals=published(every_total().drop("count"))).plan(HOMES)
     with pytest.raises(DataError, match="a count is not a whole number"):
-        toy_h(totals=every_total().with_columns(count=pl.lit("few"))).plan(HOMES)
+        toy_h(totals=published(every_total().with_columns(count=pl.lit("few")))).plan(HOMES)
     other = every_total().with_columns(region_id=pl.lit("elsewhere"))
     with pytest.raises(DataError, match="are not those of blocks and iterations"):
-        toy_h(totals=other).plan(HOMES)  # before anything is drawn or spent
+        toy_h(totals=published(other)).plan(HOMES)  # before anything is drawn or spent
     with pytest.raises(DataError, match="are not those of blocks and iterations"):
-        toy_h(totals=pl.concat([every_total(), every_total()])).plan(HOMES)
+        toy_h(totals=published(pl.concat([every_total(), every_total()]))).plan(HOMES)
     for name in ("region_type", "iteration_code"):
         with pytest.raises(DataError, match=f"\"{name}\": 'other' is not known"):
-            toy_h(totals=every_total().with_columns(pl.lit("other").alias(name))).plan(HOMES)
+            toy_h(totals=published(every_total().with_columns(pl.lit("other").alias(name)))).plan(HOMES)

@@ -11,6 +11,7 @@ import pytest
 
 from stirred.audit.bundle import audit_bundle
 from stirred.cli.main import run
+from stirred.data.bundle import published_specification
 from stirred.data.problems import PlanError
 from stirred.mechanisms.protocol import PublicTable, VerificationError
 from stirred.mechanisms.tables.safetab import SafeTabP
@@ -18,6 +19,8 @@ from stirred.release.ledger import Ledger
 from stirred.release.plan_file import read_plan
 from stirred.release.prepared import prepare
 from stirred.release.run import run as carry_out
+from stirred.spec.document import from_document
+from stirred.spec.doubts import DoubtError
 from tests.mechanisms.tables.making import TABLES
 from tests.mechanisms.tables.toy import BLOCKS, HOUSEHOLDS, ITERATIONS, PERSONS, RESIDENTS, UNITS
 
@@ -80,7 +83,14 @@ def test_manifest_and_specification_keep_checksums_of_public_tables(folder: Path
     inside = json.loads((folder / "h" / "manifest.json").read_text(encoding="utf-8"))["plan"]["mechanism"]["totals"]
     outside = json.loads((folder / "h" / "public" / "specification.json").read_text(encoding="utf-8"))["mechanism"]
     assert inside["file"] == "p/public/t1.parquet"
-    assert outside["settings"]["totals"] == {"file": "t1.parquet", "sha256": inside["sha256"]}
+    totals = outside["settings"]["totals"]
+    assert (totals["file"], totals["sha256"]) == ("t1.parquet", inside["sha256"])
+    first = published_specification(folder / "p" / "public")
+    assert from_document(totals["specification"]) == first
+    own = published_specification(folder / "h" / "public")
+    assert own is not None
+    named = f"those of 'Release of toy census', which promises ρ²=9.888 (t1.parquet, SHA-256 {inside['sha256']})"
+    assert any(named in each for each in own.assumptions)
     budget = json.loads((folder / "p" / "manifest.json").read_text(encoding="utf-8"))["plan"]["mechanism"]["budget"]
     assert budget["parts"][0]["rho"] == "0.008"  # the numbers themselves, whatever becomes of the file
 
@@ -134,6 +144,19 @@ def test_public_tables_that_are_not_there_are_told_by_the_plan(folder: Path) -> 
     (folder / "bad.toml").write_text(plan.replace('blocks = "blocks.csv"', "blocks = 3"), encoding="utf-8")
     with pytest.raises(PlanError, match="blocks: 3"):
         prepare(read_plan(folder / "bad.toml"))
+
+
+def test_totals_that_belong_to_no_release_are_refused(folder: Path) -> None:
+    """They choose the tables, and may be the true ones."""
+    pl.read_parquet(folder / "p/public/t1.parquet").write_csv(folder / "true.csv")
+    plan = (folder / "h.toml").read_text(encoding="utf-8")
+    (folder / "true.toml").write_text(plan.replace("p/public/t1.parquet", "true.csv"), encoding="utf-8")
+    with pytest.raises(PlanError, match=r"true\.csv: it belongs to no release that states what it promises"):
+        prepare(read_plan(folder / "true.toml"))
+    (folder / "other.toml").write_text(plan.replace("toy.ledger", "other.ledger"), encoding="utf-8")
+    Ledger.create(folder / "other.ledger", dataset="toy census")
+    with pytest.raises(DoubtError, match="which is not a release in the ledger of 'toy census'"):
+        prepare(read_plan(folder / "other.toml")).refuse()
 
 
 def test_a_public_table_is_a_name_a_kept_name_or_a_frame() -> None:

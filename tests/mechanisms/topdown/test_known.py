@@ -73,7 +73,8 @@ def test_a_bound_that_32_bits_do_not_hold_is_published_as_none() -> None:
 
 
 def test_zeros_bar_the_cells_of_their_codes_and_no_others() -> None:
-    (rule,) = planned(zeros=[{"place": ["1", "3"], "age": ["1"]}]).parts[0].rules
+    total, rule = planned(zeros=[{"place": ["1", "3"], "age": ["1"]}]).parts[0].rules
+    assert (total.name, total.depths) == ("total_con", (0,))
     assert rule.name == "place_age_0_con"
     assert rule.values(0, range(1)).reshape(3, 2).tolist() == [[NO_BOUND, NO_BOUND], [0, NO_BOUND], [0, NO_BOUND]]
 

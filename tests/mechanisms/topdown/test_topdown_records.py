@@ -78,6 +78,16 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "out"
 
 
+def test_the_reports_say_nothing_that_is_not_there(released: Path) -> None:
+    """One arm is not compared with others, nothing was expected before, and "all" is the whole file."""
+    inner, outer = ((released / part / "report.html").read_text(encoding="utf-8") for part in ("internal", "public"))
+    for page in (inner, outer):
+        assert "only the first was released" not in page
+        assert "expected before the run" not in page
+        assert "in each all" not in page
+    assert "persons in all cells, the whole file" in outer
+
+
 @pytest.fixture
 def bundle(released: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(released, tmp_path / "out"))
@@ -319,6 +329,22 @@ def test_a_signal_during_the_solve_leaves_a_run_that_can_be_resumed(folder: Path
     assert audit_bundle(folder / "out").passed
 
 
+def test_a_full_disk_is_told_and_the_run_is_finished_when_there_is_room(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(self: solve_files.Parts, frame: pl.DataFrame) -> Path:
+        frame.write_parquet("/dev/full")
+        return Path("/dev/full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(solve_files.Parts, "write", full)
+        assert command(["release", "plan.toml", "--quiet"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "the system refused: No space left on device" in said
+    assert "stirred resume" in said
+    assert command(["resume", "out", "--quiet"]) == 0
+
+
 # ---- a later, more detailed release -----------------------------------------------------------------------
 
 LATER = """[data]
@@ -458,7 +484,7 @@ def other_file(first: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (bare, "exact.parquet: it belongs to no release that states what it promises. Fix: name a public file of a"),
+        (bare, "exact.parquet: it belongs to no release that states what it promises. Fix: name a public file"),
         (changed_counts, "its release cannot be checked (counts.parquet: it is not the file manifest.json describes)"),
         (without_specification, "it belongs to no release that states what it promises"),
         (without_manifest, "there is neither manifest.json nor CHECKSUMS.sha256 here"),

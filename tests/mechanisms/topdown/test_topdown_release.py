@@ -92,7 +92,9 @@ def test_the_number_of_all_records_is_exact_whatever_is_published(
     assert audit_bundle(folder / "out").passed
 
 
-def test_a_release_of_old_that_did_not_list_the_number_of_records_is_still_read(bundle: Path) -> None:
+def test_a_release_of_old_that_did_not_list_the_number_of_records_is_still_read(folder: Path) -> None:
+    edited(folder, ('totals = ["region"]\n', ""))
+    bundle = run(prepare(read_plan(folder / "plan.toml")))
     place = bundle / "public" / "specification.json"
     stated = json.loads(place.read_text(encoding="utf-8"))
     fixed = stated["multiverse"]["invariants"]

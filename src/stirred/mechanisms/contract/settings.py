@@ -132,8 +132,8 @@ class ReleasedTable(PublicTable):
         """Return the table with its rows, its checksum, and the release that it belongs to."""
         if self.frame is not None or "." not in self.file:
             return self
-        found = release_of(folder / self.file)
         read = PublicTable.read(self, folder)
+        found = release_of(folder / self.file)
         return replace(read, title=found.title, release=found.sha256, promise=found.specification)
 
     def kept(self, info: SerializationInfo) -> dict[str, Any]:
@@ -152,14 +152,14 @@ class ReleasedTable(PublicTable):
     def expected(self) -> ReleasedTable:
         """Return the table itself; refuse one that was not read, and rows that belong to no release."""
         if self.frame is None:
-            raise bad_file(f"there is no table '{self.file}'", where="", remedy=_FROM_A_RELEASE)
+            raise bad_file(f"the table '{self.file}' was not read", where="", remedy=_FROM_A_RELEASE)
         if self.promise is None:
             raise bad_file("these counts belong to no release that was checked", where="", remedy=_FROM_A_RELEASE)
         return self
 
 
 _FROM_A_RELEASE: Final = (
-    "name the file of a finished release, such as first/public/counts.parquet; in Python "
+    "name a public file in the bundle of a finished release, or in the folder that was published; in Python give "
     "ReleasedTable('first/public/counts.parquet').read(Path())"
 )
 # A setting that names a table of an earlier release.

@@ -71,12 +71,14 @@ class Accuracy:
     def _blocks(self, part: str) -> Iterator[str | Bars | Grid]:
         whole = self.rows.filter(pl.col("records") == part, pl.col("group").is_null(), pl.col("size_from").is_null())
         finest = whole.filter(pl.col("query") == DETAILED)
+        several = finest["arm"].n_unique() > 1
         yield (
             "Released records beside the confidential file: the sum of absolute errors over all cells of an area, on "
-            "average over the areas of a level. All arms are made from the same noise; only the first was released."
+            "average over the areas of a level."
+            + (" All arms are made from the same noise; only the first was released." if several else "")
         )
         bars = tuple(finest.select("geolevel", "arm", "mean_l1").iter_rows())
-        yield Bars(bars=bars, x="level", y="mean absolute error of an area, all cells")
+        yield Bars(bars=bars, x="", y="mean absolute error of an area, all cells")
         names = [*dict.fromkeys(finest["arm"])]
         rows = []
         for (level, query), own in whole.partition_by("geolevel", "query", as_dict=True, maintain_order=True).items():

@@ -14,7 +14,7 @@ from stirred.mechanisms.topdown.budget import DELTA, Promised, Shares, variance_
 from stirred.mechanisms.topdown.measure import Part, class_counts
 from stirred.mechanisms.topdown.prepare import PERSONS, UNITS, Design
 from stirred.mechanisms.topdown.records import Layout
-from stirred.mechanisms.topdown.schema import SUMMED
+from stirred.mechanisms.topdown.schema import DETAILED, SUMMED, TOTAL
 from stirred.mechanisms.topdown.settings import CountedSettings
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.spec.doubts import Doubt
@@ -189,7 +189,10 @@ def typical_of(plan: TopDownPlan) -> list[Typical]:
             for query in shares.measured(level):
                 if (sigma2 := shares.sigma2(level, query)) is not None:
                     error, within = variance_of(sigma2) ** 0.5, half_width(sigma2, level=Fraction(9, 10))
-                    found.append(Typical(table=f"{part.name} by {query} in each {level}", error=error, within=within))
+                    named = {TOTAL: part.name, DETAILED: f"{part.name} in all cells"}
+                    what = named.get(query, f"{part.name} by {query}")
+                    place = "the whole file" if level == plan.spine.names[0] else f"each {level}"
+                    found.append(Typical(table=f"{what}, {place}", error=error, within=within))
     return found
 
 

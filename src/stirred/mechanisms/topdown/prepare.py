@@ -151,7 +151,8 @@ class Design:
     def depths(self, counted: CountedSettings) -> list[int]:
         """Return the levels whose totals are published exactly; that of the whole file is fixed by the promise."""
         folded = [name.casefold() for name in self.names]
-        return sorted({0} | {folded.index(name.casefold()) for name in counted.totals})
+        whole = {0} if "records" in self.settings.publish or not counted.totals else set()
+        return sorted(whole | {folded.index(name.casefold()) for name in counted.totals})
 
     def record_columns(self, own: CountedSettings, schema: Schema) -> tuple[str, ...]:
         """Return the columns of released records: those of the file, areas first."""
