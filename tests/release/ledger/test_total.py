@@ -287,7 +287,8 @@ def test_losses_of_samples_that_depend_in_an_unknown_way_are_added_for_any_desig
     cluster: dict[str, object] = {"design": {"design": "cluster", "m": 1, "M": 5, "K": 3}}
     found = sampled(("s", "1", cluster), ("t", "2", {"joint": {"s": "unknown"}}))
     assert one(found).budget.realised == 3
-    three = sampled(*((name, "1", {"joint": {"s": "1/100"}}) for name in "stu"))
+    joint: dict[str, object] = {"joint": {"s": "1/100"}}
+    three = sampled(("s", "1", joint), ("t", "1", joint), ("u", "1", joint))
     assert one(three).budget.realised == 3  # a joint probability is known for two samples
 
 
