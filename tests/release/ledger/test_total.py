@@ -281,6 +281,7 @@ def test_dependent_samples_are_composed_by_their_joint_probability(joint: str, l
     rests = any("always the same number of units" in each for each in one(found).assumptions)
     assert rests is (joint != "unknown")
     assert ("not amplified" in str(one(found).budget.policy)) is (joint == "unknown")
+    assert any("were added, then amplified once" in each for each in one(found).assumptions) is rests
 
 
 def test_losses_of_samples_that_depend_in_an_unknown_way_are_added_for_any_design() -> None:

@@ -122,7 +122,8 @@ def by_sample(charges: list[Charge], specification: Callable[[str], Specificatio
         names = ", ".join(sorted({repr(charge.sample) for charge in group}))
         try:
             found.composed.append((_together(group, specification), entries))
-            claims.append(f"entry {numbers(entries)}: their losses on sample {names} were added, then amplified once")
+            how = "and not amplified" if _ADDED in str(found.composed[-1][0].budget.policy) else "then amplified once"
+            claims.append(f"entry {numbers(entries)}: their losses on sample {names} were added, {how}")
         except StirredError as error:
             for charge in group:
                 others = ", ".join(str(number) for number in entries if number != charge.number)
