@@ -84,7 +84,7 @@ def test_keys_of_persons_count_persons_with_their_households_columns(
         (["--keys", "size,tenure", "--population", "other.csv"], "no value is one of the sample"),
         (["--keys", "agee"], 'there is no column "agee"'),
         (["--keys", "size", "--sensitive", "size"], "is a key"),
-        (["--keys", "size", "--weight", "gq_type"], "below 1"),
+        (["--keys", "size", "--weight", "gq_type"], "weights that are 0, the first in record 1"),
         (["--keys", "size", "--weight", "size", "--population", "households.parquet"], "the same question"),
     ],
 )
@@ -97,6 +97,32 @@ def test_what_cannot_be_asked_is_refused(
     homes.with_columns(tenure=pl.lit("owned")).write_csv("other.csv")
     errors = asked(capsys, "households.parquet", *options, code=2)["errors"]
     assert said in str(errors)
+
+
+def test_weights_below_one_are_counted_and_negative_ones_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A class has at least its own records in the population, as if its weights were 1."""
+    file, rows = tmp_path / "s.csv", {"age": [1, 1, 2, 3], "w": [4.0, 6.0, 0.748, 5.0]}
+    pl.DataFrame(rows).write_csv(file)
+    found = asked(capsys, file, "--keys", "age", "--weight", "w")
+    pl.DataFrame({**rows, "w": [4.0, 6.0, 1.0, 5.0]}).write_csv(file)
+    whole = asked(capsys, file, "--keys", "age", "--weight", "w")
+    assert found["uniqueness"]["expected_matches"] == whole["uniqueness"]["expected_matches"]
+    assert "1 of 4 are below 1, the smallest 0.748 in record 3" in found["notes"][0]
+    assert "normalised" not in found["notes"][0]
+    assert whole["notes"] == []
+    pl.DataFrame({**rows, "w": [1.2, 1.2, 0.8, 0.8]}).write_csv(file)
+    assert "if they were normalised" in asked(capsys, file, "--keys", "age", "--weight", "w")["notes"][0]
+    assert run(["risk", str(file), "--keys", "age", "--weight", "w"]) == 0
+    assert "2 of 4 are below 1" in capsys.readouterr().out
+    pl.DataFrame({**rows, "w": [4.0, -6.0, 0.5, -5.0]}).write_csv(file)
+    errors = asked(capsys, file, "--keys", "age", "--weight", "w", code=2)["errors"]
+    assert "has 2 negative weights, the first in record 2" in str(errors)
+    assert "below 1" not in str(errors)
+    pl.DataFrame({**rows, "w": ["4", "2", "x", "1"]}).write_csv(file)
+    errors = asked(capsys, file, "--keys", "age", "--weight", "w", code=2)["errors"]
+    assert "has 1 value that is not a number, the first in record 3" in str(errors)
 
 
 def test_a_population_file_makes_what_is_found_of_a_bundle_confidential(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from fractions import Fraction
 from itertools import combinations, permutations, product
 from typing import Any
@@ -289,7 +290,7 @@ def test_arrows_that_are_stated_hold_for_the_toys() -> None:
 def test_arrows_say_where_they_hold() -> None:
     said = {(a.stronger, a.weaker): f"{a.words} {a.because}" for a in atlas.arrows()}
     # Of three persons two are drawn, of two both: with a person less, one sample is certain.
-    drawn = {s: Fraction(1, 3) for s in combinations("iab", 2)}
+    drawn: dict[tuple[Hashable, ...], Fraction] = {s: Fraction(1, 3) for s in combinations("iab", 2)}
     found = worst_loss(drawn, {("a", "b"): Fraction(1)}, 1.0, relation="add-remove")
     assert found == pytest.approx(math.log((2 * math.e**2 + 1) / 3))
     assert f"fixed size can lose more (2 of 3 persons: {found:.2f} for 1)" in said["unbounded-dp", "sampled-dp"]

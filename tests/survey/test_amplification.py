@@ -34,7 +34,7 @@ from stirred.survey.designs import (
     design_from,
 )
 from stirred.survey.imputation import imputation_loss
-from stirred.survey.programme import Law, _ratio, distance, programme_loss, worst_loss
+from stirred.survey.programme import Law, Sample, _ratio, distance, programme_loss, worst_loss
 from stirred.survey.refusals import SurveyRefusal
 from stirred.survey.sensitivity import compare_settings, ht_sensitivity, poststrat_sensitivity
 from stirred.survey.settings import Setting, all_settings
@@ -175,8 +175,8 @@ def test_units_that_respond_together_lose_more_and_that_is_assumed_away() -> Non
 
 
 def test_a_unit_that_changes_its_own_probability_loses_no_more_than_by_the_largest() -> None:
-    small, large = (dict(Poisson((own, "0.2")).samples()) for own in ("0.1", "0.6"))
-    after: Law = {tuple("b" if u == 0 else u for u in s): p for s, p in large.items()}
+    small: Law = dict(Poisson(("0.1", "0.2")).samples())
+    after: Law = {tuple("b" if u == 0 else u for u in s): p for s, p in Poisson(("0.6", "0.2")).samples()}
     claim = amplify(1, Poisson(("0.6", "0.1", "0.2")), setting=Setting("frame"))
     assert worst_loss(small, after, 1.0, relation="edit") <= float(claim.epsilon) + 1e-8
     assert any("3/5, whatever its record" in each for each in claim.assumptions)
@@ -452,7 +452,7 @@ def test_dependent_samples_lose_what_the_programme_finds() -> None:
     assert compose([1, 2], ["0.3", "0.3"], joint="0.3").shown(9) == compose([1, 2], ["0.3"]).shown(9)
 
 
-def _both(law: dict[tuple[tuple[int, ...], tuple[int, ...]], Fraction], epsilon: float) -> float:
+def _both(law: dict[tuple[Sample, ...], Fraction], epsilon: float) -> float:
     """Return the largest loss of unit 0 over all mechanisms that see both samples, each with its own epsilon."""
     changed = {tuple(tuple("b" if u == 0 else u for u in s) for s in pair): p for pair, p in law.items()}
     states = list(dict.fromkeys((*law, *changed)))

@@ -14,7 +14,7 @@ import pytest
 
 from stirred.cli.main import run
 from stirred.spec.problems import SpecificationError
-from stirred.survey.linearise import LONELY, variance_of_sum
+from stirred.survey.linearise import LONELY, student, variance_of_sum
 from stirred.survey.sample_design import SurveyDesign
 
 Row = dict[str, Any]
@@ -233,12 +233,12 @@ def test_a_design_may_stand_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
         ("--total y", "nothing says with which probability"),
         ("--weights w --total y --replicates rep*", "0 columns match"),
         ("--weights w --total y --rho 0.3", "of replicate weights"),
-        ("--weights w --total y --replicates [wM] --replicate-type fay", "fay needs its rho"),
-        ("--weights w --total y --replicates [wM] --scale 2", "its own scale"),
-        ("--weights w --total y --replicates [wM] --replicate-type jkn", "0 scales for 2 replicates"),
-        ("--weights w --total y --replicates [wM] --replicate-type other --rscales 1,-1", "below 0"),
-        ("--weights w --total y --replicates [wd]", "not a number"),
-        ("--weights w --total y --replicates [wM] --replicate-type odd", "not a kind"),
+        ("--weights w --total y --replicates [xM] --replicate-type fay", "fay needs its rho"),
+        ("--weights w --total y --replicates [xM] --scale 2", "its own scale"),
+        ("--weights w --total y --replicates [xM] --replicate-type jkn", "0 scales for 2 replicates"),
+        ("--weights w --total y --replicates [xM] --replicate-type other --rscales 1,-1", "below 0"),
+        ("--weights w --total y --replicates [xd]", "not a number"),
+        ("--weights w --total y --replicates [xM] --replicate-type odd", "not a kind"),
         ("--weights w --total y --confidence 95", "not a confidence"),
         ("--weights w --total y --strata h --pps poisson", "no clusters, strata"),
         ("--weights w --total y --pps brewer", "probabilities are not named"),
@@ -282,3 +282,48 @@ def test_large_totals_are_printed_in_whole_numbers_as_by_r(tmp_path: Path, capsy
     pl.DataFrame({"w": [1000.0, 2000.0], "y": [12_345.25, 33_333.5]}).write_csv(tmp_path / "s.csv")
     assert run(["survey", "estimate", str(tmp_path / "s.csv"), "--weights", "w", "--total", "y"]) == 0
     assert " 79012250 " in capsys.readouterr().out
+
+
+def test_the_weight_itself_is_not_a_replicate_and_their_number_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, rows = tmp_path / "s.csv", {"y": [1.0, 5.0, 2.0], "W": [2.0, 3.0, 4.0]}
+    pl.DataFrame({**rows, "W1": [4.0, 0.0, 8.0], "W2": [0.0, 6.0, 0.0], "W3": [4.0, 6.0, 0.0]}).write_csv(file)
+    found = []
+    for pattern in ("W*", "W[0-9]*"):
+        line = ["--weights", "W", "--replicates", pattern, "--replicate-type", "acs", "--mse", "--total", "y"]
+        assert run(["survey", "estimate", str(file), *line, "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+        assert run(["survey", "estimate", str(file), *line]) == 0
+        assert "3 columns: W1 to W3" in capsys.readouterr().out
+    assert found[0] == found[1]
+    assert found[0]["replicates"] == 3
+    (tmp_path / "d.toml").write_text('[design]\nweights = "W"\n')
+    line = ["--design", str(tmp_path / "d.toml"), "--replicates", "W*", "--replicate-type", "acs", "--total", "y"]
+    assert run(["survey", "estimate", str(file), *line, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["replicates"] == 3
+
+
+def test_degrees_of_freedom_are_those_of_the_subset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Six clusters in three strata; the subset has rows of three clusters in two strata, or of one cluster."""
+    file = tmp_path / "s.csv"
+    pl.DataFrame({
+        "h": [1, 1, 2, 2, 3, 3], "p": [1, 2, 3, 4, 5, 6], "w": [2.0] * 6, "y": [1, 4, 2, 8, 3, 9],
+        "d": list("aabbbc"), "r1": [4.0, 0, 4, 0, 4, 0], "r2": [0.0, 4, 4, 0, 0, 4], "r3": [4.0, 0, 0, 4, 4, 0],
+    }).write_csv(file)  # fmt: skip
+    line = ["survey", "estimate", str(file), "--weights", "w", "--total", "y", "--json"]
+    design, replicated = ["--ids", "p", "--strata", "h"], ["--replicates", "r*", "--replicate-type", "bootstrap"]
+    replicated += ["--scale", "1"]
+    for options, where, df in (
+        (design, [], 3), (design, ["--where", "d=b,c"], 2), (design, ["--where", "d=b"], 1),
+        (replicated, [], 2), (replicated, ["--where", "d=a"], 1),
+    ):  # fmt: skip
+        assert run([*line, *options, *where]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["degrees_of_freedom"] == df
+        (each,) = told["estimates"]
+        assert (each["uci"] - each["estimate"]) / each["se"] == pytest.approx(student(0.95, df), rel=1e-12)
+    assert run([*line, *design, "--where", "d=c"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["degrees_of_freedom"] == 0
+    assert told["estimates"][0]["lci"] is None  # R's qt(0.975, 0) is not a number

@@ -89,6 +89,7 @@ def risk(
     _check_columns(subject, table, names(sensitive), weight, None if whole is None else whole.columns)
     whole = None if whole is None else _population(subject, table, whole, where=f"--population {population}")
     found = unique_records(subject.data, table, weight=weight, population=whole)
+    light = [] if weight is None else _light_weights(_weights(subject, weight))
     spread = _diversity(subject, table, names(sensitive))
     minimal = _minimal(subject, table, largest)
     guessed = _told(subject, table, names(target))
@@ -102,6 +103,7 @@ def risk(
                 "file": str(file),
                 "public": subject.public,
                 "uniqueness": uniqueness_out(found),
+                "notes": [words for _, words in light],
                 "diversity": [asdict(each) for each in spread],
                 "revealed": None if known is None else asdict(known),
                 "bounds": None if cells is None else _bounds_out(cells),
@@ -114,6 +116,7 @@ def risk(
         [
             ("file", subject.in_words),
             *uniqueness_rows(found, default=not given, sample=weight is not None, population=whole is not None),
+            *light,
             *(_diversity_row(each, found) for each in spread),
             *_minimal_rows(minimal, found, largest),
             *_told_rows(guessed),
@@ -169,7 +172,7 @@ def _check_columns(
             problems.append(Problem(what=what, where="--sensitive", remedy=remedy))
     if weight is not None and weight not in known:
         problems.append(missing_column(weight, known, where="--weight", role="weight"))
-    elif weight is not None and (why := _no_weight(subject, weight)):
+    elif weight is not None and (why := _no_weight(_weights(subject, weight))):
         remedy = "name the column with how many of the population a record stands for"
         problems.append(Problem(what=f'"{weight}" {why}', where="--weight", remedy=remedy))
     lacking = [] if population is None else [name for name in table.keys if name not in population]
@@ -204,15 +207,46 @@ def _population(subject: Subject, table: ExactTable, whole: pl.DataFrame, *, whe
     return cast
 
 
-def _no_weight(subject: Subject, name: str) -> str:
+def _weights(subject: Subject, name: str) -> pl.Series:
+    data = subject.data
+    return data.households[name] if name in data.households.columns else data.persons[name]  # type: ignore[index]
+
+
+def _no_weight(column: pl.Series) -> str:
+    """Say what keeps a column from being weights, how often and where first."""
     import polars as pl
 
-    data = subject.data
-    column = data.households[name] if name in data.households.columns else data.persons[name]  # type: ignore[index]
+    from stirred.data.problems import number
+
     numbers = column.cast(pl.Float64, strict=False)
-    if numbers.null_count() or not bool(numbers.is_finite().all()):
-        return "has values that are not numbers"
-    return "has weights below 1" if bool((numbers < 1).any()) else ""
+    known = numbers.is_finite().fill_null(value=False)
+    kinds = [
+        (~known, "value that is not a number", "values that are not numbers"),
+        (numbers < 0, "negative weight", "negative weights"),
+        (numbers == 0, "weight that is 0", "weights that are 0"),
+    ]
+    for bad, one, many in kinds:
+        if count := int(bad.sum()):
+            return f"has {number(count, one, many)}, the first in record {int(bad.arg_true()[0]) + 1:,}"
+    return ""
+
+
+def _light_weights(column: pl.Series) -> list[tuple[str, str]]:
+    """Say how many weights are below 1: such a record stands for less than itself, as with normalised weights."""
+    import polars as pl
+
+    numbers = column.cast(pl.Float64)
+    count, least = int((numbers < 1).sum()), int(numbers.arg_min() or 0)
+    if not count:
+        return []
+    told = f"{count:,} of {len(numbers):,} are below 1, the smallest {numbers[least]:.4g} in record {least + 1:,}; "
+    told += "a class counts at least its own records in the population"
+    if float(numbers.sum()) < 1.05 * len(numbers):
+        told += (
+            ". They add up to no more than the file: if they were normalised, multiply them by the size of the "
+            "population over the number of records; otherwise risks are those of a whole population"
+        )
+    return [("weights", told)]
 
 
 def _diversity(subject: Subject, table: ExactTable, sensitive: list[str]) -> list[Diversity]:

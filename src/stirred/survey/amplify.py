@@ -23,7 +23,7 @@ from stirred.survey.refusals import (
 from stirred.survey.settings import ELEVENTH, Setting
 
 ESTIMATORS: Final = ("any", "ht-total")
-SECRET: Final = "nobody is told, or can see, who was sampled"
+SECRET: Final = "who was sampled is secret: no one outside knows or can see it"
 ALIKE: Final = "the design does not depend on the protected records, and was followed"
 
 

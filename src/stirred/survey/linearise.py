@@ -118,12 +118,13 @@ def _averaged(outer: Any, stratum: Any, alone: Any, there: Any) -> Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replicates:
-    """Replicate weights (rows by replicates) and what their deviations are multiplied with.
+    """Replicate weights (rows by replicates), their columns, and what their deviations are multiplied with.
 
     The variance is ``scale`` times the sum of squared deviations, each times its own of ``rscales``, of the replicates
     from their mean, or with ``mse`` from the estimate itself. A replicate without an estimate is left out.
     """
 
+    names: tuple[str, ...]
     weights: Numbers
     scale: float
     rscales: Numbers
@@ -158,14 +159,16 @@ def replicate_scale(kind: str, replicates: int, *, rho: float | None = None) -> 
 
 
 def student(level: float, freedom: int) -> float:
-    """Return how many standard errors an interval of this level reaches; normal without degrees of freedom.
+    """Return how many standard errors an interval of this level reaches; not a number without degrees of freedom.
 
     The distribution function of Student's t is a finite sum for whole degrees of freedom.
 
     >>> round(student(0.95, 10), 6), round(student(0.95, 1), 4)
     (2.228139, 12.7062)
     """
-    if freedom < 1 or freedom > 10**5:
+    if freedom < 1:
+        return math.nan
+    if freedom > 10**5:
         return NormalDist().inv_cdf((1 + level) / 2)
 
     def inside(angle: float) -> float:

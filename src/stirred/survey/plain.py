@@ -124,7 +124,7 @@ class Sample:
             raise wrong(what, where="pps", remedy="give --fpc (its probabilities) or --weights alone")
         if self.pps == "brewer" and not design.fpc:
             raise wrong("the probabilities are not named", where="fpc", remedy="name their column with --fpc")
-        self.weights, self.replicates = self.drawn.weights, _replicates(options, rows)
+        self.weights, self.replicates = self.drawn.weights, _replicates(options, rows, design.weights)
         self.margins = None if options.totals is None else read_margins(_read(options.totals), rows)
         if self.margins is not None:
             if bool((self.weights == 0).any()) and self.replicates is None:  # R scores such a row by its class's mean
@@ -134,12 +134,11 @@ class Sample:
                 each = [adjusted(column, self.margins) for column in self.replicates.weights.T]
                 self.replicates = replace(self.replicates, weights=np.stack(each, axis=1))
 
-    @property
-    def freedom(self) -> int:
-        """Return the degrees of freedom: clusters without strata, or the rank of the replicates less one."""
+    def freedom(self, rows: NDArray[np.bool_]) -> int:
+        """Return the degrees of freedom of a subset: its clusters without strata, or its replicates' rank less one."""
         if self.replicates is not None:
-            return int(np.linalg.matrix_rank(self.replicates.weights, rtol=1e-5)) - 1
-        first, some = self.drawn.stages[0], self.weights != 0
+            return int(np.linalg.matrix_rank(self.replicates.weights[rows], rtol=1e-5)) - 1
+        first, some = self.drawn.stages[0], (self.weights != 0) & rows
         return len(np.unique(first.unit[some])) - len(np.unique(first.stratum[some]))
 
     def column(self, name: str, *, where: str) -> pl.Series:
@@ -203,22 +202,36 @@ def estimate(options: EstimateOptions, _: Progress | None) -> Outcome:
         raise wrong(f"{options.confidence} is not a confidence", where="confidence", remedy="write such as 0.95")
     rows = _read(options.file)
     sample = Sample(rows, options)
-    found = [*_estimates(sample, options)]
+    chosen = _chosen(sample, options.where)
+    freedom = sample.freedom(chosen)
+    found = [*_estimates(sample, options, chosen, student(options.confidence, freedom))]
     if not found:
         raise wrong("nothing is asked for", where="total", remedy="name columns with --total, --mean, --ratio, --table")
+    names = () if sample.replicates is None else sample.replicates.names
     grids = [_grid(kind, [e for e in found if e.kind == kind]) for kind in dict.fromkeys(e.kind for e in found)]
-    values = {"estimates": [e.values for e in found], "records": rows.height, "degrees_of_freedom": sample.freedom,
-              "confidential": True, "note": CONFIDENTIAL}  # fmt: skip
-    return Outcome(rows=[("confidential", CONFIDENTIAL)], grids=grids, values=values)
+    values = {"estimates": [e.values for e in found], "records": rows.height, "degrees_of_freedom": freedom,
+              "replicates": len(names), "confidential": True, "note": CONFIDENTIAL}  # fmt: skip
+    used = [("replicates", _used(names))] if names else []
+    return Outcome(rows=[("confidential", CONFIDENTIAL), *used], grids=grids, values=values)
+
+
+def _used(names: Sequence[str]) -> str:
+    """Say how many columns are replicates, and which.
+
+    >>> _used(["W1", "W2", "W3"])
+    '3 columns: W1 to W3'
+    """
+    return f"{len(names)} columns: {names[0]} to {names[-1]}"
 
 
 def _read(file: Path) -> pl.DataFrame:
     return read_frame(file).with_columns(pl.col(pl.String).replace("NA", None))  # as R reads a file
 
 
-def _estimates(sample: Sample, options: EstimateOptions) -> Iterator[Estimated]:
-    chosen = _chosen(sample, options.where)
-    ones, reach = np.ones(sample.rows.height), student(options.confidence, sample.freedom)
+def _estimates(
+    sample: Sample, options: EstimateOptions, chosen: NDArray[np.bool_], reach: float
+) -> Iterator[Estimated]:
+    ones = np.ones(sample.rows.height)
 
     def of(
         kind: str, name: str, level: str | None, domain: dict[str, str], statistic: Statistic, own: Any = True
@@ -278,12 +291,13 @@ def _chosen(sample: Sample, where: str | None) -> Any:
     return column.is_in(_names(values)).fill_null(value=False).to_numpy()
 
 
-def _replicates(options: EstimateOptions, rows: pl.DataFrame) -> Replicates | None:
+def _replicates(options: EstimateOptions, rows: pl.DataFrame, weight: str | None) -> Replicates | None:
     if options.replicates is None:
         if lost := [n for n in ("rho", "scale", "rscales", "mse") if getattr(options, n) not in (None, False)]:
             raise wrong("it is of replicate weights", where=lost[0], remedy="name their columns with --replicates")
         return None
-    names = [name for name in rows.columns if any(fnmatchcase(name, each) for each in _names(options.replicates))]
+    patterns = _names(options.replicates)  # 'W*' also matches the weight W itself, which is not a replicate
+    names = [name for name in rows.columns if name != weight and any(fnmatchcase(name, each) for each in patterns)]
     if len(names) < 2:
         raise wrong(f"{len(names)} columns match", where="replicates", remedy="a pattern such as 'rep*' of 2 or more")
     if options.weights is None and options.design is None:
@@ -300,7 +314,7 @@ def _replicates(options: EstimateOptions, rows: pl.DataFrame) -> Replicates | No
         raise wrong(what, where="rscales", remedy="one for each column; of jkn (n-1)/n of its stratum")
     rscales = np.array([float(each) for each in given]) if given else np.ones(len(names))
     scale = scale if options.scale is None else options.scale
-    return Replicates(weights=own.to_numpy(), scale=scale, rscales=rscales, mse=options.mse)
+    return Replicates(names=tuple(names), weights=own.to_numpy(), scale=scale, rscales=rscales, mse=options.mse)
 
 
 def _grid(kind: str, found: Sequence[Estimated]) -> Grid:

@@ -316,13 +316,15 @@ def test_dependent_samples_are_composed_by_their_joint_probability(joint: str, l
     rests = any("always the same number of units" in each for each in one(found).assumptions)
     assert rests is (joint != "unknown")
     assert ("not amplified" in str(one(found).budget.policy)) is (joint == "unknown")
+    assert any("were added, then amplified once" in each for each in one(found).assumptions) is rests
 
 
 def test_losses_of_samples_that_depend_in_an_unknown_way_are_added_for_any_design() -> None:
     cluster: dict[str, object] = {"design": {"design": "cluster", "m": 1, "M": 5, "K": 3}}
     found = sampled(("s", "1", cluster), ("t", "2", {"joint": {"s": "unknown"}}))
     assert one(found).budget.realised == 3
-    three = sampled(*((name, "1", {"joint": {"s": "1/100"}}) for name in "stu"))
+    joint: dict[str, object] = {"joint": {"s": "1/100"}}
+    three = sampled(("s", "1", joint), ("t", "1", joint), ("u", "1", joint))
     assert one(three).budget.realised == 3  # a joint probability is known for two samples
 
 

@@ -132,9 +132,9 @@ case("strat", "--strata h --fpc N --mean z --by d --na-rm", svyby(~z, ~d, s, svy
 case("two", "--ids psu,ssu --strata h --fpc M,size --nest --mean z --by d --na-rm",
      svyby(~z, ~d, t, svymean, na.rm = TRUE), t, "mean")
 case("two", "--ids psu,ssu --strata h --fpc M,size --nest --total job --by d", svyby(~job, ~d, t, svytotal), t)
-case("two", "--ids psu,ssu --strata h --fpc M,size --nest --mean y --where d=q", svymean(~y, subset(t, d == "q")), t, "mean")
+case("two", "--ids psu,ssu --strata h --fpc M,size --nest --mean y --where d=q", svymean(~y, subset(t, d == "q")), subset(t, d == "q"), "mean")
 case("two", "--ids psu,ssu --strata h --fpc M,size --nest --mean y --where d=q,r",
-     svymean(~y, subset(t, d %in% c("q", "r"))), t, "mean")
+     svymean(~y, subset(t, d %in% c("q", "r"))), subset(t, d %in% c("q", "r")), "mean")
 
 # Strata with one cluster; the fourth is drawn whole and never lonely where M is known.
 for (option in c("remove", "certainty", "adjust", "average")) {
@@ -145,12 +145,12 @@ for (option in c("remove", "certainty", "adjust", "average")) {
     case("lonely", paste(line, "--total y --mean y,sex"), svytotal(~y, l), l)
     case("lonely", paste(line, "--total y --mean y,sex"), svymean(~y + sex, l), l, "mean")
     case("lonely", paste(line, "--total y --by d"), svyby(~y, ~d, l, svytotal), l)
-    case("lonely", paste(line, "--ratio y/x --where d=q"), svyratio(~y, ~x, subset(l, d == "q")), l, "ratio")
+    case("lonely", paste(line, "--ratio y/x --where d=q"), svyratio(~y, ~x, subset(l, d == "q")), subset(l, d == "q"), "ratio")
   }
 }
 options(survey.lonely.psu = "fail")
 l <- svydesign(~unit, strata = ~h, weights = ~w, fpc = ~M, nest = TRUE, data = lonely)
-case("lonely", "--ids unit --strata h --weights w --nest --fpc M --mean y --where d=q", svymean(~y, subset(l, d == "q")), l, "mean")
+case("lonely", "--ids unit --strata h --weights w --nest --fpc M --mean y --where d=q", svymean(~y, subset(l, d == "q")), subset(l, d == "q"), "mean")
 
 # Replicate weights, read from the file like anybody else's.
 pairs <- read.csv("pairs.csv")

@@ -146,7 +146,9 @@ def by_sample(charges: list[Charge], specification: Callable[[str], Specificatio
             continue
         try:
             found.composed.append((_together(group, specification), entries))
-            claims.append(_secret(group, own, names))
+            plain = _ADDED in str(found.composed[-1][0].budget.policy)
+            added = f"entry {numbers(entries)}: their losses on sample {names} were added, and not amplified"
+            claims.append(added if plain else _secret(group, own, names))
         except StirredError as error:
             for charge in group:
                 others = ", ".join(str(number) for number in entries if number != charge.number)
