@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Final, Self
 
 from stirred.spec.brief import promise_rows, published_exactly
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
 from stirred.spec.rows import Row, rows_text
 from stirred.spec.specification import Specification
+
+_MOST_NAMED: Final = 12  # columns of a wide file are counted beyond it, and named by --verbose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class Plan(ABC):
     specification: Specification
     accepted: tuple[str, ...]  # names of the doubts that the specification has among its conditions
     dropped: tuple[str, ...]  # columns of the input that are not released
+    unreleased: ClassVar[str] = "dropped"  # the word for them: of tables, columns are used or not
 
     @property
     @abstractmethod
@@ -86,6 +89,13 @@ class Plan(ABC):
         return {"households": self.specification.domain.columns}
 
     @property
+    def dropped_in_short(self) -> str:
+        """Return the columns that are not released, or of a wide file how many they are."""
+        if len(self.dropped) <= _MOST_NAMED:
+            return ", ".join(self.dropped)
+        return f"{len(self.dropped):,} columns, such as {', '.join(self.dropped[:3])}"
+
+    @property
     def epsilon(self) -> Exact:
         """Return the loss at the realised universe."""
         return self.specification.budget.realised
@@ -100,7 +110,7 @@ class Plan(ABC):
         return [
             ("unchanged", self.unchanged),
             ("disturbed", self.disturbed),
-            *([("dropped", ", ".join(self.dropped))] if self.dropped else []),
+            *([(self.unreleased, self.dropped_in_short)] if self.dropped else []),
             *([("prepared", prepared)] if (prepared := self.specification.domain.prepared_in_words) else []),
             *promise_rows(self.specification),
         ]

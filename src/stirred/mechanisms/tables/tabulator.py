@@ -99,6 +99,7 @@ class TabulatorPlan(Plan):
     doubts: tuple[Doubt, ...] = ()
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    unreleased: ClassVar[str] = "not used"
     measured: tuple[Measured, ...]
     neighbours: str
     rho: Fraction

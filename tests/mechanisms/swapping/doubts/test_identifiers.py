@@ -209,7 +209,11 @@ def test_times_of_a_parquet_file_are_doubted_and_days_are_not() -> None:
     when = pl.datetime_range(
         pl.datetime(2020, 1, 1, 8), interval="31m", closed="left", end=pl.datetime(2020, 1, 9), eager=True
     )
-    frame = linelist().drop("infector", "lat", "lon", "seen").with_columns(came=when[:100].append(when[:100]).append(when[:100]))
+    frame = (
+        linelist()
+        .drop("infector", "lat", "lon", "seen")
+        .with_columns(came=when[:100].append(when[:100]).append(when[:100]))
+    )
     assert [doubt.name for doubt in doubts(frame, None, "case") if doubt.kind == "times"] == ["times:came"]
     days = frame.with_columns(came=pl.col("came").dt.truncate("1d"))
     assert doubts(days, None, "case") == []

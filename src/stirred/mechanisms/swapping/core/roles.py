@@ -94,9 +94,9 @@ def roles_in(
         problems += data.disagreements(columns)
     if data.persons is not None and unit == "person":
         raise bad_plan(
-            "with persons inside the records the unit is the household, not the person",
+            "with persons inside the records the unit of the promise is the household, not the person",
             where="unit",
-            remedy="leave unit out, or name what a row of the household file is",
+            remedy='leave record = "person" ([data] of a plan), unit or --unit out, or name what a household is called',
         )
     if problems:
         raise DataError(problems)

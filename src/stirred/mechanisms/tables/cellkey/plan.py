@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import polars as pl
 
@@ -29,6 +29,7 @@ class CellKeyPlan(Plan):
     doubts: tuple[Doubt, ...] = ()
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    unreleased: ClassVar[str] = "not used"
     mechanism: CellKey
     cells: Mapping[str, pl.DataFrame]
     persons: tuple[str, ...] = ()  # columns of persons that tables use
