@@ -39,11 +39,13 @@ def commands_assembled_once() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def small_files_may_be_exposed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def small_files_may_be_exposed(request: pytest.FixtureRequest) -> Iterator[None]:
     """Of the few records of a test file nearly all are unique. Tests of that doubt, and the pages, have the default."""
-    if "docs" not in request.path.parts and request.path.name != "test_exposed.py" and "stirred.risk" in sys.modules:
-        monkeypatch.setattr("stirred.release.prepared.MOST_EXPOSED", Fraction(1))
+    with pytest.MonkeyPatch.context() as patch:
+        if "docs" not in request.path.parts and request.path.name != "test_exposed.py":
+            patch.setattr("stirred.release.prepared.MOST_EXPOSED", Fraction(1))
+        yield
 
 
 class ScriptedEntropy(Entropy):

@@ -148,6 +148,24 @@ def test_many_held_columns_are_counted(capsys: pytest.CaptureFixture[str]) -> No
     assert f"by size x county x {' x '.join(swapped)}, and" in " ".join(out.split()), "what is disturbed is named"
 
 
+def test_columns_of_a_wide_file_that_are_not_released_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    from polars import lit
+
+    households().with_columns(**{f"rooms_{n}": lit(n) for n in range(190)}).write_parquet("wide.parquet")
+    out = shown(capsys, "plan", "wide.parquet", *ROLES, "--rate", "1/2", "--hold", "tenure")
+    assert re.search(r"^dropped +191 columns, such as hid, rooms_0, rooms_1$", out, re.M)
+    assert "rooms_189" not in out
+    assert "rooms_189" in shown(
+        capsys, "plan", "wide.parquet", *ROLES, "--rate", "1/2", "--hold", "tenure", "--verbose"
+    )
+    Path("tables.toml").write_text(
+        '[data]\nhouseholds = "wide.parquet"\nid = ["hid"]\n[mechanism]\nname = "noisy-tables"\nrho = "1/2"\n'
+        '[mechanism.values]\ntenure = ["owned", "rented"]\n[[tables]]\nvariables = ["tenure"]\n'
+        '[release]\nout = "out"\n'
+    )
+    assert re.search(r"^not used +19\d columns, such as ", shown(capsys, "plan", "tables.toml"), re.M)
+
+
 # ---- what to do next ------------------------------------------------------------------------------
 
 

@@ -48,6 +48,18 @@ def test_plan_and_bundle_have_the_same_uniqueness(census: Path, capsys: pytest.C
     assert planned["minimal_unique_combinations"] == published["minimal_unique_combinations"]
 
 
+def test_unique_combinations_are_said_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file.csv"
+    file.write_text("a,b,c\n1,1,1\n1,1,2\n1,2,1\n2,1,1\n1,2,1\n1,1,1\n", encoding="utf-8")
+    assert run(["risk", str(file), "--keys", "a,b,c"]) == 0
+    assert "33.3% of the records are unique on 3 keys or fewer: 2 single values are unique" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    file.write_text("a,b\n1,1\n1,2\n2,1\n2,2\n3,1\n3,1\n4,2\n", encoding="utf-8")
+    assert run(["risk", str(file), "--keys", "a,b"]) == 0
+    assert "1 single value and 4 pairs of values are unique" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_plan_says_whom_it_exposes_in_one_line(census: Path, capsys: pytest.CaptureFixture[str]) -> None:
     share = asked(capsys, census / "plan.toml")["uniqueness"]["share_unique"]
     assert run(["plan", str(census / "plan.toml")]) == 0

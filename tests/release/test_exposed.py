@@ -40,6 +40,25 @@ def test_a_release_of_unique_records_needs_a_persons_word(folder: Path) -> None:
         )
 
 
+def test_a_place_that_is_taken_and_a_second_run_refuse_before_anything_is_looked_at(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = folder / "plan.toml"
+    plan.write_text(PLAN_OF_HOMES + 'ledger = "homes.ledger"\n', encoding="utf-8")
+    assert stirred("ledger", "init", "homes.ledger", "--dataset", "homes", cwd=folder).returncode == 0
+    assert stirred("release", "plan.toml", "--quiet", cwd=folder).returncode == 0
+
+    def looked(*_: object) -> None:
+        raise AssertionError("doubts were looked for")
+
+    monkeypatch.setattr("stirred.mechanisms.swapping.core.swapping.Swapping._doubts", looked)
+    done = stirred("release", "plan.toml", "--quiet", cwd=folder)
+    assert (done.returncode, "something is already there" in done.stderr) == (2, True)
+    plan.write_text(plan.read_text(encoding="utf-8").replace('"out"', '"again"'), encoding="utf-8")
+    done = stirred("release", "plan.toml", "--quiet", cwd=folder)
+    assert (done.returncode, "Entry 1 ran this plan on this file before" in done.stderr) == (2, True)
+
+
 def test_records_that_share_what_is_unchanged_raise_no_doubt(folder: Path) -> None:
     """The power check: the same file without its persons."""
     (folder / "plan.toml").write_text(PLAN_OF_HOMES, encoding="utf-8")

@@ -94,6 +94,51 @@ def test_a_release_is_made_audited_and_published_by_whoever_answers_for_it(folde
     assert released.group_by(names).len().sort(names).equals(before.group_by(names).len().sort(names))
 
 
+def test_how_many_were_exchanged_is_said_inside_and_nowhere_else(folder: Path) -> None:
+    """The setting was published as if it were the number: 5% "and those at risk", where a fifth was exchanged."""
+    plan(folder, TARGETED)
+    shown = " ".join(done(folder, "plan", "plan.toml").stdout.split())
+    assert "all households at risk, and others until 20% of each county are exchanged" in shown
+    assert "of 200 households (" in shown
+    assert "hid (re-issued)" in shown
+    done(folder, "release", "plan.toml", "--quiet")
+    pairs = pl.read_parquet(folder / "out" / "internal" / "pairs.parquet").height
+    assert f"{2 * pairs:,} of 200 records" in (folder / "out" / "internal" / "report.html").read_text()
+    lines = [json.loads(line) for line in (folder / "out" / "internal" / "log.jsonl").read_text().splitlines()]
+    assert [line["exchanged"] for line in lines if line["event"] == "swapped"] == [2 * pairs]
+    at_most = int(shown.split("at most ")[1].split()[0])
+    assert 2 * pairs <= at_most
+    for page in ("README.md", "report.html", "specification.md"):
+        text = " ".join((folder / "out" / "public" / page).read_text().split())
+        assert f"{2 * pairs} of 200" not in text
+        assert "at most" not in text or f"at most {at_most}" not in text
+        assert "of all and those at risk" not in text
+    described = " ".join(done(folder, "mechanism", "show", "targeted-record-swap").stdout.split())
+    assert "including those at risk" in described
+    other = (folder / "plan.toml").read_text().replace('"1/5"', '"1/4"')
+    (folder / "other.toml").write_text(other)
+    compared = " ".join(done(folder, "compare", "plan.toml", "other.toml").stdout.split())
+    assert "swaprate 20%" in compared
+    assert "swaprate 25%" in compared
+
+
+def test_advice_names_only_what_the_mechanism_has(folder: Path) -> None:
+    homes = pl.read_parquet(folder / "homes.parquet")
+    homes.with_columns(parish=pl.col("county") + "-1").write_parquet(folder / "homes.parquet")
+    plan(folder, TARGETED)
+    said = " ".join(done(folder, "plan", "plan.toml", code=2).stderr.split())
+    assert 'carry it along (carry_along), or let [[prepare]] drop "parish"' in said
+    assert "--hold" not in said
+
+
+def test_a_person_as_the_record_is_answered_by_the_key_that_was_written(folder: Path) -> None:
+    plan(folder, '\nmatch = ["size"]\nswap = ["county"]\nrate = "1/2"\n', accept="")
+    text = (folder / "plan.toml").read_text()
+    (folder / "plan.toml").write_text(text.replace("[mechanism]", 'record = "person"\n[mechanism]'))
+    said = " ".join(done(folder, "plan", "plan.toml", code=2).stderr.split())
+    assert 'leave record = "person" ([data] of a plan)' in said
+
+
 def test_a_column_that_stays_behind_and_tells_the_place_refuses(folder: Path) -> None:
     homes = pl.read_parquet(folder / "homes.parquet")
     homes.with_columns(parish=pl.col("county") + "-1").write_parquet(folder / "homes.parquet")

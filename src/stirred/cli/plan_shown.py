@@ -305,6 +305,7 @@ def _details(prepared: Prepared, curve: Sequence[tuple[Fraction, Exact]]) -> Non
     facts(
         [
             ("chosen", _BASIS[prepared.mechanism.settings_from]),
+            *([(plan.unreleased, every)] if (every := ", ".join(plan.dropped)) != plan.dropped_in_short else []),
             *((fact.label, fact.sentence) for fact in plan.facts if fact.sentence),
             *([("bounds", plan.why_this_number)] if plan.why_this_number else []),
             *([("also", plan.also_promised)] if plan.also_promised else []),

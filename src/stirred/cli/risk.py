@@ -339,13 +339,12 @@ def _revealed_rows(found: Revealed | None, unique: Uniqueness) -> list[tuple[str
 
     if found is None:
         return []
-    low, high = found.tables
     share = partial(share_in_words, whole=found.records)
     return [
         (
             "revealed",
             f"the exact tables alone determine what was exchanged for {share(found.determined)} of the {unique.of}, "
-            f"and place {share(found.at_least)} for certain; they leave 10^{low:,.0f} to 10^{high:,.0f} files",
+            f"and place {share(found.at_least)} for certain",
         )
     ]
 
@@ -412,12 +411,16 @@ def _minimal_rows(found: MinimalUniques | None, unique: Uniqueness, largest: int
 
     if found is None:
         return [("minimal", f"sets of up to {largest} of these keys are too many to search; choose --largest 2")]
-    sizes = ", ".join(f"{many:,} of {size}" for size, many in found.by_size.items())
     share = share_in_words(found.affected, unique.records)
-    text = (
-        f"{share} of the {unique.of} are unique on {number(found.largest, 'key')} or fewer; minimal unique "
-        f"combinations: {sizes}"
-    )
+    text = f"{share} of the {unique.of} are unique on {number(found.largest, 'key')} or fewer"
+    names = {1: "single value", 2: "pair", 3: "triple"}
+    counted = [(size, number(many, names.get(size, "set"))) for size, many in found.by_size.items() if many]
+    parts = [f"{words} of {size}" if size not in names else words for size, words in counted]
+    if parts:
+        last = counted[-1][0]
+        of = "" if last == 1 else " values" if last not in names else " of values"
+        verb = "is" if parts == [f"1 {names.get(last)}"] else "are"
+        text += f": {' and '.join(filter(None, (', '.join(parts[:-1]), parts[-1])))}{of} {verb} unique"
     most = ", ".join(f"{key} {part:.0%}" for key, part in found.by_key[:5] if part)
     return [("minimal", text), *([("most by", f"share of these that each key is part of: {most}")] if most else [])]
 

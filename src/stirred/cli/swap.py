@@ -334,7 +334,7 @@ def _carry_out(planned: Planned, *, seed: str | None, verbose: bool, quiet: bool
     from stirred.release.run import run
 
     entropy = None if seed is None else Entropy.from_seed(seed)
-    prepared = prepare(planned)
+    prepared = prepare(planned, releasing=True)
     if not as_json:
         say_doubts(prepared)  # while the run can still be stopped at no cost
     with shown_progress(quiet=quiet or as_json) as progress:

@@ -14,6 +14,7 @@ from stirred.data.codebook import Codebook
 from stirred.data.columns import Columns, ParquetColumns
 from stirred.data.formulas import formula_doubts, unwritable
 from stirred.data.microdata import Microdata
+from stirred.data.place import check_place
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
 from stirred.data.steps import Count, words_of
@@ -41,7 +42,7 @@ from stirred.risk.exposed import (
     exposure,
 )
 from stirred.risk.uniqueness import Uniqueness
-from stirred.spec.accepted import with_accepted
+from stirred.spec.accepted import MORE_RUNS, with_accepted
 from stirred.spec.doubts import Doubt, refuse_doubts
 from stirred.spec.given_numbers import probability
 from stirred.spec.problems import Problem, StirredError, placed
@@ -107,11 +108,14 @@ def _labels(codebook: Codebook | None, data: Microdata) -> Labels:
     return {**data.labels, **{name: own for name, own in declared.items() if own}}
 
 
-def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
+def prepare(planned: Planned, *, before: int | None = None, releasing: bool = False) -> Prepared:
     """Read and check everything, and return what would happen.
 
-    ``before`` is the entry of a release that was reserved already: the ledger is asked as it stood then.
+    ``before`` is the entry of a release that was reserved already: the ledger is asked as it stood then. For a plan
+    that is only shown everything is looked at; ``releasing``, what refuses at once refuses before that.
     """
+    if releasing:
+        check_place(planned.out)
     engine = engine_of(planned)  # before files are read: it may take minutes
     planned, settings, mechanism, data, inputs, codebook = _read(planned)
     with placed(planned.source):
@@ -123,13 +127,24 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
     data = replace(data, called=called)
     if codebook is not None:
         mechanism = mechanism.with_codebook(codebook, missing_as=planned.plan.data.missing_as)
+    of_ledger = partial(
+        ledger_doubts,
+        ledger,
+        mechanism=planned.plan.mechanism.name,
+        parameters=planned.plan.model_dump(mode="json", include={"prepare", "mechanism", "tables"}),
+        inputs=inputs,
+        before=before,
+    )
+    if releasing and ledger is not None and any(one.is_spent and one.inputs == inputs for one in ledger.entries()):
+        # A further run of a plan refuses before the search for doubts, which takes longest.
+        with planned.places():
+            promised = _promised(mechanism.plan(data, doubts=False), planned, codebook).specification
+        again = [doubt for doubt in of_ledger(specification=promised) if doubt.kind == MORE_RUNS]
+        if not {doubt.name for doubt in again} <= {*planned.plan.release.accept}:
+            refuse_doubts(again)
     with planned.places():
-        plan: Plan = mechanism.plan(data)
-    if codebook is not None:
-        plan = _with_geography(plan, codebook)
+        plan = _promised(mechanism.plan(data), planned, codebook)
     _check_counted(planned, plan, data)
-    with planned.places():
-        plan = plan.restated(lambda own: pull_back(own, prepared=words_of(planned.plan.prepare)).specification)
     requests = [(table.name, table.columns) for table in planned.plan.tables]
     released, people = plan.releases["households"], plan.releases.get("persons", ())
     with placed(planned.source):
@@ -150,14 +165,7 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
         *plan_doubts(plan, settings_from=mechanism.settings_from),
         *_of_exposure(alone, planned, mechanism, data, plan, ledger),
         *_of_other_files(ledger, others),
-        *ledger_doubts(
-            ledger,
-            mechanism=planned.plan.mechanism.name,
-            specification=plan.specification,
-            parameters=planned.plan.model_dump(mode="json", include={"prepare", "mechanism", "tables"}),
-            inputs=inputs,
-            before=before,
-        ),
+        *of_ledger(specification=plan.specification),
         *earlier_doubts(ledger, (*plan.includes, *plan.given)),
         *_of_draft(mechanism, codebook),
         *formula_doubts([*in_csv, *_labels_in_csv(tables, _labels(codebook, data))]),
@@ -182,6 +190,12 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
         accepted=accepted,
         exposure=alone,
     )
+
+
+def _promised(plan: Plan, planned: Planned, codebook: Codebook | None) -> Plan:
+    """Return a plan whose promise knows the declared geography, and is about the file before its preparation."""
+    plan = plan if codebook is None else _with_geography(plan, codebook)
+    return plan.restated(lambda own: pull_back(own, prepared=words_of(planned.plan.prepare)).specification)
 
 
 def _in_csv(planned: Planned, data: Microdata, released: Sequence[str], tables: Sequence[Table]) -> Iterator[pl.Series]:

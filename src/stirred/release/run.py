@@ -94,7 +94,7 @@ def make_bundle(
     mechanism = prepared.mechanism.working_in(folder / "internal", progress=folder.parent / "progress")
     release = mechanism.release(prepared.data, entropy, accept=accept, plan=prepared.plan, progress=advance)
     release = replace(release, specification=replace(release.specification, seeded=entropy.seeded))
-    log.add("swapped")
+    log.add("swapped", **release.internal.get("log", {}))
     advance("write", 0, 1)
     write_public(folder, prepared, files, release, account=reservation.account)
     log.add("written")

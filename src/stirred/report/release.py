@@ -264,6 +264,6 @@ def _conditions(report: ReleaseReport) -> str:
     lead = "What is said holds" if protects_nothing(report.plan) else "The promise holds"
     parts = [paragraph(f"{lead} under these conditions:"), bullets(specification.assumptions)]
     if report.plan.dropped:
-        parts.append(paragraph(f"Columns not released: {', '.join(report.plan.dropped)}."))
+        parts.append(paragraph(f"Columns not released: {report.plan.dropped_in_short}."))
     parts.append(paragraph("The proofs are cited in specification.json, under theorem.", note=True))
     return section("Conditions of use", *parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.contract.settings import ReleasedTable
@@ -29,6 +29,7 @@ SAMPLED: Final = Doubt(
     remedy="draw with Entropy.from_seed(...), or give release what plan(data) returns",
     final=True,
 )
+_MOST_NAMED: Final = 12  # columns of a wide file are counted beyond it, and named by --verbose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,7 @@ class Plan(ABC):
     specification: Specification
     accepted: tuple[str, ...]  # names of the doubts that the specification has among its conditions
     dropped: tuple[str, ...]  # columns of the input that are not released
+    unreleased: ClassVar[str] = "dropped"  # the word for them: of tables, columns are used or not
 
     @property
     @abstractmethod
@@ -124,6 +126,13 @@ class Plan(ABC):
         return {"households": self.specification.domain.columns}
 
     @property
+    def dropped_in_short(self) -> str:
+        """Return the columns that are not released, or of a wide file how many they are."""
+        if len(self.dropped) <= _MOST_NAMED:
+            return ", ".join(self.dropped)
+        return f"{len(self.dropped):,} columns, such as {', '.join(self.dropped[:3])}"
+
+    @property
     def epsilon(self) -> Exact:
         """Return the loss at the realised universe."""
         return self.specification.budget.realised
@@ -138,7 +147,7 @@ class Plan(ABC):
         return [
             ("unchanged", self.unchanged),
             ("disturbed", self.disturbed),
-            *([("dropped", ", ".join(self.dropped))] if self.dropped else []),
+            *([(self.unreleased, self.dropped_in_short)] if self.dropped else []),
             *([("prepared", prepared)] if (prepared := self.specification.domain.prepared_in_words) else []),
             *promise_rows(self.specification),
         ]

@@ -107,6 +107,7 @@ class TabulatorPlan(Plan):
     doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    unreleased: ClassVar[str] = "not used"
     measured: tuple[Measured, ...]
     neighbours: str
     rho: Fraction

@@ -43,6 +43,7 @@ LOOKS_INSIDE: Final = (
     "(this looks inside the file: correct the column's role by what it is; choosing settings by this voids the "
     "guarantee)"
 )
+KEEP: Final = "list the columns to keep with --hold, without"
 NOT_LOOKED_AT: Final = "not-looked-at"
 # Pairs of so many columns: those that guess best alone. Of households with persons, so many of each.
 _MOST_PAIRED: Final = 16
@@ -147,7 +148,7 @@ class _Columns:
             about="+".join(names),
             what=f'{columns} together show "{told}" of {100 * shown.share:.2g}% of the rows, since all with the same '
             "values share it: anyone could tell which of them were swapped, and reverse it",
-            remedy=f"list the columns to keep with --hold, without one of them {LOOKS_INSIDE}",
+            remedy=f"{KEEP} one of them {LOOKS_INSIDE}",
         )
 
     def _single(self, name: str, seen: Look) -> Doubt | None:
@@ -260,7 +261,7 @@ class _Columns:
 
 def without(name: str) -> str:
     """Return the advice to leave a column out."""
-    return f'list the columns to keep with --hold, without "{name}"'
+    return f'{KEEP} "{name}"'
 
 
 def _better(found: dict[str, Evidence], others: dict[str, Evidence]) -> dict[str, Evidence]:
@@ -345,8 +346,7 @@ def _pair_tells(names: Sequence[str], told: str, guess: Guess, *, of: str, rows:
         about="+".join(names),
         what=f'{columns}{of} together predict "{told}" for {guess.in_words(rows)}: anyone could tell which records '
         "were swapped, and often reverse it",
-        remedy=f"if they are about the place, {move}list the columns to keep with --hold, without one of them "
-        f"{LOOKS_INSIDE}",
+        remedy=f"if they are about the place, {move}{KEEP} one of them {LOOKS_INSIDE}",
     )
 
 
@@ -354,7 +354,7 @@ def _regroups(names: str | Sequence[str], how: str) -> Doubt:
     several = not isinstance(names, str)
     columns = f"{listed(list(names))} together put" if several else f'"{names}" puts'
     alone = f"if it is the id of a household, name it with --id {names}; better, " if isinstance(names, str) else ""
-    place = "otherwise list the columns to keep with --hold, without one of them"
+    place = f"otherwise {KEEP} one of them"
     return Doubt(
         kind="regroup",
         about="+".join(names) if several else str(names),

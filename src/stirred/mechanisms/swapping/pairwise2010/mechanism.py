@@ -29,6 +29,7 @@ from stirred.mechanisms.swapping.pairwise2010.synthetic import Synthetic
 from stirred.mechanisms.swapping.records.base import RecordSwap, apart
 from stirred.mechanisms.swapping.records.choices import Choices, Rows, law_of
 from stirred.mechanisms.swapping.records.obscurity import Prior, prior_of
+from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import probability
 from stirred.spec.law import Law
 
@@ -169,6 +170,10 @@ class PairwiseSwap(RecordSwap):
     def how_many(self) -> str:
         """Say how many at most."""
         return f"at most {float(self.nominal_rate):.2%} of a state"
+
+    def setting_in_words(self, epsilon: Exact) -> str:
+        """Return the cap."""
+        return self.how_many
 
     @property
     def prior(self) -> Prior | None:

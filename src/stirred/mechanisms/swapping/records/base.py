@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -41,6 +42,7 @@ from stirred.mechanisms.protocol import (
 )
 from stirred.mechanisms.swapping.core.swapped_file import Persons, SwappedFile
 from stirred.mechanisms.swapping.doubts.promise import nothing_moves
+from stirred.mechanisms.swapping.doubts.telling import KEEP
 from stirred.mechanisms.swapping.permutation.law import tables_with_margins
 from stirred.mechanisms.swapping.records.choices import Choices, Drawn, Rows
 from stirred.mechanisms.swapping.records.obscurity import Prior, obscurity_facts
@@ -52,9 +54,11 @@ from stirred.spec.exact import INFINITE
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse
+from stirred.spec.number_text import percent
 from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import StirredError
 from stirred.spec.reliance import ONE_RUN
+from stirred.spec.rows import Row
 from stirred.spec.specification import Flavor, Specification
 
 THEOREM: Final = "disjoint pairs are not a transitive action (Appendix C.2 of the paper): the loss is infinite"
@@ -78,6 +82,12 @@ class RecordPlan(Plan):
     def disturbed(self) -> str:
         """Say what is exchanged."""
         return f"{', '.join(self.mechanism.swapped)}: exchanged between pairs of records, {self.mechanism.how_many}"
+
+    def outcome(self) -> list[Row]:
+        """Return the rows of every plan, with what is only said inside: how many records are at risk."""
+        rows = Plan.outcome(self)
+        told = self.mechanism.inside_plan(self.data)
+        return [*rows[:2], *([("inside", told)] if told else []), *rows[2:]]
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
@@ -153,9 +163,13 @@ class RecordSwap(Mechanism):
         """Say why no record of this file can be swapped; empty where one can."""
 
     @property
+    @abstractmethod
     def how_many(self) -> str:
-        """Say how many records are exchanged."""
-        return f"about {float(self.nominal_rate):.2%} of all and those at risk"
+        """Say how many records are exchanged, in words that may be published."""
+
+    def inside_plan(self, data: Microdata) -> str:
+        """Say how many records are exchanged, as far as it is known before the draw; for the custodian alone."""
+        return ""
 
     def changed(self, data: Microdata, choices: Choices) -> Microdata:
         """Return the file with whatever else is done to it."""
@@ -219,7 +233,9 @@ class RecordSwap(Mechanism):
             name=microdata.name, stage=microdata.stage, columns=columns, persons=microdata.persons is not None
         )
         found = self._doubts(microdata, columns) if doubts else (UNSEARCHED,)
-        dropped = [n for n in microdata.households.columns if n not in columns]
+        link = microdata.hid if microdata.persons is not None else None
+        homes = microdata.households.columns
+        dropped = [f"{n} (re-issued)" if n == link else n for n in homes if n not in columns]
         return RecordPlan(
             specification=promise,
             doubts=tuple(found),
@@ -254,7 +270,13 @@ class RecordSwap(Mechanism):
         except StirredError:  # what it cannot plan is said where it is compared
             return
         known = {*columns, *data.person_variables}
-        yield from (each for each in found if each.kind in _TELLING and {*each.about.split("+")} <= known)
+        for each in found:
+            if each.kind in _TELLING and {*each.about.split("+")} <= known:
+                yield replace(each, remedy=self._advised(each.remedy))
+
+    def _advised(self, remedy: str) -> str:
+        """Return the advice to leave a column out of a permutation swap for a method that has no hold."""
+        return remedy.replace(KEEP, "let [[prepare]] drop")
 
     def release(
         self,
@@ -289,7 +311,7 @@ class RecordSwap(Mechanism):
         return Release(
             public=Frames(parts, convert=like(data)),
             specification=promised,
-            internal={"file": file, "partner": partner, "unswapped": unswapped},
+            internal={"file": file, "partner": partner, "unswapped": unswapped, "log": _exchanged(partner, unswapped)},
         )
 
     # ---- files and pages
@@ -376,6 +398,16 @@ class RecordSwap(Mechanism):
         told = [fact.sentence for fact in plan.facts]
         return [Section(title="What is promised", blocks=(self.in_words, *self.in_three, *told))]
 
+    def inside(self, plan: Any, release: Release) -> list[Section]:
+        """Return how many were exchanged: nothing that is published tells it."""
+        found, records = release.internal["log"], release.internal["partner"].size
+        share = percent(Fraction(found["exchanged"], max(records, 1)), digits=3)
+        words = (
+            f"{found['exchanged']:,} of {records:,} records ({share}) were exchanged, in {found['exchanged'] // 2:,} "
+            f"pairs: {self.how_many}. {found['without_partner']:,} that should have been found no partner."
+        )
+        return [Section(title="How many were exchanged", blocks=(words,))]
+
     @property
     def areas(self) -> tuple[str, ...]:
         """Return the columns that are exchanged."""
@@ -401,6 +433,11 @@ class RecordSwap(Mechanism):
         if not bundle.specification.budget.realised.is_infinite:
             found.bad("it promises something, and swaps of disjoint pairs do not", where="public/specification.json")
         found.unchecked.append("which records were swapped: that is confidential, and nothing is promised of it")
+
+
+def _exchanged(partner: Rows, unswapped: Sequence[int]) -> dict[str, int]:
+    """Return for the log how many records have a partner, and how many should have had one."""
+    return {"exchanged": int((partner != np.arange(partner.size)).sum()), "without_partner": len(unswapped)}
 
 
 def apart(alike: Rows, area: Rows) -> bool:

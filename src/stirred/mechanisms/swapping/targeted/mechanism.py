@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,14 +16,16 @@ from stirred.data.codes import encode
 from stirred.data.columns import select
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
-from stirred.data.problems import bad_file, bad_plan
+from stirred.data.problems import bad_file, bad_plan, number
 from stirred.mechanisms.protocol import Names, Rate, Settings
 from stirred.mechanisms.swapping.records.base import RecordSwap, apart
 from stirred.mechanisms.swapping.records.choices import Choices, Rows, Weights, law_of
 from stirred.mechanisms.swapping.records.obscurity import Prior, prior_of
 from stirred.mechanisms.swapping.targeted.swapping import Problem, swapped_pairs
+from stirred.spec.exact import Exact
 from stirred.spec.given_numbers import fraction, probability
 from stirred.spec.law import Law
+from stirred.spec.number_text import percent
 
 _MILLION = 1_000_000  # given risks are whole millionths
 _MOST = 2_000  # of them 31 bits hold so many
@@ -38,7 +41,11 @@ class TargetedSettings(Settings):
         description="Columns on which partners must agree; or lists of columns, of which the first is tried first.",
         json_schema_extra={"example": "hsize"},
     )
-    swaprate: Rate = Field(default="5%", description="The share of households that are swapped, besides those at risk.")
+    swaprate: Rate = Field(
+        default="5%",
+        description="The share of each finest area that is exchanged, including those at risk. All at risk are "
+        "exchanged, also where they are more.",
+    )
     risk_variables: Names = Field(default=[], description="Columns in which persons are counted to find rare ones.")
     k_anonymity: int = Field(default=3, ge=0, description="At risk is whoever shares these columns with fewer others.")
     risk: Names = Field(default=[], description="Instead: columns with the risk at each level, from 0 on.")
@@ -138,9 +145,39 @@ class TargetedSwap(RecordSwap):
     def in_words(self) -> str:
         """Return in one sentence what is done."""
         return (
-            f"Targeted record swapping: {', '.join(self.swapped)} of households at risk, and of others at a rate of "
-            f"{float(self.nominal_rate):.2%}, is exchanged with that of a similar household elsewhere."
+            f"Targeted record swapping: {', '.join(self.swapped)} is exchanged with that of a similar household "
+            f"elsewhere, for {self.how_many}."
         )
+
+    @property
+    def how_many(self) -> str:
+        """Say how many are exchanged, as the settings say it: how many are at risk is confidential."""
+        share = f"{percent(self.nominal_rate)} of each {self.hierarchy[-1]}"
+        if not (self.risk or self.risk_variables):
+            return share
+        return "all households at risk" + (f", and others until {share} are exchanged" if self.nominal_rate else "")
+
+    def setting_in_words(self, epsilon: Exact) -> str:
+        """Return the swap rate."""
+        return f"swaprate {percent(self.nominal_rate)}"
+
+    def inside_plan(self, data: Microdata) -> str:
+        """Say how many are at risk, and how many are exchanged at most. Every swap of an area has one partner."""
+        problem = self._problem(data)
+        at_risk = problem.risky < len(problem.areas)
+        finest = problem.areas[-1]
+        sizes, risky = np.bincount(finest), np.bincount(finest[at_risk], minlength=int(finest.max(initial=0)) + 1)
+        wanted = [max(int(few), ceil(int(size) * problem.rate / 2)) for few, size in zip(risky, sizes, strict=True)]
+        most, count = min(2 * sum(wanted), problem.size), int(at_risk.sum())
+        of = f"of {number(problem.size, 'household')}"
+        return (
+            f"{count:,} {of} ({percent(Fraction(count, problem.size), digits=3)}) are at risk; with their partners and "
+            f"those drawn for the swap rate at most {most:,} ({percent(Fraction(most, problem.size), digits=3)}) are "
+            "exchanged. This is confidential"
+        )
+
+    def _advised(self, remedy: str) -> str:
+        return RecordSwap._advised(self, remedy).replace("swap it too", "carry it along (carry_along)")
 
     def pairs(self, data: Microdata, choices: Choices) -> tuple[Rows, list[int]]:
         """Return the pairs, and the rows at risk that found no partner."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import polars as pl
 
@@ -31,6 +31,7 @@ class CellKeyPlan(Plan):
     doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    unreleased: ClassVar[str] = "not used"
     mechanism: CellKey
     cells: Mapping[str, pl.DataFrame]
     persons: tuple[str, ...] = ()  # columns of persons that tables use

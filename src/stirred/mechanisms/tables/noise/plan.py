@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -33,6 +33,7 @@ class NoisePlan(Plan):
     doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    unreleased: ClassVar[str] = "not used"
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
