@@ -48,7 +48,7 @@ def test_every_flavor_but_the_pure_one_is_refused_by_name(output: OutputPremetri
     shown = learned_section(specification)
     assert "No limit can be stated: unsupported flavor" in shown
     assert "at most" not in shown
-    assert "bounded by no number" in shown
+    assert "For the exact figures there is no limit" in shown
     assert pure_loss(specification.with_flavor(output_premetric=PURE)) == exact(1)
 
 

@@ -377,11 +377,13 @@ def _minimal_rows(found: MinimalUniques | None, unique: Uniqueness, largest: int
 
     if found is None:
         return [("minimal", f"sets of up to {largest} of these keys are too many to search; choose --largest 2")]
-    sizes = ", ".join(f"{many:,} of {size}" for size, many in found.by_size.items())
+    named = {1: ("single value", "single values"), 2: ("pair", "pairs"), 3: ("triple", "triples")}
+    words = {size: named.get(size, (f"set of {size}", f"sets of {size}")) for size in found.by_size}
+    sizes = ", ".join(number(many, *words[size]) for size, many in found.by_size.items())
     share = share_in_words(found.affected, unique.records)
     text = (
-        f"{share} of the {unique.of} are unique on {number(found.largest, 'key')} or fewer; minimal unique "
-        f"combinations: {sizes}"
+        f"{share} of the {unique.of} are unique on {number(found.largest, 'key')} or fewer; unique, with "
+        f"no smaller part unique: {sizes}"
     )
     most = ", ".join(f"{key} {part:.0%}" for key, part in found.by_key[:5] if part)
     return [("minimal", text), *([("most by", f"share of these that each key is part of: {most}")] if most else [])]

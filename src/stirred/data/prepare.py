@@ -89,7 +89,15 @@ def _split(step: Split, data: Microdata) -> Microdata:
         raise DataError(problems)
     homes = flat.select(step.names).unique(step.hid, keep="first", maintain_order=True)
     people = flat.drop(step.households)
-    return replace(data, households=homes, persons=people, hid=step.hid, record="household", checked=False)
+    return replace(
+        data,
+        households=homes,
+        persons=people,
+        hid=step.hid,
+        record="household",
+        person_source=data.household_source,
+        checked=False,
+    )
 
 
 def _differing(step: Split, flat: pl.DataFrame, source: str) -> Iterator[Problem]:

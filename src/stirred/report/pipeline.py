@@ -33,7 +33,7 @@ def pipeline_section(specification: Specification) -> str:
     unit = specification.input_premetric.unit_in_words
     boxes.append(("step", "The mechanism", f"{specification.budget_text} for one {unit}"))
     fixed = [*figures(specification.flavor.effective_multiverse.invariants)]
-    held = f"Past the mechanism, held fixed and not protected: {'; '.join(fixed)}."
+    held = f"Published as it is, without protection: {'; '.join(fixed)}."
     by = held if fixed else "Nothing is published exactly."
     boxes.append(("exact" if fixed else "step", "Published", by))
     items = "".join(f'<li class="{kind}"><b>{title}</b><span>{escape(text)}</span></li>' for kind, title, text in boxes)

@@ -76,7 +76,10 @@ class DiscreteGaussian:
         value = fraction(variance, where="variance of the discrete Gaussian noise")
         if value > _WIDEST:
             what = f"noise of variance {float(min(value, Fraction(10**300))):.4g} is wider than can be drawn"
-            remedy = f"choose a larger rho: variances go up to {_WIDEST:,}"
+            remedy = (
+                f"variances go up to {_WIDEST:,}: choose a larger rho, a coarser unit or smaller bounds, such as "
+                "thousands; or Laplace noise, which has no such limit"
+            )
             raise wrong(what, where="discrete Gaussian noise", remedy=remedy)
         _positive(value, where="variance of the discrete Gaussian noise")
         object.__setattr__(self, "variance", value)

@@ -218,7 +218,9 @@ class RecordSwap(Mechanism):
             name=microdata.name, stage=microdata.stage, columns=columns, persons=microdata.persons is not None
         )
         found = self._doubts(microdata, columns) if doubts else ()
-        dropped = [n for n in microdata.households.columns if n not in columns]
+        reissued = microdata.hid if microdata.persons is not None else None
+        left_out = [n for n in microdata.households.columns if n not in columns]
+        dropped = [f"{n} (re-issued)" if n == reissued else n for n in left_out]
         return RecordPlan(
             specification=promise,
             doubts=tuple(found),
