@@ -77,8 +77,7 @@ class DiscreteGaussian:
         if value > _WIDEST:
             what = f"noise of variance {float(min(value, Fraction(10**300))):.4g} is wider than can be drawn"
             remedy = (
-                f"variances go up to {_WIDEST:,}: choose a larger rho, a coarser unit or smaller bounds, such as "
-                "thousands; or Laplace noise, which has no such limit"
+                f"choose a larger rho, a coarser unit (thousands) or smaller bounds: variances go up to {_WIDEST:,}"
             )
             raise wrong(what, where="discrete Gaussian noise", remedy=remedy)
         _positive(value, where="variance of the discrete Gaussian noise")
