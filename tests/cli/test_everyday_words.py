@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -118,3 +119,54 @@ def test_what_python_prints_has_no_label(folder: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert labels(done.stdout) == []
+
+
+PLAN = """[data]
+households = "homes.parquet"
+id = "hid"
+{steps}[mechanism]
+match = "size"
+swap = "county"
+rate = {rate}
+"""
+DROPS = '[[prepare]]\nstep = "drop"\ncolumn = "county"\n'
+
+
+@pytest.mark.parametrize(
+    ("plan", "command", "said"),
+    [
+        (PLAN.format(steps="", rate="1/2"), "plan p.toml", 'Fix: put it in quotes: rate = "1/2".'),
+        (PLAN.format(steps="", rate="5%"), "plan p.toml", 'Fix: put it in quotes: rate = "5%".'),
+        (
+            PLAN.format(steps=DROPS, rate="'1/2'") + '[release]\nout = "b"\n',
+            "plan p.toml",
+            "p.toml [[prepare]] entry 1: this step drops 'county', which [mechanism] names. Fix: leave the step out",
+        ),
+        ("", f"swap {' '.join(ROLES)} --rate 1/2 --unit '' --out b", "--unit: it is empty. Fix: say what a record is"),
+        (
+            "",
+            "derive round nowhere --out d",
+            "nowhere: there is no such folder. Fix: name the folder of a release",
+        ),
+        (
+            "",
+            "topdown interval swapped",
+            "this is a release of permutation-swap, which measures nothing. Fix: name a release of topdown.",
+        ),
+    ],
+)
+def test_a_mistake_is_answered_with_what_it_is(
+    folder: Path, capsys: pytest.CaptureFixture[str], plan: str, command: str, said: str
+) -> None:
+    (folder / "p.toml").write_text(plan, encoding="utf-8")
+    if "swapped" in command:
+        assert run(["swap", *ROLES, "--rate", "1/2", "--out", "swapped", "--seed", "s", "--quiet"]) == 0
+    capsys.readouterr()
+    assert run(shlex.split(command)) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_preparing_without_steps_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "p.toml").write_text(PLAN.format(steps="", rate="'1/2'"), encoding="utf-8")
+    assert run(["prepare", "homes.parquet", "--plan", "p.toml"]) == 0
+    assert "p.toml has no steps: the mechanism sees the file as it is." in " ".join(capsys.readouterr().out.split())

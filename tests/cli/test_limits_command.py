@@ -181,7 +181,7 @@ def test_explain_reads_a_specification_and_refuses_other_flavors_by_name(command
     assert first["epsilon_times_distance"] == 1.5
     assert found["epsilon_exact"] == "3/2"
     assert any("household" in each for each in found["reveals"])
-    assert "is bounded by no number" in words(command, "limits", "explain", str(file))
+    assert "For the exact figures there is no limit" in words(command, "limits", "explain", str(file))
     problem = refused(command, "explain", "gaussian-dp", "--budget", "1")
     assert problem["where"] == "gaussian-dp"
     assert "unsupported flavor" in problem["what"]

@@ -49,7 +49,7 @@ def test_every_flavor_but_the_pure_one_is_refused_by_name(output: OutputPremetri
     assert output.classic in refused.value.problems[0].what
     assert pure_loss(specification.with_flavor(output_premetric=PURE)) == exact(1)
     shown = learned_section(specification)
-    assert "bounded by no number" in shown
+    assert "For the exact figures there is no limit" in shown
     assert "unsupported" not in shown
     if output == ZCDP:
         return

@@ -13,6 +13,7 @@ import pytest
 from stirred.audit.bundle import audit_bundle
 from stirred.data.codebook import Codebook, Variable
 from stirred.data.columns import ParquetColumns
+from stirred.data.frames import read_frame
 from stirred.data.microdata import Microdata
 from stirred.data.prepare import Change, prepared_codebook, prepared_data
 from stirred.data.problems import DataError, PlanError
@@ -609,3 +610,42 @@ def test_sections_that_are_written_wrongly_are_told_by_the_section_that_was_writ
     with pytest.raises(PlanError) as error:
         of(Path(), sections.pop("prepare", []), **sections)
     assert [str(problem) for problem in error.value.problems] == [told]
+
+
+def test_numbers_of_a_text_file_are_numbers_in_parquet_and_codes_keep_their_zeros(tmp_path: Path) -> None:
+    rows = range(240)
+    pl.DataFrame(
+        {
+            "hid": [str(n) for n in rows],
+            "county": [f"0{n % 3}" for n in rows],
+            "size": [str(1 + n % 4) for n in rows],
+            "income": ["-5809.400000000001" if n % 2 else "12" for n in rows],
+            "rooms": [str(n % 5) if n % 7 else None for n in rows],
+            "zone": [f"{n % 2:02d}" for n in rows],
+            "trade": [["10.1", "10.10"][n % 2] for n in rows],
+            "coded": [str(n % 2) for n in rows],
+        }
+    ).write_csv(tmp_path / "homes.csv")
+    pl.DataFrame({"hid": [str(n) for n in rows], "age": [str(n % 40) for n in rows]}).write_csv(tmp_path / "people.csv")
+    texts = ["county", "income", "rooms", "zone", "trade"]
+    kinds = {**dict.fromkeys(texts, "text"), "size": "integer", "coded": "code", "age": "integer"}
+    entries = [
+        f'[[variables]]\nname = "{name}"\nfile = "{"persons" if name == "age" else "households"}"\ntype = "{kind}"\n'
+        + "missing = true\n"
+        + ('codes = { 0 = "no", 1 = "yes" }\n' if kind == "code" else "")
+        for name, kind in kinds.items()
+    ]
+    (tmp_path / "codebook.toml").write_text('[link]\nhid = "hid"\n' + "".join(entries))
+    data = {"households": "homes.csv", "persons": "people.csv", "hid": "hid", "codebook": "codebook.toml"}
+    typed = ["Int64", "Float64", "Int64", "String", "String", "String"]
+    for ending, wanted in (("parquet", typed), ("csv", ["String"] * 6)):
+        release = {"out": str(tmp_path / ending), "format": ending}
+        public = run(prepare(of(tmp_path, [], data, release=release))) / "public"
+        found = read_frame(public / f"data.{ending}")
+        assert [str(found[name].dtype) for name in ("size", "income", "rooms", "zone", "trade", "coded")] == wanted
+        assert found["county"].dtype == pl.String  # the codes that are exchanged
+        assert {*found["income"].cast(pl.String)} <= {"-5809.400000000001", "12", "12.0"}
+        assert {*found["zone"]} == {"00", "01"}
+        age = read_frame(public / f"persons.{ending}")["age"]
+        assert str(age.dtype) == ("Int64" if ending == "parquet" else "String")
+    assert audit_bundle(tmp_path / "parquet").passed

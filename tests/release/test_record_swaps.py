@@ -68,6 +68,7 @@ def test_a_release_is_made_audited_and_published_by_whoever_answers_for_it(folde
     refused = done(folder, "release", "plan.toml", code=2)
     assert "nothing is promised" in refused.stderr
     plan(folder, mechanism)
+    assert "hid (re-issued)" in done(folder, "plan", "plan.toml", "--verbose").stdout
     done(folder, "release", "plan.toml")
     files = {path.name for path in (folder / "out" / "public").iterdir()}
     assert files == {"data.parquet", "persons.parquet", "README.md", "report.html", "specification.json",

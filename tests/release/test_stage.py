@@ -47,7 +47,7 @@ def test_a_plan_that_says_nothing_makes_no_claim(folder: Path) -> None:
     words = str(explain(specification))
     assert "protected as it is given to the mechanism" in words
     assert "after coding, editing and imputation" not in words
-    assert "copied from another one is not said" in words
+    assert "not stated: whether imputation copied answers" in words
     assert "post_imputation" not in json.loads(to_json(specification))["input_premetric"]
     assert from_json(to_json(specification)) == specification
 

@@ -38,7 +38,7 @@ from stirred.spec.problems import Problem, StirredError
 from stirred.spec.render import to_markdown
 from stirred.spec.specification import Specification
 
-NO_BOUND: Final = "nothing is promised: the loss is infinite, and the release may be the confidential file"
+NO_BOUND: Final = "nothing is promised: the loss is infinite, and no bound on what can be learned is proven"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

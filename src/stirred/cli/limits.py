@@ -236,7 +236,7 @@ def explain(
         for note in found.notes:
             paragraph(note)
     emit()
-    emit("What the exact figures reveal by themselves is bounded by no number:")
+    emit("For the exact figures there is no limit: whatever can be computed from them can be learned:")
     bullets(found.reveals)
 
 

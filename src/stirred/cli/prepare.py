@@ -46,7 +46,7 @@ def prepare(
     if rows:
         header = ("step", "column", "changed", "before", "after")
         table(header, [(row[0], row[1], f"{row[3]:,}", row[4] or "", row[5] or "dropped") for row in rows])
-    paragraph(_NOTE)
+    paragraph(_NOTE if rows else f"{plan} has no steps: the mechanism sees the file as it is.")
 
 
 def _values(column: pl.Series | None) -> str | None:

@@ -74,7 +74,7 @@ def read_given(source: Path | str, dialect: Dialect = PLAIN) -> pl.DataFrame:
     _check_harmless(Source.of(source).checked())
     frame = read_frame(source, separator=dialect.separator)
     place = Source.of(source)
-    if place.kind in CSV or (place.kind == "folder" and _are_csv(parts_of(place))):
+    if is_text(place):
         check_header(place, frame)
         if dialect.decimal == ",":
             _check_points(place, frame)
@@ -222,6 +222,11 @@ def parquet_parts(source: Path | str) -> list[Part]:
     place = Source.of(source).checked()
     parts = parts_of(place) if place.kind in ("folder", *PARQUET) else []
     return [] if not parts or _are_csv(parts) else parts
+
+
+def is_text(place: Source) -> bool:
+    """Say whether a table lies in text files, whose columns have no types."""
+    return place.kind in CSV or (place.kind == "folder" and _are_csv(parts_of(place)))
 
 
 def _are_csv(parts: Sequence[Part]) -> bool:

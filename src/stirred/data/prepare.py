@@ -61,7 +61,7 @@ def prepared_data(data: Microdata, steps: Sequence[Step], *, seen: list[Change] 
                     raise bad_plan(what, where="", remedy="make it the first step")
                 data = _split(step, data)
             elif isinstance(step, Count):
-                data = _counted(step, data)
+                data = _counted(step, data, seen)
             else:
                 data = _stepped(data, step, seen)
         except StirredError as error:
@@ -89,7 +89,15 @@ def _split(step: Split, data: Microdata) -> Microdata:
         raise DataError(problems)
     homes = flat.select(step.names).unique(step.hid, keep="first", maintain_order=True)
     people = flat.drop(step.households)
-    return replace(data, households=homes, persons=people, hid=step.hid, record="household", checked=False)
+    return replace(
+        data,
+        households=homes,
+        persons=people,
+        hid=step.hid,
+        record="household",
+        person_source=data.household_source,
+        checked=False,
+    )
 
 
 def _differing(step: Split, flat: pl.DataFrame, source: str) -> Iterator[Problem]:
@@ -104,7 +112,7 @@ def _differing(step: Split, flat: pl.DataFrame, source: str) -> Iterator[Problem
             )
 
 
-def _counted(step: Count, data: Microdata) -> Microdata:
+def _counted(step: Count, data: Microdata, seen: list[Change] | None) -> Microdata:
     """Return households with the number of their persons, who are part of a household's record."""
     (name,), homes, people, hid = step.column, data.households, data.persons, data.hid
     if people is None or hid is None:
@@ -116,7 +124,11 @@ def _counted(step: Count, data: Microdata) -> Microdata:
         raise DataError([missing_column(hid, homes.columns, where=source, role="hid") for source in lacking])
     sizes = people[hid].alias(hid).value_counts(name=name)
     counted = homes.select(pl.col(hid).cast(sizes[hid].dtype)).join(sizes, on=hid, how="left", maintain_order="left")
-    return replace(data, households=homes.with_columns(counted[name].fill_null(0).cast(pl.Int64)), checked=False)
+    sizes_of_homes = counted[name].fill_null(0).cast(pl.Int64)
+    if seen is not None:
+        nothing = pl.Series(name, [None] * homes.height, dtype=pl.Int64)
+        seen.append(Change(step=step, column=name, before=nothing, after=sizes_of_homes))
+    return replace(data, households=homes.with_columns(sizes_of_homes), checked=False)
 
 
 def _frames(data: Microdata) -> list[tuple[str, Columns]]:

@@ -264,9 +264,10 @@ def read_toml(path: Path, *, called: str = "it") -> dict[str, Any]:
         # Decimals stay decimals: rate = 0.05 is exactly 1/20.
         return tomllib.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
-        raise bad_plan(
-            f"this is not TOML ({error})",
-            where=str(path),
-            remedy='check quotes and brackets: text, names with other letters than a-z ("Größe" = 1) and codes with '
-            'leading zeros ("01") need quotes',
-        ) from None
+        remedy = (
+            'check quotes and brackets: text, names with other letters than a-z ("Größe" = 1) and codes with '
+            'leading zeros ("01") need quotes'
+        )
+        if bare := re.search(r"^\s*([\w.-]+)\s*=\s*(\d+\s*/\s*\d+|\d[\d.]*\s*%)\s*(#.*)?$", text, re.MULTILINE):
+            remedy = f'put it in quotes: {bare[1]} = "{bare[2]}"'
+        raise bad_plan(f"this is not TOML ({error})", where=str(path), remedy=remedy) from None

@@ -88,7 +88,7 @@ class Step(BaseModel):
             by_share = key == "at" and isinstance(value, str) and ("%" in value or value.startswith("p"))
             if key in _COMPUTED or by_share:
                 what, remedy = _COMPUTED.get(key, _CAP)
-                raise PydanticCustomError(LEARNED, "{what}", {"what": what, "remedy": remedy})
+                raise _wrong(what, remedy)
         return given
 
     @property
@@ -140,11 +140,9 @@ class Recode(Step):
     def _one_source(self) -> Recode:
         sources = [key for key in ("map", "hierarchy", "hrc") if getattr(self, key) is not None]
         if len(sources) != 1 or (sources == ["map"]) == (self.level is not None):
-            what = "recoding needs either a map, or hierarchy or hrc together with level"
-            raise PydanticCustomError(LEARNED, "{what}", {"what": what, "remedy": "write one of them"})
+            raise _wrong("recoding needs either a map, or hierarchy or hrc together with level", "write one of them")
         if self.keep and (self.map is None or self.other is not None):
-            what = "keep goes with a map, and says that its other codes stay"
-            raise PydanticCustomError(LEARNED, "{what}", {"what": what, "remedy": "leave keep or other out"})
+            raise _wrong("keep goes with a map, and says that its other codes stay", "leave keep or other out")
         return self
 
     @property
@@ -225,13 +223,26 @@ _LARGEST: Final = 10**18
 
 def _decimal(value: Any) -> Any:
     """Return an exact number; a float of Python by its shortest decimal."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
-        return value
+    text = "" if isinstance(value, bool) else str(value)
     try:
-        found = Decimal(str(value))
+        found = Decimal(text)
     except InvalidOperation:
-        return value
-    return found if found.is_finite() and abs(found) < _LARGEST and found == round(found, 18) else value
+        found = Decimal("NaN")
+    if not found.is_finite() or abs(found) >= _LARGEST or found != round(found, 18):
+        raise _wrong(f"{value!r} is not a number", "write one such as 85 or 0.5")
+    return found
+
+
+def _date(value: Any) -> Any:
+    """Return a day."""
+    found = _day(value) if isinstance(value, str) else value
+    if not isinstance(found, date) or isinstance(found, datetime):
+        raise _wrong(f"{str(value)!r} is not a day", "write one such as 2020-12-31")
+    return found
+
+
+def _wrong(what: str, remedy: str) -> PydanticCustomError:
+    return PydanticCustomError(LEARNED, "{what}", {"what": what, "remedy": remedy})
 
 
 def _written(value: Decimal | date | None) -> int | str | None:
@@ -246,10 +257,16 @@ Exact = Annotated[
     PlainSerializer(_written, return_type=int | str),
 ]
 Above0 = Annotated[Exact, Field(gt=0)]
-Day = Annotated[
-    date,
-    BeforeValidator(lambda value: _day(value) or value if isinstance(value, str) else value),
-    PlainSerializer(_written, return_type=str),
+Day = Annotated[date, BeforeValidator(_date), PlainSerializer(_written, return_type=str)]
+Break = Annotated[
+    Decimal | date,
+    BeforeValidator(
+        lambda value: (
+            _date(value) if isinstance(value, date) or (isinstance(value, str) and _day(value)) else _decimal(value)
+        ),
+        json_schema_input_type=int | float | str,
+    ),
+    PlainSerializer(_written, return_type=int | str),
 ]
 
 
@@ -483,16 +500,16 @@ class Band(_Numeric):
     step: Literal["band"] = Field(description="Put numbers or dates into bands.")
     width: Above0 | None = Field(default=None, description="All bands have this width.")
     start: Exact = Field(default=Decimal(0), description="With width: where a band begins.")
-    breaks: list[Exact] | list[Day] | None = Field(
+    breaks: list[Break] | None = Field(
         default=None, min_length=1, description="Instead: where each band begins, numbers or dates."
     )
 
     @model_validator(mode="after")
     def _one_way(self) -> Band:
         breaks: list[Any] = self.breaks or []
-        if (self.width is None) == (self.breaks is None) or any(a >= b for a, b in pairwise(breaks)):
-            what = "bands need either a width, or breaks that rise"
-            raise PydanticCustomError(LEARNED, "{what}", {"what": what, "remedy": "write such as breaks = [0, 18, 65]"})
+        mixed = len({type(each) for each in breaks}) > 1
+        if (self.width is None) == (self.breaks is None) or mixed or any(a >= b for a, b in pairwise(breaks)):
+            raise _wrong("bands need either a width, or breaks that rise", "write such as breaks = [0, 18, 65]")
         return self
 
     @property
@@ -597,7 +614,7 @@ class Dates(_ByValue):
     def _one_day(self) -> Dates:
         if (self.to == "age") != (self.on is not None):
             what, remedy = "an age needs the day on which it is counted", 'write such as to = "age", on = 2020-04-01'
-            raise PydanticCustomError(LEARNED, "{what}", {"what": what, "remedy": remedy})
+            raise _wrong(what, remedy)
         return self
 
     @property

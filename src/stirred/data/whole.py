@@ -14,6 +14,8 @@ MISSING_LIKE: Final = ("NA", "N/A", "#N/A", "NaN", "null", "NULL", "None", "nan"
 _WHOLE: Final = r"^[+-]?[0-9]+(\.0*)?$"
 _POINT: Final = r"^([+-]?[0-9]+)\.0*$"
 _COMMA: Final = r"^\s*[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?\s*$"
+_PLAIN_WHOLE: Final = r"^(0|-?[1-9][0-9]{0,17})$"
+_PLAIN_DECIMAL: Final = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
 # Rows that show at a glance that a column holds something else.
 _FIRST_ROWS: Final = 1_000
 
@@ -34,6 +36,27 @@ def as_whole(column: pl.Series) -> pl.Series:
     if column.dtype.is_decimal():
         return _decimals(column)
     return _floats(column) if column.dtype.is_float() else column
+
+
+def as_numbers(column: pl.Series) -> pl.Series:
+    """Return a column of texts as one of numbers, if every text is exactly how its number is written.
+
+    A code such as 01 or 10.10 loses nothing: it makes the whole column stay text.
+
+    >>> as_numbers(pl.Series(["1", None, "-20"])).dtype, as_numbers(pl.Series(["0.5", "12"])).dtype
+    (Int64, Float64)
+    >>> as_numbers(pl.Series(["01", "2"])).dtype, as_numbers(pl.Series(["10.1", "10.10"])).dtype
+    (String, String)
+    """
+    if column.dtype != pl.String or column.null_count() == len(column):
+        return column
+    if bool(column.str.contains(_PLAIN_WHOLE).all()):
+        return column.cast(pl.Int64)
+    texts = column.drop_nulls().unique()
+    if not bool(texts.str.contains(_PLAIN_DECIMAL).all()):
+        return column
+    again = texts.cast(pl.Float64).cast(pl.String).str.replace(r"\.0$", "")
+    return column.cast(pl.Float64) if bool((again == texts).all()) else column
 
 
 def without_point(code: str) -> str:

@@ -197,7 +197,11 @@ def _data_problems(plan: PlanFile, source: str) -> Iterator[Problem]:
         yield Problem(what="'households' is missing", where=f"{where} households", remedy=f"add it, or {instead}")
     elif len(given) > 1:
         yield Problem(what=f"{' and '.join(given)} both name the file", where=where, remedy="name it once")
-    elif plan.data.persons is not None and given != ["households"]:
+    for place, name in (("[data] record", plan.data.record), ("[mechanism] unit", plan.mechanism.settings.unit)):
+        if name is not None and not name.strip():
+            remedy = "say what a record is, such as household or person; or leave it out"
+            yield Problem(what="it is empty", where=f"{source} {place}", remedy=remedy)
+    if len(given) == 1 and plan.data.persons is not None and given != ["households"]:
         remedy = "name the other file with households"
         yield Problem(what="persons belong to households", where=f"{where} persons", remedy=remedy)
     if plan.design is not None and given != ["sample"]:

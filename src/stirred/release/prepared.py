@@ -17,7 +17,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.place import check_place
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.data.sources import Source
-from stirred.data.steps import Count, words_of
+from stirred.data.steps import Count, Drop, words_of
 from stirred.data.table_labels import ENDING, Labels, tells_more
 from stirred.data.validate import validate
 from stirred.engines.local import LocalEngine
@@ -30,7 +30,7 @@ from stirred.release.ledger import Ledger
 from stirred.release.ledger.entry import numbers
 from stirred.release.ledger_doubts import earlier_doubts, ledger_doubts
 from stirred.release.plan_file import Planned, unprintable
-from stirred.release.preparation import preparation_of
+from stirred.release.preparation import preparation_of, with_numbers
 from stirred.release.tables import wanted_tables, with_declared_codes
 from stirred.risk.exposed import (
     MOST_EXPOSED,
@@ -388,6 +388,8 @@ def _read(planned: Planned) -> tuple[Planned, Settings, Mechanism, Microdata, di
         problems += undeclared_columns(data, planned)
         preparation = preparation_of(planned, data, codebook)
         given, data = preparation.given, preparation.data
+        if mechanism is not None and mechanism.counts_tables:
+            data = with_numbers(data, preparation.codebook, codes=[*mechanism.coded_columns])
         problems += _of_design(data, planned)
     except StirredError as error:
         problems += error.problems
@@ -399,7 +401,9 @@ def _read(planned: Planned) -> tuple[Planned, Settings, Mechanism, Microdata, di
             swapped = None
             problems += error.problems
         checks: list[Callable[[], None]] = [data.check]
-        if mechanism is not None and swapped is not None:
+        dropped = [] if settings is None else [*_dropped_and_named(planned, settings)]
+        problems += dropped
+        if mechanism is not None and swapped is not None and not dropped:
             checks.append(partial(mechanism.check, swapped))
         for check in checks:
             try:
@@ -413,6 +417,18 @@ def _read(planned: Planned) -> tuple[Planned, Settings, Mechanism, Microdata, di
         _check_codebook(codebook, given)
         codebook = preparation.codebook
     return planned, settings, mechanism, swapped, inputs, codebook
+
+
+def _dropped_and_named(planned: Planned, settings: Settings) -> Iterator[Problem]:
+    """Yield columns that a step drops and the mechanism names."""
+    lists = [value for value in settings.dumped().values() if isinstance(value, list)]
+    named = {each for value in lists for each in value if isinstance(each, str)}
+    for number, step in enumerate(planned.plan.prepare, start=1):
+        for name in step.names if isinstance(step, Drop) else ():
+            if name in named:
+                where = f"{planned.source} [[prepare]] entry {number}"
+                remedy = "leave the step out, or name another column"
+                yield Problem(what=f"this step drops '{name}', which [mechanism] names", where=where, remedy=remedy)
 
 
 def _of_design(data: Microdata, planned: Planned) -> Iterator[Problem]:

@@ -17,7 +17,7 @@ def learned_section(specification: Specification) -> str:
     if specification.budget.is_free:
         return ""
     found = what_could_be_learned(specification)
-    last = paragraph("What the exact figures reveal by themselves is bounded by no number.")
+    last = paragraph("For the exact figures there is no limit: whatever can be computed from them can be learned.")
     return section("What could be learned", paragraph(_lead(found)), *_limits(found), last)
 
 

@@ -33,7 +33,7 @@ def pipeline_section(specification: Specification, *, publishes_fixed: bool) -> 
     unit = specification.input_premetric.unit_in_words
     boxes.append(("step", "The mechanism", f"{specification.budget_text} for one {unit}"))
     fixed = [*figures(specification.flavor.effective_multiverse.invariants)]
-    held = f"Past the mechanism, held fixed and not protected: {'; '.join(fixed)}."
+    held = f"Published as it is, without protection: {'; '.join(fixed)}."
     by = held if fixed and publishes_fixed else "Nothing is published exactly."
     if fixed and not publishes_fixed:
         boxes.append(("step", "Kept inside", f"Held fixed and not protected, but not published: {'; '.join(fixed)}."))

@@ -108,7 +108,7 @@ def _not_protected(specification: Specification) -> tuple[str, ...]:
 def _answers(specification: Specification, *, with_paper: bool) -> tuple[Answer, ...]:
     domain, premetric = specification.domain, specification.input_premetric
     output = specification.output_premetric
-    coarser = f"; what is fixed is fixed in the prepared file ({domain.prepared_in_words})"
+    coarser = f"; exact figures are those after preparation ({domain.prepared_in_words})"
     made = coarser if domain.prepared else ""
     spoilt = "" if output.immune else "; a function of the output may lie further apart than the output itself"
     part = f"; measured on {', '.join(specification.measured_on)} only" if specification.measured_on else ""
@@ -144,7 +144,7 @@ def _what(specification: Specification) -> str:
         differ = " and differ once prepared" if specification.domain.prepared else ""
         words += f"; versions that agree on the fixed figures{differ} are at least {nearest} apart"
     if premetric.post_imputation is None and not specification.budget.is_free:  # a definition has no file
-        words += "; whether a record may hold answers that imputation copied from another one is not said"
+        words += "; not stated: whether imputation copied answers between records"
     return words
 
 

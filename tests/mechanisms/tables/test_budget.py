@@ -143,7 +143,7 @@ def test_margins_that_others_imply_are_left_out() -> None:
     [
         ({"rho": 1, "epsilon": 1}, "gaussian noise has no epsilon"),
         ({"noise": "laplace", "rho": 1}, "laplace noise has no rho"),
-        ({"rho": 0}, "0 hides everything"),
+        ({"rho": 0}, "0 is not above 0"),
         ({"rho": "lots"}, "is not a number"),
         ({"noise": "normal", "rho": 1}, "'normal' is not a law of noise"),
         ({}, "not every table has a precision"),

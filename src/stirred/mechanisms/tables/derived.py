@@ -130,6 +130,8 @@ def _derived(options: Any, change: Callable[[Any], int | None], words: str, note
 def _released(folder: Path) -> Path:
     """Return the public folder of a release whose files are what they were; refuse anything else."""
     what = "this is not a release: of confidential tables, rounding and suppression are mechanisms of infinite loss"
+    if not folder.exists():
+        raise bad_file("there is no such folder", where=str(folder), remedy="name the folder of a release")
     try:
         public = public_folder(folder)
     except StirredError:

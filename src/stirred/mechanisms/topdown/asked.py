@@ -97,6 +97,8 @@ def open_given(
         public, path = places[0], places[0] / MEASUREMENTS
         if not path.exists():
             what, remedy = "this release has no measurements", "publish them too: publish = ['measurements', ...]"
+            if (name := _mechanism_of(public / SPECIFICATION)) not in ("", "topdown"):
+                what, remedy = f"this is a release of {name}, which measures nothing", "name a release of topdown"
             raise bad_file(what, where=str(public), remedy=remedy)
         found = _measured_schema(public / SPECIFICATION)
         if schema and [(a.name, a.codes) for a in schema_named(schema, path).attributes] != [
@@ -111,6 +113,14 @@ def open_given(
 
 def _if_there(path: Path) -> Path | None:
     return path if path.exists() else None
+
+
+def _mechanism_of(specification: Path) -> str:
+    """Return the mechanism that a specification states; nothing where it is not readable."""
+    try:
+        return str(json.loads(specification.read_text(encoding="utf-8"))["mechanism"]["name"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
 
 
 def _measured_schema(specification: Path) -> Schema:

@@ -13,6 +13,7 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.missing import missing_doubts
 from stirred.data.problems import DataError, bad_plan, listed
+from stirred.data.whole import decimal_commas
 from stirred.mechanisms.doubts import clamped_doubts, repeated_ids, settings_doubts
 from stirred.mechanisms.tables.no_records import NEEDED
 from stirred.mechanisms.tables.noise.budget import Measure, keeping, table_key
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 
 _LARGEST_SUM: Final = 1 << 62
+_ROUND: Final = 'round it first: step = "round", to = 1 under [[prepare]]'
 _SWAMPED: Final = 3  # deviations of the noise: smaller cells are hardly told from empty ones
 
 
@@ -39,7 +41,7 @@ def settings_problems(mechanism: NoisyTables) -> Iterator[Problem]:
     if getattr(mechanism, other) is not None:
         yield Problem(what=f"{mechanism.noise} noise has no {other}", where=other, remedy=f"write {mine} instead")
     elif mechanism.total is not None and mechanism.total <= 0:
-        yield Problem(what=f"{mechanism.total} hides everything", where=mine, remedy="write a loss above 0")
+        yield Problem(what=f"{mechanism.total} is not above 0", where=mine, remedy="write a loss above 0")
     if mechanism.tables is not None and not [*mechanism.tables, *mechanism.sums]:
         yield Problem(what="is needed", where="tables", remedy=NEEDED)
     keys = [table_key(each.title) for each in mechanism.wanted]
@@ -86,10 +88,11 @@ def check(mechanism: NoisyTables, data: Any) -> None:
             column = column_of(data, added_up.column)
             text = column.dtype == pl.String  # as of files of text, whatever the codebook declares
             if text and column.cast(pl.Int64, strict=False).null_count() > column.null_count():
-                what, remedy = "it has other texts, and only whole numbers are added up", "correct them in the file"
+                what = "it has other texts, and only whole numbers are added up"
+                remedy = decimal_commas(column) or f"{_ROUND}; or correct them in the file"
                 problems.append(Problem(what=what, where=f'{data.household_source} "{column.name}"', remedy=remedy))
             elif not (text or column.dtype.is_integer()):
-                what, remedy = f"it is {column.dtype}, and only whole numbers are added up", "round it in the file"
+                what, remedy = f"it is {column.dtype}, and only whole numbers are added up", _ROUND
                 problems.append(Problem(what=what, where=f'{data.household_source} "{column.name}"', remedy=remedy))
             elif wrong := null_problem(column, source=data.household_source, role="sum"):
                 problems.append(replace(wrong, remedy="fill them in, such as with 0, or remove the records"))
