@@ -26,6 +26,7 @@ from stirred.release.declared_missing import as_declared, undeclared_columns, wi
 from stirred.release.engine import engine_of
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.entry import numbers
+from stirred.release.ledger.row import by_part
 from stirred.release.ledger_doubts import ledger_doubts
 from stirred.release.plan_file import Planned, unprintable
 from stirred.release.preparation import preparation_of
@@ -33,6 +34,7 @@ from stirred.release.tables import wanted_tables, with_declared_codes
 from stirred.risk.exposed import MOST_RECORDS, counted, exact_tables, exposed_in_words, exposure
 from stirred.risk.uniqueness import Uniqueness
 from stirred.spec.accepted import with_accepted
+from stirred.spec.domain import file_identity
 from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised, refuse_doubts
 from stirred.spec.problems import Problem, StirredError, placed
 from stirred.spec.pull_back import pull_back
@@ -123,7 +125,11 @@ def prepare(planned: Planned, *, before: int | None = None) -> Prepared:
         plan: Plan = mechanism.plan(data)
     if codebook is not None:
         plan = _with_geography(plan, codebook)
-    plan = plan.promising(pull_back(plan.specification, prepared=words_of(planned.plan.prepare)).specification)
+    promise = pull_back(plan.specification, prepared=words_of(planned.plan.prepare)).specification
+    known = file_identity(
+        ledger="" if ledger is None else ledger.id, files=inputs.values(), name=planned.plan.data.name or ""
+    )
+    plan = plan.promising(promise.with_flavor(domain=replace(promise.domain, identity=known)))
     requests = [(table.name, table.columns) for table in planned.plan.tables]
     released, people = plan.releases["households"], plan.releases.get("persons", ())
     with placed(planned.source):
@@ -210,8 +216,10 @@ def _other_files(ledger: Ledger | None, inputs: Mapping[str, str]) -> dict[str, 
     """Return, for each file, the entries of the ledger that count and were released from another one."""
     found: dict[str, list[int]] = {}
     for entry in () if ledger is None else ledger.entries():
-        for role, seen in entry.inputs.items():
-            if entry.is_spent and role in inputs and seen != inputs[role]:
+        parts = by_part(entry.inputs)
+        for role, seen in inputs.items() if entry.is_spent else ():
+            # The persons of an earlier release may be the records of this one: a file is known by its checksum.
+            if {*by_part({role: seen})} & {*parts} and seen not in parts.values():
                 found.setdefault(role, []).append(entry.number)
     return found
 

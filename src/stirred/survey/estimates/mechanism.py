@@ -285,9 +285,10 @@ class SurveyEstimates(Mechanism):
         vouched += [f"attested: {checks.ATTESTED[each]}" for each in self.attest]
         return Specification(
             flavor=Flavor(
-                domain=Domain(
-                    name=name, dataset=stage.domain, stage=stage.start, record_types=(self.unit,),
-                    columns=tuple(columns),
+                domain=replace(
+                    Domain.of_file(name, stage=stage.start, record_types=(self.unit,), columns=tuple(columns)),
+                    # What comes before the sample is not the file itself.
+                    **({} if stage.start == "sample" else {"dataset": stage.domain}),
                 ),
                 multiverse=Multiverse(invariants=tuple(held)),
                 input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=post_imputation),
