@@ -198,6 +198,8 @@ def test_a_ledger_of_the_version_before_gets_the_better_total(promises: Promises
     assert found.specification.budget.realised == expected(*old.values())
     assert found.specification.domain.dataset == "the confidential file 'homes'"
     assert [entry.specification for entry in ledger.entries()] == [*old.values()], "entries say what they said"
+    more = Request(mechanism="noisy-tables", specification=promises["noisy-tables"], inputs={"file": "a" * 64})
+    assert ledger.would(more).specification is not None
 
 
 def test_without_anything_known_of_the_file_words_decide_as_before(promises: Promises) -> None:
@@ -217,6 +219,20 @@ def test_what_is_called_like_the_dataset_of_the_ledger_is_of_it(promises: Promis
     stray = stray.with_flavor(domain=replace(stray.domain, name="another register"))
     ledger.add(Request(mechanism="topdown", specification=stray))
     assert ledger.total().specification is None
+
+
+def test_what_a_sample_was_drawn_from_is_not_the_file(promises: Promises, tmp_path: Path) -> None:
+    """Amplification rests on a draw that figures of the sample, held fixed, may tell: nothing is added up."""
+    ledger = Ledger.create(tmp_path / "frame.ledger", dataset="homes")
+    settings = {"epsilon": "1/2", "estimates": ESTIMATES["estimates"], "weight_bounds": [1, 10], "variance": "none"}
+    frame = registry.build("survey-estimates", {
+        **settings, "setting": 11, "sampling": {"design": "srswor", "n": 60, "N": 600}, "sample": "s",
+        "attest": ["design-weights", "random-sample", "secret-sample"], "values": {"tenure": ["owned", "rented"]},
+    })  # fmt: skip
+    promise = frame.specification(name="homes", columns=["tenure"])
+    for name, own in (("frame", promise), ("noise", promises["noisy-tables"]), ("swap", promises["mallows-swap"])):
+        ledger.add(Request(mechanism=name, specification=own, inputs={"households": "a" * 64}))
+    assert [part.entries for part in ledger.total().parts] == [(1,), (2, 3)]
 
 
 # ---- the same file under another key, and another file
