@@ -37,7 +37,7 @@ from stirred.spec import (
 from stirred.spec.budget import PermutationSwapping, SwappedStrata
 from stirred.spec.compare import EQUAL, INCOMPARABLE, STRONGER, WEAKER
 from stirred.spec.document import from_json, to_json
-from stirred.spec.domain import Domain
+from stirred.spec.domain import Domain, file_identity
 from stirred.spec.swap_budget import Bound, bounded_psa_epsilon
 from tests.spec.strategies import (
     ALL_OUTPUTS,
@@ -441,3 +441,42 @@ def test_budgets_that_differ_are_shown_in_as_many_digits_as_show_it(one: str, ot
     shown = found.reason.split(" against ")
     assert (found.verdict == "equal") == (shown[0] == shown[1])
     assert found.verdict != "weaker"
+
+
+# ---- one file, looked at by different releases
+
+
+def of_file(*columns: str, epsilon: str = "1", **facts: Any) -> Specification:
+    own = specification(PURE, Budget.constant(epsilon))
+    return own.with_flavor(domain=replace(Domain.of_file("homes", columns=columns), **facts))
+
+
+def test_a_promise_about_fewer_columns_of_one_file_is_the_stronger_one() -> None:
+    """A file that differs in the other column alone must look the same to it, and may not to a release that uses it."""
+    narrow, wide = of_file("county"), of_file("county", "tenure")
+    found = compare(narrow, wide)
+    assert [block.verdict for block in found.blocks] == [EQUAL] * 5
+    assert "the first looks at columns county; the second at columns county, tenure" in found.blocks[0].reason
+    assert (found.overall, compare(wide, narrow).overall) == (STRONGER, WEAKER)
+    assert compare(of_file("county"), of_file("tenure")).overall is None
+    assert compare(of_file("county", epsilon="2"), wide).overall is None
+
+
+def test_a_promise_about_a_coarser_column_implies_that_about_the_column_itself() -> None:
+    coarse, fine = of_file("age", prepared=(("age", "in bands of 5"),)), of_file("age")
+    assert (compare(coarse, fine).overall, compare(fine, coarse).overall) == (STRONGER, WEAKER)
+    other = of_file("age", prepared=(("age", "in bands of 7"),))
+    assert compare(coarse, other).overall is None
+
+
+def test_checksums_tell_two_files_of_one_name_apart_and_two_names_of_one_file_together() -> None:
+    one, other = file_identity(files=["9f86"]), file_identity(files=["60ab"])
+    assert compare(of_file(), of_file()).overall == EQUAL
+    assert compare(of_file(identity=one), of_file()).overall == EQUAL, "words decide where only one is known"
+    assert compare(of_file(identity=one), of_file(identity=other)).blocks[0].verdict == INCOMPARABLE
+    renamed = of_file(name="dwellings", dataset="another sentence", stage="edited-file", identity=one)
+    found = compare(of_file(identity=one), renamed)
+    assert found.overall == EQUAL
+    assert "only one says at which stage" in found.blocks[0].reason
+    elsewhere = replace(renamed.domain, stage="sample")
+    assert compare(renamed, renamed.with_flavor(domain=elsewhere)).blocks[0].verdict == INCOMPARABLE

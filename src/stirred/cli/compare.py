@@ -76,18 +76,17 @@ def compare(
         raise bad_plan("something is already there", where=str(out), remedy="choose a new file")
     _check_attack(attack=attack, family=family, others={"--area": area, "--known": known, "--learn": learn})
     prepared = [prepare(read_plan(path, out=NOWHERE)) for path in plans]
-    if len({tuple(sorted(each.inputs.items())) for each in prepared}) > 1:
+    if len({frozenset(each.inputs.values()) for each in prepared}) > 1:
         raise bad_plan(
             "the plans are for different files", where="stirred compare", remedy="compare plans for the same files"
         )
     first = prepared[0]
-    swaps = (
-        _relatives(first.data, first.mechanism, equal=equal)
-        if family
-        else [(path.stem, each.mechanism) for path, each in zip(plans, prepared, strict=True)]
-    )
     wanted = list(dict.fromkeys(table.variables for each in prepared for table in each.tables))
-    found = compare_mechanisms(first.data, swaps, tables=wanted, source=expect_from)
+    if family:
+        swaps = _relatives(first.data, first.mechanism, equal=equal)
+        found = compare_mechanisms(first.data, swaps, tables=wanted, source=expect_from)
+    else:
+        found = [_planned(path.stem, each, wanted, expect_from) for path, each in zip(plans, prepared, strict=True)]
     faced: list[Faced] = []
     if not family:
         asked = _asked(first.data, area, known, learn) if attack else None
@@ -119,6 +118,16 @@ def compare(
         )
     if out is not None:
         emit(f"page  {out}")
+
+
+def _planned(name: str, prepared: Prepared, tables: Sequence[Sequence[str]], source: str) -> Compared:
+    """Return one plan on the file as it prepares it, with the promise that it makes."""
+    from stirred.utility.comparison import compare_mechanisms
+
+    columns = {*prepared.data.households.columns, *prepared.data.person_variables}
+    there = [names for names in tables if {*names} <= columns]
+    own = [(name, prepared.mechanism)]
+    return compare_mechanisms(prepared.data, own, tables=there, source=source, plans=[prepared.plan])[0]
 
 
 def _check_attack(*, attack: bool, family: bool, others: Mapping[str, Sequence[str] | None]) -> None:

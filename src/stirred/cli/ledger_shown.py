@@ -8,6 +8,7 @@ from stirred.cli.output import bullets, emit, emit_json, facts, five, heading, p
 from stirred.data.problems import number
 from stirred.release.ledger.entry import numbers
 from stirred.release.ledger.policy import left
+from stirred.release.ledger.row import by_part
 from stirred.spec.document import to_document
 from stirred.spec.explain import explain
 
@@ -44,11 +45,12 @@ def show_entries(ledger: Ledger, *, as_json: bool) -> None:
         )
     if [e.number for e in entries] != [*range(1, len(entries) + 1)]:
         emit("An entry has the number of its first row; its draw, commit and publication are rows of their own.")
-    roles: dict[str, dict[str, list[int]]] = {}
+    parts: dict[str, tuple[str, dict[str, list[int]]]] = {}
     for entry in entries:
         for role, seen in entry.inputs.items() if entry.is_spent else ():
-            roles.setdefault(role, {}).setdefault(seen, []).append(entry.number)
-    for role, files in roles.items():
+            (part,) = by_part({role: seen})
+            parts.setdefault(part, (role, {}))[1].setdefault(seen, []).append(entry.number)
+    for role, files in parts.values():
         if len(files) > 1:
             groups = "; ".join(f"entry {numbers(those)}" for those in files.values())
             paragraph(f"They come from {len(files):,} different files of {role}: {groups}.")

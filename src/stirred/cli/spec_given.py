@@ -17,10 +17,11 @@ def read(name: str, *, budget: str | None = None) -> Entry:
     """Return a catalogue entry, or a file as one; a letter gets the value of ``--budget``."""
     from dataclasses import replace
 
+    from stirred.release.bundle import identified
     from stirred.spec import catalogue
     from stirred.spec.document import from_json, from_toml
 
-    path = Path(name)
+    path = folder = Path(name)
     if path.is_dir():  # a bundle, or its public folder
         inside = [path / "specification.json", path / "public" / "specification.json"]
         found = next((place for place in inside if place.is_file()), None)
@@ -40,6 +41,7 @@ def read(name: str, *, budget: str | None = None) -> Entry:
                 f"cannot read the file: {reason}", where=name, remedy="check the path and its permissions"
             ) from None
         specification = (from_toml if path.suffix == ".toml" else from_json)(text, source=name)
+        specification = identified(folder, specification)
         entry = catalogue.Entry(name=name, title=path.stem, source="", notes=(), specification=specification)
     else:
         entry = catalogue.load(name)

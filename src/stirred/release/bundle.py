@@ -6,11 +6,14 @@ import errno
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from stirred.data.bundle import MANIFEST, SEEDED_MARK, checksum, files_of
 from stirred.data.place import Place, appearing
+from stirred.spec.domain import file_identity
+from stirred.spec.specification import Specification
 
 _SEEDED_TEXT = (
     "This is a test run with a seed. Whoever knows the seed can undo the protection.\n"
@@ -50,6 +53,18 @@ def bundle_origin(folder: Path) -> dict[str, Any]:
         return {"inputs": inputs, "parameters": dict(stated["plan"])}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
+
+
+def identified(folder: Path, specification: Specification) -> Specification:
+    """Return the specification of a bundle with what its manifest knows of the file, if there is a manifest.
+
+    The manifest stays inside: of a published folder only the ledger is known, which its specification names.
+    """
+    origin = bundle_origin(folder)
+    name = dict(origin.get("parameters", {}).get("data", {})).get("name")
+    known = file_identity(files=origin.get("inputs", {}).values(), name=name or "")
+    domain = specification.domain
+    return specification.with_flavor(domain=replace(domain, identity=domain.identity | known))
 
 
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ from stirred.release.declared_missing import as_declared, undeclared_columns, wi
 from stirred.release.engine import engine_of
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.entry import numbers
+from stirred.release.ledger.row import by_part
 from stirred.release.ledger_doubts import earlier_doubts, ledger_doubts
 from stirred.release.plan_file import Planned, unprintable
 from stirred.release.preparation import preparation_of, with_numbers
@@ -43,10 +44,12 @@ from stirred.risk.exposed import (
 )
 from stirred.risk.uniqueness import Uniqueness
 from stirred.spec.accepted import MORE_RUNS, with_accepted
+from stirred.spec.domain import file_identity
 from stirred.spec.doubts import Doubt, refuse_doubts
 from stirred.spec.given_numbers import probability
 from stirred.spec.problems import Problem, StirredError, placed
 from stirred.spec.pull_back import pull_back
+from stirred.spec.specification import Specification
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,6 +130,10 @@ def prepare(planned: Planned, *, before: int | None = None, releasing: bool = Fa
     data = replace(data, called=called)
     if codebook is not None:
         mechanism = mechanism.with_codebook(codebook, missing_as=planned.plan.data.missing_as)
+    known = file_identity(
+        ledger="" if ledger is None else ledger.id, files=inputs.values(), name=planned.plan.data.name or ""
+    )
+    promised = partial(_promised, planned=planned, codebook=codebook, identity=known)
     of_ledger = partial(
         ledger_doubts,
         ledger,
@@ -138,12 +145,12 @@ def prepare(planned: Planned, *, before: int | None = None, releasing: bool = Fa
     if releasing and ledger is not None and any(one.is_spent and one.inputs == inputs for one in ledger.entries()):
         # A further run of a plan refuses before the search for doubts, which takes longest.
         with planned.places():
-            promised = _promised(mechanism.plan(data, doubts=False), planned, codebook).specification
-        again = [doubt for doubt in of_ledger(specification=promised) if doubt.kind == MORE_RUNS]
+            first = promised(mechanism.plan(data, doubts=False)).specification
+        again = [doubt for doubt in of_ledger(specification=first) if doubt.kind == MORE_RUNS]
         if not {doubt.name for doubt in again} <= {*planned.plan.release.accept}:
             refuse_doubts(again)
     with planned.places():
-        plan = _promised(mechanism.plan(data), planned, codebook)
+        plan = promised(mechanism.plan(data))
     _check_counted(planned, plan, data)
     requests = [(table.name, table.columns) for table in planned.plan.tables]
     released, people = plan.releases["households"], plan.releases.get("persons", ())
@@ -192,10 +199,15 @@ def prepare(planned: Planned, *, before: int | None = None, releasing: bool = Fa
     )
 
 
-def _promised(plan: Plan, planned: Planned, codebook: Codebook | None) -> Plan:
-    """Return a plan whose promise knows the declared geography, and is about the file before its preparation."""
+def _promised(plan: Plan, *, planned: Planned, codebook: Codebook | None, identity: frozenset[str]) -> Plan:
+    """Return a plan whose promise knows the declared geography and the file, as it was before its preparation."""
+
+    def stated(own: Specification) -> Specification:
+        before = pull_back(own, prepared=words_of(planned.plan.prepare)).specification
+        return before.with_flavor(domain=replace(before.domain, identity=identity))
+
     plan = plan if codebook is None else _with_geography(plan, codebook)
-    return plan.restated(lambda own: pull_back(own, prepared=words_of(planned.plan.prepare)).specification)
+    return plan.restated(stated)
 
 
 def _in_csv(planned: Planned, data: Microdata, released: Sequence[str], tables: Sequence[Table]) -> Iterator[pl.Series]:
@@ -235,8 +247,10 @@ def _other_files(ledger: Ledger | None, inputs: Mapping[str, str]) -> dict[str, 
     """Return, for each file, the entries of the ledger that count and were released from another one."""
     found: dict[str, list[int]] = {}
     for entry in () if ledger is None else ledger.entries():
-        for role, seen in entry.inputs.items():
-            if entry.is_spent and role in inputs and seen != inputs[role]:
+        parts = by_part(entry.inputs)
+        for role, seen in inputs.items() if entry.is_spent else ():
+            # The persons of an earlier release may be the records of this one: a file is known by its checksum.
+            if {*by_part({role: seen})} & {*parts} and seen not in parts.values():
                 found.setdefault(role, []).append(entry.number)
     return found
 

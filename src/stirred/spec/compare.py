@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from stirred.spec.budget import Budget, ByUniverse, PermutationSwapping, not_above_by_universe
-from stirred.spec.compose import UnitFactor
+from stirred.spec.compose import UnitFactor, told_apart
 from stirred.spec.convert import change_distance, refine, to_neighbours
 from stirred.spec.derivation import Derivation, stepped
 from stirred.spec.domain import AS_GIVEN
@@ -81,10 +81,36 @@ _Judged = tuple[str, str]  # the verdict and its reason
 
 
 def _who(a: Specification, b: Specification) -> _Judged:
-    if a.domain == b.domain:
-        unsaid = " (at which stage it is, neither says)" if a.domain.stage == AS_GIVEN else ""
-        return EQUAL, f"both protect {a.domain.dataset}{unsaid}"
-    return INCOMPARABLE, f"{_file(a)} is not {_file(b)}"
+    if not _one_file(a, b):
+        return INCOMPARABLE, f"{_file(a)} is not {_file(b)}"
+    said = [one.domain.stage_in_words for one in (a, b) if one.domain.stage != AS_GIVEN]
+    unsaid = f"; only one says at which stage: {said[0]}" if len(said) == 1 else ""
+    unsaid = unsaid if said else " (at which stage it is, neither says)"
+    seen = "" if a.domain.looked_at == b.domain.looked_at else f"; {_seen(a, b)}"
+    return EQUAL, f"both protect {a.domain.dataset}{unsaid}{seen}"
+
+
+def _one_file(a: Specification, b: Specification) -> bool:
+    """Say whether both are about one file at one stage, whatever each looks at.
+
+    A stage that one leaves open is taken for that of the other only where more than words tells that it is one file.
+    """
+    told = bool(a.domain.identity & b.domain.identity)
+    same_stage = a.domain.is_stage_of(b.domain) if told else a.domain.stage == b.domain.stage
+    return same_stage and a.domain.is_file_of(b.domain)
+
+
+def _seen(a: Specification, b: Specification) -> str:
+    """Say what each looks at, where that differs."""
+    words = ("the first looks at", "the second at")
+    return "; ".join(f"{each} {_looked_at(one)}" for each, one in zip(words, (a, b), strict=True))
+
+
+def _looked_at(specification: Specification) -> str:
+    domain = specification.domain
+    columns = f"columns {', '.join(domain.columns)}" if domain.columns else "all columns"
+    records = f" of records of {' and '.join(domain.record_types)}" if domain.record_types else ""
+    return f"{columns}{records}{f', prepared: {domain.prepared_in_words}' if domain.prepared else ''}"
 
 
 def _file(specification: Specification) -> str:
@@ -96,9 +122,9 @@ def _file(specification: Specification) -> str:
 
 
 def _where(a: Specification, b: Specification) -> _Judged:
-    if a.domain != b.domain:
+    if not _one_file(a, b):
         return INCOMPARABLE, "the invariants are figures of different files"
-    mine, yours = a.flavor.effective_multiverse, b.flavor.effective_multiverse
+    mine, yours = (one.flavor.effective_multiverse for one in told_apart([a, b]))
     finer, coarser = mine.refines(yours), yours.refines(mine)
     if finer and coarser:
         return EQUAL, "the same invariants"
@@ -108,6 +134,8 @@ def _where(a: Specification, b: Specification) -> _Judged:
         return WEAKER, f"it holds more fixed: only the first fixes {only_first}"
     if coarser:
         return STRONGER, f"it holds less fixed: only the second fixes {only_second}"
+    if a.domain.prepared != b.domain.prepared:  # a coarser column may follow from the column as it was
+        return INCOMPARABLE, f"the invariants are figures of columns that were prepared differently: {_seen(a, b)}"
     return INCOMPARABLE, f"only the first fixes {only_first}; only the second fixes {only_second}"
 
 
@@ -238,7 +266,7 @@ def _same_multiverse(a: Multiverse, b: Multiverse) -> bool:
 def _differing(a: Specification, b: Specification) -> str:
     """Name those of the first four blocks that differ; the order in which invariants are listed means nothing."""
     pairs = {
-        "who": (a.domain, b.domain),
+        "who": (_one_file(a, b), True),
         "where": (_same_multiverse(a.multiverse, b.multiverse), True),
         "what": (a.input_premetric == b.input_premetric or _units(a, b, ())[0] == EQUAL, True),
         "how": (a.output_premetric, b.output_premetric),
@@ -256,8 +284,12 @@ def _implies(a: Specification, b: Specification, units: tuple[UnitFactor, ...]) 
     """Try to derive ``b`` from ``a``: the same flavor with a budget that is not above b's."""
     if a.budget.is_free or b.budget.is_free:
         return _Implication(None, "a budget is left open")
-    if a.domain != b.domain:
+    if not _one_file(a, b):
         return _Implication(None, "the domains differ")
+    if not a.domain.sees_no_more_than(b.domain):
+        # Files that differ only where b does not look have b's promise of no change at all.
+        return _Implication(None, f"the first promises nothing where only it looks ({_seen(a, b)})")
+    a, b = told_apart([a, b])
     if a.measured_on and a.measured_on != b.measured_on:
         return _Implication(None, "change is measured on a part of the output only")
     if a.measured_on == b.measured_on and (datasets := _datasets(a, b)):

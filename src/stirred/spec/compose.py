@@ -91,7 +91,7 @@ def compose(
             remedy="specify each release for all of its output",
         )
     _same_domain(specifications)
-    specifications = _told_apart(specifications)
+    specifications = told_apart(specifications)
     parts = [Derivation(specification=specification) for specification in specifications]
     parts = _common_distance(parts)
     parts = _common_unit(parts, unit=unit, units=tuple(units))
@@ -136,7 +136,7 @@ def _reaches_zcdp(parts: Sequence[Derivation], *, wanted: OutputPremetric | None
     return "D_NoR" in names and names <= {"D_Mult", "D_NoR", "D_GDP"}
 
 
-def _told_apart(specifications: Sequence[Specification]) -> Sequence[Specification]:
+def told_apart(specifications: Sequence[Specification]) -> Sequence[Specification]:
     """Name prepared columns by what was done to them, where releases prepared the file in different ways.
 
     The age of one release may be the top-coded age of another: an invariant by one does not fix that by the other.
@@ -172,24 +172,22 @@ def _with_prepared_names(specification: Specification) -> Specification:
 
 
 def _same_domain(specifications: Sequence[Specification]) -> None:
-    domains = dict.fromkeys(specification.domain.whole for specification in specifications)
     # One that says its stage comes first, or two that say different ones would both agree with one that says none.
+    domains = [specification.domain for specification in specifications]
     first, *others = sorted(domains, key=lambda domain: domain.stage == AS_GIVEN)
-    for other in others:
-        if _at_one_stage(other, first) != first:
-            raise refused(
-                f"the domains differ: {first.name}, {first.dataset} ({first.stage}), and {other.name}, {other.dataset} "
-                f"({other.stage})",
-                where="compose who",
-                remedy="if these are one file, write the same name, dataset and stage into the domain of every "
-                "specification.json (a plan takes them from its ledger where [data] has no name); if they are "
-                "different files, their losses do not add up: keep a ledger for each",
-            )
-
-
-def _at_one_stage(domain: Domain, other: Domain) -> Domain:
-    """Return a domain at the stage of another one, where one of them does not say at which stage it is."""
-    return replace(domain, stage=other.stage) if AS_GIVEN in (domain.stage, other.stage) else domain
+    joined, left = [first], others
+    for one in joined:  # one release may look at households alone, another at persons alone, and a third at both files
+        joined += [other for other in left if one.is_file_of(other)]
+        left = [other for other in left if not one.is_file_of(other)]
+    for other in (*left, *(other for other in others if not first.is_stage_of(other))):
+        raise refused(
+            f"the domains differ: {first.name}, {first.dataset} ({first.stage}), and {other.name}, {other.dataset} "
+            f"({other.stage})",
+            where="compose who",
+            remedy="if these are one file, write the same name, dataset and stage into the domain of every "
+            "specification.json; in a ledger its own name for the dataset is enough (a plan takes it from there where "
+            "[data] has no name). If they are different files, their losses do not add up: keep a ledger for each",
+        )
 
 
 def _common_distance(parts: list[Derivation]) -> list[Derivation]:
@@ -262,7 +260,7 @@ def _common_multiverse(parts: list[Derivation]) -> list[Derivation]:
     different = dict.fromkeys(part.specification.multiverse for part in parts)
     together = reduce(lambda a, b: a.meet(b), different, empty)
     together = together.with_consequences(_union(part.specification.multiverse.consequences for part in parts))
-    if len({replace(part.specification.domain, stage=AS_GIVEN) for part in parts}) > 1:
+    if len({part.specification.domain.looked_at for part in parts}) > 1:
         # Files that differ in one record, in a column only one of the releases looks at, are one apart.
         together = replace(together, nearest=1, nearest_because="")
     return [_refined(part, together) for part in parts]
@@ -336,7 +334,7 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
     budget = Budget(policy=derived(formula, value, *budgets)) if several else first.budget
     theorem = "Proposition 2.5.3 (composition)" if output.name != "D_NoR" else "zCDP composition (section 2.5)"
     specification = Specification(
-        flavor=replace(first.flavor, output_premetric=output, domain=_domain(specifications)),
+        flavor=replace(first.flavor, output_premetric=output, domain=common_domain(specifications)),
         budget=budget,
         assumptions=_union(s.assumptions for s in specifications) + _of_one_file(specifications) + fresh,
         theorem=tuple(dict.fromkeys((*_union(s.theorem for s in specifications), theorem))),
@@ -368,15 +366,16 @@ def _of_one_file(specifications: Sequence[Specification]) -> tuple[str, ...]:
     return (f"the releases that do not say at which stage the file was used the same file as the others ({said})",)
 
 
-def _domain(specifications: Sequence[Specification]) -> Domain:
-    """Return the common domain: of the whole file, where the releases are about different columns of it."""
-    stages = {specification.domain.stage for specification in specifications}
-    stage = AS_GIVEN if AS_GIVEN in stages else specifications[0].domain.stage
-    domains = dict.fromkeys(replace(specification.domain, stage=stage) for specification in specifications)
-    if len(domains) == 1:
-        return next(iter(domains))
-    kinds = dict.fromkeys(kind for domain in domains for kind in domain.record_types)
-    return replace(specifications[0].domain.whole, stage=stage, record_types=tuple(kinds))
+def common_domain(specifications: Sequence[Specification]) -> Domain:
+    """Return the common domain: of the whole file, where the releases look at different parts of it."""
+    domains = [specification.domain for specification in specifications]
+    first = next((replace(domains[0], stage=AS_GIVEN) for domain in domains if domain.stage == AS_GIVEN), domains[0])
+    if len({domain.looked_at for domain in domains}) > 1:
+        kinds = dict.fromkeys(kind for domain in domains for kind in domain.record_types)
+        first = replace(first.whole, record_types=tuple(kinds))
+    if len({domain.dataset for domain in domains}) > 1:  # one file, in the words of several versions or people
+        first = replace(first, dataset=Domain.of_file(first.name).dataset)
+    return replace(first, identity=frozenset().union(*(domain.identity for domain in domains)))
 
 
 def _added_output(specifications: Sequence[Specification], times: Sequence[int]) -> OutputPremetric:

@@ -46,7 +46,8 @@ def to_document(specification: Specification) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "domain": _plain(
-            domain, without=("datasets", *(name for name in ("columns", "prepared") if not getattr(domain, name)))
+            domain,
+            without=("datasets", "identity", *(name for name in ("columns", "prepared") if not getattr(domain, name))),
         ),
         "multiverse": {
             "invariants": [invariant_out(invariant) for invariant in multiverse.invariants],

@@ -21,7 +21,7 @@ from stirred.spec.document_schema import (
     SpecificationDocument,
     UnpublishedDocument,
 )
-from stirred.spec.domain import Domain
+from stirred.spec.domain import Domain, file_identity
 from stirred.spec.exact import Exact, compare_exact, exact
 from stirred.spec.given_numbers import fraction, loss
 from stirred.spec.hierarchy import Hierarchy
@@ -48,7 +48,9 @@ def specification_in(document: SpecificationDocument) -> Specification:
             problems.extend(error.problems)
             return None
 
-    domain = block(lambda: Domain(**dict(document.domain)))
+    # The ledger tells which file it is, in whatever words: its id is public, as a checksum of the file must never be.
+    known = file_identity(ledger="" if document.account is None else document.account.ledger)
+    domain = block(lambda: Domain(**dict(document.domain), identity=known))
     multiverse = block(lambda: multiverse_of(document.multiverse))
     premetric = block(lambda: input_premetric_of(document.input_premetric))
     output = block(lambda: _output_in(document.output_premetric))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -20,6 +20,7 @@ STAGES: Final = {
     "transmitted-record": "one person's own record, before anyone else sees it",
 }
 AS_GIVEN: Final = "as-given"
+_BEFORE_A_SAMPLE: Final = {"population", "frame"}
 # Stages that say by themselves whether records may hold answers that imputation copied from others.
 _AFTER_IMPUTATION: Final = {"edited-file": True, "raw-responses": False, "transmitted-record": False}
 
@@ -28,12 +29,13 @@ _AFTER_IMPUTATION: Final = {"edited-file": True, "raw-responses": False, "transm
 class Domain:
     """The set of datasets that could have been the input, and at which stage of their life.
 
-    ``columns`` are the columns it is about, where the file has further ones: two files that differ only in
-    others are the same dataset here, and different ones for a release that uses those. ``prepared`` says by column
+    ``dataset`` says in words what a dataset is. ``record_types``, ``columns`` and ``prepared`` say what a release looks
+    at: files that differ only elsewhere are the same to it (:meth:`sees_no_more_than`). ``prepared`` says by column
     what was done to each record before the mechanism saw it, and by ``*`` what was done to the file
     (:func:`stirred.spec.pull_back.pull_back`); columns and invariants are then those of the prepared file, and the
     datasets still those of the file as it was. ``datasets`` optionally lists all datasets, for audits on small
-    examples; it is no part of the domain's identity and is never written to a file.
+    examples. ``identity`` is what is known besides words about which file it is (:func:`file_identity`). Neither of
+    the two is ever written to a file: a published checksum would let anyone test a guess of the whole file.
 
     >>> Domain(name="CEF", dataset="a Census Edited File", stage="edited-file").stage_in_words
     'the file after coding, editing and imputation'
@@ -46,6 +48,7 @@ class Domain:
     columns: tuple[str, ...] = ()
     prepared: tuple[tuple[str, str], ...] = ()
     datasets: tuple[Hashable, ...] | None = field(default=None, compare=False, repr=False)
+    identity: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.name.strip() or not self.dataset.strip():
@@ -57,11 +60,70 @@ class Domain:
         if not self.stage.strip():
             raise wrong("the stage is empty", where="domain stage", remedy=f"one of {', '.join(STAGES)}")
 
+    @classmethod
+    def of_file(
+        cls, name: str, *, stage: str = AS_GIVEN, record_types: tuple[str, ...] = (), columns: tuple[str, ...] = ()
+    ) -> Domain:
+        """Return the domain of a confidential file, in the words that all mechanisms share.
+
+        >>> Domain.of_file("homes").dataset
+        "the confidential file 'homes'"
+        """
+        words = f"the confidential file '{name}'"
+        return cls(name=name, dataset=words, stage=stage, record_types=record_types, columns=columns)
+
     @property
     def whole(self) -> Domain:
         """Return the domain of the whole file as it was, all its columns and kinds of records."""
         narrow = self.columns or self.record_types or self.prepared
         return replace(self, columns=(), record_types=(), prepared=()) if narrow else self
+
+    @property
+    def looked_at(self) -> tuple[Hashable, ...]:
+        """Return what of the file a release looks at, in no order."""
+        return frozenset(self.record_types), frozenset(self.columns), self.prepared
+
+    def is_file_of(self, other: Domain) -> bool:
+        """Say whether both are about one file, whatever they look at and at whatever stage.
+
+        What both know of it decides: a ledger, a checksum or a stated name that they share, or checksums that differ.
+        Where that decides nothing, the words do.
+
+        >>> old = Domain(name="homes", dataset="the released columns of the confidential file 'homes'")
+        >>> old.is_file_of(Domain.of_file("homes"))
+        False
+        >>> entry = file_identity(ledger="c2a1")
+        >>> replace(old, identity=entry).is_file_of(replace(Domain.of_file("homes"), identity=entry))
+        True
+        """
+        if self.identity & other.identity:
+            return True
+        if all(any(known.startswith(_FILE) for known in one.identity) for one in (self, other)):
+            return False
+        return (self.name, self.dataset) == (other.name, other.dataset)
+
+    def is_stage_of(self, other: Domain) -> bool:
+        """Say whether both are at one stage, as far as both say it.
+
+        A promise about what a sample was drawn from, in words of its own, is not about the file as it was given.
+        """
+        if AS_GIVEN not in (self.stage, other.stage):
+            return self.stage == other.stage
+        return self.dataset == other.dataset or not {self.stage, other.stage} & _BEFORE_A_SAMPLE
+
+    def sees_no_more_than(self, other: Domain) -> bool:
+        """Say whether files that are the same to ``other`` are the same here: distances here are then no larger.
+
+        Nothing listed means everything. A column made coarser, record by record, sees less than the column as it was.
+
+        >>> county = Domain.of_file("homes", columns=("county",))
+        >>> county.sees_no_more_than(Domain.of_file("homes")), Domain.of_file("homes").sees_no_more_than(county)
+        (True, False)
+        """
+        listed = ((self.record_types, other.record_types), (self.columns, other.columns))
+        if any(theirs and not (mine and {*mine} <= {*theirs}) for mine, theirs in listed):
+            return False
+        return self.prepared == other.prepared or not other.prepared
 
     @property
     def prepared_in_words(self) -> str:
@@ -76,6 +138,21 @@ class Domain:
     def stage_in_words(self) -> str:
         """Return the stage in plain words; a stage of your own stands for itself."""
         return STAGES.get(self.stage, self.stage)
+
+
+_FILE: Final = "file "
+
+
+def file_identity(*, ledger: str = "", files: Iterable[str] = (), name: str = "") -> frozenset[str]:
+    """Return what tells which file it is: the ledger that accounts for it, checksums of its files, a stated name.
+
+    It stays inside: checksums are no part of a specification, and of a ledger only the id is public.
+
+    >>> sorted(file_identity(ledger="c2a1", files=["9f86d0"], name="Register 2024"))
+    ['file 9f86d0', 'ledger c2a1', 'name Register 2024']
+    """
+    stated = [f"{kind} {value}" for kind, value in (("ledger", ledger), ("name", name)) if value]
+    return frozenset([*stated, *(f"{_FILE}{each}" for each in files)])
 
 
 def after_imputation(stage: str, said: bool | None = None, *, flag: str | None = None) -> bool | None:

@@ -83,7 +83,7 @@ def _who(before: Specification, now: Specification) -> Iterator[_Change]:
     """A domain that was narrowed or moved downstream, unless the promise was pulled back to where it was."""
     old, new = before.domain, now.domain
     listed = old.datasets is not None and new.datasets is not None
-    narrowed = not {*old.datasets} <= {*new.datasets} if listed else old.dataset != new.dataset  # type: ignore[misc]
+    narrowed = not {*old.datasets} <= {*new.datasets} if listed else not old.is_file_of(new)  # type: ignore[misc]
     fell = now.output_premetric != before.output_premetric or now.budget.realised < before.budget.realised
     advice = "Give the promise for the earlier domain: `stirred spec pull-back` knows the factors of many steps."
     if narrowed:

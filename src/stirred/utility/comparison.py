@@ -56,10 +56,12 @@ def compare_mechanisms(
     *,
     tables: Sequence[Sequence[str]] = (),
     source: str = "margins",
+    plans: Sequence[Plan] = (),
 ) -> list[Compared]:
     """Return mechanisms side by side; ``tables`` get their expected error from ``source``, where there is one.
 
-    Tables of persons are among them where the data have persons.
+    Tables of persons are among them where the data have persons. ``plans`` are those of the mechanisms, if they were
+    made already: with what was prepared, and with the geography of a codebook.
 
     >>> from stirred import PermutationSwap
     >>> homes = pl.DataFrame({"size": [1] * 6, "county": list("AAABBC"), "tenure": list("oorror")})
@@ -68,8 +70,8 @@ def compare_mechanisms(
     [('ours', 'rate 50%', '1.70')]
     """
     found, records = [], as_microdata(data)
-    for name, mechanism in mechanisms:
-        plan = mechanism.plan(data, doubts=False)
+    for number, (name, mechanism) in enumerate(mechanisms):
+        plan = plans[number] if plans else mechanism.plan(data, doubts=False)
         errors = []
         for variables in () if mechanism.no_closed_form else tables:
             with suppress(PlanError):  # too large, or not by this mechanism from this source

@@ -456,6 +456,13 @@ def test_amplified_losses_of_one_sample_are_still_composed_beside_the_frame() ->
     assert sample == ("sample", (0, 2, 3), 6.5)
 
 
+def test_amplified_losses_of_one_sample_are_composed_whatever_columns_they_look_at() -> None:
+    """What is lost on the sample is lost by the same records: 6, amplified once."""
+    known = {name: at("frame", pure("1.07"), columns=(name,)) for name in ("age", "income")}
+    charges = [AMPLIFIED._replace(specification="age"), AMPLIFIED._replace(number=3, id="3", specification="income")]
+    assert parts_of(*charges, **known) == [("frame", (0, 3), pytest.approx(math.log1p(math.expm1(6) / 10)))]
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -108,13 +108,7 @@ class CoinAnswers(Mechanism):
         rest = tuple(each for each in columns if each != self.column)
         return Specification(
             flavor=Flavor(
-                domain=Domain(
-                    name=name,
-                    dataset=f"the released columns of the confidential file '{name}'",
-                    stage=stage,
-                    record_types=(self.unit,),
-                    columns=tuple(columns),
-                ),
+                domain=Domain.of_file(name, stage=stage, record_types=(self.unit,), columns=tuple(columns)),
                 multiverse=Multiverse(invariants=(Margin(of=self.unit, variables=rest),)),
                 input_premetric=InputPremetric(name="d_HamS", unit=self.unit),
                 output_premetric=PURE,

@@ -206,7 +206,7 @@ class Tabulator(Mechanism):
             distance, unit = "d_HamS", self.unit
             value, formula = self.replaced if self.promise == "replace" else self.printed
         premetric = InputPremetric(name=distance, unit=unit, post_imputation=post_imputation)
-        who = Who(name=name, dataset=f"the confidential file '{name}'", stage=stage)
+        who = Who.of_file(name, stage=stage)
         flavor = Flavor(domain=who, multiverse=Multiverse(), input_premetric=premetric, output_premetric=ZCDP)
         stated = f"{formula}; the noise has rho {float(self.rho):.6g} per {self.neighbours}"
         return Specification(

@@ -220,9 +220,7 @@ class TopDown(Mechanism):
         kinds = [self.unit, *([self.settings.units.unit] if self.settings.units else [])]
         return Specification(
             flavor=Flavor(
-                domain=Domain(
-                    name=name, dataset=f"the confidential file '{name}'", stage=stage, record_types=tuple(kinds)
-                ),
+                domain=Domain.of_file(name, stage=stage, record_types=tuple(kinds)),
                 multiverse=self.multiverse,
                 input_premetric=InputPremetric(
                     name="d_HamS", unit=own.unit, post_imputation=after_imputation(stage, post_imputation)

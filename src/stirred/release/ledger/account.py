@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from stirred.release.ledger import row as kinds
@@ -23,6 +23,7 @@ from stirred.release.ledger.row import (
     row_hash,
 )
 from stirred.spec.document import from_json
+from stirred.spec.domain import file_identity
 from stirred.spec.problems import StirredError
 from stirred.spec.specification import Specification
 
@@ -119,6 +120,7 @@ class Account:
         self._document = document
         self._ids: set[str] = set()
         self._specifications: dict[str, Specification] = {}
+        self._openings: dict[str, Row] = {}  # by digest, one that states its files, if any does
 
     def read(self, rows: Iterable[Row]) -> Account:
         """Take in further rows; the first that does not follow is refused."""
@@ -179,6 +181,10 @@ class Account:
             what = f"{kind} has a specification" if without else "an entry has no specification"
             raise broken(what, kind="facts", number=row.number)
         self.standings[row.entry] = standing
+        known = self._openings.setdefault(row.specification, row)
+        if '"inputs"' in row.facts and '"inputs"' not in known.facts:
+            self._openings[row.specification] = row
+            self._specifications.pop(row.specification, None)
 
     def _move(self, row: Row) -> None:
         standing = self.standings.get(row.entry)
@@ -196,8 +202,19 @@ class Account:
     def specification(self, digest: str) -> Specification:
         """Return a specification by digest, read and checked once."""
         if digest not in self._specifications:
-            self._specifications[digest] = self._read_document(digest)
+            inputs = facts_of(self._openings[digest]).inputs if digest in self._openings else {}
+            self._specifications[digest] = self.identified(self._read_document(digest), inputs)
         return self._specifications[digest]
+
+    def identified(self, specification: Specification, inputs: Mapping[str, str]) -> Specification:
+        """Return a specification with what the ledger knows of its file, in whatever words it names it.
+
+        A ledger accounts for one dataset: what was released from files of it, or is called like it, is of this dataset.
+        """
+        begun, domain = self.genesis, specification.domain
+        of_dataset = begun is not None and (bool(inputs) or domain.name == begun.dataset)
+        known = file_identity(ledger=begun.ledger if begun and of_dataset else "", files=inputs.values())
+        return specification.with_flavor(domain=replace(domain, identity=domain.identity | known))
 
     def _read_document(self, digest: str) -> Specification:
         text = self._document(digest)

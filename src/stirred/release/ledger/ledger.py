@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
@@ -195,6 +195,9 @@ class Ledger:
         _, digest = _document(request)
         with self._lock:
             account = account or self._refresh()
+            if request.specification is not None:
+                of_file = account.identified(request.specification, request.inputs or {})
+                request = replace(request, specification=of_file)
             facts = opening_facts(account, request, **self._signed(request.who))
             return Outlook(account=account, facts=facts, specification=request.specification, digest=digest)
 

@@ -194,6 +194,15 @@ class OpeningFacts(Facts):
 _SHOWN: Final = ("hold", "unit", "settings_from")
 
 
+def by_part(inputs: Mapping[str, str]) -> dict[str, str]:
+    """Return checksums by the part of the dataset: its records, whichever key of a plan named their file, and persons.
+
+    >>> by_part({"households": "9f86", "persons": "60ab"}) == by_part({"file": "9f86", "persons": "60ab"})
+    True
+    """
+    return {role if role == "persons" else "records": seen for role, seen in inputs.items()}
+
+
 def plan_in(facts: OpeningFacts) -> str:
     """Return what tells runs of one plan, besides what they promise; nothing if the files were not kept.
 
@@ -208,7 +217,7 @@ def plan_in(facts: OpeningFacts) -> str:
     name = str(found.get("name", ""))
     tables = facts.parameters.get("tables") if is_installed(name) and not mechanism_class(name).counts_tables else None
     asked = sorted([*sorted(table["variables"]), table.get("level") or ""] for table in tables or ())
-    return canonical({"inputs": facts.inputs, "settings": settings, "tables": asked})
+    return canonical({"inputs": by_part(facts.inputs), "settings": settings, "tables": asked})
 
 
 def _by_value(given: Any) -> Any:

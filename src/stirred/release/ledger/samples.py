@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from stirred.release.ledger.entry import Charge, numbers
 from stirred.release.ledger.problems import bad_request
 from stirred.spec.budget import Budget, derived
-from stirred.spec.compose import FRESH
+from stirred.spec.compose import FRESH, common_domain
+from stirred.spec.domain import Domain
 from stirred.spec.exact import Exact, add_up
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.output_premetric import PURE
@@ -200,11 +201,12 @@ def _at_the_sample(charges: list[Charge], own: Mapping[int, Specification], join
         if charge.amplified and charge.sampling and one.domain.stage != _SAMPLE.start:
             value = greatest([Sampling.of(charge.sampling).inner, one.budget.realised])
             policy = derived("its loss on the sample, not amplified", value, one.budget)
-            # The settings of a survey have other words for a dataset of each stage; all others have the same.
-            words = _SAMPLE.domain if one.domain.dataset == ELEVENTH.domain else one.domain.dataset
+            # The settings of a survey have other words for a dataset before the sample, which is the file itself.
+            before = one.domain.dataset == ELEVENTH.domain
+            words = Domain.of_file(one.domain.name).dataset if before else one.domain.dataset
             moved = one.with_flavor(domain=replace(one.domain, stage=_SAMPLE.start, dataset=words))
             if moved.flavor not in fits:
-                same = [each for each in start.values() if each.domain.whole == moved.domain.whole]
+                same = [each for each in start.values() if _of_one_file([moved, each])]
                 fits[moved.flavor] = any(joins([moved, each]) for each in same)
             found |= {charge.number: replace(moved, budget=Budget(policy=policy))} if fits[moved.flavor] else {}
     return found
@@ -231,7 +233,8 @@ def _components(charges: list[Charge]) -> list[list[Charge]]:
 
 def _together(group: list[Charge], specification: Callable[[str], Specification]) -> Specification:
     """Return one specification of all charges of dependent samples, or refuse."""
-    specifications = [specification(charge.specification) for charge in group]
+    own = [specification(charge.specification) for charge in group]
+    specifications = [each.with_flavor(domain=common_domain(own)) for each in own] if _of_one_file(own) else own
     first = specifications[0]
     if any(s.flavor != first.flavor or s.budget.is_unbounded for s in specifications) or first.output_premetric != PURE:
         raise refused("their specifications are not of one flavor with a pure, finite loss", where="sample")
@@ -261,6 +264,12 @@ def _together(group: list[Charge], specification: Callable[[str], Specification]
     relies = tuple(dict.fromkeys(reliance for s in specifications for reliance in s.relies_on))
     assumed = (*dict.fromkeys(assumption for s in specifications for assumption in s.assumptions), *rests, FRESH)
     return replace(first, budget=Budget(policy=policy), relies_on=relies, assumptions=assumed)
+
+
+def _of_one_file(specifications: Sequence[Specification]) -> bool:
+    """Say whether all are about one file at one stage, whatever each looks at."""
+    first = specifications[0].domain
+    return all(s.domain.is_file_of(first) and s.domain.stage == first.stage for s in specifications)
 
 
 def _lost(

@@ -286,12 +286,12 @@ class SurveyEstimates(Mechanism):
             formula = f"{self.copies} times {formula}: so often one person's answers can stand in the file"
         vouched = [TOTALS] if self.adjust is not None else []
         vouched += [f"attested: {checks.ATTESTED[each]}" for each in self.attest]
+        domain = Domain.of_file(name, stage=stage.start, record_types=(self.unit,), columns=tuple(columns))
+        if stage.start != "sample":  # what comes before or after the sample is not the file itself
+            domain = replace(domain, dataset=stage.domain)
         return Specification(
             flavor=Flavor(
-                domain=Domain(
-                    name=name, dataset=stage.domain, stage=stage.start, record_types=(self.unit,),
-                    columns=tuple(columns),
-                ),
+                domain=domain,
                 multiverse=Multiverse(invariants=tuple(held)),
                 input_premetric=InputPremetric(name="d_HamS", unit=self.unit, post_imputation=post_imputation),
                 output_premetric=PURE,

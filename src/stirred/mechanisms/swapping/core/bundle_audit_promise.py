@@ -143,9 +143,11 @@ def _about_columns(published: Specification, again: SwapPlan) -> Specification:
 
 def _differences(bundle: BundleFiles, again: Specification) -> Iterator[tuple[str, str, str]]:
     """Yield each fact that differs, with what is said and what was computed."""
-    published, domain = bundle.specification, again.domain
+    published = bundle.specification
+    # Words are for display, and other versions of stirred had others.
+    domain = replace(again.domain, dataset=published.domain.dataset, identity=published.domain.identity)
     if bundle.source is None:
-        domain = replace(domain, name=published.domain.name, dataset=published.domain.dataset)
+        domain = replace(domain, name=published.domain.name)
     blocks: list[tuple[str, Any, Any]] = [
         ("domain", published.domain, domain),
         ("multiverse", _plain(published.multiverse), _plain(again.multiverse)),

@@ -151,9 +151,8 @@ class Swap(Swapping):
         """Return the promise in one universe, under the margins of Proposition 4."""
         return Specification(
             flavor=Flavor(
-                domain=Domain(
-                    name=universe.name,
-                    dataset=f"the released columns of the confidential file '{universe.name}'",
+                domain=Domain.of_file(
+                    universe.name,
                     stage=universe.stage,
                     record_types=(self.unit, "person") if universe.persons else (self.unit,),
                     columns=universe.columns,

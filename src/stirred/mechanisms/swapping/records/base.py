@@ -50,7 +50,7 @@ from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.domain import Domain
 from stirred.spec.doubts import Doubt, nothing_promised
-from stirred.spec.exact import INFINITE
+from stirred.spec.exact import INFINITE, Exact
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse
@@ -175,6 +175,10 @@ class RecordSwap(Mechanism):
         """Return the file with whatever else is done to it."""
         return data
 
+    def setting_in_words(self, epsilon: Exact) -> str:
+        """Return the rate, and not a loss that is infinite whatever the settings are."""
+        return f"rate {float(self.nominal_rate):.2%}"
+
     def nearest(self, name: str, *, rate: Any = None, hold: Sequence[str] | None = None) -> Mechanism:
         """Return the member of the swapping family that does most of the same, at the same rate if none is given."""
         from stirred.mechanisms import registry
@@ -192,9 +196,8 @@ class RecordSwap(Mechanism):
         inside = ("all characteristics of its persons",) if persons else ()
         return Specification(
             flavor=Flavor(
-                domain=Domain(
-                    name=name,
-                    dataset=f"the released columns of the confidential file '{name}'",
+                domain=Domain.of_file(
+                    name,
                     stage=stage,
                     record_types=(self.unit, "person") if persons else (self.unit,),
                     columns=tuple(columns),

@@ -227,7 +227,7 @@ class TargetedSwap(RecordSwap):
             return np.arange(data.households.height), data.households.select(names)
         rows = household_rows(data).astype(np.int64)
         own = select(data.persons, [name for name in names if name not in homes])
-        return rows, own.with_columns(data.households[name].gather(rows) for name in homes).select(names)
+        return rows, pl.DataFrame([*own, *(data.households[name].gather(rows) for name in homes)]).select(names)
 
     def _given(self, data: Microdata, name: str) -> Rows:
         """Return a given risk of each household in millionths: the largest of its members."""

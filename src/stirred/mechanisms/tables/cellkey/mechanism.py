@@ -220,13 +220,7 @@ class CellKey(Mechanism):
         ]
         return Specification(
             flavor=Flavor(
-                domain=Domain(
-                    name=name,
-                    dataset=f"the released columns of the confidential file '{name}'",
-                    stage=stage,
-                    record_types=(self.unit,),
-                    columns=tuple(self.names),
-                ),
+                domain=Domain.of_file(name, stage=stage, record_types=(self.unit,), columns=tuple(self.names)),
                 multiverse=Multiverse(invariants=tuple(fixed) if self.zeros == "fixed" else ()),
                 input_premetric=InputPremetric(
                     name="d_SymDiff", unit=self.unit, within=1, post_imputation=post_imputation

@@ -304,9 +304,8 @@ class NoisyTables(Mechanism):
         )
         return Specification(
             flavor=Flavor(
-                domain=Domain(
-                    name=name,
-                    dataset=f"the columns of the confidential file '{name}' that the tables use",
+                domain=Domain.of_file(
+                    name,
                     stage=stage,
                     record_types=(self.unit, "person")
                     if any(c.startswith("person ") for c in columns)
