@@ -24,7 +24,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
-from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.doubts import repeated_ids
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     UNSEARCHED,
@@ -36,6 +36,7 @@ from stirred.mechanisms.protocol import (
     Settings,
     Typical,
     Written,
+    settings_doubts,
 )
 from stirred.mechanisms.topdown import handed
 from stirred.mechanisms.topdown.accuracy import Accuracy

@@ -244,10 +244,10 @@ def _together(group: list[Charge], specification: Callable[[str], Specification]
     inner: dict[str, list[Exact]] = {}
     units: list[list[Exact]] = []
     designs: dict[str, set[Design]] = {}
-    for charge, one, own in zip(group, stated, specifications, strict=True):
+    for charge, one, promise in zip(group, stated, specifications, strict=True):
         name = str(charge.sample)
-        inner.setdefault(name, []).append(own.budget.realised if one is None else one.inner)
-        units.append([own.budget.realised] if one is None else one.by_unit())
+        inner.setdefault(name, []).append(promise.budget.realised if one is None else one.inner)
+        units.append([promise.budget.realised] if one is None else one.by_unit())
         designs.setdefault(name, set()).update([] if one is None else [one.design])
     if any(len(found) != 1 for found in designs.values()):
         raise refused("the entries of one sample do not state one design", where="sample")
