@@ -274,9 +274,12 @@ def test_digits_added_to_coarse_noise_leave_no_trace(noise: Noise, p_value: PVal
     assert p_value(binned(drawn, noise), law(noise)) > FALSE_ALARM
 
 
-def test_noise_too_wide_for_64_bits_is_refused() -> None:
-    with pytest.raises(StirredError, match="is too wide for 64 bits"):
-        integer_noise(DiscreteLaplace(Fraction(1, 10**16)), count=1, entropy=Entropy.from_seed("wide"), purpose="noise")
+@pytest.mark.parametrize("noise", [DiscreteLaplace(Fraction(1, 10**12)), DiscreteGaussian(10**12)], ids=named)
+def test_the_widest_noise_that_can_be_made_can_be_drawn(noise: Noise) -> None:
+    drawn = integer_noise(noise, count=1000, entropy=Entropy.from_seed("wide"), purpose="noise")
+    assert np.abs(drawn).max() > (2 * 10**12 if isinstance(noise, DiscreteLaplace) else 2 * 10**6)
+    with pytest.raises(StirredError, match="is wider than can be drawn"):
+        type(noise)(Fraction(1, 10**12 + 1) if isinstance(noise, DiscreteLaplace) else 10**12 + 1)
 
 
 def test_a_table_is_made_once_for_each_law() -> None:

@@ -20,10 +20,8 @@ import numpy as np
 from stirred.randomness.entropy import WORD_BITS, WordReader
 from stirred.randomness.noise import Integers, NoiseTable, table_of
 from stirred.randomness.noise_steps import coin
-from stirred.spec.problems import refused
 from stirred.spec.shift_law import DiscreteGaussian, DiscreteLaplace, Noise
 
-_MOST_DIGITS: Final = 30
 _USUAL: Final = 1 << 20  # more than the reach of any table
 
 
@@ -53,7 +51,7 @@ def fill_wide(noise: Noise, out: Integers, first: WordReader, further: WordReade
 @lru_cache(maxsize=64)
 def _coarse(noise: Noise) -> tuple[NoiseTable, int, int]:
     """Return the table of the coarse noise, how many binary digits are added, and the energy that costs 2**-8."""
-    for digits in range(1, _MOST_DIGITS + 1):
+    for digits in range(1, WORD_BITS):
         if isinstance(noise, DiscreteGaussian):
             coarse: Noise = DiscreteGaussian(noise.variance / 4**digits)
             unit = math.floor(2 * noise.variance / 256)
@@ -63,4 +61,4 @@ def _coarse(noise: Noise) -> tuple[NoiseTable, int, int]:
         table = table_of(coarse)
         if table is not None:
             return table, digits, unit
-    raise refused(f"{noise} is too wide for 64 bits", where="noise", remedy="use a larger budget")
+    raise AssertionError(f"{noise}: so wide a law is refused where it is made")

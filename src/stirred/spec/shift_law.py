@@ -20,7 +20,7 @@ _TAIL_EXPONENT = 104
 _DIGITS = 50
 _GRID = 10**60
 _WIDEST = 10**12  # the largest variance parameter, and the largest scale of Laplace noise
-_NARROWER = "a larger budget, smaller bounds or sums in a coarser unit"
+_NARROWER = "smaller bounds or sums in a coarser unit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class DiscreteLaplace:
         if value < Fraction(1, _WIDEST):
             scale = 1 / max(value.enclose(30).low, Fraction(1, 10**300))
             what = f"noise of scale {float(scale):.4g} is wider than can be drawn"
-            remedy = f"choose {_NARROWER}: scales go up to {_WIDEST:,}"
+            remedy = f"choose a larger epsilon, {_NARROWER}: scales go up to {_WIDEST:,}"
             raise wrong(what, where="discrete Laplace noise", remedy=remedy)
         object.__setattr__(self, "loss", value)
 
@@ -83,7 +83,7 @@ class DiscreteGaussian:
         value = fraction(variance, where="variance of the discrete Gaussian noise")
         if value > _WIDEST:
             what = f"noise of variance {float(min(value, Fraction(10**300))):.4g} is wider than can be drawn"
-            remedy = f"choose {_NARROWER}, or Laplace noise: variances go up to {_WIDEST:,}"
+            remedy = f"choose a larger rho, {_NARROWER}, or Laplace noise: variances go up to {_WIDEST:,}"
             raise wrong(what, where="discrete Gaussian noise", remedy=remedy)
         _positive(value, where="variance of the discrete Gaussian noise")
         object.__setattr__(self, "variance", value)
