@@ -25,6 +25,7 @@ from stirred.release.ledger.entry import numbers as listed
 from stirred.release.prepared import Prepared
 from stirred.release.run import remaining
 from stirred.release.scan import problems_of
+from stirred.risk.exposed import EXPOSED
 from stirred.spec.document import to_document
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact
@@ -246,6 +247,7 @@ def show_plan(
         if problems:
             raise typer.Exit(StirredError.exit_code)
         return
+    exposed = any(doubt.kind == EXPOSED for doubt in prepared.accepted)  # its row says the same
     at = ", or at ".join(percent(rate, digits=6) for rate in target.get("target_rates", ()))
     facts(
         [
@@ -254,7 +256,7 @@ def show_plan(
             *([("target", f"epsilon {epsilon} is reached at rate {at}")] if target else []),
             *(_expected_line(each) for each in expected),
             *doubts_shown(prepared),
-            *([("exposed", prepared.exposed_in_words)] if prepared.exposed_in_words else []),
+            *([("exposed", told)] if (told := prepared.exposed_in_words) and not exposed else []),
             *better_shown,
             *([("ledger", ledger_text(account))] if account is not None else []),
             *other_file_lines(prepared),
