@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -28,6 +28,7 @@ from stirred.spec.convert_output import group_delta, pure_to_rho2
 from stirred.spec.document import from_json, to_json
 from stirred.spec.document_schema import AccountDocument
 from stirred.spec.exact import add_up
+from stirred.survey.estimates.mechanism import SurveyEstimates
 from tests.mechanisms.tables.making import one_table, toy_h, toy_p
 from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons, stirred
 
@@ -59,7 +60,7 @@ PLANS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }  # fmt: skip
 WITH_PERSONS = ("permutation-swap", "conditioned-swap", "targeted-record-swap")
 # The tabulators of 2020 ask for the codes of the census, so their promises are taken for a file of that name.
-OF_2020 = {"safetab-p": toy_p, "safetab-h": toy_h, "phsafe": lambda: one_table(2)}
+OF_2020: dict[str, Callable[[], Any]] = {"safetab-p": toy_p, "safetab-h": toy_h, "phsafe": lambda: one_table(2)}
 # They are to be deleted.
 LEFT_OUT = {"metric-swap", "gibbs-swap"}
 
@@ -224,8 +225,13 @@ def test_what_is_called_like_the_dataset_of_the_ledger_is_of_it(promises: Promis
 def test_what_a_sample_was_drawn_from_is_not_the_file(promises: Promises, tmp_path: Path) -> None:
     """Amplification rests on a draw that figures of the sample, held fixed, may tell: nothing is added up."""
     ledger = Ledger.create(tmp_path / "frame.ledger", dataset="homes")
-    settings = {"epsilon": "1/2", "estimates": ESTIMATES["estimates"], "weight_bounds": [1, 10], "variance": "none"}
-    frame = registry.build("survey-estimates", {
+    settings: dict[str, Any] = {
+        "epsilon": "1/2",
+        "estimates": ESTIMATES["estimates"],
+        "weight_bounds": [1, 10],
+        "variance": "none",
+    }
+    frame = SurveyEstimates(**{
         **settings, "setting": 11, "sampling": {"design": "srswor", "n": 60, "N": 600}, "sample": "s",
         "attest": ["design-weights", "random-sample", "secret-sample"], "values": {"tenure": ["owned", "rented"]},
     })  # fmt: skip

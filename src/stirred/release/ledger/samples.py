@@ -233,8 +233,10 @@ def _components(charges: list[Charge]) -> list[list[Charge]]:
 
 def _together(group: list[Charge], specification: Callable[[str], Specification]) -> Specification:
     """Return one specification of all charges of dependent samples, or refuse."""
-    own = [specification(charge.specification) for charge in group]
-    specifications = [each.with_flavor(domain=common_domain(own)) for each in own] if _of_one_file(own) else own
+    specifications = [specification(charge.specification) for charge in group]
+    if _of_one_file(specifications):  # on one sample losses add up, whatever each looks at
+        domain = common_domain(specifications)
+        specifications = [each.with_flavor(domain=domain) for each in specifications]
     first = specifications[0]
     if any(s.flavor != first.flavor or s.budget.is_unbounded for s in specifications) or first.output_premetric != PURE:
         raise refused("their specifications are not of one flavor with a pure, finite loss", where="sample")
