@@ -22,7 +22,7 @@ from stirred.data.frames import read_frame, write_frame
 from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import DataError, bad_plan, listed
-from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.doubts import repeated_ids
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     UNSEARCHED,
@@ -41,6 +41,7 @@ from stirred.mechanisms.protocol import (
     Typical,
     Written,
     failed,
+    settings_doubts,
 )
 from stirred.mechanisms.tables.intervals import LEVEL, half_width
 from stirred.randomness.entropy import Entropy

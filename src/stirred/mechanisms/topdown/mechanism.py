@@ -24,7 +24,7 @@ from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
-from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.doubts import repeated_ids
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     UNSEARCHED,
@@ -36,6 +36,7 @@ from stirred.mechanisms.protocol import (
     Settings,
     Typical,
     Written,
+    settings_doubts,
 )
 from stirred.mechanisms.topdown import handed
 from stirred.mechanisms.topdown.accuracy import Accuracy
@@ -241,6 +242,8 @@ class TopDown(Mechanism):
             Margin(of=own.unit, level=self.design.column(depth) or None)
             for _, own, _, _ in self.design.parts
             for depth in self.design.depths(own)
+            # How many persons there are is fixed by the distance itself, where nothing else is.
+            if depth or own.unit != self.unit or "records" in self.settings.publish
         ]
         given, leaf = self.settings.facilities, self.settings.levels[-1]
         if given is not None:

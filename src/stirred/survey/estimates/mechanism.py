@@ -16,7 +16,6 @@ from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.problems import PlanError, listed
 from stirred.mechanisms.cell_law import confidence_of
-from stirred.mechanisms.doubts import settings_doubts
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     Frames,
@@ -27,6 +26,7 @@ from stirred.mechanisms.protocol import (
     Written,
     as_part,
     as_parts,
+    settings_doubts,
 )
 from stirred.mechanisms.tables.cells import (
     Values,

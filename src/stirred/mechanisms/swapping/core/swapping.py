@@ -23,7 +23,7 @@ from stirred.data.missing import missing_doubts
 from stirred.data.packed import Packed
 from stirred.data.problems import bad_plan
 from stirred.engines.protocol import Cluster
-from stirred.mechanisms.doubts import identifier_doubts, settings_doubts
+from stirred.mechanisms.doubts import identifier_doubts
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     SAMPLED,
@@ -38,6 +38,7 @@ from stirred.mechanisms.protocol import (
     Release,
     Table,
     Written,
+    settings_doubts,
 )
 from stirred.mechanisms.swapping.core import words
 from stirred.mechanisms.swapping.core.bundle_audit import audit_records

@@ -21,7 +21,7 @@ from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.packed import Packed
 from stirred.data.problems import DataError
-from stirred.mechanisms.doubts import identifier_doubts, settings_doubts
+from stirred.mechanisms.doubts import identifier_doubts
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     PERSONS,
@@ -38,6 +38,7 @@ from stirred.mechanisms.protocol import (
     Section,
     Written,
     failed,
+    settings_doubts,
 )
 from stirred.mechanisms.swapping.core.swapped_file import Persons, SwappedFile
 from stirred.mechanisms.swapping.doubts.promise import nothing_moves

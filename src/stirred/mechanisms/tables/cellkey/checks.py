@@ -12,7 +12,8 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.doubts import repeated_ids
+from stirred.mechanisms.protocol import settings_doubts
 from stirred.mechanisms.tables.cellkey.keys import whole_keys
 from stirred.mechanisms.tables.cellkey.perturbed import identified, summed
 from stirred.spec.doubts import Doubt, nothing_promised

@@ -12,7 +12,8 @@ from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.missing import missing_doubts
 from stirred.data.problems import DataError, bad_plan, listed
-from stirred.mechanisms.doubts import repeated_ids, settings_doubts
+from stirred.mechanisms.doubts import repeated_ids
+from stirred.mechanisms.protocol import settings_doubts
 from stirred.mechanisms.tables.no_records import NEEDED
 from stirred.mechanisms.tables.noise.budget import keeping, table_key
 from stirred.mechanisms.tables.noise.counting import column_of

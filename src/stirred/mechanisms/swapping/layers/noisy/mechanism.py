@@ -16,8 +16,18 @@ from stirred.data.codebook import Codebook
 from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE, missing_doubts
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.doubts import repeated_ids, settings_doubts
-from stirred.mechanisms.protocol import PERSONS, RECORDS, Progress, Rate, Release, Settings, Table, Written
+from stirred.mechanisms.doubts import repeated_ids
+from stirred.mechanisms.protocol import (
+    PERSONS,
+    RECORDS,
+    Progress,
+    Rate,
+    Release,
+    Settings,
+    Table,
+    Written,
+    settings_doubts,
+)
 from stirred.mechanisms.swapping.core.plan import SwapPlan, SwapUniverse
 from stirred.mechanisms.swapping.core.roles import OtherRates, Roles, SwapRate, SwapSettings
 from stirred.mechanisms.swapping.core.strata import OWN_COLUMNS, Strata
