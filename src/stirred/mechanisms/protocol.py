@@ -112,7 +112,16 @@ from stirred.mechanisms.contract.abilities import (
     tunable,
 )
 from stirred.mechanisms.contract.defaults import Defaults
-from stirred.mechanisms.contract.plan import SAMPLED, UNSEARCHED, Fact, Plan, check_seeded, doubt_rows, plan_doubts
+from stirred.mechanisms.contract.plan import (
+    SAMPLED,
+    UNSEARCHED,
+    Fact,
+    Plan,
+    check_seeded,
+    doubt_rows,
+    plan_doubts,
+    settings_doubts,
+)
 from stirred.mechanisms.contract.release import (
     PERSONS,
     RECORDS,
@@ -165,7 +174,8 @@ __all__ = [
     "Outcome", "Picture", "Plan", "Plot", "Progress", "PublicFile", "PublicTable", "Rate", "Rated", "Release",
     "ReleasedFile", "ReleasedTable", "Section", "Settings", "StratumAudit", "StratumAudited", "Stronger", "Table",
     "TableFile", "Tiles", "TooLargeError", "Typical", "VerificationError", "Written", "as_part", "as_parts",
-    "check_seeded", "doubt_rows", "failed", "not_done", "plan_doubts", "share_changed", "smallest_area", "tunable",
+    "check_seeded", "doubt_rows", "failed", "not_done", "plan_doubts", "settings_doubts", "share_changed",
+    "smallest_area", "tunable",
 ]  # fmt: skip
 
 

@@ -44,8 +44,13 @@ def test_shares_that_are_best_already_keep_their_title_and_nothing_is_written(tm
 
 def test_the_total_of_the_whole_has_no_error_and_needs_no_share(tmp_path: Path) -> None:
     given = _toy_budget(tmp_path / "given.toml")
-    of = {"file": given, "schema_": "pl94-units", "areas": ["all=1", "ward=20"], "criterion": "sum-of-variances"}
-    unasked, asked = (optimise_budget(OptimiseOptions(**of, **more)).values for more in ({}, {"known": "all"}))
+    of: dict[str, Any] = {
+        "file": given,
+        "schema_": "pl94-units",
+        "areas": ["all=1", "ward=20"],
+        "criterion": "sum-of-variances",
+    }
+    unasked, asked = (optimise_budget(OptimiseOptions(**of, known=known)).values for known in (None, "all"))
     assert unasked == asked
     assert "total" not in unasked["budget"]["queries"].get("all", {})
     several = optimise_budget(OptimiseOptions(**(of | {"areas": ["all=2", "ward=20"]}))).values

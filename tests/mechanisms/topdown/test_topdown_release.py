@@ -92,18 +92,6 @@ def test_the_number_of_all_records_is_exact_whatever_is_published(
     assert audit_bundle(folder / "out").passed
 
 
-def test_a_release_of_old_that_did_not_list_the_number_of_records_is_still_read(folder: Path) -> None:
-    edited(folder, ('totals = ["region"]\n', ""))
-    bundle = run(prepare(read_plan(folder / "plan.toml")))
-    place = bundle / "public" / "specification.json"
-    stated = json.loads(place.read_text(encoding="utf-8"))
-    fixed = stated["multiverse"]["invariants"]
-    assert fixed[0]["words"] == "total number of persons"
-    place.write_text(json.dumps({**stated, "multiverse": {**stated["multiverse"], "invariants": fixed[1:]}}))
-    problems = audit_bundle(bundle).problems
-    assert not [each for each in problems if "what it fixes is not" in each.what]
-
-
 def edited(folder: Path, *changes: tuple[str, str]) -> Path:
     text = (folder / "plan.toml").read_text(encoding="utf-8")
     for old, new in changes:

@@ -241,6 +241,8 @@ class TopDown(Mechanism):
             Margin(of=own.unit, level=self.design.column(depth) or None)
             for _, own, _, _ in self.design.parts
             for depth in self.design.depths(own)
+            # How many persons there are is fixed by the distance itself, where nothing else is.
+            if depth or own.unit != self.unit or "records" in self.settings.publish
         ]
         given, leaf = self.settings.facilities, self.settings.levels[-1]
         if given is not None:
