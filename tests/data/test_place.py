@@ -180,6 +180,20 @@ def test_a_command_that_is_killed_leaves_no_output_and_does_not_refuse_its_place
         assert stat.S_IMODE(out.stat().st_mode) == 0o600
 
 
+def test_a_disk_that_cannot_close_a_folder_holds_public_outputs_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.mkdir
+    monkeypatch.setattr(Path, "mkdir", lambda path, mode=0o777, **how: (real(path, **how), path.chmod(0o777)))
+    with file_at(tmp_path / "public", private=False) as half:
+        half.write_text("released", encoding="utf-8")
+    with pytest.raises(PlanError, match="others than its owner may open it"), file_at(tmp_path / "own", private=True):
+        pass
+    with folder_at(tmp_path / "folder", private=False) as folder:
+        (folder / "file").write_text("released", encoding="utf-8")
+    assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o777
+
+
 @pytest.mark.parametrize("private", [True, False])
 def test_a_file_appears_complete_with_its_permissions_or_not_at_all(tmp_path: Path, private: bool) -> None:
     with pytest.raises(UnicodeEncodeError), file_at(tmp_path / "out.txt", private=private) as half:

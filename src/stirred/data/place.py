@@ -31,6 +31,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -238,10 +239,10 @@ class Place:
         if self._scratch.is_symlink():
             self._remove(_SCRATCH)
 
-    def clear(self, mode: int = 0o700) -> None:
+    def clear(self) -> None:
         """Make the folder of the bundle empty."""
         self._remove(_BUNDLE)
-        self.folder.mkdir(mode=mode)
+        self.folder.mkdir(mode=0o700)
 
     def tidy(self) -> None:
         """Remove everything but what finishes a release that was drawn."""
@@ -267,17 +268,18 @@ def abort_command(ledger: str, entry: int) -> str:
 
 
 @contextmanager
-def claimed(out: Path, *, replace: bool = False, mode: int = 0o700) -> Iterator[Place]:
+def claimed(out: Path, *, replace: bool = False, private: bool = True) -> Iterator[Place]:
     """Yield a place that nobody else can write to, with an empty folder; leftovers of dead runs are removed.
 
     A place where a drawn release can be resumed is refused: its draw is paid for. So is a hidden folder that we did not
-    make. ``replace`` allows that something is there already; ``mode`` is that of the new folder.
+    make. ``replace`` allows that something is there already. Where nothing ``private`` is made, a disk that cannot
+    close a folder to others will do.
     """
     place = Place(out=out)
     lock = None
     try:
         with _undisturbed():  # or a folder could be made that nobody removes
-            lock = _lock(place, make=True, replace=replace)
+            lock = _lock(place, make=True, replace=replace, private=private)
         place = Place(out=out, handle=lock)
         if place.is_resumable:
             finish = shlex.join(["stirred", "resume", str(out)])
@@ -291,7 +293,7 @@ def claimed(out: Path, *, replace: bool = False, mode: int = 0o700) -> Iterator[
         place.remove_scratch()
         place._remove(*_MADE)
         sweep(out.parent)
-        place.clear(mode)
+        place.clear()
         yield place
     finally:
         if lock is not None:
@@ -409,7 +411,7 @@ def _undisturbed() -> Iterator[None]:
             handlers[signum](signum, frame)
 
 
-def _lock(place: Place, *, make: bool, replace: bool = False) -> int:
+def _lock(place: Place, *, make: bool, replace: bool = False, private: bool = True) -> int:
     """Return the handle of the hidden folder, which is ours, with an exclusive lock on it."""
     waits = iter(_BRIEFLY)
     while True:
@@ -439,7 +441,7 @@ def _lock(place: Place, *, make: bool, replace: bool = False) -> int:
             remedy = "choose a new folder, or wait for the other run"
             raise bad_plan("another run is writing to this place", where=str(place.out), remedy=remedy) from None
         try:
-            if (why := _foreign(lock)) and not make:
+            if (why := _foreign(lock, private=private)) and not make:
                 # It holds a key: to remove it would lose the release.
                 remedy = f"find out who could read the key that is in it; then run `chmod 700 {place.hidden}`"
                 raise bad_plan(f"{place.hidden.name} is not as we left it: {why}", where=str(place.out), remedy=remedy)
@@ -458,7 +460,7 @@ def _in_the_way(place: Place, why: str) -> PlanError:
     return bad_plan(what, where=str(place.out), remedy="look at it and remove it, or choose another place")
 
 
-def _foreign(handle: int) -> str:
+def _foreign(handle: int, *, private: bool = True) -> str:
     """Say why a folder is not one that a run of this user made; empty if it is.
 
     Whoever made it, or may write to it, could read the key of the draw, or let us remove what is theirs.
@@ -466,7 +468,7 @@ def _foreign(handle: int) -> str:
     found = os.fstat(handle)
     if found.st_uid != os.geteuid():
         return "another user made it"
-    if found.st_mode & 0o077:
+    if found.st_mode & 0o077 and private:
         return "others than its owner may open it"
     other = sorted({*os.listdir(handle)} - _MADE)
     return f"it holds {other[0]!a}, which no run makes" if other else ""
@@ -550,9 +552,15 @@ def folder_at(
     A process killed at any moment leaves no ``out`` behind, at most a hidden folder that the next run
     to the same place removes.
     """
-    mode = 0o700 if private else 0o777
-    with claimed(out, replace=replace, mode=mode) as place, appearing(place, finish=finish, replace=replace) as folder:
-        yield folder
+    with claimed(out, replace=replace, private=private) as place:
+        if not private and finish is None:
+            probe = place.hidden / "progress"
+            probe.mkdir()
+            usual = stat.S_IMODE(probe.stat().st_mode)
+            probe.rmdir()
+            finish = partial(os.chmod, mode=usual)
+        with appearing(place, finish=finish, replace=replace) as folder:
+            yield folder
 
 
 @contextmanager
@@ -561,7 +569,7 @@ def file_at(out: Path, *, private: bool, replace: bool = False) -> Iterator[Path
 
     What was computed from confidential data is ``private``: only its owner may read it.
     """
-    with claimed(out, replace=replace) as place:
+    with claimed(out, replace=replace, private=private) as place:
         half = place.folder / out.name
         os.close(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666))
         yield half

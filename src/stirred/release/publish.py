@@ -97,7 +97,7 @@ def publish(
     told = {NOTICE: notice} if notice else {}
     if not dry_run:
         appearing = account.publication(to=name, place=place, who=who, accepted=accept)
-        with appearing as begin, folder_at(place, finish=_let_everybody_read) as folder:
+        with appearing as begin, folder_at(place, finish=_let_everybody_read, private=False) as folder:
             files = _copy(bundle / "public", folder, files)
             listed = "".join(f"{digest}  {file}\n" for file, digest in {**files, **_sums(told)}.items())
             begin(_sha256(listed))
