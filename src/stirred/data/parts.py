@@ -13,6 +13,8 @@ import polars as pl
 from stirred.data.problems import bad_file, listed
 from stirred.data.sources import CSV, PARQUET, Source, check_is_file
 
+# A .txt file among the parts of a table is rather a note about it.
+_PARTS_OF_TEXT: Final = tuple(kind for kind in CSV if kind != ".txt")
 _FILE: Final = "__the file of a record"
 # How Hive and Spark name the folder of records without a value.
 _MISSING: Final = ("__HIVE_DEFAULT_PARTITION__", "")
@@ -43,7 +45,7 @@ def parts_of(place: Source) -> list[Part]:
     if place.kind != "folder":
         return [Part(place.path)]
     files = sorted(_below(place.path, ()), key=lambda part: part.path)
-    parquet, text = ([part for part in files if Source(part.path).kind in kind] for kind in (PARQUET, CSV))
+    parquet, text = ([part for part in files if Source(part.path).kind in kind] for kind in (PARQUET, _PARTS_OF_TEXT))
     for part in (*parquet, *text):
         check_is_file(part.path, where=str(part.path))
     if parquet and text:
