@@ -40,8 +40,9 @@ def read(name: str, *, budget: str | None = None) -> Entry:
             raise wrong(
                 f"cannot read the file: {reason}", where=name, remedy="check the path and its permissions"
             ) from None
-        specification = identified(folder, from_json(text, source=name))
+        specification = from_json(text, source=name)
         entry = catalogue.Entry(name=name, title=path.stem, source="", notes=(), specification=specification)
+        entry = replace(entry, specification=identified(folder, specification))
     else:
         entry = catalogue.load(name)
     if budget is not None:
