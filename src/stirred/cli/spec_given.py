@@ -41,8 +41,8 @@ def read(name: str, *, budget: str | None = None) -> Entry:
                 f"cannot read the file: {reason}", where=name, remedy="check the path and its permissions"
             ) from None
         specification = (from_toml if path.suffix == ".toml" else from_json)(text, source=name)
-        specification = identified(folder, specification)
         entry = catalogue.Entry(name=name, title=path.stem, source="", notes=(), specification=specification)
+        entry = replace(entry, specification=identified(folder, specification))
     else:
         entry = catalogue.load(name)
     if budget is not None:

@@ -212,6 +212,12 @@ def _at_the_sample(charges: list[Charge], own: Mapping[int, Specification], join
     return found
 
 
+def _of_one_file(specifications: Sequence[Specification]) -> bool:
+    """Say whether all are about one file at one stage, whatever each looks at."""
+    first = specifications[0].domain
+    return all(s.domain.is_file_of(first) and s.domain.stage == first.stage for s in specifications)
+
+
 def _components(charges: list[Charge]) -> list[list[Charge]]:
     """Group charges by sample, and samples by what is stated of their dependence."""
     leader = {charge.sample: charge.sample for charge in charges}
@@ -266,12 +272,6 @@ def _together(group: list[Charge], specification: Callable[[str], Specification]
     relies = tuple(dict.fromkeys(reliance for s in specifications for reliance in s.relies_on))
     assumed = (*dict.fromkeys(assumption for s in specifications for assumption in s.assumptions), *rests, FRESH)
     return replace(first, budget=Budget(policy=policy), relies_on=relies, assumptions=assumed)
-
-
-def _of_one_file(specifications: Sequence[Specification]) -> bool:
-    """Say whether all are about one file at one stage, whatever each looks at."""
-    first = specifications[0].domain
-    return all(s.domain.is_file_of(first) and s.domain.stage == first.stage for s in specifications)
 
 
 def _lost(
