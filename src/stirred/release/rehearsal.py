@@ -126,7 +126,8 @@ def _pages(folder: Path, prepared: Prepared, files: Files, specification: Specif
             (public / "report.html").write_text(blank_reports(prepared, specification)[0], encoding="utf-8")
         else:
             own = excerpt.mechanism.files(excerpt.data, excerpt.plan)
-            release = trial_draw(excerpt, folder, Entropy.from_os())
+            thrown_away = Entropy.from_seed("rehearsal") if specification.seeded else Entropy.from_os()
+            release = trial_draw(excerpt, folder, thrown_away)
             write_reports(folder, excerpt, release, verify_public(folder, excerpt, own, release))
         audit_pages(public, specification, method=prepared.mechanism.in_words, same_version=True, found=found)
         return [
