@@ -210,7 +210,7 @@ def clamped_doubts(
     >>> doubt.name, doubt.refuses
     ('clamped:income', True)
     >>> print(doubt.what)
-    2 of 4 values of "income" lie beyond the declared bounds 0 and 100 and count as the nearer one; their sum ...
+    2 of 4 values of "income" lie beyond the declared bounds 0 and 100 and count as the nearer one; that ...
     """
     given, (low, high) = np.asarray(values, dtype=np.float64), (float(end) for end in ends)
     share = np.ones(given.size) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -219,12 +219,12 @@ def clamped_doubts(
     if not count:
         return
     size, moved = (float(share @ np.abs(part)) for part in (given, np.clip(given, low, high) - given))
-    changed = moved / (size or moved)
+    changed, of = moved / (size or moved), "sum" if weights is None else "weighted sum"
     yield Doubt(
         kind="clamped",
         about=name,
-        what=f'{count:,} of {given.size:,} values of "{name}" lie beyond the declared bounds {low:,.10g} and {high:,.10g} and '
-        f"count as the nearer one; their {'sum' if weights is None else 'weighted sum'} changes by {changed:.1%}",
+        what=f'{count:,} of {given.size:,} values of "{name}" lie beyond the declared bounds {low:,.10g} and '
+        f"{high:,.10g} and count as the nearer one; that changes the {of} of all by {changed:.1%}",
         public=f'values of "{name}" lie beyond the declared bounds and count as the nearer one',
         remedy="declare bounds that hold for the whole population, from public knowledge and not read off this file",
         refuses=count > _MOST_CLAMPED * given.size or changed > _MOST_CLAMPED,
