@@ -78,6 +78,12 @@ def test_where_nothing_is_fixed_it_says_so() -> None:
     assert boxes(pure)[-1][0] == "exact"  # a bounded distance fixes the number of records
 
 
+def test_what_is_fixed_and_stays_inside_is_not_called_published() -> None:
+    found = Boxes(pipeline_section(catalogue.load("das-2020").specification, publishes_fixed=False)).boxes
+    assert found[-1] == ("step", "Published Nothing is published exactly.")
+    assert "not published: the number of persons in each state" in found[-2][1]
+
+
 def test_names_are_escaped() -> None:
     pure = catalogue.load("pure-dp").specification
     odd = pure.with_flavor(

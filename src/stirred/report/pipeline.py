@@ -18,7 +18,7 @@ _BEFORE: Final = {
 }
 
 
-def pipeline_section(specification: Specification, *, publishes_fixed: bool) -> str:
+def pipeline_section(specification: Specification, *, publishes_fixed: bool = True) -> str:
     """Return the pipeline of a release as a strip of boxes, from the specification and whether its fixed figures leave.
 
     It is an ordered list, so that it is read in order where nobody sees the arrows.

@@ -36,7 +36,7 @@ class DiscreteLaplace:
     def __init__(self, loss: Exact | int | Fraction | str | float) -> None:
         value = _positive(loss, where="loss of the discrete Laplace noise")
         if value < Fraction(1, _WIDEST):
-            scale = 1 / max(value.enclose(30).low, Fraction(1, 10**300))
+            scale = 1 / max(Fraction(value.enclose(30).low), Fraction(1, 10**300))
             what = f"noise of scale {float(scale):.4g} is wider than can be drawn"
             remedy = f"choose a larger epsilon, {_NARROWER}: scales go up to {_WIDEST:,}"
             raise wrong(what, where="discrete Laplace noise", remedy=remedy)

@@ -247,7 +247,7 @@ class CellKey(Mechanism):
         inner = None if self.inner is None else self.inner.plan(microdata, doubts=doubts)
         if inner is not None:
             checks.check_released(self, inner.releases, persons)
-        if self.inner is None:
+        if self.inner is None or inner is None:
             specification = self.specification(
                 name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation
             )

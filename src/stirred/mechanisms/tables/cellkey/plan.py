@@ -56,9 +56,10 @@ class CellKeyPlan(Plan):
     @property
     def unchanged(self) -> str:
         """Say what is published exactly; what a swap before keeps is not published."""
-        if self.inner is not None:
+        before = self.mechanism.inner
+        if before is not None:
             kept = published_exactly(self.inner.specification)
-            return f"nothing; {self.mechanism.inner.title} keeps, and this release does not publish, {kept}"
+            return f"nothing; {before.title} keeps, and this release does not publish, {kept}"
         return "which cells are empty" if self.mechanism.zeros == "fixed" else "nothing"
 
     @property
