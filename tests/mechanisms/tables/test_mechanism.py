@@ -166,9 +166,14 @@ def test_whole_numbers_that_a_file_has_as_text_are_added_up_as_numbers() -> None
     for name in numbers.public:
         assert found.public[name].equals(numbers.public[name])
     one = texts.with_columns(size=pl.when(pl.col("hid") == 0).then(pl.lit("1.5")).otherwise("size"))
-    with pytest.raises(StirredError, match=r"it has other texts, and only whole numbers are added up. Fix: round it first"):
+    with pytest.raises(
+        StirredError, match=r"it has other texts, and only whole numbers are added up. Fix: round it first"
+    ):
         mechanism.plan(one)
-    with pytest.raises(StirredError, match=r"it is Float64, and only whole numbers are added up. Fix: round it first: step = .round., to = 1"):
+    with pytest.raises(
+        StirredError,
+        match=r"it is Float64, and only whole numbers are added up. Fix: round it first: step = .round., to = 1",
+    ):
         mechanism.plan(HOMES.with_columns(size=pl.col("size") / 2))
 
 
