@@ -128,7 +128,7 @@ class Microdata:
         if homes.height <= rows:
             return self
         # Of a file that is read by column the first rows are at hand.
-        by_column = isinstance(homes, ParquetColumns) or isinstance(persons, ParquetColumns)
+        by_column = any(isinstance(table, ParquetColumns) for table in (homes, persons))
         homes = homes.head(rows) if by_column else homes.gather_every(homes.height // rows).head(rows)
         if persons is not None:
             hid = str(self.hid)
