@@ -156,15 +156,17 @@ class Target:
         if keys.size >= _LARGE:
             from stirred.data.code_kernels import elect
 
-            elect(*np.divmod(keys, homes), values, self.strata.astype(np.int64), *self._cells(), _BEFORE, found)
+            cell, own = np.divmod(keys, homes)
+            cells, counts, sizes = self._cells()
+            elect(cell, own, values, self.strata.astype(np.int64), cells, counts, sizes, _BEFORE, found)
             return found
         own, persons, said, votes, others = _said_by_others(keys, values, homes)
         usual = self.share_of(own, said)
         # A value that does not occur in the stratum is known to be wrong.
-        counts = (others > 0) & (usual > 0)
-        own, said, usual = own[counts], said[counts], usual[counts]
+        valid = (others > 0) & (usual > 0)
+        own, said, usual = own[valid], said[valid], usual[valid]
         # Persons of a household share its value: it speaks once in each group, and votes once for each person.
-        weight = np.log((votes[counts] / usual + _BEFORE) / (others[counts] + _BEFORE)) * persons[counts]
+        weight = np.log((votes[valid] / usual + _BEFORE) / (others[valid] + _BEFORE)) * persons[valid]
         _elect(own, said, weight, values, found)
         return found
 
