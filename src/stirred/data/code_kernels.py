@@ -1,7 +1,6 @@
 """Compiled passes over columns of integers. Importing this module loads numba.
 
-Each has its plain numpy twin in ``codes``, ``packed`` or ``guessing``, which serves small files and is the oracle in
-the tests.
+Each has its plain numpy twin in ``codes`` or ``packed``, which serves small files and is the oracle in the tests.
 Compiled functions call only functions of this file: numba's cache does not notice changes elsewhere.
 """
 
@@ -94,85 +93,3 @@ def look_up(records: Any, word: int, shift: int, mask: int, table: Any, values: 
     """Read numbers back that ``pack`` wrote and replace them by what the table holds there."""
     for i in range(values.size):
         values[i] = table[records[i, word] >> np.uint32(shift) & np.uint32(mask)]
-
-
-@njit(cache=True, nogil=True)
-def elect(
-    cell: Any, house: Any, values: int, strata: Any, cells: Any, counts: Any, sizes: Any, before: int, elected: Any
-) -> None:
-    """Write for each household the value that its persons' groups elect, where they elect any.
-
-    Rows are sorted by ``cell`` (a value of a group) and ``house``. ``cells`` and ``counts`` are the values of each
-    stratum with their numbers, ``sizes`` those of the strata. ``guessing`` says what is elected and why.
-    """
-    rows, homes = cell.size, elected.size
-    own, said = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
-    weight = np.empty(rows)
-    place = np.zeros(homes + 1, dtype=np.int64)
-    ballots = 0
-    begin = 0
-    while begin < rows:
-        above = (cell[begin] // values + 1) * values
-        best, most, second, next_, total = -1, 0, -1, 0, 0
-        end = begin
-        while end < rows and cell[end] < above:
-            this, count, last = cell[end], 0, -1
-            while end < rows and cell[end] == this:
-                if house[end] != last:
-                    count += 1
-                    last = house[end]
-                end += 1
-            total += count
-            if count >= most:
-                best, most, second, next_ = this, count, best, most
-            elif count >= next_:
-                second, next_ = this, count
-        row = begin
-        begin = end
-        while row < end:
-            this, one, persons = cell[row], house[row], 0
-            while row < end and cell[row] == this and house[row] == one:
-                persons += 1
-                row += 1
-            if total == 1:
-                continue
-            guess, votes = best, most
-            if this == best:
-                votes = most - 1
-                if second >= 0 and votes <= next_:
-                    guess, votes = second, next_
-            guess -= above - values
-            stratum = strata[one]
-            wanted = stratum * values + guess
-            low, high = 0, cells.size
-            while low < high:
-                middle = (low + high) >> 1
-                if cells[middle] < wanted:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low == cells.size or cells[low] != wanted:
-                continue
-            usual = counts[low] / sizes[stratum]
-            own[ballots], said[ballots] = one, guess
-            weight[ballots] = np.log((votes / usual + before) / (total - 1 + before)) * persons
-            place[one + 1] += 1
-            ballots += 1
-    place = np.cumsum(place)
-    listed = np.empty(ballots, dtype=np.int64)
-    free = place.copy()
-    for ballot in range(ballots):
-        listed[free[own[ballot]]] = ballot
-        free[own[ballot]] += 1
-    tally = np.zeros(values)
-    for one in range(homes):
-        for at in range(place[one], place[one + 1]):
-            tally[said[listed[at]]] += weight[listed[at]]
-        largest = 0.0
-        for at in range(place[one], place[one + 1]):
-            guess = said[listed[at]]
-            if tally[guess] > largest or (tally[guess] == largest > 0 and guess > elected[one]):
-                largest = tally[guess]
-                elected[one] = guess
-        for at in range(place[one], place[one + 1]):
-            tally[said[listed[at]]] = 0.0

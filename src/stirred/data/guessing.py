@@ -36,8 +36,6 @@ _MORE: Final = 1 / 5
 _ONCE_IN: Final = 100
 # With so many cells to a record, or fewer, counting in a table is faster than sorting.
 _DENSE: Final = 8
-# Of fewer rows numpy elects as fast as compiled code, which takes half a second to load.
-_LARGE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,40 +131,14 @@ class Target:
         >>> target.share_of(np.array([0, 0]), np.array([1, 2])).round(2).tolist()
         [0.67, 0.0]
         """
-        cells, counts, sizes = self._cells()
+        if not self.cells:
+            self.cells.extend(np.unique(self.strata * np.int64(self.values) + self.codes, return_counts=True))
+            self.cells.append(np.bincount(self.strata))
+        cells, counts, sizes = self.cells
         wanted = self.strata[rows] * np.int64(self.values) + value
         place = np.minimum(np.searchsorted(cells, wanted), cells.size - 1)
         known = (cells[place] == wanted) & (value < self.values)
         return np.where(known, counts[place] / sizes[self.strata[rows]], 0.0)
-
-    def _cells(self) -> list[_Array]:
-        """Return the values of each stratum, how many records have them, and how many each stratum has."""
-        if not self.cells:
-            self.cells.extend(np.unique(self.strata * np.int64(self.values) + self.codes, return_counts=True))
-            self.cells.append(np.bincount(self.strata))
-        return self.cells
-
-    def elected(self, group: _Array, house: _Array) -> _Array:
-        """Return for each record the value that its rows in groups elect, -1 where they elect none; see ``voted``."""
-        values, homes = self.values, self.codes.size
-        if (int(group.max(initial=0)) + 1) * values * homes >= 1 << 62:
-            group = numbered(group)
-        keys = np.sort((group * values + self.codes[house]) * homes + house)
-        found = np.full(homes, -1, dtype=np.int64)
-        if keys.size >= _LARGE:
-            from stirred.data.code_kernels import elect
-
-            elect(*np.divmod(keys, homes), values, self.strata.astype(np.int64), *self._cells(), _BEFORE, found)
-            return found
-        own, persons, said, votes, others = _said_by_others(keys, values, homes)
-        usual = self.share_of(own, said)
-        # A value that does not occur in the stratum is known to be wrong.
-        counts = (others > 0) & (usual > 0)
-        own, said, usual = own[counts], said[counts], usual[counts]
-        # Persons of a household share its value: it speaks once in each group, and votes once for each person.
-        weight = np.log((votes[counts] / usual + _BEFORE) / (others[counts] + _BEFORE)) * persons[counts]
-        _elect(own, said, weight, values, found)
-        return found
 
     def guessed(self, column: Codes) -> Guess:
         """Return how often the best guess is right that knows a column besides the stratum.
@@ -289,12 +261,14 @@ def numbered(keys: _Array) -> _Array:
 _BEFORE: Final = 2
 
 
-def voted(target: Target, house: _Array, column: Codes, *, with_strata: bool) -> Guess:
+def voted(target: Target, house: _Array, column: Codes, *, with_strata: bool, exact: bool = True) -> Guess:
     """Return how often households are guessed right from a column of persons; ``house`` is that of each person.
 
     A value of the column says what is most frequent among the *other* households that have it. Its weight is the
     logarithm of how much more frequent it is there than in the stratum, so that a value that says nothing new, such
     as a missing one, does not outvote one that does. Without votes a household is guessed from its stratum.
+
+    Where it is only asked whether the column tells, and not ``exact``, a bound that does not tell is the answer.
 
     >>> county = np.repeat(np.arange(4, dtype=np.uint32), 50)
     >>> target = Target.of(county, np.zeros(200, dtype=np.uint32))
@@ -305,47 +279,99 @@ def voted(target: Target, house: _Array, column: Codes, *, with_strata: bool) ->
     group = column.astype(np.int64)
     if with_strata:
         group += target.strata[house] * np.int64(int(column.max(initial=0)) + 1)
-    guess = target.elected(group, house)
-    unheard = guess < 0
-    right = float((target.codes == guess).sum()) + float(target.share[target.strata[unheard]].sum())
+    ballots = _Ballots.of(group, house, target)
+    if not exact and not (most := target.guess(ballots.at_most(target))).telling:
+        return most
+    said, votes, others = ballots.said_by_others()
+    usual = target.share_of(ballots.house, said)
+    # A value that does not occur in the stratum is known to be wrong.
+    valid = (others > 0) & (usual > 0)
+    # Persons of a household share its value: it speaks once in each group, and votes once for each person.
+    weight = np.log((votes[valid] / usual[valid] + _BEFORE) / (others[valid] + _BEFORE)) * ballots.persons[valid]
+    guess, heard = _elected(ballots.house[valid], said[valid], weight, target.values)
+    right = float((target.codes[heard] == guess).sum())
+    unheard = np.ones(target.codes.size, dtype=np.bool_)
+    unheard[heard] = False
+    right += float(target.share[target.strata[unheard]].sum())
     return target.guess(right)
 
 
-def _said_by_others(keys: _Array, values: int, homes: int) -> tuple[_Array, ...]:
-    """Return what the other households of a group say: one row for each group and household in it.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Ballots:
+    """One ballot for each group and household in it, by ``cells``: a value of a group, with ``counts`` households.
 
-    ``keys`` are sorted: group, value, household, packed into one number, which is faster than sorting places.
-
-    These are the household, its persons in the group, the most frequent value among the others, how many have it, and
-    how many they are. Among equals the value is not the row's own: so chance gains nothing.
+    Keys of group, value and household are packed into one number, which sorts faster than places do. ``cell`` is that
+    of each ballot, ``group`` that of each cell, and ``start`` its first one.
     """
-    once = np.flatnonzero(np.diff(keys, prepend=-1))
-    persons = np.diff(once, append=keys.size)
-    of_rows, own = np.divmod(keys[once], homes)
-    begin = np.flatnonzero(np.diff(of_rows, prepend=-1))
-    counts = np.diff(begin, append=of_rows.size)
-    place = np.repeat(np.arange(begin.size), counts)
-    numbers, value = np.divmod(of_rows[begin], values)
-    start = np.flatnonzero(np.diff(numbers, prepend=-1))
-    inside = np.repeat(np.arange(start.size), np.diff(start, append=numbers.size))
-    # Of each group the most frequent value comes last.
-    ranked = (inside * (int(counts.max(initial=0)) + 1) + counts) * counts.size + np.arange(counts.size)
-    order = np.sort(ranked) % max(counts.size, 1)
-    last = np.append(start[1:], numbers.size) - 1 if start.size else start
-    first = order[last]
-    second = np.where(last > start, order[np.maximum(last - 1, 0)], first)
-    alone = np.add.reduceat(counts, start) - 1 if start.size else counts
-    rows = inside[place]
-    most, next_ = first[rows], second[rows]
-    behind = (place == most) & (next_ != most) & (counts[most] - 1 <= counts[next_])
-    said = np.where(behind, next_, most)
-    return own, persons, value[said], counts[said] - (place == said), alone[rows]
+
+    house: _Array
+    persons: _Array
+    cell: _Array
+    counts: _Array
+    value: _Array
+    group: _Array
+    start: _Array
+
+    @classmethod
+    def of(cls, group: _Array, house: _Array, target: Target) -> _Ballots:
+        values, homes = target.values, target.codes.size
+        if (int(group.max(initial=0)) + 1) * values * homes >= 1 << 62:
+            group = numbered(group)
+        keys = np.sort((group * values + target.codes[house]) * homes + house)
+        once = np.flatnonzero(np.diff(keys, prepend=-1))
+        of_ballots, own = np.divmod(keys[once], homes)
+        begin = np.flatnonzero(np.diff(of_ballots, prepend=-1))
+        counts = np.diff(begin, append=of_ballots.size)
+        numbers, value = np.divmod(of_ballots[begin], values)
+        start = np.flatnonzero(np.diff(numbers, prepend=-1))
+        return cls(
+            house=own,
+            persons=np.diff(once, append=keys.size),
+            cell=np.repeat(np.arange(begin.size), counts),
+            counts=counts,
+            value=value,
+            group=np.repeat(np.arange(start.size), np.diff(start, append=numbers.size)),
+            start=start,
+        )
+
+    def at_most(self, target: Target) -> float:
+        """Return how many households are right at most: those of the most frequent value of one of their groups.
+
+        Others say another value than theirs, or nothing, and are guessed from their stratum at best.
+        """
+        if not self.start.size:
+            return target.without
+        most = np.maximum.reduceat(self.counts, self.start)[self.group]
+        may_be = np.zeros(target.codes.size, dtype=np.bool_)
+        may_be[self.house[((self.counts == most) & (self.counts > 1))[self.cell]]] = True
+        return float(may_be.sum() + target.share[target.strata[~may_be]].sum())
+
+    def said_by_others(self) -> tuple[_Array, _Array, _Array]:
+        """Return the most frequent value among the others of each ballot's group, how many have it, and their number.
+
+        Among equals it is not the ballot's own: so chance gains nothing.
+        """
+        counts, start = self.counts, self.start
+        if not start.size:
+            return counts, counts, counts
+        # Of each group the most frequent value comes last.
+        ranked = (self.group * (int(counts.max()) + 1) + counts) * counts.size + np.arange(counts.size)
+        order = np.sort(ranked) % counts.size
+        last = np.append(start[1:], counts.size) - 1
+        first = order[last]
+        second = np.where(last > start, order[np.maximum(last - 1, 0)], first)
+        rows = self.group[self.cell]
+        most, next_ = first[rows], second[rows]
+        behind = (self.cell == most) & (next_ != most) & (counts[most] - 1 <= counts[next_])
+        said = np.where(behind, next_, most)
+        alone = np.add.reduceat(counts, start) - 1
+        return self.value[said], counts[said] - (self.cell == said), alone[rows]
 
 
-def _elect(own: _Array, said: _Array, weight: _Array, values: int, elected: _Array) -> None:
-    """Write the value with the most weight for each household that has one above zero."""
+def _elected(own: _Array, said: _Array, weight: _Array, values: int) -> tuple[_Array, _Array]:
+    """Return the value with the most weight for each household that has one above zero, and these households."""
     if not own.size:
-        return
+        return said, own
     keys = own * values + said
     order = np.argsort(keys)
     keys = keys[order]
@@ -356,4 +382,4 @@ def _elect(own: _Array, said: _Array, weight: _Array, values: int, elected: _Arr
     largest = np.repeat(np.maximum.reduceat(total, begin), np.diff(begin, append=house.size))
     best = np.maximum.reduceat(np.where(total == largest, np.arange(house.size), -1), begin)
     best = best[total[best] > 0]
-    elected[house[best]] = value[best]
+    return value[best], house[best]

@@ -218,7 +218,7 @@ def coordinates(columns: Sequence[pl.Series]) -> list[tuple[str, ...]]:
     ([('lat',), ('a', 'b')], [])
     """
     named = [column.name for column in columns if _named_like_a_coordinate(column)]
-    found = [(name,) for name in named]
+    found: list[tuple[str, ...]] = [(name,) for name in named]
     degrees = [None if column.name in named else _degrees(column) for column in columns]
     for (one, first), (other, second) in zip(
         zip(columns, degrees, strict=True), zip(columns[1:], degrees[1:], strict=True), strict=False

@@ -26,8 +26,9 @@ from stirred.data.microdata import Microdata
 from stirred.mechanisms.swapping.core.plan import SwapPlan
 
 _Array = npt.NDArray[Any]
-# So many rows are looked at for single columns and for pairs.
+# So many rows are looked at for single columns, and for pairs. Persons are guessed by household, which takes longer.
 ROWS: Final = 200_000
+ROWS_OF_PERSONS: Final = 20_000
 ROWS_OF_PAIRS: Final = 20_000
 # And so many are put in order, since sorting takes longest: text above all. Of an order pieces are looked at.
 _SORTED: Final = 1_000_000
@@ -111,6 +112,11 @@ class File:
         kept[homes] = True
         return np.flatnonzero(kept[self.house])
 
+    @property
+    def rows(self) -> int:
+        """Return how many rows are looked at for single columns."""
+        return ROWS if self.house is None else ROWS_OF_PERSONS
+
     def look(self, rows: _Array | None) -> Look:
         """Return a look at some rows, or at all."""
         own = None
@@ -193,10 +199,12 @@ class Look:
         }
 
     def guesses(self, codes: Codes) -> dict[str, Guess]:
-        """Return how well codes guess each swap value together with the match values."""
+        """Return how well codes guess each swap value with the match values; a bound where even that does not tell."""
         if self.own is None:
             return {name: target.guessed(codes) for name, target in self.targets.items()}
-        return {name: voted(target, self.own, codes, with_strata=True) for name, target in self.targets.items()}
+        return {
+            name: voted(target, self.own, codes, with_strata=True, exact=False) for name, target in self.targets.items()
+        }
 
     def evidence_in_order(self, order: _Array) -> dict[str, Evidence]:
         """Return what neighbours tell of each other, given the place of each row in the order of a column."""
@@ -305,7 +313,7 @@ def some_values(column: pl.Series, seen: Look) -> _Array:
     return np.flatnonzero(np.where(often.to_numpy(), again, kept.to_numpy()))
 
 
-def orders(column: pl.Series) -> Iterator[tuple[_Array | None, _Array]]:
+def orders(column: pl.Series, *, most: int) -> Iterator[tuple[_Array | None, _Array]]:
     """Yield rows of a column and the place of each in its order: text as text, and as numbers where it holds these."""
     step = max(1, math.ceil(column.len() / _SORTED))
     part = column.gather_every(step)
@@ -316,8 +324,8 @@ def orders(column: pl.Series) -> Iterator[tuple[_Array | None, _Array]]:
     for key in keys:
         order = _sorted(key)
         pieces = None
-        if order.size > ROWS:
-            starts = np.linspace(0, order.size, num=ROWS // _PIECE, endpoint=False).astype(np.int64)
+        if order.size > most:
+            starts = np.linspace(0, order.size, num=most // _PIECE, endpoint=False).astype(np.int64)
             pieces = (starts[:, None] + np.arange(_PIECE)).ravel()
             order = order[pieces[pieces < order.size]]
         rows = np.argsort(order)

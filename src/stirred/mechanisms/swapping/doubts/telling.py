@@ -26,7 +26,6 @@ from stirred.data.problems import listed
 from stirred.mechanisms.swapping.core.plan import SwapPlan
 from stirred.mechanisms.swapping.doubts.joint import ROWS_TOGETHER, Joint, added_up, confirmed, together
 from stirred.mechanisms.swapping.doubts.looking import (
-    ROWS,
     ROWS_OF_PAIRS,
     Evidence,
     File,
@@ -86,7 +85,7 @@ class _Columns:
         """Yield the doubts about single columns first, and then those about pairs of the others."""
         if not self.names or not self.file.columns.height:
             return
-        seen = self.file.look(self.file.some(ROWS))
+        seen = self.file.look(self.file.some(self.file.rows))
         for name in self.names if seen.targets else ():
             doubt = self._single(name, seen)
             if doubt is not None:
@@ -165,7 +164,7 @@ class _Columns:
             if seen.rows is not None:
                 seen = self.file.look(some_values(column, seen))
                 found = _better(found, seen.evidence(seen.codes(name)))
-            for rows, order in orders(column):
+            for rows, order in orders(column, most=self.file.rows):
                 found = _better(found, self.file.look(rows).evidence_in_order(order))
         together = self._holds_together(name, seen)
         told = [other for other in found if _determines(seen, name, other)]
@@ -312,7 +311,8 @@ def _together(seen: Look, one: Sequence[Codes], other: Sequence[Codes]) -> tuple
     if one[0] is one[1] and other[0] is other[1]:
         tried = tried[:1]
     return max(
-        ((guess, name) for guesses in tried for name, guess in guesses.items()), key=lambda each: each[0].removed
+        ((guess, name) for guesses in tried for name, guess in guesses.items()),
+        key=lambda each: (each[0].telling, each[0].removed),
     )
 
 

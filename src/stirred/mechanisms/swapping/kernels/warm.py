@@ -78,8 +78,6 @@ def _compile_code_kernels() -> None:
         code_kernels.look_up(records, 0, 0, 1, values, np.zeros(4, dtype=kind))
     code_kernels.fetch(records, codes, records.copy())
     code_kernels.renumber(codes, table)
-    guessed = np.zeros(1, dtype=np.int64)
-    code_kernels.elect(guessed, guessed, 1, guessed, guessed, guessed + 1, guessed + 1, 2, guessed.copy())
     code_kernels.count_codes(codes, np.zeros(1, dtype=np.int64))
     code_kernels.count_codes(codes, np.zeros(1, dtype=np.uint32))
     code_kernels.list_rows(codes, np.zeros(1, dtype=np.uint32), np.zeros(4, dtype=np.uint32))
