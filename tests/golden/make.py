@@ -1,8 +1,9 @@
 """Make the golden set: what today's version releases, keeps and prints, for the versions after it to be held to.
 
-``python -m tests.golden.make`` releases every plan of the set with the same seed and writes bundles and printed JSON
-in place of those that are there; a change of a public byte then shows in the diff of the commit that made it. Plans
-and inputs are never made again. A name limits it to one plan: ``python -m tests.golden.make permutation``.
+``python -m tests.golden.make`` releases every plan of the set with the same seed and writes bundles and printed JSON in
+place of those that are there; a change of a public byte then shows in the diff of the commit that made it. Plans and
+inputs are never made again. Names limit it: ``python -m tests.golden.make permutation``. The ledger with its published
+folders is made by name alone, ``python -m tests.golden.make account``: it is there to be read.
 """
 
 from __future__ import annotations
@@ -22,11 +23,21 @@ SET = Path(__file__).parent / "set"
 SEED = "golden"
 BUNDLE = "bundle"
 PRINTED = "printed"
-# Printed with --json for every plan, and again by the tests. The first two are of the plan, the others of its bundle.
+ACCOUNT = "account"
+LEDGER = "homes.ledger"
+# Printed with --json for every plan and its bundle, and again by the tests.
 COMMANDS = {
     "plan": ["plan", "plan.toml"],
     "audit": ["audit", "bundle", BUNDLE],
     "explain": ["spec", "explain", f"{BUNDLE}/public/specification.json"],
+}
+OF_ACCOUNT = {
+    "total": ["ledger", "total", LEDGER],
+    "show": ["ledger", "show", LEDGER],
+    "policy": ["ledger", "policy", LEDGER],
+    "verify": ["ledger", "verify", LEDGER],
+    "unswap": ["unswap", "swap/tables/county-x-tenure.csv", "--bundle", "swap", "--out", "corrected.csv"],
+    "compare": ["spec", "compare", "swap", "tables"],
 }
 # What differs between two runs of the same plan.
 _VOLATILE = {"created", "at", "seconds", "duration"}
@@ -37,38 +48,20 @@ def cases() -> list[str]:
     return sorted(path.parent.name for path in SET.glob("*/plan.toml"))
 
 
-def laid_out(case: str, folder: Path) -> Path:
-    """Copy a plan with its inputs to a folder, without what was made of it."""
-    place = folder / case
-    shutil.copytree(SET / case, place, ignore=shutil.ignore_patterns(BUNDLE, PRINTED, "published"))
-    return place
-
-
 def released(case: str, folder: Path) -> Path:
-    """Release a plan of the set with its seed; return the folder it was laid out in."""
-    place = laid_out(case, folder)
+    """Copy a plan and its inputs to a folder and release it with the seed; return where it is."""
+    place = folder / case
+    shutil.copytree(SET / case, place, ignore=shutil.ignore_patterns(BUNDLE, PRINTED))
     done = stirred("release", "plan.toml", "--seed", SEED, "--quiet", cwd=place)
     assert done.returncode == 0, f"{case}: {done.stderr}"
     (place / "out").rename(place / BUNDLE)
     return place
 
 
-def printed(place: Path) -> Iterator[tuple[str, str]]:
-    """Yield what the commands print of a plan and its bundle."""
-    for name, command in COMMANDS.items():
-        done = stirred(*command, "--json", cwd=place)
-        yield name, done.stdout
-
-
-def public_bytes(bundle: Path) -> dict[str, bytes]:
-    """Return all public files of a bundle."""
-    public = bundle / "public"
-    return {str(path.relative_to(public)): path.read_bytes() for path in sorted(public.rglob("*")) if path.is_file()}
-
-
-def internal_files(bundle: Path) -> list[str]:
-    """Return the names of all files that stay inside."""
-    return sorted(str(path.relative_to(bundle)) for path in (bundle / "internal").rglob("*") if path.is_file())
+def printed(place: Path, commands: dict[str, list[str]] = COMMANDS) -> Iterator[tuple[str, str]]:
+    """Yield what commands print in a folder."""
+    for name, command in commands.items():
+        yield name, stirred(*command, "--json", cwd=place).stdout
 
 
 def lasting(text: str) -> object:
@@ -82,6 +75,17 @@ def lasting(text: str) -> object:
     return kept(json.loads(text))
 
 
+def public_bytes(bundle: Path) -> dict[str, bytes]:
+    """Return all public files of a bundle."""
+    public = bundle / "public"
+    return {str(path.relative_to(public)): path.read_bytes() for path in sorted(public.rglob("*")) if path.is_file()}
+
+
+def internal_files(bundle: Path) -> list[str]:
+    """Return the names of all files that stay inside."""
+    return sorted(str(path.relative_to(bundle)) for path in (bundle / "internal").rglob("*") if path.is_file())
+
+
 def make(case: str) -> None:
     """Release one plan of the set, and keep the bundle and what commands print of it."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -89,23 +93,45 @@ def make(case: str) -> None:
         for name in (BUNDLE, PRINTED):
             shutil.rmtree(SET / case / name, ignore_errors=True)
         shutil.copytree(place / BUNDLE, SET / case / BUNDLE)
-        (SET / case / PRINTED).mkdir()
-        for name, text in printed(place):
-            (SET / case / PRINTED / f"{name}.json").write_text(text, encoding="utf-8")
+        _keep(printed(place), SET / case / PRINTED)
+
+
+def make_account() -> None:
+    """Release the plans of the account without a seed, into a ledger with a policy, and publish them."""
+    place = SET / ACCOUNT
+    for path in (LEDGER, PRINTED, *(plan.stem for plan in place.glob("*.toml"))):
+        (place / path).unlink() if (place / path).is_file() else shutil.rmtree(place / path, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        work = shutil.copytree(place, Path(scratch) / ACCOUNT)
+        _run("ledger", "init", LEDGER, "--dataset", "homes", "--policy", "policy.toml", cwd=work)
+        for plan in sorted(path.stem for path in work.glob("*.toml") if path.stem != "policy"):
+            _run("release", f"{plan}.toml", "--quiet", cwd=work)
+            _run("publish", f"{plan}-bundle", plan, cwd=work)
+            shutil.copytree(work / plan, place / plan)
+        shutil.copy(work / LEDGER, place / LEDGER)
+        _keep(printed(work, OF_ACCOUNT), place / PRINTED)
 
 
 def make_specifications() -> None:
     """Keep every entry of the catalogue as a document."""
-    folder = SET / "specifications"
+    entries = ((name, to_json(catalogue.load(name).specification)) for name in catalogue.names())
+    _keep(entries, SET / "specifications")
+
+
+def _run(*command: str, cwd: Path) -> None:
+    done = stirred(*command, cwd=cwd)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+def _keep(texts: Iterator[tuple[str, str]], folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for name in catalogue.names():
-        (folder / f"{name}.json").write_text(to_json(catalogue.load(name).specification), encoding="utf-8")
+    for name, text in texts:
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    for case in sys.argv[1:] or cases():
-        make(case)
-        print(case, flush=True)
-    if not sys.argv[1:]:
-        make_specifications()
+    for wanted in sys.argv[1:] or [*cases(), "specifications"]:
+        others = {ACCOUNT: make_account, "specifications": make_specifications}
+        others[wanted]() if wanted in others else make(wanted)
+        print(wanted, flush=True)

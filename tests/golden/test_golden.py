@@ -1,4 +1,7 @@
-"""The golden set: the same seed releases the same public bytes, and what was made before can still be read."""
+"""The golden set: the same seed releases the same public bytes, and what was made before can still be read.
+
+Where a step must change bytes, ``python -m tests.golden.make`` writes them again and the commit says why.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,30 @@ from pathlib import Path
 import pytest
 
 from stirred.audit.bundle import audit_bundle
+from stirred.data.codebook import Codebook
+from stirred.release.ledger import Ledger
 from stirred.spec.document import from_json, to_json
-from tests.golden.make import BUNDLE, PRINTED, SET, cases, internal_files, lasting, printed, public_bytes, released
+from tests.golden.make import (
+    ACCOUNT,
+    BUNDLE,
+    LEDGER,
+    OF_ACCOUNT,
+    PRINTED,
+    SET,
+    cases,
+    internal_files,
+    lasting,
+    printed,
+    public_bytes,
+    released,
+)
 
 CASES = cases()
+PUBLISHED = sorted(path.parent.name for path in (SET / ACCOUNT).glob("*/CHECKSUMS.sha256"))
+
+
+def golden(folder: Path, name: str) -> object:
+    return lasting((folder / PRINTED / f"{name}.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -22,7 +45,7 @@ def test_the_same_seed_releases_the_same_public_bytes(case: str, tmp_path: Path)
     assert [name for name in then if now[name] != then[name]] == []
     assert internal_files(place / BUNDLE) == internal_files(SET / case / BUNDLE)
     for name, text in printed(place):
-        assert lasting(text) == lasting((SET / case / PRINTED / f"{name}.json").read_text(encoding="utf-8")), name
+        assert lasting(text) == golden(SET / case, name), name
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -31,7 +54,24 @@ def test_a_bundle_made_before_is_read_and_passes(case: str, tmp_path: Path) -> N
     assert audit_bundle(bundle).problems == ()
 
 
+def test_a_ledger_made_before_is_read_and_says_the_same(tmp_path: Path) -> None:
+    place = shutil.copytree(SET / ACCOUNT, tmp_path / ACCOUNT)
+    assert len(list(Ledger.open(place / LEDGER).entries())) == len(PUBLISHED) > 3
+    for name, text in printed(place, OF_ACCOUNT):
+        assert lasting(text) == golden(SET / ACCOUNT, name), name
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_folder_published_before_is_read_and_passes(name: str, tmp_path: Path) -> None:
+    assert audit_bundle(shutil.copytree(SET / ACCOUNT / name, tmp_path / name)).problems == ()
+
+
 @pytest.mark.parametrize("path", sorted((SET / "specifications").glob("*.json")), ids=lambda path: path.stem)
 def test_a_specification_written_before_means_the_same(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert to_json(from_json(text)) == text
+
+
+@pytest.mark.parametrize("path", sorted(SET.glob("*/codebook.toml")), ids=lambda path: path.parent.name)
+def test_a_codebook_written_before_is_read(path: Path) -> None:
+    assert Codebook.read(path).variables

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 from stirred.spec.exact import ZERO, Exact, UndecidedError, exact
@@ -132,8 +133,11 @@ def deamplify(target: Number, design: Design, **claimed: Any) -> Exact:
     claim, most = Claim(**claimed), loss(target, where="target")
     if most.is_infinite or most == 0:
         raise wrong("the target must be above 0 and finite", where="target", remedy="write the loss that is wanted")
-    relation = _checked(design, claim)
+    return _largest_inner(most, design, claim, _checked(design, claim))
 
+
+@lru_cache(maxsize=256)  # a plan and its report ask for the same few losses many times
+def _largest_inner(most: Exact, design: Design, claim: Claim, relation: str) -> Exact:
     def fits(inner: float) -> bool:
         return not _below(most, _lost(exact(inner), design, claim, relation))
 
