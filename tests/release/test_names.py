@@ -166,12 +166,13 @@ def test_what_csv_cannot_hold_is_refused_before_anything_is_spent(
         prepared(tmp_path, asked, homes)
 
 
-@pytest.mark.parametrize("name", ['te"nure', '"', "a;b;c", "a,b", " a "])
-def test_a_name_with_the_signs_of_a_csv_file_is_released_and_published(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ['te"nure', '"', "a;b;c", "line|bar;|", "a,b", " a "])
+@pytest.mark.parametrize("format_", ["parquet", "csv"])
+def test_a_name_with_the_signs_of_a_csv_file_is_released_and_published(tmp_path: Path, name: str, format_: str) -> None:
     content = plan(
         mechanism={"match": ["size"], "swap": ["county"], "rate": "1/2"},
-        tables=[{"name": "t", "variables": ["county", name]}],
-        release={"out": "out"},
+        tables=[{"name": "t", "variables": [name]}],
+        release={"out": "out", "format": format_},
     )
     run(prepared(tmp_path, content, households().rename({"tenure": name})), entropy=Entropy.from_os())
     assert command(["publish", str(tmp_path / "out"), str(tmp_path / "web")]) == 0

@@ -314,6 +314,12 @@ GATES: dict[str, Callable[[], Any]] = {
         1, SRSWOR(1, 2), inner="substitute", response="0.2", assume_known=True
     ),
     "UnverifiedAmplification": lambda: amplify(1, SRSWOR(1, 2), response="0.2"),
+    # By linear programme 0.366082 where 0.317131 was printed: a unit that is drawn twice answers once.
+    "UnverifiedAmplification drawn twice": lambda: amplify(1, SRSWR(2, 3), response="0.3", assume_known=True),
+    # ln(1/2 + ((1 + e)/2)^2 / 2) = 0.8012 where 0.7147 was printed: both units of an entity are on the frame, or none.
+    "UnverifiedAmplification listed twice": lambda: amplify(
+        1, Poisson(("1/2",)), coverage="1/2", duplicates=2, assume_known=True, setting=Setting("population")
+    ),
     "UnverifiedAmplification frame": lambda: deamplify(1, SRSWOR(1, 2), coverage="0.9", setting=Setting("population")),
     "NoAmplification coverage": lambda: amplify(1, SRSWOR(1, 2), coverage="0.5", assume_known=True),
     "NoAmplification coverage back": lambda: deamplify(

@@ -148,12 +148,23 @@ def write_frame(frame: pl.DataFrame, path: Path, *, note: dict[str, str] | None 
     """Write a table to Parquet or CSV by the ending of ``path``; ``note`` becomes Parquet metadata."""
     try:
         if csv or path.suffix == ".csv":
-            frame.write_csv(path)
+            _write_csv(frame, path)
         else:
             frame.write_parquet(path, compression="zstd", compression_level=1, metadata=note)
     except pl.exceptions.ComputeError as error:
         # A full disk reaches us as a failed computation: say what it is.
         raise OSError(errno.EIO, f"writing failed ({str(error)[:160]})", str(path)) from None
+
+
+def _write_csv(frame: pl.DataFrame, path: Path) -> None:
+    """Write a table as CSV; names with the sign of another separator are quoted, for readers who guess it."""
+    if not any(sign in name for name in frame.columns for sign in (";", "\t", "|")):
+        frame.write_csv(path)
+        return
+    names = ",".join('"' + name.replace('"', '""') + '"' for name in frame.columns)
+    with path.open("wb") as file:
+        file.write(f"{names}\n".encode())
+        frame.write_csv(file, include_header=False)
 
 
 def as_read(frame: pl.DataFrame, format_: str, folder: Path | None = None) -> pl.DataFrame:

@@ -166,7 +166,8 @@ def prepare(planned: Planned, *, before: int | None = None, releasing: bool = Fa
     if ledger is not None:
         _check_accountable(planned, ledger, others)
     looked_at = counted(data) and plan.publishes_fixed
-    exposed = exposure(plan.specification, data, exchanged=mechanism.areas) if looked_at else None
+    shown = replace(data, keep_persons=tuple(people))  # who is unique on a column that is dropped is found by no one
+    exposed = exposure(plan.specification, shown, exchanged=mechanism.areas) if looked_at else None
     alone = None if exposed is None else exposed[0]
     doubts = (
         *plan_doubts(plan, settings_from=mechanism.settings_from),

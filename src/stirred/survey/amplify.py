@@ -178,6 +178,17 @@ def _checked(design: Design, claim: Claim) -> str:
             where="response" if claim.response is not None else "coverage",
             remedy="leave them out, or take the responsibility with --assume-known",
         )  # fmt: skip
+    if claim.response is not None and design.shape.draws > 1:
+        raise refusal(
+            UnverifiedAmplification, "a unit that is drawn twice answers once: response does not lower the loss of "
+            "each draw by itself", where="response", remedy="leave it out, or state a design without replacement",
+        )  # fmt: skip
+    if claim.duplicates > 1 and (claim.response is not None or claim.coverage is not None):
+        raise refusal(
+            UnverifiedAmplification, "the units of one entity answer, or are on the frame, together: response and "
+            "coverage do not lower the loss of each by itself", where="duplicates",
+            remedy="leave response and coverage out",
+        )  # fmt: skip
     if claim.estimator not in ESTIMATORS:
         raise wrong(f"{claim.estimator!r} is not an estimator here", where="estimator", remedy="any or ht-total")
     if claim.estimator == "ht-total" and (not claim.setting.weights_fixed or claim.response is not None):

@@ -144,10 +144,11 @@ def _about_columns(published: Specification, again: SwapPlan) -> Specification:
 def _differences(bundle: BundleFiles, again: Specification) -> Iterator[tuple[str, str, str]]:
     """Yield each fact that differs, with what is said and what was computed."""
     published = bundle.specification
-    # Words are for display, and other versions of stirred had others.
-    domain = replace(again.domain, dataset=published.domain.dataset, identity=published.domain.identity)
+    domain = replace(again.domain, identity=published.domain.identity)
     if bundle.source is None:
-        domain = replace(domain, name=published.domain.name)
+        domain = replace(domain, name=published.domain.name, dataset=published.domain.dataset)
+    elif domain.dataset in published.domain.dataset:  # earlier versions said more around these words
+        domain = replace(domain, dataset=published.domain.dataset)
     blocks: list[tuple[str, Any, Any]] = [
         ("domain", published.domain, domain),
         ("multiverse", _plain(published.multiverse), _plain(again.multiverse)),
