@@ -75,7 +75,7 @@ def test_a_release_in_python_refuses_what_is_doubted_and_keeps_what_was_accepted
         SWAP.release(frame, Entropy.from_os(), accept=["nearly-tells:util", "nearly-tells:tenure"])
     released = SWAP.release(frame, Entropy.from_os(), accept=["nearly-tells:util"])
     assert "by name: nearly-tells:util (" in released.specification.assumptions[-1]
-    assert "accepted   nearly-tells:util (util often shows which records were swapped)" in str(released)
+    assert "accepted nearly-tells:util (util often shows which records" in " ".join(str(released).split())
     again = SWAP.release(frame, Entropy.from_os(), plan=SWAP.plan(frame), accept=["nearly-tells:util"])
     assert again.specification == released.specification
     with pytest.raises(DoubtError):
