@@ -99,12 +99,13 @@ def make(case: str) -> None:
 def make_account() -> None:
     """Release the plans of the account without a seed, into a ledger with a policy, and publish them."""
     place = SET / ACCOUNT
-    for path in (LEDGER, PRINTED, *(plan.stem for plan in place.glob("*.toml"))):
+    plans = sorted(path.stem for path in place.glob("*.toml") if path.stem not in ("policy", "codebook"))
+    for path in (LEDGER, PRINTED, *plans):
         (place / path).unlink() if (place / path).is_file() else shutil.rmtree(place / path, ignore_errors=True)
     with tempfile.TemporaryDirectory() as scratch:
         work = shutil.copytree(place, Path(scratch) / ACCOUNT)
         _run("ledger", "init", LEDGER, "--dataset", "homes", "--policy", "policy.toml", cwd=work)
-        for plan in sorted(path.stem for path in work.glob("*.toml") if path.stem != "policy"):
+        for plan in plans:
             _run("release", f"{plan}.toml", "--quiet", cwd=work)
             _run("publish", f"{plan}-bundle", plan, cwd=work)
             shutil.copytree(work / plan, place / plan)

@@ -21,6 +21,7 @@ from stirred.data.bundle import checksum, published_specification
 from stirred.mechanisms.topdown import records
 from stirred.mechanisms.topdown.commands_estimate import EstimateOptions, run_estimate
 from stirred.mechanisms.topdown.commands_microdata import MicrodataOptions, run_microdata
+from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.mechanisms.topdown.solve import down as solving
 from stirred.mechanisms.topdown.solve import files as solve_files
 from stirred.randomness.entropy import Entropy
@@ -301,6 +302,8 @@ def test_an_interrupted_run_goes_on_at_its_level_and_spends_once(folder: Path, m
 
 
 def slow_solve() -> None:
+    """Make the solve of a release slow enough to be interrupted; the rehearsal before it solves nothing."""
+    TopDown.rehearsed_on = not_rehearsed  # type: ignore[method-assign]
     names = vars(solving)
     solve = names["solve_children"]
 
@@ -311,6 +314,10 @@ def slow_solve() -> None:
         return solve(stage, *rest)
 
     names["solve_children"] = slow
+
+
+def not_rehearsed(self: TopDown, data: Any, plan: Any) -> None:
+    return None
 
 
 def test_a_signal_during_the_solve_leaves_a_run_that_can_be_resumed(folder: Path) -> None:
@@ -337,6 +344,7 @@ def test_a_full_disk_is_told_and_the_run_is_finished_when_there_is_room(
         return Path("/dev/full")
 
     with monkeypatch.context() as patched:
+        patched.setattr(TopDown, "rehearsed_on", not_rehearsed)
         patched.setattr(solve_files.Parts, "write", full)
         assert command(["release", "plan.toml", "--quiet"]) == 2
     said = " ".join(capsys.readouterr().err.split())

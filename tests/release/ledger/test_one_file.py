@@ -302,7 +302,7 @@ def test_plans_of_one_file_protect_the_same_file(place: Path) -> None:
     said = " ".join(done.stdout.split())
     assert "domain: " not in said, "equal blocks are not listed"
     assert "figures of different files" not in said
-    assert "rate 5.00%" in said
+    assert "swaprate 5%" in said
     assert "epsilon inf" not in said
     assert "noisy-tables beside permutation-swap: multiverse: stronger (it holds less fixed" in said
     assert "output_premetric: weaker" in said
