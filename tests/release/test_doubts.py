@@ -176,14 +176,14 @@ def test_a_folder_that_is_a_link_is_refused(name: str, plain: Path) -> None:
     """What it leads to may be another folder tomorrow."""
     (plain / name).rename(plain.parent / "elsewhere")
     (plain / name).symlink_to(plain.parent / "elsewhere")
-    assert f"{name}: it is a link and not a folder" in doubts(plain)
+    assert any(each.startswith(f"{name}: it is a link") for each in doubts(plain))
 
 
 @pytest.mark.parametrize("name", ["data.parquet", "invariants.parquet", "strata.parquet", "tables/county-x-tenure.csv"])
 def test_a_table_that_cannot_be_read_is_refused(name: str, plain: Path) -> None:
     add(f"public/{name}", b"")(plain)
     retell(plain)
-    assert f"public/{name}: it cannot be read" in doubts(plain)
+    assert any(each.startswith(f"public/{name}: it cannot be read") for each in doubts(plain))
 
 
 def test_a_bundle_of_two_stages_is_published_with_the_settings_of_its_strata(tmp_path: Path) -> None:

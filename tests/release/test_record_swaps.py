@@ -137,7 +137,7 @@ def test_a_person_as_the_record_is_answered_by_the_key_that_was_written(folder: 
     text = (folder / "plan.toml").read_text()
     (folder / "plan.toml").write_text(text.replace("[mechanism]", 'record = "person"\n[mechanism]'))
     said = " ".join(done(folder, "plan", "plan.toml", code=2).stderr.split())
-    assert 'leave record = "person" ([data] of a plan)' in said
+    assert "leave record under [data], or unit, out" in said
 
 
 def test_a_column_that_stays_behind_and_tells_the_place_refuses(folder: Path) -> None:
