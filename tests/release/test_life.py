@@ -236,6 +236,7 @@ def test_a_failure_after_the_draw_is_spent_and_can_be_finished(folder: Path, mon
         raise RuntimeError("the verification failed")
 
     with monkeypatch.context() as patch:
+        patch.setattr("stirred.release.rehearsal._excerpt", lambda *_: None)  # otherwise it fails before the draw
         patch.setattr("stirred.mechanisms.swapping.core.verification.verify_swap", fails)
         with pytest.raises(RuntimeError) as caught:
             released(folder)

@@ -105,6 +105,7 @@ def test_a_run_that_died_twice_is_finished_with_the_key_of_its_draw(
         used.append(entropy.kept)
         return entropy
 
+    monkeypatch.setattr("stirred.release.rehearsal._excerpt", lambda *_: None)  # it has a key of its own
     monkeypatch.setattr(Entropy, "for_release", noted)
     with monkeypatch.context() as patch:
         patch.setattr("stirred.mechanisms.swapping.core.verification.verify_swap", _interrupted)
@@ -304,6 +305,7 @@ def test_the_key_of_a_release_is_drawn_after_its_draw_is_in_the_ledger(
         states.append(entry_of(folder).state)
         return real()
 
+    monkeypatch.setattr("stirred.release.rehearsal._excerpt", lambda *_: None)  # it has a key of its own
     monkeypatch.setattr(Entropy, "from_os", staticmethod(drawn))
     run(prepare(read_plan(folder / "plan.toml")))
     assert states == ["reserved, drawing"]

@@ -46,6 +46,8 @@ def run(prepared: Prepared, *, entropy: Entropy | None = None, progress: Progres
     seeded = entropy is not None and entropy.seeded
     request = release_request(prepared, seeded=seeded)
     with claimed(prepared.planned.out) as place, working(prepared.engine, prepared.planned, place, progress):
+        if prepared.ledger is not None:
+            prepared.ledger.would(request)  # what the policy forbids is not even rehearsed
         rehearse(place, prepared, files, request)
         with reserved(prepared.ledger, request, place) as reservation, bundle_in(place) as folder:
             log = Log(folder)

@@ -92,14 +92,16 @@ class MultiverseDocument(Strict):
 class InputPremetricDocument(Strict):
     """What the unit of protection is."""
 
-    name: Literal["d_HamS", "d_Ham", "d_SymDiff", "d_InsDel", "d_Edge", "d_Node", "d_Euclid", "d_Given", "d_r"]
-    unit: str
+    name: Literal["d_HamS", "d_Ham", "d_SymDiff", "d_InsDel", "d_Edge", "d_Node", "d_Euclid", "d_Given", "d_r"] = Field(
+        description="how two datasets are compared, such as d_HamS: by the number of changed records"
+    )
+    unit: str = Field(description="what a record stands for, such as person or household")
     post_imputation: bool | None = Field(
         default=None, description="whether a unit is a record after imputation; left out where nothing says so"
     )
-    bounded: bool | None = None
-    within: int | None = None
-    relation: str | None = None
+    bounded: bool | None = Field(default=None, description="whether all datasets have the same number of records")
+    within: int | None = Field(default=None, description="the largest distance that is compared; left out, any")
+    relation: str | None = Field(default=None, description="for d_r: which datasets are neighbours, in words")
     table: Annotated[tuple[Annotated[tuple[str, str, Number], Field(strict=False)], ...], Field(strict=False)] = Field(
         default=(), description="for d_Given: pairs of datasets by label and their distance; others are not compared"
     )
