@@ -41,9 +41,10 @@ def commands_assembled_once() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def small_files_may_be_exposed(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Of the few records of a test file nearly all are unique. Tests of that doubt, and the pages, have the default."""
+    """Of the few records of a test file nearly all are unique. It is then no doubt in most tests."""
     with pytest.MonkeyPatch.context() as patch:
-        if "docs" not in request.path.parts and request.path.name not in ("test_exposed.py", "test_census_demo.py"):
+        own = {"docs", "golden", "test_exposed.py", "test_census_demo.py"}  # these have the default
+        if not own & {*request.path.parts}:
             patch.setattr("stirred.release.prepared.MOST_EXPOSED", Fraction(1))
         yield
 

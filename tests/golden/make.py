@@ -93,6 +93,8 @@ def make(case: str) -> None:
         for name in (BUNDLE, PRINTED):
             shutil.rmtree(SET / case / name, ignore_errors=True)
         shutil.copytree(place / BUNDLE, SET / case / BUNDLE)
+        manifest = SET / case / BUNDLE / "manifest.json"  # it keeps where some inputs were, and that is of no interest
+        manifest.write_text(manifest.read_text(encoding="utf-8").replace(f"{place}/", ""), encoding="utf-8")
         _keep(printed(place), SET / case / PRINTED)
 
 
@@ -102,8 +104,11 @@ def make_account() -> None:
     plans = sorted(path.stem for path in place.glob("*.toml") if path.stem not in ("policy", "codebook"))
     for path in (LEDGER, PRINTED, *plans):
         (place / path).unlink() if (place / path).is_file() else shutil.rmtree(place / path, ignore_errors=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        work = shutil.copytree(place, Path(scratch) / ACCOUNT)
+    # The ledger keeps where a bundle was made: a place that says nothing of who made the set.
+    scratch = Path(tempfile.gettempdir()) / "stirred-golden"
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        work = shutil.copytree(place, scratch / ACCOUNT)
         _run("ledger", "init", LEDGER, "--dataset", "homes", "--policy", "policy.toml", cwd=work)
         for plan in plans:
             _run("release", f"{plan}.toml", "--quiet", cwd=work)
@@ -111,6 +116,8 @@ def make_account() -> None:
             shutil.copytree(work / plan, place / plan)
         shutil.copy(work / LEDGER, place / LEDGER)
         _keep(printed(work, OF_ACCOUNT), place / PRINTED)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def make_specifications() -> None:

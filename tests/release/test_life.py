@@ -651,6 +651,7 @@ def test_a_failure_after_the_draw_tells_the_user_what_was_spent(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr("stirred.release.rehearsal._excerpt", lambda *_: None)  # otherwise it fails before the draw
     monkeypatch.setattr("stirred.mechanisms.swapping.core.verification.verify_swap", interrupted)
     monkeypatch.chdir(folder)
     assert command(["release", "plan.toml", "--quiet"]) == 130

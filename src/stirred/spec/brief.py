@@ -20,7 +20,7 @@ def brief(specification: Specification) -> str:
 
     >>> from stirred.spec import catalogue
     >>> print(brief(catalogue.load("pure-dp").specification))
-    unchanged  the total number of records
+    held fixed  the total number of records
     promise    ε (how much) for one record (what) of 'datasets' (who), among versions with as many
                records (where), measured in odds (how).
     meaning    the smaller the letter's value, the less an output can tell versions of the file apart.
