@@ -266,3 +266,16 @@ def test_tables_of_persons_in_codes_of_their_own_are_attacked_without_naming_the
         assert run(["attack", "made", "--area", "place", "--out", f"x{len(more)}", "--quiet", "--json", *more]) == 0
         found = json.loads(capsys.readouterr().out)
         assert (found["persons"], found["agreement"], found["schema"]) == (120, 1.0, "work, 3 kinds of persons")
+
+
+def test_the_help_says_what_a_file_in_codes_of_its_own_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["attack", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "a file or plan in codes of its own needs --table" in told
+    pl.DataFrame({"ward": ["A", "A", "B"], "job": ["x", "y", "x"]}).write_csv(tmp_path / "own.csv")
+    attack = ["attack", str(tmp_path / "own.csv"), "--area", "ward", "--out", str(tmp_path / "out"), "--quiet"]
+    assert run(attack) == 2
+    assert "or name tables of your own: --table" in capsys.readouterr().err
+    assert run([*attack, "--table", "job"]) == 0

@@ -137,6 +137,7 @@ DROPS = '[[prepare]]\nstep = "drop"\ncolumn = "county"\n'
     [
         (PLAN.format(steps="", rate="1/2"), "plan p.toml", 'Fix: put it in quotes: rate = "1/2".'),
         (PLAN.format(steps="", rate="5%"), "plan p.toml", 'Fix: put it in quotes: rate = "5%".'),
+        (PLAN.format(steps="", rate="0,05"), "plan p.toml", "Fix: decimals have a point: write rate = 0.05."),
         (
             PLAN.format(steps=DROPS, rate="'1/2'") + '[release]\nout = "b"\n',
             "plan p.toml",

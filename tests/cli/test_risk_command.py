@@ -48,6 +48,14 @@ def test_plan_and_bundle_have_the_same_uniqueness(census: Path, capsys: pytest.C
     assert planned["minimal_unique_combinations"] == published["minimal_unique_combinations"]
 
 
+def test_columns_of_persons_that_a_plan_drops_expose_nobody(census: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = census / "fewer.toml"
+    plan.write_text(PLAN.replace("rate =", 'hold = ["tenure", "sex"]\nrate ='))
+    found = asked(capsys, plan)["uniqueness"]
+    assert found["keys"] == ["state", "size", "tenure", "sex"]
+    assert found["unique"] < asked(capsys, census / "plan.toml")["uniqueness"]["unique"]
+
+
 def test_unique_combinations_are_said_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "file.csv"
     file.write_text("a,b,c\n1,1,1\n1,1,2\n1,2,1\n2,1,1\n1,2,1\n1,1,1\n", encoding="utf-8")

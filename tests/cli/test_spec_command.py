@@ -301,3 +301,12 @@ def test_an_export_is_printed_told_and_written_alike(
     }
     assert command("spec", "export", "das-2020", *options, "--out", "out") == (0, "", "wrote out\n")
     assert Path("out").read_text(encoding="utf-8") == text
+
+
+def test_a_plan_file_is_not_taken_for_a_specification(tmp_path: Path, command: Command) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('[data]\nfile = "homes.csv"\n[mechanism]\nname = "noisy-tables"\n', encoding="utf-8")
+    code, _, err = command("spec", "explain", str(plan))
+    assert code == 2
+    assert f"this is a plan file, not a specification. Fix: run `stirred plan {plan}`" in " ".join(err.split())
+    assert "missing" not in err

@@ -54,3 +54,21 @@ def test_a_check_whose_output_nobody_reads_does_not_look_like_one_that_passed(tm
     audit.stdout.close()
     assert audit.wait() == 141
     assert run(["audit", "bundle", str(out)]) == int(damaged)
+
+
+def test_a_folder_that_exists_is_refused_before_anything_is_loaded_that_reads_data(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "plan.toml").write_text('[data]\nfile = "nothing.csv"\n[release]\nout = "out"\n')
+    for words in (["release", "plan.toml"], ["swap", "nothing.csv", *SWAP, "--out", "out"]):
+        code = f"import sys; from stirred.cli.main import run; print(run({words!r})); print('polars' in sys.modules)"
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == ["2", "False"]
+        assert "out: something is already there" in done.stderr
+
+
+def test_a_file_used_as_a_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    households(60).write_parquet(tmp_path / "homes.parquet")
+    (tmp_path / "t.toml").write_text("")
+    out = str(tmp_path / "t.toml" / "x")
+    assert run(["swap", str(tmp_path / "homes.parquet"), *SWAP, "--id", "hid", "--out", out, "--quiet"]) == 2
+    assert "t.toml is a file, and nothing can be made inside a file" in capsys.readouterr().err

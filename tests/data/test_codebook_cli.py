@@ -194,3 +194,70 @@ def test_a_folder_of_parquet_is_checked(tmp_path: Path) -> None:
     frame.head(2).write_parquet(folder / "1.parquet")
     frame.tail(2).write_parquet(folder / "2.parquet")
     assert run(["codebook", "check", str(folder), "--codebook", str(ROOM / "codebook.toml")]) == 0
+
+
+# --- a file of persons alone ----------------------------------------------------------------------------
+
+CENSUS = """
+[codebook]
+title = "a census"
+[[variables]]
+name = "county"
+file = "households"
+type = "code"
+codes = { A = "a", B = "b", C = "c" }
+[[variables]]
+name = "rooms"
+file = "households"
+type = "integer"
+[[variables]]
+name = "sex"
+file = "persons"
+type = "code"
+codes = { f = "female", m = "male" }
+[[variables]]
+name = "age"
+file = "persons"
+type = "integer"
+min = 0
+max = 115
+[link]
+hid = "hid"
+id = ["pid"]
+"""
+
+
+@pytest.fixture
+def flat(tmp_path: Path) -> Path:
+    (tmp_path / "codebook.toml").write_text(CENSUS)
+    rows = [f"{n // 2},{n},{'AB'[n // 2 % 2]},{'fm'[n % 2]},{20 + n % 30}" for n in range(60)]
+    (tmp_path / "flat.csv").write_text("hid,pid,county,sex,age\n" + "\n".join(rows) + "\n")
+    return tmp_path
+
+
+def test_a_flat_file_of_persons_is_held_against_the_persons_of_a_census_codebook(
+    flat: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check = ["codebook", "check", str(flat / "flat.csv"), "--codebook", str(flat / "codebook.toml")]
+    assert run(check) == 0
+    assert capsys.readouterr().out.startswith("persons ")
+    (flat / "flat.csv").write_text((flat / "flat.csv").read_text().replace("49\n", "149\n").replace(",f,", ",x,", 1))
+    assert run(check) == 2
+    told = capsys.readouterr().err
+    assert '"age": 149 is not from 0 to 115' in told
+    assert '"sex": code x is not in the codebook' in told
+
+
+def test_a_flat_file_of_persons_is_released_with_a_census_codebook(
+    flat: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (flat / "plan.toml").write_text(
+        """[data]\nfile = "flat.csv"\ncodebook = "codebook.toml"\nrecord = "person"
+[mechanism]\nrate = "1/10"\nmatch = []\nswap = ["county"]
+[release]\nout = "out"\nformat = "csv"
+[[tables]]\nvariables = ["county", "sex"]\n"""
+    )
+    assert run(["risk", str(flat / "plan.toml")]) == 0
+    assert run(["release", str(flat / "plan.toml")]) == 0, capsys.readouterr().err
+    table = pl.read_csv(flat / "out" / "public" / "tables" / "county-x-sex.csv", infer_schema=False)
+    assert table.height == 6  # county C is declared, and nobody lives there

@@ -149,3 +149,17 @@ def test_a_million_records_take_less_than_a_second_for_a_column() -> None:
     began = time.process_time()
     target.guessed(column)
     assert time.process_time() - began < 3
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.3, 0.5, 0.6, 0.9])
+def test_a_bound_says_of_every_column_whether_it_tells(noise: float) -> None:
+    random = np.random.default_rng(7)
+    value, strata = (random.integers(0, most, 3_000).astype(np.uint32) for most in (6, 3))
+    target = Target.of(value, strata)
+    for values in (1, 4, 300):
+        told = np.where(random.random(3_000) < noise, random.integers(0, 6, 3_000), value)
+        column = (told * values + random.integers(0, values, 3_000)).astype(np.uint32)
+        exact, bound = target.guessed(column), target.guessed(column, exact=False)
+        assert bound.telling == exact.telling
+        assert bound.right >= exact.right
+        assert bound == exact or not exact.telling

@@ -56,3 +56,24 @@ def test_rows_are_sorted_by_all_columns_in_turn() -> None:
     frame = pl.DataFrame({"a": ["10", "10", "9"], "b": [2, 1, 3]})
     assert sort_naturally(frame, ["a", "b"]).rows() == [("9", 3), ("10", 1), ("10", 2)]
     assert sort_naturally(frame, []).rows() == frame.rows()
+
+
+def test_bands_and_caps_stand_where_their_numbers_do() -> None:
+    order = [
+        "-10 to -6",
+        "-5 to -1",
+        "under 5",
+        "5-9",
+        "9",
+        "10-19",
+        "84",
+        "85",
+        "85+",
+        "100-109",
+        "2020-03",
+        "A",
+        "a-1",
+    ]
+    assert sorted_values(pl.Series(order[::-1])).to_list() == order
+    decimals = ["18 or less", "19", "20.5 to under 100.5", "100.5 to under 180.5"]
+    assert sorted_values(pl.Series(decimals[::-1])).to_list() == decimals

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,13 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
+from stirred.data.given import as_microdata
+from stirred.data.problems import PlanError
 from stirred.mechanisms import registry
 from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.swapping.targeted.mechanism import TargetedSwap
+from stirred.mechanisms.tables.cellkey.design import design_ptable
+from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.spec.doubts import DoubtError
 from tests.mechanisms.tables.making import toy_h
@@ -53,6 +58,30 @@ def test_a_plan_for_sampling_makes_test_draws_alone(name: str, tmp_path: Path) -
     with pytest.raises(DoubtError, match="test draws, which need a seed"):
         mechanism.release(data, Entropy.from_os(), plan=plan)
     assert mechanism.release(data, Entropy.from_seed("a test"), plan=plan).specification.seeded
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_a_plan_of_other_settings_or_other_data_is_never_released(name: str, tmp_path: Path) -> None:
+    """A plan states the promise, and a release draws by its own settings: they must be the same."""
+    mechanism, data = given(name, tmp_path)
+    accepted = [doubt.name for doubt in mechanism.plan(data).doubts if doubt.refuses]
+    other = TopDown.of(levels=["ward"], attributes=["sex"], values={"sex": ["m", "f"]}, rho=3).plan(PEOPLE)
+    with pytest.raises(PlanError, match="the plan was made for another mechanism"):
+        mechanism.release(data, Entropy.from_os(), plan=other, accept=accepted)
+    microdata = as_microdata(data)
+    fewer, plan = replace(microdata, households=microdata.households.head(-1)), mechanism.plan(data)
+    with pytest.raises(PlanError, match="the plan was made for other data"):
+        mechanism.release(fewer, Entropy.from_os(), plan=plan, accept=accepted)
+
+
+def test_cell_keys_do_not_draw_by_another_table_than_their_promise() -> None:
+    people = pl.DataFrame({"county": ["A", "B"] * 60})
+    wide, narrow = (
+        CellKey(ptable=design_ptable(D=d, V=v).table, tables=[["county"]], values={"county": ["A", "B"]}, zeros="fixed")
+        for d, v in ((5, Fraction(2)), (1, Fraction(1, 1000)))
+    )
+    with pytest.raises(PlanError, match="the same with other settings"):
+        narrow.release(people, Entropy.from_os(), plan=wide.plan(people), accept=["large-delta"])
 
 
 def topdown(**settings: Any) -> TopDown:

@@ -69,6 +69,7 @@ def test_tables_go_through_bundle_report_audit_and_publication(folder: Path) -> 
         "CHECKSUMS.sha256", "README.md", "report.html", "specification.json", "specification.md",
         "tables/county-x-tenure.csv", "tables/county.csv",
     }  # fmt: skip
+    assert "A published count of 3 and more " in (folder / "website" / "report.html").read_text()
     promise = json.loads((folder / "website" / "specification.json").read_text())
     assert promise["output_premetric"]["name"] == "D_Mult^delta"
     assert promise["input_premetric"]["name"] == "d_SymDiff"

@@ -30,7 +30,8 @@ def test_a_release_of_unique_records_needs_a_persons_word(folder: Path) -> None:
     assert done.returncode == 2
     assert "% of the households are unique on what is published unchanged (size, tenure, age)" in said
     assert "finds its record, and reads the rest of it. The default allows 33.3%" in said
-    assert "accept it: --accept exposed" in said
+    assert 'accept it: accept = ["exposed"] under [release] in the plan' in said
+    assert "--accept" not in said  # `stirred release PLAN` has no such option
     assert not (folder / "out").exists()
     (folder / "plan.toml").write_text(WITH_PERSONS + 'accept = ["exposed"]\n', encoding="utf-8")
     assert stirred("release", "plan.toml", "--quiet", cwd=folder).returncode == 0
@@ -75,10 +76,6 @@ def test_a_plan_may_be_stricter_and_never_laxer(folder: Path) -> None:
     done = stirred("plan", "plan.toml", cwd=folder)
     assert done.returncode == 2
     assert "The plan allows 5%" in done.stderr
-    plan.write_text(WITH_PERSONS + "exposed_share = 1\n", encoding="utf-8")
-    done = stirred("plan", "plan.toml", cwd=folder)
-    assert done.returncode == 2
-    assert "The default allows 33.3%" in " ".join(done.stderr.split())
     plan.write_text(WITH_PERSONS + "exposed_share = 7\n", encoding="utf-8")
     done = stirred("plan", "plan.toml", cwd=folder)
     assert done.returncode == 2
@@ -103,3 +100,11 @@ def test_a_share_that_is_none_is_refused_in_a_policy(folder: Path) -> None:
     done = stirred("ledger", "init", "homes.ledger", "--dataset", "homes", "--policy", "policy.toml", cwd=folder)
     assert done.returncode == 2
     assert "exposed_share: 3 is not a probability" in done.stderr
+
+
+def test_a_plan_that_would_be_laxer_than_the_default_is_refused_and_not_passed_over(folder: Path) -> None:
+    (folder / "plan.toml").write_text(WITH_PERSONS + 'exposed_share = "1/2"\n', encoding="utf-8")
+    done = stirred("plan", "plan.toml", cwd=folder)
+    assert done.returncode == 2
+    assert "[release] exposed_share: 50% is more than 33.3%, which the default allows" in " ".join(done.stderr.split())
+    assert "accept = ['exposed']" in done.stderr

@@ -20,7 +20,7 @@ from stirred.mechanisms.swapping.mallows.mechanism import MallowsSwap
 from stirred.mechanisms.swapping.shuffle.mechanism import ShuffleSwap
 from stirred.spec.document import from_json
 from tests.mechanisms.swapping.sampling import swapped
-from tests.release.bundles import PLAN_OF_HOMES, assert_complete, households, stirred
+from tests.release.bundles import CODEBOOK_OF_HOMES, PLAN_OF_HOMES, assert_complete, households, stirred
 
 SETTINGS = {
     "permutation": ["--rate", "1/2"],
@@ -258,6 +258,26 @@ def test_plans_for_one_file_are_compared_block_by_block(folder: Path, capsys: py
     out = " ".join(capsys.readouterr().out.split())
     assert "at an equal share of changed records" in out
     assert "for this file's fixed figures" in out
+
+
+def test_plans_of_one_file_are_compared_where_one_names_the_persons_too(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of tables nothing is called a swap, and their delta (0.6375) is never rounded down."""
+    made = Path(__file__).parents[1] / "golden" / "set"
+    keys, noise = ((made / name / "plan.toml").read_text("utf-8") for name in ("cell-keys", "noisy-tables"))
+    (folder / "ptable.csv").write_bytes((made / "cell-keys" / "ptable.csv").read_bytes())
+    book = CODEBOOK_OF_HOMES + '[link]\nhid = "hid"\n[[variables]]\nname = "hid"\nfile = "persons"\ntype = "id"\n'
+    (folder / "codebook.toml").write_text(book, encoding="utf-8")
+    pl.DataFrame({"hid": households(600)["hid"]}).write_parquet("people.parquet")
+    (folder / "a.toml").write_text(keys, encoding="utf-8")
+    with_persons = noise.replace("[data]", '[data]\npersons = "people.parquet"\nhid = "hid"')
+    (folder / "b.toml").write_text(with_persons, encoding="utf-8")
+    assert command(["compare", "a.toml", "b.toml"]) == 0
+    out = capsys.readouterr().out
+    assert "Plans for homes, as planned" in out
+    assert "swap" not in out.lower()
+    assert "delta 0.6375" in out
 
 
 @pytest.mark.parametrize(

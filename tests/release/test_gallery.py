@@ -88,6 +88,11 @@ def GOOD(folder: Path) -> None:
     """Nothing is broken: the command alone is wrong."""
 
 
+def inside_a_bundle(folder: Path) -> None:
+    (folder / "public").mkdir()
+    (folder / "manifest.json").write_text("{}")
+
+
 HALF_NULL: Callable[[pl.DataFrame], pl.DataFrame] = set_row("county", [2, 5, 9, 11, 12, 40, 41], None)
 
 GALLERY = {
@@ -312,6 +317,14 @@ GALLERY = {
     "an identifier is swapped": Broken(
         GOOD, [['"hid" is an identifier and cannot be a swap variable']], swapped(swap="hid")
     ),
+    "a place inside a bundle": Broken(
+        inside_a_bundle,
+        [["is a release, and nothing may be added to it", "choose a place outside of it"]],
+    ),
+    "a place inside what was published": Broken(
+        lambda folder: (folder / "CHECKSUMS.sha256").write_text(""),
+        [["is a release, and nothing may be added to it"]],
+    ),
     "something is already there": Broken(
         lambda folder: (folder / "out").mkdir(), [["out: something is already there", "choose a new folder"]]
     ),
@@ -459,7 +472,8 @@ def test_the_installed_command_refuses_as_well(name: str, folder: Path) -> None:
 def test_a_dry_run_refuses_what_a_run_refuses(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is wrong must show before anybody relies on the plan; places of output are looked at later."""
     broken = GALLERY[name]
-    if any("--out" in part or "parent folder" in part for says in broken.says for part in says):
+    later = ("--out", "parent folder", "is a release")
+    if any(words in part for says in broken.says for part in says for words in later):
         return
     broken.breaks(folder)
     assert run([*broken.command, "--dry-run"]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from stirred.release.tables import wanted_tables
 from stirred.spec.problems import StirredError
 from tests.release.bundles import households
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "set"
 CODEBOOK = """
 [[variables]]
 name = "hid"
@@ -138,6 +140,27 @@ def test_noisy_tables_have_labels_too(tmp_path: Path) -> None:
     assert "county_label" in read_frame(made / "public/tables/county-x-tenure.csv").columns
     assert audit_bundle(made).problems == ()
     publish(made, tmp_path / "published")
+
+
+@pytest.mark.parametrize(
+    ("name", "sums"),
+    [("cell-keys-magnitude", "sums-county-x-tenure"), ("noisy-tables-laplace-sums", "sum-of-size-by-county")],
+)
+def test_sums_have_labels_as_counts_have(name: str, sums: str, tmp_path: Path) -> None:
+    coded().write_csv(tmp_path / "homes.csv")
+    (tmp_path / "codebook.toml").write_text(CODEBOOK)
+    (tmp_path / "ptable.csv").write_bytes((GOLDEN / "cell-keys" / "ptable.csv").read_bytes())
+    content = tomllib.loads((GOLDEN / name / "plan.toml").read_text("utf-8"))
+    content["data"] = {"households": "homes.csv", "codebook": "codebook.toml"}
+    if "values" in content["mechanism"]:
+        content["mechanism"].pop("values")
+        content["mechanism"]["sums"][0]["column"] = "size"
+    bundle = run(prepare(planned(content, source="plan", folder=tmp_path)), entropy=Entropy.from_os())
+    table = read_frame(bundle / f"public/tables/{sums}.csv")
+    assert table.columns[table.columns.index("county_label") + 1] == "sum"
+    assert table["county_label"][0] == "East, upper"
+    assert audit_bundle(bundle).problems == ()
+    publish(bundle, tmp_path / "published", accept=content["release"]["accept"])
 
 
 def test_a_table_of_a_variable_called_like_labels_is_refused() -> None:

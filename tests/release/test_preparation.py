@@ -447,6 +447,32 @@ def test_the_size_of_a_household_is_counted_from_its_persons(folder: Path) -> No
     assert prepared_codebook(Codebook(variables=(declared,)), parsed).codes("persons") == ("0", "1", "2+")
 
 
+@pytest.mark.parametrize("name", ["noisy-tables", "permutation-swap"])
+def test_a_release_that_counts_persons_says_that_it_looks_at_them(name: str, tmp_path: Path) -> None:
+    pl.DataFrame({"hid": [*range(120)], "county": [*"ABC"] * 40, "tenure": [*"or"] * 60}).write_csv(
+        tmp_path / "homes.csv"
+    )
+    people = pl.DataFrame({"hid": [each // 2 for each in range(240)], "sex": [*"fm"] * 120})
+    people.write_csv(tmp_path / "people.csv")
+    data = {"households": "homes.csv", "persons": "people.csv", "hid": "hid"}
+    steps: list[dict[str, Any]] = [
+        {"step": "count", "column": "persons"},
+        {"step": "top-code", "column": "persons", "at": 3},
+        {"step": "drop", "column": "sex"},
+    ]
+    counted = {"county": ["A", "B", "C"], "persons": ["0", "1", "2", "3+"]}
+    noisy = {"name": name, "rho": 1, "values": counted}
+    swap = {"name": name, "rate": "1/2", "match": ["persons"], "swap": ["county"]}
+    plan = of(
+        tmp_path, steps, data, mechanism=noisy if name == "noisy-tables" else swap,
+        tables=[{"variables": ["county", "persons"]}], release={"out": "out"},
+    )  # fmt: skip
+    found = prepare(plan)
+    assert found.plan.specification.domain.record_types == ("household", "person")
+    run(found)
+    assert not audit_bundle(tmp_path / "out").problems
+
+
 def test_the_size_of_a_household_is_refused_where_it_is_not_part_of_the_record(folder: Path, tmp_path: Path) -> None:
     step = {"step": "count", "column": "persons"}
     with pytest.raises(StirredError, match="there are no persons to count"):
@@ -564,6 +590,39 @@ def test_a_column_that_is_not_there_is_said() -> None:
             {"prepare": [{"step": "localSuppression", "column": "size"}]},
             "plan.toml [[prepare]] entry 1: 'localSuppression' is not in stirred. Fix: sdcMicro does it: "
             "localSuppression().",
+        ),
+        (
+            {"mechanism": {"name": "CKM"}},
+            "plan.toml [mechanism] name: 'CKM' is called otherwise here. Fix: name = \"cell-key\" under [mechanism].",
+        ),
+        (
+            {"mechanism": {"name": "synthpop"}},
+            "plan.toml [mechanism] name: 'synthpop' is not in stirred. Fix: the R package synthpop does it: syn().",
+        ),
+        (
+            {"mechanism": {"name": "suda2"}},
+            "plan.toml [mechanism] name: 'suda2' is called otherwise here. Fix: it measures, and changes nothing: "
+            "`stirred risk FILE --keys COLUMNS`.",
+        ),
+        (
+            {"mechanism": {"name": "l-diversity"}},
+            "plan.toml [mechanism] name: 'l-diversity' is called otherwise here. Fix: it measures, and changes "
+            "nothing: `stirred risk FILE --keys COLUMNS --sensitive COLUMN`.",
+        ),
+        (
+            {"prepare": [{"step": "date", "column": "born", "to": "year", "format": "%Q"}]},
+            "plan.toml [[prepare]] entry 1 date: the format '%Q' has '%Q', which cannot be read. Fix: of days these "
+            "are: %d day, %m month, %Y year, %y year of two digits, %b short name of the month, %B name of the month, "
+            "%j day of the year, %a short name of the weekday, %A name of the weekday, %H hour, %I hour of twelve, %p "
+            "am or pm, %M minute, %S second, %f fraction of a second, %z time zone, %% percent sign.",
+        ),
+        (
+            {"prepare": [{"step": "date", "column": "born", "to": "month", "format": "%d %Y"}]},
+            "plan.toml [[prepare]] entry 1 date: the format '%d %Y' has no month. Fix: write such as %d.%m.%Y.",
+        ),
+        (
+            {"prepare": [{"step": "date", "column": "born", "to": "year", "format": "day"}]},
+            "plan.toml [[prepare]] entry 1 date: the format 'day' has no year. Fix: write such as %d.%m.%Y.",
         ),
         (
             {"mechanism": {"name": "p%"}},

@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
+from stirred.mechanisms.contract.plan import PlanOrigin
 from stirred.mechanisms.protocol import Release
 from stirred.mechanisms.swapping.core.swapping import Swapping
 from stirred.release import reports
@@ -379,7 +380,11 @@ def editions(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch, *, chang
         other = laid_out(case, truth, folder / str(number))
 
         def released(mechanism: Any, data: Any, entropy: Entropy, *, seen: Prepared = other, **how: Any) -> Release:
-            found = as_if(drawn(mechanism, first.data, entropy, **{**how, "plan": first.plan}), seen)
+            # The first truth's draw, under the other's settings: they name files in another folder.
+            plan: Any = first.plan
+            if isinstance(plan.origin, PlanOrigin):
+                plan = replace(plan, origin=plan.origin._replace(mechanism=mechanism))
+            found = as_if(drawn(mechanism, first.data, entropy, **{**how, "plan": plan}), seen)
             if case.own_pairs:
                 other = drawn(mechanism, data, Entropy.from_seed("two"), **how)
                 return replace(found, internal=other.internal)

@@ -181,7 +181,7 @@ def test_a_ledger_names_the_entry_because_of_which_nothing_is_promised(folder: P
     (folder / "out").rename(folder / "first")
     plan(folder, TARGETED, accept="", ledger=account)
     refused = done(folder, "release", "plan.toml", code=2)
-    assert "--accept nothing-promised" in refused.stderr
+    assert 'accept = ["nothing-promised"]' in refused.stderr
     plan(folder, TARGETED, ledger=account)
     assert "because entry 4 promises nothing; without that, ε=" in words(done(folder, "release", "plan.toml"))
     total = json.loads(done(folder, "ledger", "total", "ledger.db", "--json").stdout)

@@ -196,10 +196,14 @@ def test_the_factor_of_odds_is_written_so_that_people_can_take_it_in_and_never_r
     )
 
 
-def test_with_a_delta_it_is_said_that_anything_may_be_revealed() -> None:
+def test_epsilon_and_delta_bound_the_probability_of_sets_of_outputs_and_not_the_odds() -> None:
+    """Odds may change by more than e^epsilon with certainty: delta is not the probability of that."""
     text = read(approximate("1e-6"), "ln(3)")
-    assert "more than 3 times as probable under one as under the other, plus" in text
-    assert text.endswith("With that probability anything may be revealed.")
+    assert "for every set of outputs, its probability under one is at most 3 times that under the other, plus" in text
+    assert text.endswith("A single output may change the odds by more, and that may happen with a larger probability.")
+    measured = approximate("1e-6").words
+    for misread in ("aside", "apart from", "small probability", "anything may be revealed"):
+        assert misread not in f"{text} {measured} {approximate('1e-6').measured}"
 
 
 @pytest.mark.parametrize(

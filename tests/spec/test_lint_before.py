@@ -35,6 +35,7 @@ from stirred.spec.budget import ByUniverse, Derived
 from stirred.spec.document import from_json, to_json
 from stirred.spec.exact import exact
 from stirred.spec.explain import explain
+from stirred.spec.finding import NOTE, SERIOUS
 from stirred.spec.lint import lint
 from stirred.spec.output_premetric import trade_off
 from stirred.spec.problems import ConversionRefusedError
@@ -380,3 +381,18 @@ def test_a_promise_about_a_part_of_the_output_is_told_and_goes_no_further() -> N
     with pytest.raises(UnsupportedFlavor, match="part of the output"):
         pure_loss(part)
     assert pure_loss(specification("2", output=PURE)) == exact(2)
+
+
+def test_tables_of_one_release_are_no_total_and_a_loss_that_grew_did_not_fall_by_its_invariants() -> None:
+    """Noisy tables, then a swap: what is fixed is new, and so is a larger number that nobody takes for a better one."""
+    made = Path(__file__).parents[1] / "golden" / "set"
+    tables, swap = (
+        from_json((made / name / "bundle" / "public" / "specification.json").read_text("utf-8"))
+        for name in ("noisy-tables-laplace-sums", "permutation")
+    )
+    assert swap.budget.realised > tables.budget.realised
+    found = {finding.check: finding.severity for finding in lint(swap, before=tables)}
+    assert "not-the-total" not in found
+    assert found["fell-by-invariants"] == NOTE
+    gentler = swap.with_budget("1/10")
+    assert {each.check: each.severity for each in lint(gentler, before=tables)}["fell-by-invariants"] == SERIOUS

@@ -82,6 +82,18 @@ def test_numbers_of_the_other_commands(line: str, key: str, value: float, capsys
     assert run(["survey", *line.split()]) == 0
 
 
+def test_the_rule_for_totals_says_which_noise_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    """A mechanism may spend all of epsilon on a change of half the sensitivity: then nothing is lost by half."""
+    of_total = "--design srswor --n 2 --N 4 --epsilon 1 --estimator ht-total --bounds 0,1"
+    for line in (f"amplify {of_total}", f"deamplify {of_total}",
+                 "compare --n 100 --weights 5,40 --bounds 0,1 --epsilon 1 --estimator ht-total"):  # fmt: skip
+        assert any("as Laplace noise does" in each for each in told(capsys, line)["assumptions"])
+        assert run(["survey", *line.split()]) == 0
+        assert "as Laplace noise does" in " ".join(capsys.readouterr().out.split())
+    plain = line.removesuffix(" --estimator ht-total")
+    assert "Laplace" not in json.dumps(told(capsys, plain))
+
+
 def test_assumptions_are_shown_and_not_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
     line = "--design srswor --n 2 --N 4 --epsilon 1 --response 0.3 --assume-known"
     found = told(capsys, f"amplify {line}")

@@ -18,7 +18,6 @@ import polars as pl
 from stirred import __version__
 from stirred.audit.leftover import leftover_order
 from stirred.data.bundle import (
-    MANIFEST,
     SEEDED_MARK,
     SPECIFICATION,
     BundleFiles,
@@ -30,6 +29,7 @@ from stirred.data.bundle import (
     public_folder,
     same_cells,
 )
+from stirred.data.place import MANIFEST
 from stirred.mechanisms.protocol import Mechanism
 from stirred.mechanisms.registry import build, is_installed, mechanism_class, settings_for
 from stirred.spec.document import account_in, from_json, mechanism_in

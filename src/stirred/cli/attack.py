@@ -24,7 +24,8 @@ def attack(
         opt(
             "--tables NAME",
             "Which tables: sf (summary file), pl (redistricting), or those that a bundle has published (default: sf "
-            "where there are records of persons, else published).",
+            "of records of persons in the codes of the census, else published; a file or plan in codes of its own "
+            "needs --table).",
         ),
     ] = None,
     table: Annotated[
@@ -116,7 +117,8 @@ def attack(
 
 def _check_places(out: Path, truth: Path | None) -> None:
     """Refuse to keep results in a release, where they could be published, and to take a release for the truth."""
-    from stirred.data.bundle import CHECKSUMS, MANIFEST
+    from stirred.data.bundle import CHECKSUMS
+    from stirred.data.place import MANIFEST
     from stirred.risk.subject import is_bundle
 
     # A folder that only happens to be called public is no release.

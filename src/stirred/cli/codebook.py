@@ -118,7 +118,8 @@ def check(
     problems += _link_problems(frames, declared)
     if problems:
         raise DataError(problems)
-    _tell(file, persons, frames, codebook, as_json=json)
+    flat = people is None and declared.is_flat(frames[str(file)].collect_schema().names())
+    _tell(file, persons, frames, codebook, flat=flat, as_json=json)
 
 
 def _link_problems(frames: dict[str, pl.LazyFrame], codebook: Codebook) -> list[Problem]:
@@ -126,8 +127,8 @@ def _link_problems(frames: dict[str, pl.LazyFrame], codebook: Codebook) -> list[
     from stirred.data.microdata import Microdata
     from stirred.spec.problems import StirredError
 
-    hid = codebook.hid
-    if hid is None or any(hid not in frame.collect_schema() for frame in frames.values()):
+    hid, columns = codebook.hid, [frame.collect_schema().names() for frame in frames.values()]
+    if hid is None or any(hid not in names for names in columns) or (len(frames) == 1 and codebook.is_flat(columns[0])):
         return []
     (household_source, households), *rest = ((source, frame.select(hid).collect()) for source, frame in frames.items())
     person_source, persons = rest[0] if rest else ("persons", None)
@@ -144,7 +145,9 @@ def _link_problems(frames: dict[str, pl.LazyFrame], codebook: Codebook) -> list[
     return []
 
 
-def _tell(file: Path, persons: Path | None, frames: dict[str, pl.LazyFrame], codebook: Path, *, as_json: bool) -> None:
+def _tell(
+    file: Path, persons: Path | None, frames: dict[str, pl.LazyFrame], codebook: Path, *, flat: bool, as_json: bool
+) -> None:
     import polars as pl
 
     from stirred.data.problems import number
@@ -157,7 +160,7 @@ def _tell(file: Path, persons: Path | None, frames: dict[str, pl.LazyFrame], cod
         files = [{"file": source, "records": rows, "columns": columns} for source, (rows, columns) in sizes.items()]
         emit_json({"codebook": str(codebook), "files": files, "problems": []})
         return
-    roles = {role: sizes[str(source)] for role, source in (("households", file), ("persons", persons)) if source}
-    names = {"households": file, "persons": persons}
+    names = {"persons": file} if flat else {"households": file, "persons": persons}
+    roles = {role: sizes[str(source)] for role, source in names.items() if source}
     facts([(role, f"{names[role]}: {number(r, 'record')}, {number(c, 'column')}") for role, (r, c) in roles.items()])
     emit(f"as {codebook} declares")

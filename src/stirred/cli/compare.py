@@ -53,6 +53,7 @@ def compare(
     Nothing random happens, but for the test draws of --attack.
     """
     from stirred.data.place import file_at
+    from stirred.release.ledger.row import by_part
     from stirred.release.plan_file import read_plan
     from stirred.release.prepared import prepare
     from stirred.report.comparison import (
@@ -76,11 +77,13 @@ def compare(
         raise bad_plan("something is already there", where=str(out), remedy="choose a new file")
     _check_attack(attack=attack, family=family, others={"--area": area, "--known": known, "--learn": learn})
     prepared = [prepare(read_plan(path, out=NOWHERE)) for path in plans]
-    if len({frozenset(each.inputs.values()) for each in prepared}) > 1:
+    first = prepared[0]
+    persons = {each.inputs["persons"] for each in prepared if "persons" in each.inputs}
+    # One plan may name the persons too; the records tell whether it is the same file.
+    if len({by_part(each.inputs)["records"] for each in prepared}) > 1 or len(persons) > 1:
         raise bad_plan(
             "the plans are for different files", where="stirred compare", remedy="compare plans for the same files"
         )
-    first = prepared[0]
     wanted = list(dict.fromkeys(table.variables for each in prepared for table in each.tables))
     if family:
         swaps = _relatives(first.data, first.mechanism, equal=equal)
@@ -93,8 +96,9 @@ def compare(
         with shown_progress(quiet=quiet or not attack) as progress:
             faced = _faced(prepared, asked, wanted, beside=out, progress=progress)
     header, lines = rows(found)
+    kind = "Swaps of" if family else "Plans for"
     if out is not None:
-        title = f"{'CONFIDENTIAL: ' if attack else ''}Swaps of {first.data.name} side by side"
+        title = f"{'CONFIDENTIAL: ' if attack else ''}{kind} {first.data.name} side by side"
         with file_at(out, private=True) as half:  # who is exposed is computed from the confidential file
             half.write_text(comparison_page(title, found, source=expect_from, faced=faced), encoding="utf-8")
     if json:
@@ -103,7 +107,7 @@ def compare(
         emit_json({"equal": equal if family else None, "confidential": attack, "swaps": both})
         return
     how = {"changed": "at an equal share of changed records", "epsilon": "at an equal loss"}[equal]
-    heading(f"Swaps of {first.data.name}, {how if family else 'as planned'}")
+    heading(f"{kind} {first.data.name}, {how if family else 'as planned'}")
     table(header, lines)
     paragraph(rests_on(found, source=expect_from))
     if len(found) > 1:
@@ -188,6 +192,7 @@ def _faced(
             data=each.data,
             specification=each.plan.specification,
             exchanged=each.mechanism.areas,
+            kept_persons=tuple(each.plan.releases.get("persons", ())),
             publishes_fixed=each.plan.publishes_fixed,
         )
         one = faced(truth)

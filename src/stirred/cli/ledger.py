@@ -107,6 +107,9 @@ def add(
         ),
     ] = None,
     bundle: Annotated[Text, opt("--checksum TEXT", "Checksum of what was released.")] = None,
+    name: Annotated[
+        Text, opt("--name DATASET", "The dataset of the ledger, if the bundle is of that file as it was edited since.")
+    ] = None,
     when: Annotated[Text, opt("--when DAY", "The day it was released, such as 2021-08-12, if that is known.")] = None,
     who: Who = None,
     json: Json = False,
@@ -115,7 +118,7 @@ def add(
 
     It happened, so the policy cannot refuse it.
     """
-    from stirred.data.bundle import MANIFEST
+    from stirred.data.place import MANIFEST
     from stirred.release.bundle import bundle_checksum, bundle_origin
     from stirred.release.ledger import Request
 
@@ -123,6 +126,10 @@ def add(
     folder = Path(specification or "")
     if bundle is None and (folder / MANIFEST).is_file():
         bundle = bundle_checksum(folder)
+    origin = bundle_origin(folder) if specification is not None else {}
+    if name is not None:  # as a plan names it; it stays in the record
+        parameters = origin.get("parameters", {})
+        origin["parameters"] = {**parameters, "data": {**(parameters.get("data") or {}), "name": name}}
     request = Request(
         mechanism=mechanism,
         specification=given,
@@ -134,7 +141,7 @@ def add(
         sample=sample,
         amplified=amplified,
         sampling=_sampling(design, inner, joint or []),
-        **(bundle_origin(folder) if specification is not None else {}),
+        **origin,
         bundle=bundle,
         made=when,
     )

@@ -278,12 +278,8 @@ def show_plan(
 
 
 def doubts_shown(prepared: Prepared) -> list[tuple[str, str]]:
-    """Return the doubts of a plan as rows; those that refuse the release follow as errors, with their remedies."""
-    shown = [each for each in prepared.doubts if not each.refuses or each in prepared.accepted]
-    refusing = [each.name for each in prepared.doubts if each not in shown]
-    rows = [("doubt", f"{name} refuses the release; the error message says why") for name in refusing]
-    others = [row for row in doubt_rows(shown, accepted=prepared.accepted) if not rows or row[0] != "doubts"]
-    return [*rows, *others]
+    """Return the doubts of a plan as rows; those that refuse the release follow as errors too, with their remedies."""
+    return doubt_rows(prepared.doubts, accepted=prepared.accepted)
 
 
 def _stronger(prepared: Prepared, written: Path | None) -> tuple[Stronger | None, list[tuple[str, str]]]:

@@ -148,6 +148,7 @@ def subject_of(file: Path, *, persons: Path | None, hid: str | None) -> Subject:
             data=prepared.data,
             specification=prepared.plan.specification,
             exchanged=prepared.mechanism.areas,
+            kept_persons=tuple(prepared.plan.releases.get("persons", ())),
             publishes_fixed=prepared.plan.publishes_fixed,
         )
     data = Microdata.read(file, persons, hid=hid)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -75,6 +77,8 @@ def swap(
 
     The bundle holds data, tables, specification, checks and report.
     """
+    if out is not None and not dry_run:
+        _refuse_what_is_there(out)
     from stirred.cli.plan_shown import show_plan
     from stirred.release.prepared import prepare
 
@@ -232,11 +236,30 @@ def release(
 
     The files are validated, swapped and verified.
     """
+    _refuse_what_is_there(_named_in(file) or out)
     from stirred.release.plan_file import read_plan
 
     plan = read_plan(file, out=out).on(engine, master)
     _no_options_beside_plan([] if out is None or plan.out == out.absolute() else ["--out"])
     _run(plan, seed=seed, verbose=verbose, quiet=quiet, as_json=json)
+
+
+def _refuse_what_is_there(out: Path | None) -> None:
+    """Refuse a folder that exists before anything is loaded that reads plans and data: that takes seconds."""
+    from stirred.data.place import check_place
+
+    if out is not None and os.path.lexists(out):
+        check_place(out)
+
+
+def _named_in(plan: Path) -> Path | None:
+    """Return the folder that a plan names for its bundle; None where it does not say, or cannot be read."""
+    try:
+        release = tomllib.loads(plan.read_text(encoding="utf-8-sig")).get("release")
+        out = release.get("out") if isinstance(release, dict) else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    return plan.parent / out if isinstance(out, str) and ":" not in out and "\0" not in out else None
 
 
 def _no_options_beside_plan(options: Sequence[str]) -> None:

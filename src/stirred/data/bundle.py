@@ -22,6 +22,7 @@ from stirred import __version__
 from stirred.data.columns import has_text
 from stirred.data.frames import as_read, read_frame
 from stirred.data.parts import is_read
+from stirred.data.place import MANIFEST
 from stirred.data.probe import is_unread, parquet_below, unreadable_parquet
 from stirred.data.problems import DataError, bad_file, control_letters
 from stirred.data.table_labels import ENDING, label_columns, without_labels
@@ -29,7 +30,6 @@ from stirred.spec.document import from_json
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Specification
 
-MANIFEST: Final = "manifest.json"
 CHECKSUMS: Final = "CHECKSUMS.sha256"
 SEEDED_MARK: Final = "SEEDED-TEST-RUN.txt"
 SPECIFICATION: Final = "specification.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -137,6 +137,16 @@ class Codebook:
     def variable(self, name: str) -> Variable | None:
         """Return the variable of this name, if it is declared; households come before persons."""
         return self.of("households").get(name) or self.of("persons").get(name)
+
+    def is_flat(self, columns: Collection[str]) -> bool:
+        """Say whether a file that is given alone is one of persons, who may repeat what their household has.
+
+        >>> age = Variable(name="age", file="persons", type="integer")
+        >>> [Codebook(variables=(age,)).is_flat(columns) for columns in (["county"], ["county", "age"])]
+        [False, True]
+        """
+        own = self.of("persons").keys() - self.of("households").keys()
+        return 2 * len(own.intersection(columns)) >= max(len(own), 1)
 
     def labels(self, variable: str) -> dict[str, str]:
         """Return the label of every code, as text; none for a variable without codes."""

@@ -140,8 +140,10 @@ class Target:
         known = (cells[place] == wanted) & (value < self.values)
         return np.where(known, counts[place] / sizes[self.strata[rows]], 0.0)
 
-    def guessed(self, column: Codes) -> Guess:
+    def guessed(self, column: Codes, *, exact: bool = True) -> Guess:
         """Return how often the best guess is right that knows a column besides the stratum.
+
+        Where it is only asked whether the column tells, and not ``exact``, a bound that does not tell is the answer.
 
         >>> county = np.repeat(np.arange(2, dtype=np.uint32), 50)
         >>> target = Target.of(county, np.zeros(100, dtype=np.uint32))
@@ -149,12 +151,22 @@ class Target:
         (100.0, 25.0)
         """
         many = np.int64(int(column.max(initial=0)) + 1)
-        groups = groups_of(self.strata * many + column, self.codes, self.values)
+        group = self.strata * many + column
+        if not exact and not (most := self.guess(self._right_at_most(group, many))).telling:
+            return most
+        groups = groups_of(group, self.codes, self.values)
         alone = groups.size == 1
         # A record alone in its group has nobody to be guessed from but its stratum.
         by_stratum = self.share[groups.number[alone] // many]
         right = float(groups.right[~alone].sum() + by_stratum.sum())
         return self.guess(right)
+
+    def _right_at_most(self, group: _Array, many: np.int64) -> float:
+        """Return how many records have the most frequent value of their group; one that is alone is guessed as ever."""
+        _, counts, numbers, start = _cells(group, self.codes, self.values)
+        most, size = np.maximum.reduceat(counts, start), np.add.reduceat(counts, start)
+        alone = size == 1
+        return float(most[~alone].sum() + self.share[numbers[start][alone] // many].sum())
 
     def guessed_from(self, column: Codes) -> Guess:
         """Return how often the best guess is right that knows a column and does not look at the stratum.
@@ -181,9 +193,7 @@ class Groups:
 
 def groups_of(group: _Array, value: Codes, values: int) -> Groups:
     """Return the groups in order, each record guessed from the others of its group."""
-    cells, counts = _counted(group * np.int64(values) + value, (int(group.max(initial=0)) + 1) * values)
-    numbers = cells // values
-    start = np.flatnonzero(np.diff(numbers, prepend=-1))
+    cells, counts, numbers, start = _cells(group, value, values)
     place = np.repeat(np.arange(start.size), np.diff(start, append=cells.size))
     most = np.maximum.reduceat(counts, start)
     first = np.minimum.reduceat(np.where(counts == most[place], np.arange(cells.size), cells.size), start)
@@ -196,6 +206,13 @@ def groups_of(group: _Array, value: Codes, values: int) -> Groups:
     size = np.add.reduceat(counts, start)
     right = np.where(size == 1, 0.0, right)
     return Groups(numbers[start], size, cells[first] % values, most, right)
+
+
+def _cells(group: _Array, value: Codes, values: int) -> tuple[_Array, _Array, _Array, _Array]:
+    """Return the values of groups that occur with their counts and groups, and where each group begins."""
+    cells, counts = _counted(group * np.int64(values) + value, (int(group.max(initial=0)) + 1) * values)
+    numbers = cells // values
+    return cells, counts, numbers, np.flatnonzero(np.diff(numbers, prepend=-1))
 
 
 def _counted(keys: _Array, possible: int) -> tuple[_Array, _Array]:

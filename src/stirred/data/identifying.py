@@ -282,7 +282,7 @@ def values_of(column: pl.Series, identifier: pl.Series) -> str:
 
     >>> cases = pl.Series("case", [f"c{n * 7919 % 10007}" for n in range(100)])
     >>> values_of(pl.Series("infector", [*cases[:40], *[None] * 60]), cases)
-    'has values of the identifier "case" in 100% of its records'
+    'has values of the identifier "case" in 100% of the records that have one'
     >>> values_of(pl.Series("age", range(100)), pl.Series("case", range(100)))
     ''
     """
@@ -302,7 +302,8 @@ def values_of(column: pl.Series, identifier: pl.Series) -> str:
         width = int(numbers.max()) - int(numbers.min()) + 1  # type: ignore[arg-type]
         if among * width < _MORE_THAN_CHANCE * numbers.n_unique() * len(known):
             return ""
-    return f'has values of the identifier "{identifier.name}" in {100 * among / len(known):.3g}% of its records'
+    share = f"{100 * among / len(known):.3g}% of the records that have one"
+    return f'has values of the identifier "{identifier.name}" in {share}'
 
 
 def _is_code(column: pl.Series) -> bool:

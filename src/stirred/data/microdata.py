@@ -6,7 +6,7 @@ what a row is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -427,4 +427,14 @@ def null_problem(column: pl.Series, *, source: str, role: str) -> Problem | None
         where=f'{source} "{column.name}"',
         remedy="fill them in, for instance with a code for 'unknown', or remove the records; or let a missing value be "
         'a code of its own: --missing-as code (in a plan: missing_as = "code" under [data])',
+    )
+
+
+def columns_beside(data: Microdata, used: Collection[str]) -> tuple[str, ...]:
+    """Return the columns of both files that are not among those used; the link is used where there are persons."""
+    persons = [] if data.persons is None else [name for name in data.persons.columns if name != data.hid]
+    of_homes = [name for name in data.households.columns if data.persons is None or name != data.hid]
+    return (
+        *(name for name in of_homes if name not in used),
+        *(f"{name} (of persons)" for name in persons if name not in used),
     )

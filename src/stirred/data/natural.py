@@ -1,4 +1,4 @@
-"""The order in which people expect values: 2 before 10, also where codes are kept as text."""
+"""The order in which people expect values: 2 before 10 and 5-9 before 10-19, also where codes are kept as text."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Final
 import polars as pl
 
 _NUMBER: Final = r"^[+-]?[0-9]+(\.[0-9]+)?$"
+# What a step of a plan writes for bands and caps stands where its number does: "under 5", "5-9", "-5 to -1", "85+".
+_BAND: Final = r"^(?:under )?([+-]?[0-9]+(?:\.[0-9]+)?)(?:-[0-9.]+|\+| or less| to (?:under )?[+-]?[0-9.]+)?$"
 _DIGITS: Final = list("0123456789")
 _TEXT: Final = (pl.String, pl.Categorical, pl.Enum)
 
@@ -17,6 +19,8 @@ def sort_naturally(frame: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
     >>> sort_naturally(pl.DataFrame({"a": ["10", "B", "2", "02", "A", None]}), ["a"])["a"].to_list()
     [None, '02', '2', '10', 'A', 'B']
+    >>> sort_naturally(pl.DataFrame({"a": ["10-19", "under 5", "85+", "5-9"]}), ["a"])["a"].to_list()
+    ['under 5', '5-9', '10-19', '85+']
     """
     return frame.sort([key for name in by for key in _keys(name, frame.schema[name])]) if by else frame
 
@@ -51,7 +55,7 @@ def _keys(name: str, kind: pl.DataType) -> list[pl.Expr]:
     unsigned = text.str.strip_chars_start("+-").str.strip_chars_start("0")
     below = text.str.starts_with("-")
     is_number = text.str.contains(_NUMBER)
-    number = pl.when(is_number).then(text.str.strip_prefix("+")).cast(pl.Float64, strict=False)
+    number = text.str.extract(_BAND).str.strip_prefix("+").cast(pl.Float64, strict=False)
     # Numbers that a float cannot tell apart are told apart by their digits: longer is larger, then in the order of
     # text; below zero the other way round.
     length = unsigned.str.find(".", literal=True).fill_null(unsigned.str.len_chars()).cast(pl.Int64)
@@ -59,6 +63,7 @@ def _keys(name: str, kind: pl.DataType) -> list[pl.Expr]:
     return [
         pl.col(name).is_not_null(),
         number.fill_null(float("inf")),
+        pl.when(text.str.starts_with("under ")).then(0).when(is_number).then(1).otherwise(2),
         pl.when(is_number).then(pl.when(below).then(-length).otherwise(length)),
         pl.when(is_number).then(digits),
         text,

@@ -36,8 +36,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from stirred.data.bundle import MANIFEST
 from stirred.data.problems import PlanError, bad_plan
+
+MANIFEST: Final = "manifest.json"  # here, so that refusing a place loads nothing that reads data
 
 _WAITS: Final = (0.1, 0.3, 1.0, 3.0)  # seconds
 _BRIEFLY: Final = (0.05, 0.2)
@@ -325,6 +326,12 @@ def reopened(out: Path) -> Iterator[Place]:
             os.close(lock)
 
 
+def _is_release(folder: Path) -> bool:
+    """Say whether a folder is a bundle, or was published."""
+    bundle = os.path.isfile(folder / MANIFEST) and os.path.isdir(folder / "public")
+    return bundle or os.path.isfile(folder / "CHECKSUMS.sha256")
+
+
 def check_place(out: Path, *, replace: bool = False) -> None:
     """Refuse a place where nothing new can be made."""
     # os.path answers False where a folder may not be looked into; pathlib would raise.
@@ -332,6 +339,13 @@ def check_place(out: Path, *, replace: bool = False) -> None:
         raise bad_plan(
             "something is already there", where=str(out), remedy="choose a new folder, or remove the old one"
         )
+    if whole := next((each for each in out.absolute().parents if _is_release(each)), None):
+        what = f"{whole} is a release, and nothing may be added to it: confidential files would lie beside public ones"
+        raise bad_plan(what, where=str(out), remedy="choose a place outside of it")
+    files = [each for each in out.parents if os.path.lexists(each) and not os.path.isdir(each)]
+    if files:
+        remedy = "name a new folder beside it, or in a folder"
+        raise bad_plan(f"{files[0]} is a file, and nothing can be made inside a file", where=str(out), remedy=remedy)
     if not os.path.isdir(out.parent):
         remedy = f"create {out.parent} first, or choose another place"
         raise bad_plan("its parent folder does not exist, or may not be looked into", where=str(out), remedy=remedy)

@@ -55,6 +55,15 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
+def taken_names(names: Sequence[str], *, by: str) -> str:
+    """Write that we use names of columns ourselves.
+
+    >>> taken_names(["sum", "low"], by="tables")
+    '"sum", "low" are names that tables use for something else'
+    """
+    return f"{listed(names)} {'are names' if len(names) > 1 else 'is a name'} that {by} use for something else"
+
+
 def control_letters(text: str, *, allowed: str = "") -> str:
     """Return the first control letters of a text by their numbers; nothing if there are none."""
     found = sorted({letter for letter in text if _is_control(letter) and letter not in allowed})

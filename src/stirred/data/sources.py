@@ -270,4 +270,6 @@ def read_toml(path: Path, *, called: str = "it") -> dict[str, Any]:
         )
         if bare := re.search(r"^\s*([\w.-]+)\s*=\s*(\d+\s*/\s*\d+|\d[\d.]*\s*%)\s*(#.*)?$", text, re.MULTILINE):
             remedy = f'put it in quotes: {bare[1]} = "{bare[2]}"'
+        elif comma := re.search(r"^\s*([\w.-]+)\s*=\s*([+-]?\d+),(\d+)\s*(#.*)?$", text, re.MULTILINE):
+            remedy = f"decimals have a point: write {comma[1]} = {comma[2]}.{comma[3]}"
         raise bad_plan(f"this is not TOML ({error})", where=str(path), remedy=remedy) from None

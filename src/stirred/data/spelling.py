@@ -45,6 +45,21 @@ _TAU_ARGUS: Final = {
     "cta": "controlled tabular adjustment",
     "controlledtabularadjustment": "controlled tabular adjustment",
 }
+_OF_R: Final = {
+    **dict.fromkeys(("synthpop", "synthesis", "syntheticdata"), "the R package synthpop does it: syn()"),
+    **dict.fromkeys(("smallcountrounding", "plsrounding"), "the R package SmallCountRounding does it: PLSrounding()"),
+    **dict.fromkeys(("gausssuppression", "suppresssmallcounts"), "the R package GaussSuppression does it"),
+}
+# Methods that are here, under another name or as another command.
+_HERE: Final = {
+    **dict.fromkeys(("ckm", "cellkeymethod", "ptable"), 'name = "cell-key" under [mechanism]'),
+    **dict.fromkeys(("recordswap", "recordswapping", "trs"), 'name = "targeted-record-swap" under [mechanism]'),
+    **dict.fromkeys(("suda", "dissuda"), "it measures, and changes nothing: `stirred risk FILE --keys COLUMNS`"),
+    **dict.fromkeys(
+        ("ldiversity", "tcloseness"),
+        "it measures, and changes nothing: `stirred risk FILE --keys COLUMNS --sensitive COLUMN`",
+    ),
+}
 
 
 def elsewhere(name: str) -> tuple[str, str] | None:
@@ -52,10 +67,16 @@ def elsewhere(name: str) -> tuple[str, str] | None:
 
     >>> print(*elsewhere("localSuppression"), sep=". ")
     'localSuppression' is not in stirred. sdcMicro does it: localSuppression()
+    >>> print(*elsewhere("CKM"), sep=": ")
+    'CKM' is called otherwise here: name = "cell-key" under [mechanism]
     >>> elsewhere("top-code") is None
     True
     """
     plain = re.sub("[^a-z%]", "", name.lower())
+    if plain in _HERE:
+        return f"'{name}' is called otherwise here", _HERE[plain]
+    if plain in _OF_R:
+        return f"'{name}' is not in stirred", _OF_R[plain]
     for program, methods in (("sdcMicro", _SDCMICRO), ("tau-ARGUS", _TAU_ARGUS)):
         if plain in methods:
             return f"'{name}' is not in stirred", f"{program} does it: {methods[plain]}"

@@ -594,6 +594,18 @@ class Band(_Numeric):
         return _plain(variable, type="code", codes={label: label for label in labels})
 
 
+# What a format of days may hold; times are read and left out.
+_OF_DAYS: Final = {
+    "d": "day", "m": "month", "Y": "year", "y": "year of two digits", "b": "short name of the month",
+    "B": "name of the month", "j": "day of the year", "a": "short name of the weekday", "A": "name of the weekday",
+    "H": "hour", "I": "hour of twelve", "p": "am or pm", "M": "minute", "S": "second", "f": "fraction of a second",
+    "z": "time zone", "%": "percent sign",
+}  # fmt: skip
+_PARTS: Final = {
+    **dict.fromkeys("Yy", ("year",)), **dict.fromkeys("mbB", ("month",)), "d": ("day",), "j": ("month", "day"),
+}  # fmt: skip
+
+
 class Dates(_ByValue):
     """Replace days by their month, quarter or year, or by the age that somebody born then has on a declared day."""
 
@@ -615,6 +627,14 @@ class Dates(_ByValue):
         if (self.to == "age") != (self.on is not None):
             what, remedy = "an age needs the day on which it is counted", 'write such as to = "age", on = 2020-04-01'
             raise _wrong(what, remedy)
+        codes = [*re.findall("%(.?)", self.format or "%Y-%m-%d")]
+        if bad := [code for code in codes if code not in _OF_DAYS]:
+            what = f"the format '{self.format}' has '%{bad[0]}', which cannot be read"
+            raise _wrong(what, f"of days these are: {', '.join(f'%{key} {word}' for key, word in _OF_DAYS.items())}")
+        needed = {"year": "year", "month": "month", "quarter": "month", "age": "day"}[self.to]
+        parts = {part for code in codes for part in _PARTS.get(code, ())}
+        if absent := [part for part in ("year", *({needed} - {"year"})) if part not in parts]:
+            raise _wrong(f"the format '{self.format}' has no {absent[0]}", "write such as %d.%m.%Y")
         return self
 
     @property

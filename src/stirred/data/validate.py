@@ -43,8 +43,8 @@ def validate(
     """Return everything in the files that the codebook does not allow; nothing if they are as declared.
 
     Messages hold values of columns and numbers of rows (counted from 1), never records; ``told`` of a problem holds no
-    values either. Lazy frames are read a
-    few columns at a time. Whether household ids are unique and persons have a household is for
+    values either. Lazy frames are read a few columns at a time. A file of persons may be given alone, in place of
+    households. Whether household ids are unique and persons have a household is for
     :class:`~stirred.data.microdata.Microdata` to say.
 
     >>> sex = Variable(name="sex", file="households", type="code", codes={"1": "male", "2": "female"})
@@ -56,6 +56,8 @@ def validate(
     # Texts that the codebook declares as missing are missing.
     given: dict[File, Any] = {"households": households, "persons": persons}
     sources = {"households": household_source, "persons": person_source}
+    if persons is None and codebook.is_flat(households.collect_schema().names()):
+        given, sources = {"persons": households}, {"persons": household_source}
     files = {
         file: _Table(with_missing(frame, codebook.missing_texts(file)), sources[file])
         for file, frame in given.items()
@@ -109,13 +111,14 @@ class _Table:
 
 def _link_problems(files: Mapping[File, _Table], codebook: Codebook) -> Iterator[Problem]:
     hid, everywhere = codebook.hid, {name for table in files.values() for name in table.columns}
-    if "persons" in files and hid is None:
+    if len(files) == 2 and hid is None:
         yield Problem(
             what="persons are given, but the codebook does not say which column links them to households",
             where="[link] hid",
             remedy='name it in the codebook: [link] hid = "..."',
         )
-    lacking = [table for table in files.values() if hid is not None and hid not in table.columns]
+    flat = "households" not in files  # every record stands alone, whatever links it to others
+    lacking = [table for table in files.values() if hid is not None and hid not in table.columns and not flat]
     alike = f"{ALIKE}; or " if len(lacking) == 1 and len(files) == 2 else ""
     for table in lacking:
         yield Problem(

@@ -78,7 +78,7 @@ def _why_none(specification: Specification) -> str:
     if specification.measured_on:
         return f"the promise is about a part of the output only ({', '.join(specification.measured_on)})"
     return (
-        f"this release promises {specification.output_premetric.classic}, which lets rare outputs change the odds by "
+        f"this release promises {specification.output_premetric.classic}, which lets single outputs change the odds by "
         "any factor. Limits are worked out for pure differential privacy and for zCDP"
     )
 

@@ -6,6 +6,7 @@ All look inside the confidential file: they are for the custodian, and stand in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
@@ -229,16 +230,32 @@ def similar_values(name: str, values: Iterable[Any]) -> Iterator[Doubt]:
         )
 
 
-_MOST_CLAMPED: Final = 0.05  # of the records, or of the sum, that clamping may change before it refuses
+_MOST_CLAMPED: Final = 0.05  # of the records, or of a sum, that clamping may change before it refuses
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Published:
+    """A table of domains with a number each: the columns that tell them apart, which records count, and the noise."""
+
+    title: str
+    by: pl.DataFrame
+    noise: float  # its standard deviation, in the unit of what is clamped
+    inside: Any = None  # which records count; all of them if None
 
 
 def clamped_doubts(
-    name: str, values: Any, ends: tuple[float | Fraction, float | Fraction], *, weights: Any = None
+    name: str,
+    values: Any,
+    ends: tuple[float | Fraction, float | Fraction],
+    *,
+    weights: Any = None,
+    published: Iterable[Published] = (),
 ) -> Iterator[Doubt]:
     """Yield how many numbers lie beyond their declared bounds, and refuse where that changes what is estimated.
 
     A few count as the nearer bound and are noted. More than a twentieth of the records, or of the (weighted) sum of
     absolute values, and the sum that is published is not of this file: noise and interval would say nothing about that.
+    The same is asked of every published domain, where clamping changes it by more than its noise does.
 
     >>> doubt, = clamped_doubts("income", [10, 20, 900, 5000], (0, 100))
     >>> doubt.name, doubt.refuses
@@ -252,14 +269,37 @@ def clamped_doubts(
     count = int(beyond.sum())
     if not count:
         return
-    size, moved = (float(share @ np.abs(part)) for part in (given, np.clip(given, low, high) - given))
-    changed, of = moved / (size or moved), "sum" if weights is None else "weighted sum"
+    size, moved = share * np.abs(given), share * np.abs(np.clip(given, low, high) - given)
+    changed, of = _part(moved.sum(), size.sum()), "sum" if weights is None else "weighted sum"
+    worst, words = 0.0, ""
+    for table in published:
+        inside = np.ones(given.size, dtype=bool) if table.inside is None else table.inside
+        coded = encode(table.by.filter(inside), table.by.columns) if table.by.width else None
+        code = np.zeros(int(inside.sum()), dtype=np.intp) if coded is None else coded.codes
+        records = np.bincount(code)
+        cut, shift, sums = (np.bincount(code, each[inside]) for each in (beyond, moved, size))
+        for cell in np.flatnonzero(shift > table.noise).tolist():
+            part = max(cut[cell] / records[cell], _part(shift[cell], sums[cell]))
+            if part > max(worst, _MOST_CLAMPED):
+                levels = {} if coded is None else coded.levels.row(cell, named=True)
+                cells = " and ".join(f"{column} is {value!r}" for column, value in levels.items())
+                worst, words = (
+                    part,
+                    (
+                        f"; {f'where {cells}' if cells else f'in {table.title!r}'} it is {cut[cell]:,.0f} of "
+                        f"{records[cell]:,.0f}, and changes its {of} by {_part(shift[cell], sums[cell]):.1%}"
+                    ),
+                )
     yield Doubt(
         kind="clamped",
         about=name,
         what=f'{count:,} of {given.size:,} values of "{name}" lie beyond the declared bounds {low:,.10g} and '
-        f"{high:,.10g} and count as the nearer one; that changes the {of} of all by {changed:.1%}",
+        f"{high:,.10g} and count as the nearer one; that changes the {of} of all by {changed:.1%}{words}",
         public=f'values of "{name}" lie beyond the declared bounds and count as the nearer one',
         remedy="declare bounds that hold for the whole population, from public knowledge and not read off this file",
-        refuses=count > _MOST_CLAMPED * given.size or changed > _MOST_CLAMPED,
+        refuses=bool(words) or count > _MOST_CLAMPED * given.size or changed > _MOST_CLAMPED,
     )
+
+
+def _part(moved: float, size: float) -> float:
+    return float(moved / (size or moved or 1))

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from stirred.data.given import as_microdata
+from stirred.data.given import as_microdata, same_data
 from stirred.data.microdata import Microdata
+from stirred.data.problems import bad_plan
 from stirred.mechanisms.protocol import SAMPLED, Mechanism, check_seeded, plan_doubts
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted
@@ -31,10 +32,33 @@ def opened(mechanism: Mechanism, data: Any, entropy: Entropy, *, accept: Sequenc
     """
     Entropy.expected(entropy)
     microdata = as_microdata(data)
-    plan = plan or mechanism.plan(microdata)
+    if plan is None:
+        plan = mechanism.plan(microdata)
+    else:
+        _check_origin(plan, mechanism, microdata)
     tested = entropy.seeded and plan.doubts == (SAMPLED,)
     accepted = () if tested else refuse_doubts(plan_doubts(plan, settings_from=mechanism.settings_from), accept=accept)
     check_seeded(plan, seeded=entropy.seeded)
     entropy = entropy.for_release()
     promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])
     return Opening(microdata, plan, entropy, replace(promised, seeded=entropy.seeded))
+
+
+def _check_origin(plan: Any, mechanism: Mechanism, data: Microdata) -> None:
+    """Refuse a plan of another mechanism or of other data: its promise and its doubts are not those of the release."""
+    origin = plan.origin
+    if origin is None:
+        if type(plan).origin is None:
+            return  # the plan of a package that does not keep it
+        other = "nothing that is known"
+    elif origin.mechanism != mechanism:
+        other = "another mechanism, or the same with other settings"
+    elif not same_data(origin.data, data):
+        other = "other data"
+    else:
+        return
+    raise bad_plan(
+        f"the plan was made for {other}",
+        where="plan",
+        remedy="give what mechanism.plan(data) returns for these data, or leave plan out",
+    )

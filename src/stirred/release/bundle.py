@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stirred.data.bundle import MANIFEST, SEEDED_MARK, checksum, files_of
-from stirred.data.place import Place, appearing
+from stirred.data.bundle import SEEDED_MARK, checksum, files_of
+from stirred.data.place import MANIFEST, Place, appearing
 from stirred.spec.domain import file_identity
 from stirred.spec.specification import Specification
 

@@ -62,7 +62,8 @@ def write_public(
                 _check_declared(file, [*pl.read_parquet_schema(part)])
             take_parts(made, place)
         else:
-            write_parts(_parts(file, release), place, note=note, **({"apart": True} if file.in_parts else {}))
+            parts = _parts(file, release, prepared)
+            write_parts(parts, place, note=note, **({"apart": True} if file.in_parts else {}))
     prepared.mechanism.write_internal(release, written, note=note)
     write_pages(written.public, prepared, files, release.specification, account=account)
 
@@ -94,7 +95,10 @@ def released_columns(prepared: Prepared) -> dict[str, list[str]]:
 
 def public_files(prepared: Prepared, files: Files) -> list[dict[str, Any]]:
     """Return the files and tables with their columns, as the manifest lists them."""
-    listed = [{"name": file.name, "kind": file.kind, "columns": list(file.columns)} for file in files]
+    listed = []
+    for file in files:
+        columns = _with_labels(pl.DataFrame(schema=dict.fromkeys(file.columns, pl.String)), file, prepared).columns
+        listed.append({"name": file.name, "kind": file.kind, "columns": columns})
     for table in prepared.tables:
         words = [f"{name}{ENDING}" for name in table.variables if tells_more(prepared.labels.get(name, {}))]
         columns = [*table.variables, *words, "count", *prepared.mechanism.table_columns]
@@ -102,10 +106,17 @@ def public_files(prepared: Prepared, files: Files) -> list[dict[str, Any]]:
     return listed
 
 
-def _parts(file: PublicFile, release: Release) -> Iterator[pl.DataFrame]:
+def _with_labels(part: pl.DataFrame, file: PublicFile, prepared: Prepared) -> pl.DataFrame:
+    """Return a table that the mechanism makes beside those of the plan, such as sums, with labels as these have."""
+    if not file.name.startswith("tables/"):
+        return part
+    return with_labels(part, prepared.labels, beside=prepared.mechanism.table_columns)
+
+
+def _parts(file: PublicFile, release: Release, prepared: Prepared) -> Iterator[pl.DataFrame]:
     for part in release.public.parts(file.name) if file.make is None else file.make():
         _check_declared(file, part.columns)
-        yield part
+        yield _with_labels(part, file, prepared)
         del part
 
 
@@ -150,7 +161,7 @@ def verify_public(folder: Path, prepared: Prepared, files: Files, release: Relea
     ]
     for file in files:
         if file.name not in written.checked:
-            for _ in written.parts(file.name, _parts(file, release), kind=file.kind):
+            for _ in written.parts(file.name, _parts(file, release, prepared), kind=file.kind):
                 pass  # the comparison is made while they are read
     return checks
 

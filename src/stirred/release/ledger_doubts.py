@@ -12,7 +12,7 @@ from stirred.release.ledger.contradictions import Contradiction, entries_in_word
 from stirred.release.ledger.entry import COMMITTED, RESERVED, entry_names
 from stirred.spec.accepted import MORE_RUNS
 from stirred.spec.doubts import Doubt
-from stirred.spec.reliance import OneRun
+from stirred.spec.reliance import KeysAlone, OneRun
 from stirred.spec.specification import Specification
 
 
@@ -70,6 +70,24 @@ def _doubt(one: Contradiction, ledger: Ledger) -> Doubt:
             "the loss of all of them together, and each run costs as much again",
             remedy=_instead(ledger, earlier),
         )
+    if isinstance(one.reliance, KeysAlone) and known not in one.entries:
+        return Doubt(
+            kind="contradicts",
+            about=f"{entry_names(one.entries)}:{one.reliance.about}",
+            what=f"{entries_in_words(one.entries)} assumed that {one.assumption}, and this release uses "
+            f"{one.reliance.column}, the column of these keys: if it is published, that noise is known",
+            remedy=f"leave {one.reliance.column} out of this release",
+        )
+    if isinstance(one.reliance, KeysAlone):
+        earlier = tuple(number for number in one.by if number != known)
+        return Doubt(
+            kind="contradicted-by",
+            about=f"{entry_names(earlier)}:{one.reliance.about}",
+            what=f"this release assumes that {one.assumption}, and {entries_in_words(earlier, lower=True)} "
+            f"{'uses' if len(earlier) == 1 else 'use'} them too: nothing is proven of what they show together, and the "
+            "ledger could state no total",
+            remedy="let keys be drawn: leave keys and record_key out",
+        )
     is_ours = known in one.entries
     others = tuple(number for number in (one.by if is_ours else one.entries) if number != known)
     others_in_words = entries_in_words(others, lower=is_ours)
@@ -81,7 +99,7 @@ def _doubt(one: Contradiction, ledger: Ledger) -> Doubt:
     said = f"{relying} {assume} that {one.assumption}, and {publishing} {publish} them exactly"
     return Doubt(
         kind="contradicted-by" if is_ours else "contradicts",
-        about=f"{entry_names(others)}:{'+'.join(one.reliance.figure.variables)}",
+        about=f"{entry_names(others)}:{one.reliance.about}",
         what=f"{said}: the counts of {what} would not be protected",
         remedy=f"release without {what}, or protect it in the same way",
     )

@@ -79,6 +79,11 @@ class Planned:
         written = _as_written(problem, sections)
         return problem.inside(otherwise) if written is None else written.inside(self.source)
 
+    @property
+    def from_file(self) -> bool:
+        """Say whether the plan is a file, and not made of options."""
+        return self.source.endswith(".toml")
+
     def with_settings(self, settings: Settings) -> Planned:
         """Return the plan with other settings of its mechanism."""
         mechanism = self.plan.mechanism.model_copy(update={"settings": settings})

@@ -15,7 +15,7 @@ from stirred.data.columns import Columns, ParquetColumns
 from stirred.data.formulas import formula_doubts, unwritable
 from stirred.data.microdata import Microdata
 from stirred.data.place import check_place
-from stirred.data.problems import DataError, PlanError, bad_plan, listed
+from stirred.data.problems import DataError, PlanError, bad_plan, listed, taken_names
 from stirred.data.sources import Source
 from stirred.data.steps import Count, Drop, words_of
 from stirred.data.table_labels import ENDING, Labels, tells_more
@@ -27,8 +27,8 @@ from stirred.mechanisms.protocol import Mechanism, Plan, Settings, Table, plan_d
 from stirred.release.declared_missing import as_declared, undeclared_columns, with_missing_as_declared
 from stirred.release.engine import engine_of
 from stirred.release.ledger import Ledger
+from stirred.release.ledger.account import not_of
 from stirred.release.ledger.entry import numbers
-from stirred.release.ledger.row import by_part
 from stirred.release.ledger_doubts import earlier_doubts, ledger_doubts
 from stirred.release.plan_file import Planned, unprintable
 from stirred.release.preparation import preparation_of, with_numbers
@@ -47,6 +47,7 @@ from stirred.spec.accepted import MORE_RUNS, with_accepted
 from stirred.spec.domain import file_identity
 from stirred.spec.doubts import Doubt, refuse_doubts
 from stirred.spec.given_numbers import probability
+from stirred.spec.number_text import percent
 from stirred.spec.problems import Problem, StirredError, placed
 from stirred.spec.pull_back import pull_back
 from stirred.spec.specification import Specification
@@ -90,7 +91,7 @@ class Prepared:
 
     def refuse(self) -> None:
         """Raise every doubt about protection that nobody accepted, and every accepted name that is none."""
-        refuse_doubts(self.doubts, accept=self.planned.plan.release.accept)
+        refuse_doubts(self.doubts, accept=self.planned.plan.release.accept, plan_file=self.planned.from_file)
 
     def check_unchanged(self) -> None:
         """Refuse files that are not those of the plan any more, where they are read again and again."""
@@ -148,7 +149,7 @@ def prepare(planned: Planned, *, before: int | None = None, releasing: bool = Fa
             first = promised(mechanism.plan(data, doubts=False)).specification
         again = [doubt for doubt in of_ledger(specification=first) if doubt.kind == MORE_RUNS]
         if not {doubt.name for doubt in again} <= {*planned.plan.release.accept}:
-            refuse_doubts(again)
+            refuse_doubts(again, plan_file=planned.from_file)
     with planned.places():
         plan = promised(mechanism.plan(data))
     _check_counted(planned, plan, data)
@@ -161,7 +162,7 @@ def prepare(planned: Planned, *, before: int | None = None, releasing: bool = Fa
     in_csv = [*_in_csv(planned, data, released, tables)]
     if problems := [*unwritable(in_csv)]:
         raise DataError(problem.inside(f"{planned.source} [data]") for problem in problems)
-    others = _other_files(ledger, inputs)
+    others = {} if ledger is None else ledger.other_files(inputs)
     _check_names([*released, *people], tables)
     if ledger is not None:
         _check_accountable(planned, ledger, others)
@@ -205,7 +206,10 @@ def _promised(plan: Plan, *, planned: Planned, codebook: Codebook | None, identi
 
     def stated(own: Specification) -> Specification:
         before = pull_back(own, prepared=words_of(planned.plan.prepare)).specification
-        return before.with_flavor(domain=replace(before.domain, identity=identity))
+        kinds = before.domain.record_types
+        if kinds and any(isinstance(step, Count) for step in planned.plan.prepare):  # it looks at persons
+            kinds = tuple(dict.fromkeys((*kinds, "person")))
+        return before.with_flavor(domain=replace(before.domain, identity=identity, record_types=kinds))
 
     plan = plan if codebook is None else _with_geography(plan, codebook)
     return plan.restated(stated)
@@ -231,29 +235,8 @@ def _labels_in_csv(tables: Sequence[Table], labels: Labels) -> Iterator[pl.Serie
 
 def _check_accountable(planned: Planned, ledger: Ledger, others: Mapping[str, Sequence[int]]) -> None:
     """Refuse the file of another dataset: a ledger never forgets."""
-    problems = []
-    if planned.plan.data.name != ledger.dataset:
-        remedy = (
-            f"if it is the same dataset, edited since, say so with name = '{ledger.dataset}' under [data] (--name); "
-            "another dataset needs a ledger of its own"
-        )
-        for role, entries in others.items():
-            what = f"this is not the file of entry {numbers(entries)}, released before from '{ledger.dataset}'"
-            problems.append(Problem(what=what, where=f"{planned.source} [data] {role}", remedy=remedy))
-    if problems:
-        raise PlanError(problems)
-
-
-def _other_files(ledger: Ledger | None, inputs: Mapping[str, str]) -> dict[str, list[int]]:
-    """Return, for each file, the entries of the ledger that count and were released from another one."""
-    found: dict[str, list[int]] = {}
-    for entry in () if ledger is None else ledger.entries():
-        parts = by_part(entry.inputs)
-        for role, seen in inputs.items() if entry.is_spent else ():
-            # The persons of an earlier release may be the records of this one: a file is known by its checksum.
-            if {*by_part({role: seen})} & {*parts} and seen not in parts.values():
-                found.setdefault(role, []).append(entry.number)
-    return found
+    if planned.plan.data.name != ledger.dataset and others:
+        raise PlanError(not_of(others, ledger.dataset, where=f"{planned.source} [data]"))
 
 
 def _of_exposure(
@@ -268,15 +251,23 @@ def _of_exposure(
 
     A policy says how large their share may be. A plan may be stricter, and never laxer: beyond it a person accepts.
     """
-    records = any(file.kind == "records" for file in mechanism.files(data, plan))
-    if found is None or not records or {*found.keys} & {*mechanism.areas}:
-        return  # who is alone with exchanged values stands as a 1 in a table, and the record may be another's
     policy = None if ledger is None else ledger.policy
     stated = None if policy is None else policy.exposed_share
     most, set_by = (MOST_EXPOSED, "the default") if stated is None else (stated, "the policy of the ledger")
     own = planned.plan.release.exposed_share
-    if own is not None and (strict := probability(own, where="exposed_share")) < most:
-        most, set_by = strict, "the plan"
+    if own is not None:
+        strict = probability(own, where="exposed_share")
+        if strict > most:
+            raise bad_plan(
+                f"{percent(strict)} is more than {percent(most, digits=3)}, which {set_by} allows",
+                where=f"{planned.source} [release] exposed_share",
+                remedy="write a smaller share, or leave it out and accept the doubt by name: accept = ['exposed']",
+            )
+        if strict < most:
+            most, set_by = strict, "the plan"
+    records = any(file.kind == "records" for file in mechanism.files(data, plan))
+    if found is None or not records or {*found.keys} & {*mechanism.areas}:
+        return  # who is alone with exchanged values stands as a 1 in a table, and the record may be another's
     if (doubt := exposed_doubt(found, most=most, set_by=set_by)) is not None:
         yield doubt
 
@@ -350,7 +341,7 @@ def _check_names(names: Sequence[str], tables: Sequence[Table]) -> None:
     taken += [name for name in names if name in counted and name in _OF_TABLES]
     if taken:
         raise bad_plan(
-            f"{listed(taken)} is a name that published tables use for something else",
+            taken_names(taken, by="published tables"),
             where="columns",
             remedy="rename the column in the file, or leave it out",
         )

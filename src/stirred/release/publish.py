@@ -21,6 +21,7 @@ from stirred.data.problems import control_letters
 from stirred.release.ledger.row import Strict
 from stirred.release.reservation import NOTICE, Accounted, accounted
 from stirred.release.scan import Scan, problems_of, scan_bundle
+from stirred.report.page import shown_alone
 from stirred.spec.accepted import MORE_RUNS
 from stirred.spec.doubts import Doubt, DoubtError, refuse_doubts
 from stirred.spec.problems import Problem, StirredError, place_of
@@ -70,9 +71,9 @@ def publish(
     this manifest; ``ledger`` says where the ledger is, if it has moved. The ledger records who published, the names in
     ``accept``, and where to: ``called`` is the name of the place, by default that of the folder. One row announces the
     publication before it can appear, and another one says that it did. Tables are written again from their values, and
-    compared. The copy is closed to everybody but its owner until all of it is on the disk. ``require_ledger`` refuses a
-    release that no ledger accounts for; so does the keeper of the place by a file `.stirred-publish.toml` beside it or
-    above. A dry run does everything but the copying.
+    compared; the report from what it shows. The copy is closed to everybody but its owner until all of it is on the
+    disk. ``require_ledger`` refuses a release that no ledger accounts for; so does the keeper of the
+    place by a file `.stirred-publish.toml` beside it or above. A dry run does everything but the copying.
     """
     if not dry_run:
         remove_leftovers(
@@ -158,7 +159,7 @@ def _wrong_place(bundle: Path, place: Path, name: str) -> Iterator[Problem]:
 def _copy(public: Path, folder: Path, files: Mapping[str, str]) -> dict[str, str]:
     """Copy the files, for their owner alone, and compare what was copied with the manifest; return their checksums.
 
-    Tables are written again from their values: nothing that stands beside the values in a file is published.
+    Tables are written again from their values, and the report from what it shows: nothing beside that is published.
     """
     found = {}
     for name, recorded in files.items():
@@ -170,6 +171,8 @@ def _copy(public: Path, folder: Path, files: Mapping[str, str]) -> dict[str, str
             raise PublishError([Problem(what=what, where=f"public/{name}", remedy=remedy)])
         if target.suffix in (".parquet", ".csv"):
             _write_again(target, where=f"public/{name}")
+        elif target.suffix == ".html":
+            target.write_text(shown_alone(target.read_text(encoding="utf-8")), encoding="utf-8")
         found[name] = checksum(target)
     return found
 

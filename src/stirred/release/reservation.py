@@ -98,7 +98,7 @@ class Accounted:
             others = [number for number in one.by if number != mine]
             kind, about = MORE_RUNS, entry_names(others)
             if not isinstance(one.reliance, OneRun):
-                kind, about = "contradicted-by", f"{about}:{'+'.join(one.reliance.figure.variables)}"
+                kind, about = "contradicted-by", f"{about}:{one.reliance.about}"
             if f"{kind}:{about}" not in known:
                 yield Doubt(
                     kind=kind,

@@ -19,7 +19,6 @@ import polars as pl
 from stirred import __version__
 from stirred.audit.bundle import NO_BOUND, audit_bundle, seeded_marks
 from stirred.data.bundle import (
-    MANIFEST,
     SEEDED_MARK,
     SPECIFICATION,
     Manifest,
@@ -31,6 +30,7 @@ from stirred.data.csv_text import csv_header
 from stirred.data.formulas import formula_doubts
 from stirred.data.frames import read_frame
 from stirred.data.identifying import identifier_doubt, identifying
+from stirred.data.place import MANIFEST
 from stirred.data.probe import is_unread
 from stirred.data.problems import DataError, bad_file, listed
 from stirred.data.sources import Source
@@ -99,7 +99,7 @@ def scan_bundle(bundle: Path, *, accept: Sequence[str] = ()) -> Scan:
     if manifest.ledger is None and manifest.plan.release.ledger is not None:
         doubts.append(_doubt("its plan names a ledger, and the manifest no entry in one", MANIFEST, _AGAIN))
     doubts += _from_internal(bundle, manifest)
-    doubts += page_doubts(public, same_version=manifest.stirred == __version__)
+    doubts += page_doubts(public, same_version=manifest.stirred == __version__, unread=audit.unread)
     if specification is not None:
         doubts += _written_otherwise(public, specification, same_version=manifest.stirred == __version__)
         if specification.settings_from == "this-data":
@@ -191,8 +191,11 @@ _TAG = re.compile(r"""<[a-z/!](?:[^<>"']|"[^"]*"|'[^']*')*>""", re.IGNORECASE)
 _WAY_INSIDE = re.compile(r"""(?:\]\(|\]:\s*|<|["'])\s*((?:file:|[^\s()<>"']*\binternal/)[^\s()<>"']*)""")
 
 
-def page_doubts(public: Path, *, same_version: bool = True) -> Iterator[Problem]:
+def page_doubts(public: Path, *, same_version: bool = True, unread: Unread | None = None) -> Iterator[Problem]:
     """Look whether the report is the public edition, whether any page leads inside, and for what pages do not show."""
+    promise = public / SPECIFICATION
+    said = [promise.read_text(encoding="utf-8", errors="replace")] if promise.is_file() else []
+    said += [name for path in _tables(public) if path not in (unread or {}) for name in _header(path) or ()]
     for path in sorted(public.glob("*")):
         if path.suffix not in (".html", ".md") or not path.is_file():
             continue
@@ -204,7 +207,7 @@ def page_doubts(public: Path, *, same_version: bool = True) -> Iterator[Problem]
         links = [_LINK.findall(tag) for tag in _TAG.findall(text)] if html else [_WAY_INSIDE.findall(text)]
         for target in sorted({target for found in links for target in found}):
             yield _doubt(f"it leads to {target}, outside of what is published", place, _AGAIN)
-        for what in unshown(text, same_version=same_version) if html else unshown_in_markdown(text):
+        for what in unshown(text, same_version=same_version, said=said) if html else unshown_in_markdown(text):
             yield _doubt(f"it holds {what}, which no page of ours has", place, _AGAIN)
 
 

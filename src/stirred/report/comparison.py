@@ -1,4 +1,4 @@
-"""Swaps side by side on one page: a table and a plot, so that a choice is a look."""
+"""Plans side by side on one page: a table and a plot, so that a choice is a look."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOT_RANKED = (
 
 def rests_on(found: Sequence[Compared], *, source: str) -> str:
     """Say what the numbers follow from, and that errors do not, where there are any from the file itself."""
-    text = "Losses and shares follow from the invariants of each swap."
+    text = "Losses and shares follow from the settings and the invariants of each plan."
     if not any(each.errors for each in found):
         return text
     chance = "Errors are those of chance alone; the bias comes on top."
@@ -46,9 +46,9 @@ def rests_on(found: Sequence[Compared], *, source: str) -> str:
 
 
 def rows(found: Sequence[Compared]) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the table: one swap a row."""
+    """Return header and rows of the table: one plan a row."""
     tables = list(dict.fromkeys(name for each in found for name, _ in each.errors))
-    header = ["swap", "setting", "loss", "records changed", "in the smallest area"]
+    header = ["plan", "setting", "loss", "records changed", "in the smallest area"]
     header += [f"error, {name}" for name in tables]
     return header, [_row(each, tables) for each in found]
 
@@ -190,7 +190,7 @@ def comparison_page(title: str, found: Sequence[Compared], *, source: str, faced
             f"<h1>{escape(title)}</h1>",
             *risk,
             section("Side by side", paragraph(rests_on(found, source=source)), table(header, body)),
-            section(
+            "" if not points else section(
                 "Who is changed",
                 paragraph("Each point is one combination of swap values: how many records it has, and which share of "
                           "them is expected to change it. Small areas are where the swaps differ most."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from html import escape, unescape
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 
 _OPENS: Final = '<template class="facts">'
 _INSIDE: Final = re.compile(re.escape(_OPENS) + "(.*?)</template>", re.DOTALL)
+# Every key that facts have. What they say is shown on the page as well, except for some numbers.
+_KEYS: Final = re.compile(
+    r"""schema_version|title|made|records|exposure(\.(of|records|unique|keys))?|validity|validity\.skipped
+    |accuracy(\.(table|error|within|size|cells|at_least))?|validity\.findings(\.(what|found|looked_at|worst|in_words))?
+    |transparency(\.(what|public|words))?""",
+    re.VERBOSE,
+)
+# Where a list stands, and how long one may be: a list of letters, or of numbers, could spell anything.
+_LISTS: Final = ("exposure.keys", "accuracy", "validity.findings", "validity.skipped", "transparency")
+_MOST_LISTED: Final = 1_000
+_MOST_COUNTED: Final = 10**12
+_NUMBERS_ALONE: Final = ("schema_version", "exposure.records", "accuracy.cells", "accuracy.at_least")
 
 
 def public_facts(report: ReleaseReport) -> dict[str, Any]:
@@ -54,3 +66,52 @@ def facts_in(page: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return facts if isinstance(facts, dict) else {}
+
+
+def rounded_facts(written: str) -> str:
+    """Return the facts of a page, written as we write them; digits that no reader is shown are left out."""
+    return embedded(json.loads(written, parse_float=lambda digits: float(f"{float(digits):.4g}")))
+
+
+def facts_beside(written: str, shown: Sequence[str]) -> list[str]:
+    """Return what is wrong with the facts of a page: keys that none has, and values that its readers are not shown.
+
+    >>> facts_beside('{"title": "Homes", "note": "41"}', ["Release of Homes"])
+    ["facts with the key 'note'"]
+    >>> facts_beside('{"title": "East 41"}', ["East", "41"])
+    ["facts that the page does not show ('title')"]
+    >>> facts_beside('{"title": ["a", "t"], "accuracy": [{"cells": [4, 1]}]}', ["cat"])  # what letters could spell
+    ["facts that are a list where none stands ('title')", "facts that are a list where none stands ('accuracy.cells')"]
+    """
+    try:
+        return list(dict.fromkeys(_beside(json.loads(written), "", "\n".join(shown))))
+    except (ValueError, RecursionError):
+        return ["facts that cannot be read"]
+
+
+def _beside(value: object, key: str, shown: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            path = f"{key}.{name}" if key else str(name)
+            if _KEYS.fullmatch(path):
+                yield from _beside(inner, path, shown)
+            else:
+                yield f"facts with the key '{path[:40]}'"
+    elif isinstance(value, list):
+        plain = [inner for inner in value if not isinstance(inner, dict)]
+        texts = key in ("exposure.keys", "validity.skipped") and all(isinstance(inner, str) for inner in plain)
+        if key not in _LISTS or len(value) > _MOST_LISTED or (plain and not texts) or len({*plain}) < len(plain):
+            yield f"facts that are a list where none stands ('{key}')"
+            return
+        for inner in value:
+            yield from _beside(inner, key, shown)
+    elif isinstance(value, int) and key in _NUMBERS_ALONE and value <= _MOST_COUNTED:
+        return
+    elif value is not None and not _stands(value, shown):
+        yield f"facts that the page does not show ('{key}')"
+
+
+def _stands(value: object, shown: str) -> bool:
+    if isinstance(value, (int, float)):
+        return any(text in shown for text in (f"{value:,}", f"{value:,.0f}", f"{value:.2g}"))
+    return str(value) in shown

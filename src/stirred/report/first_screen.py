@@ -105,7 +105,7 @@ def _picture(report: ReleaseReport) -> str:
     told = f"{found.of.capitalize()} by how many others have the same values in what is published unchanged"
     shown = table(["with what is published unchanged", found.of, "share"], rows, numbers=["share"], caption=told)
     parts = [(f"{label} ({share})", count) for (label, count), (*_, share) in zip(found.bands, rows, strict=True)]
-    drawn = share_bar(parts, title=f"{told}: {', '.join(label for label, _ in parts)}")
+    drawn = share_bar(parts, title=told)
     return paragraph(f"{told}:", note=True) + drawn + folded("The same in numbers", shown)
 
 

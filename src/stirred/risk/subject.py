@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Subject:
     specification: Specification | None = None
     public: bool = False
     exchanged: tuple[str, ...] = ()  # columns that the mechanism gives to other records
+    kept_persons: tuple[str, ...] | None = None  # the columns of persons that are released; all of them if None
     publishes_fixed: bool = True  # whether the figures that the specification holds fixed are published
 
     @property
@@ -39,7 +40,9 @@ class Subject:
         """Return the published exact table that exposes most, with the uniqueness on it; None where there is none."""
         if self.specification is None or not self.publishes_fixed:
             return None
-        return exposure(self.specification, self.data, exchanged=self.exchanged)
+        # Who is unique on a column that is dropped is found by no one.
+        shown = self.data if self.kept_persons is None else replace(self.data, keep_persons=self.kept_persons)
+        return exposure(self.specification, shown, exchanged=self.exchanged)
 
     @property
     def match(self) -> tuple[str, ...]:

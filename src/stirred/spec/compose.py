@@ -20,10 +20,14 @@ from stirred.spec.output_kinds import PRODUCT, ROOT
 from stirred.spec.output_premetric import GDP, ZCDP, OutputPremetric, approximate
 from stirred.spec.output_rules import change_output
 from stirred.spec.problems import refused
+from stirred.spec.reliance import KeysAlone
 from stirred.spec.specification import Specification
 
 FRESH: Final = "the releases use fresh, independent randomness; a later one chosen after seeing an earlier one "\
     "must keep its budget whatever the earlier one showed"  # fmt: skip
+
+# What a total rests on; a mechanism that adds up its own tables says so in other words.
+TOTAL_BY: Final = ("Proposition 2.5.3 (composition)", "zCDP composition (section 2.5)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +94,20 @@ def compose(
             where="compose how",
             remedy="specify each release for all of its output",
         )
+    keyed = [
+        count
+        for s, count in zip(specifications, often, strict=True)
+        if any(isinstance(each, KeysAlone) for each in s.relies_on)
+    ]
+    if sum(keyed) > 1:
+        raise refused(
+            "several of the releases use the same record keys, each for a table that has them alone: their noise is "
+            "not independent, and no bound is proven for them together",
+            where="compose how",
+            remedy="look at each alone; for several tables let keys be drawn, without keys = 'additive'",
+        )
     _same_domain(specifications)
-    specifications = told_apart(specifications)
+    specifications = told_apart(specifications if sum(often) == 1 else [*map(beside_others, specifications)])
     parts = [Derivation(specification=specification) for specification in specifications]
     parts = _common_distance(parts)
     parts = _common_unit(parts, unit=unit, units=tuple(units))
@@ -136,6 +152,24 @@ def _reaches_zcdp(parts: Sequence[Derivation], *, wanted: OutputPremetric | None
     return "D_NoR" in names and names <= {"D_Mult", "D_NoR", "D_GDP"}
 
 
+# What a release says of itself alone: another release of the file may publish what it keeps.
+_OF_ONE_RELEASE: Final = (
+    "nothing of the file is published but ",
+    "nothing of the sample is published but ",
+    "of these figures none is published: ",
+)
+
+
+def beside_others(specification: Specification) -> Specification:
+    """Return a specification without what its release says of itself alone, and others of the file make false."""
+    multiverse = specification.multiverse
+    assumed, implied = (
+        tuple(line for line in lines if not line.startswith(_OF_ONE_RELEASE))
+        for lines in (specification.assumptions, multiverse.consequences)
+    )
+    return replace(specification.with_flavor(multiverse=replace(multiverse, consequences=implied)), assumptions=assumed)
+
+
 def told_apart(specifications: Sequence[Specification]) -> Sequence[Specification]:
     """Name prepared columns by what was done to them, where releases prepared the file in different ways.
 
@@ -150,7 +184,8 @@ def _with_prepared_names(specification: Specification) -> Specification:
     if not specification.domain.prepared:
         return specification
     names, whole = {ALL: "all characteristics as prepared"}, dict(specification.domain.prepared).get(ALL)
-    for column, words in specification.domain.prepared:
+    columns = specification.domain.prepared
+    for column, words in columns:
         names[column] = f"{names.get(column, column)} ({words})"
 
     def named(invariant: Invariant) -> Invariant:
@@ -159,8 +194,8 @@ def _with_prepared_names(specification: Specification) -> Specification:
         if isinstance(invariant, Inequality):
             on = None if invariant.on is None else named(invariant.on)
             return replace(invariant, on=on if isinstance(on, Margin) else None)
-        if not isinstance(invariant, Margin):
-            return invariant
+        if isinstance(invariant, Named):  # any function of the file, which was another one
+            return replace(invariant, name=f"{invariant.name}, with {'; '.join(map(': '.join, columns))}")
         level = None if invariant.level is None else names.get(invariant.level, invariant.level)
         return replace(invariant, variables=tuple(names.get(name, name) for name in invariant.variables), level=level)
 
@@ -332,7 +367,7 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
     if output.at_most_one and first.input_premetric.least >= 1:  # at smaller distances a bound cut off is too small
         value = at_most_one(value)
     budget = Budget(policy=derived(formula, value, *budgets)) if several else first.budget
-    theorem = "Proposition 2.5.3 (composition)" if output.name != "D_NoR" else "zCDP composition (section 2.5)"
+    theorem = TOTAL_BY[output.name == "D_NoR"]
     specification = Specification(
         flavor=replace(first.flavor, output_premetric=output, domain=common_domain(specifications)),
         budget=budget,

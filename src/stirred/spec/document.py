@@ -21,7 +21,7 @@ from stirred.spec.document_schema import (
 )
 from stirred.spec.invariant import Inequality, Invariant
 from stirred.spec.problems import Problem, SpecificationError, place_of, placed, wrong
-from stirred.spec.reliance import OneRun, Reliance
+from stirred.spec.reliance import KeysAlone, Reliance, Unpublished
 from stirred.spec.specification import Specification
 
 __all__ = [
@@ -103,8 +103,9 @@ def invariant_out(invariant: Invariant) -> dict[str, Any]:
 
 
 def _reliance_out(reliance: Reliance) -> dict[str, Any]:
-    figure = {} if isinstance(reliance, OneRun) else {"figure": invariant_out(reliance.figure)}
-    return {"kind": reliance.kind, **figure}
+    figure = {"figure": invariant_out(reliance.figure)} if isinstance(reliance, Unpublished) else {}
+    column = {"column": reliance.column} if isinstance(reliance, KeysAlone) and reliance.column else {}
+    return {"kind": reliance.kind, **figure, **column}
 
 
 def to_json(
@@ -159,6 +160,8 @@ def from_toml(text: str, *, source: str = "specification") -> Specification:
         raise wrong("the file is nested too deeply", where=source, remedy="see docs/specifications.md") from None
     except ValueError as error:  # of TOML, and of what no number is
         raise wrong(f"this is not TOML ({error})", where=source, remedy="correct it there") from None
+    if "domain" not in data and {"data", "mechanism", "release"} & {*data}:
+        raise wrong("this is a plan file, not a specification", where=source, remedy=f"run `stirred plan {source}`")
     return from_document(data, source=source)
 
 

@@ -12,6 +12,7 @@ from stirred.spec.document_schema import (
     BudgetDocument,
     InequalityDocument,
     InputPremetricDocument,
+    KeysAloneDocument,
     MarginDocument,
     MultiverseDocument,
     NamedDocument,
@@ -30,7 +31,7 @@ from stirred.spec.invariant import Inequality, Margin, Named
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import OutputPremetric
 from stirred.spec.problems import Problem, SpecificationError, StirredError, placed, wrong
-from stirred.spec.reliance import ONE_RUN, Reliance, Unpublished
+from stirred.spec.reliance import KEYS_ALONE, ONE_RUN, KeysAlone, Reliance, Unpublished
 from stirred.spec.specification import Flavor, Specification
 from stirred.spec.tradeoff import TradeOff
 
@@ -56,6 +57,10 @@ def specification_in(document: SpecificationDocument) -> Specification:
     output = block(lambda: _output_in(document.output_premetric))
     budget = block(lambda: _budget_in(document.budget, output))
     relies_on = block(lambda: tuple(_reliance_in(one) for one in document.relies_on)) or ()
+    if KEYS_ALONE.words in document.assumptions and not any(
+        isinstance(r, KeysAlone) for r in relies_on
+    ):  # an earlier version said it in words
+        relies_on = (*relies_on, KEYS_ALONE)
     if domain is None or multiverse is None or premetric is None or output is None or budget is None or problems:
         raise SpecificationError(problems)
     return Specification(
@@ -70,10 +75,10 @@ def specification_in(document: SpecificationDocument) -> Specification:
     )
 
 
-def _reliance_in(document: OneRunDocument | UnpublishedDocument) -> Reliance:
-    if isinstance(document, OneRunDocument):
-        return ONE_RUN
-    return Unpublished(figure=_invariant_in(document.figure))
+def _reliance_in(document: OneRunDocument | UnpublishedDocument | KeysAloneDocument) -> Reliance:
+    if isinstance(document, UnpublishedDocument):
+        return Unpublished(figure=_invariant_in(document.figure))
+    return ONE_RUN if isinstance(document, OneRunDocument) else KeysAlone(column=document.column)
 
 
 def input_premetric_of(document: InputPremetricDocument) -> InputPremetric:

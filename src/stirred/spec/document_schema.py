@@ -185,6 +185,13 @@ class OneRunDocument(Strict):
     kind: Literal["one-run"] = Field(description="the release is the only run of its plan")
 
 
+class KeysAloneDocument(Strict):
+    """The record keys of the file are used for this release alone."""
+
+    kind: Literal["keys-alone"] = Field(description="the record keys of the file are used for this release alone")
+    column: str = Field(default="", description="the column that has them, where it is said")
+
+
 class UnpublishedDocument(Strict):
     """Counts that the promise assumes are published nowhere else."""
 
@@ -205,7 +212,9 @@ class SpecificationDocument(Strict):
     theorem: Texts = ()
     settings_from: Literal["policy", "invariants", "other-data", "this-data"] | None = None
     seeded: bool = False
-    relies_on: list[Annotated[OneRunDocument | UnpublishedDocument, Field(discriminator="kind")]] = []
+    relies_on: list[
+        Annotated[OneRunDocument | UnpublishedDocument | KeysAloneDocument, Field(discriminator="kind")]
+    ] = []
     measured_on: Texts = Field(
         default=(), description="the parts of the output that the promise is about, where it is not all of it"
     )

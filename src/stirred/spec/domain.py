@@ -20,7 +20,7 @@ STAGES: Final = {
     "transmitted-record": "one person's own record, before anyone else sees it",
 }
 AS_GIVEN: Final = "as-given"
-_BEFORE_A_SAMPLE: Final = {"population", "frame"}
+BEFORE_A_SAMPLE: Final = {"population", "frame"}
 # Stages that say by themselves whether records may hold answers that imputation copied from others.
 _AFTER_IMPUTATION: Final = {"edited-file": True, "raw-responses": False, "transmitted-record": False}
 
@@ -109,7 +109,7 @@ class Domain:
         """
         if AS_GIVEN not in (self.stage, other.stage):
             return self.stage == other.stage
-        return self.dataset == other.dataset or not {self.stage, other.stage} & _BEFORE_A_SAMPLE
+        return self.dataset == other.dataset or not {self.stage, other.stage} & BEFORE_A_SAMPLE
 
     def sees_no_more_than(self, other: Domain) -> bool:
         """Say whether files that are the same to ``other`` are the same here: distances here are then no larger.

@@ -78,7 +78,15 @@ class Doubt:
     @property
     def problem(self) -> Problem:
         """Return the doubt as an error, whose remedy includes how to accept it, where that is possible."""
-        accept = "" if self.final else f"; or accept it: --accept {self.name} (in a plan: [release] accept)"
+        return self._problem(f"--accept {self.name} (in a plan: [release] accept)")
+
+    @property
+    def problem_of_plan(self) -> Problem:
+        """Return the doubt as an error about a plan file: commands that read one have no option to accept it."""
+        return self._problem(f'accept = ["{self.name}"] under [release] in the plan')
+
+    def _problem(self, how: str) -> Problem:
+        accept = "" if self.final else f"; or accept it: {how}"
         # A bare number of an entry is no place.
         where = self.name if self.about[:1].isdecimal() else self.about or self.kind
         return Problem(what=self.what, where=where, remedy=f"{self.remedy}{accept}", public=self.public)
@@ -103,10 +111,12 @@ class DoubtError(StirredError):
     """A release that is refused because nobody accepted the doubts about its protection."""
 
 
-def refuse_doubts(doubts: Iterable[Doubt], *, accept: str | Sequence[str] = ()) -> tuple[Doubt, ...]:
+def refuse_doubts(
+    doubts: Iterable[Doubt], *, accept: str | Sequence[str] = (), plan_file: bool = False
+) -> tuple[Doubt, ...]:
     """Return the doubts that were accepted; raise the others, and names of doubts that nobody can accept.
 
-    A single name may be given without a list.
+    A single name may be given without a list. Messages about a ``plan_file`` name its key and not an option.
 
     >>> doubt = Doubt(kind="tells", about="zip", what="zip determines county", remedy="leave zip out")
     >>> [each.name for each in refuse_doubts([doubt], accept="tells:zip")]
@@ -115,10 +125,12 @@ def refuse_doubts(doubts: Iterable[Doubt], *, accept: str | Sequence[str] = ()) 
     accept = (accept,) if isinstance(accept, str) else accept
     standing = [doubt for doubt in doubts if doubt.refuses]
     open_ = {doubt.name for doubt in standing if not doubt.final}
-    problems = [doubt.problem for doubt in standing if doubt.final or doubt.name not in accept]
+    left = [doubt for doubt in standing if doubt.final or doubt.name not in accept]
+    problems = [doubt.problem_of_plan if plan_file else doubt.problem for doubt in left]
     offered = f"the doubts are {', '.join(sorted(open_))}" if open_ else "there is no doubt to accept; leave it out"
+    where = "[release] accept" if plan_file else "--accept"
     problems += [
-        Problem(what=f"no doubt that can be accepted is called {name!r}", where="--accept", remedy=offered)
+        Problem(what=f"no doubt that can be accepted is called {name!r}", where=where, remedy=offered)
         for name in dict.fromkeys(accept)
         if name not in open_
     ]

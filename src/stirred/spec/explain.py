@@ -284,9 +284,10 @@ def _read(specification: Specification, apart: str) -> str:
         factor = exp(budget.realised * nearest)
         if output.delta:
             return (
-                f"if the true file and another version of it {apart}, no output event is more "
-                f"than {_large(factor)} times as probable under one as under the other, plus {small(output.delta)}"
-                f"{_hardly(factor)}. With that probability anything may be revealed."
+                f"if the true file and another version of it {apart}, then for every set of outputs, its probability "
+                f"under one is at most {_large(factor)} times that under the other, plus {small(output.delta)}"
+                f"{_hardly(factor)}. A single output may change the odds by more, and that may happen with a larger "
+                "probability."
             )
         return (
             f"if the true file and another version of it {apart}, seeing the output changes "

@@ -12,6 +12,7 @@ from typing import Final
 
 from stirred.spec.budget import ByUniverse
 from stirred.spec.compare import EQUAL, STRONGER, WEAKER, compare
+from stirred.spec.compose import TOTAL_BY
 from stirred.spec.convert import can_change_distance
 from stirred.spec.domain import AS_GIVEN
 from stirred.spec.exact import INFINITE
@@ -56,6 +57,7 @@ def since(before: Specification, now: Specification) -> Iterator[Finding]:
         changes += [*_where(before, now), *_what(before, now), *_how(before, now, weaker=weaker)]
     changes += [*_at(before, now), *([] if follows else _how_much(before, now))]
     fell = now.budget.realised < before.budget.realised
+    rose = now.budget.realised > before.budget.realised
     for change in changes:
         explained = follows and not change.check.endswith("domain") and not change.misleads
         if explained and not change.noted:
@@ -66,13 +68,15 @@ def since(before: Specification, now: Specification) -> Iterator[Finding]:
             moved = f"{'fell' if fell else 'went'} from {before.budget_text} to {now.budget_text}"
         yield Finding(
             check="weaker" if explained else change.check,
-            severity=NOTE if explained else SERIOUS if change.certain else WARNING,
+            # What is newly fixed misleads with a number that looks better, or as good.
+            severity=NOTE if explained or (rose and change.check == _FIXED) else SERIOUS if change.certain else WARNING,
             message=f"The budget {moved} while {change.what}."
             + (" That number follows from the earlier promise, which was the stronger one." if explained else ""),
             advice=_EXPLAINED if explained else change.advice or _UNEXPLAINED,
         )
 
 
+_FIXED: Final = "fell-by-invariants"
 _EXPLAINED: Final = (
     "Say so beside the number. A mechanism that is conditioned on what is newly fixed may lose twice as much."
 )
@@ -113,7 +117,7 @@ def _where(before: Specification, now: Specification) -> Iterator[_Change]:
     if answer.verdict is not Verdict.YES:
         what = f"invariants were added: newly fixed is the {answer.reason}"
         advice = "Do not present this as better protection: less is left to protect."
-        yield _Change("fell-by-invariants", what, certain=answer.verdict is Verdict.NO, advice=advice)
+        yield _Change(_FIXED, what, certain=answer.verdict is Verdict.NO, advice=advice)
 
 
 def _what(before: Specification, now: Specification) -> Iterator[_Change]:
@@ -181,7 +185,7 @@ def _how_much(before: Specification, now: Specification) -> Iterator[_Change]:
     old, new = before.budget, now.budget
     if old.varies and not new.varies and not new.realised.is_infinite:
         yield _Change("fell-by-one-number", "a budget that depends on the universe became one number for all of them")
-    if any("composition" in line for line in before.theorem) and not any("composition" in line for line in now.theorem):
+    if {*TOTAL_BY} & {*before.theorem} and not {*TOTAL_BY} & {*now.theorem}:
         what = "the total of several releases became the loss of one"
         yield _Change("not-the-total", what, advice="Compare totals with totals: `stirred spec compose`.")
     if before.flavor == now.flavor and old.realised.is_rational and new.realised.is_rational:

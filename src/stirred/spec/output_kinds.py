@@ -43,9 +43,9 @@ KINDS: Final = {
         "one-sided or asymmetric differential privacy", "epsilon", "ε", True, SUM, True,
     ),
     "D_Mult^delta": Kind(
-        "odds, rare outputs aside",
-        "largest factor by which the probability of any output can change, as its logarithm, apart from events of "
-        "small probability",
+        "probabilities, by a factor and delta",
+        "logarithm of the smallest factor such that every set of outputs is at most that factor times as probable "
+        "under one dataset as under another, plus delta",
         "approximate differential privacy", "epsilon", "ε", False, SUM, True,
     ),
     "D_NoR": Kind(

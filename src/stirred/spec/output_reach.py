@@ -28,9 +28,10 @@ def why_not(old: OutputPremetric, to: OutputPremetric) -> str:
     if "D_W1" in (old.name, to.name):
         return "how far numbers move says nothing about their probabilities, nor these about how far numbers move"
     if is_open(old) and to.delta and not to.delta >= old.delta:
-        return f"with probability {old.delta} anything may be revealed, and delta {to.delta} allows less"
+        alone = f"outputs of probability {old.delta} may be possible under one dataset alone"
+        return f"{alone}, and delta {to.delta} allows less"
     if is_open(old):
-        return "an output that only one of two datasets can give may still occur, with a small probability"
+        return "an output that only one of two datasets can give may still occur"
     if old.name == "D_Max":
         return "the promise is for one direction, and in the other the odds may change by any factor"
     if is_pure(to) or to.name == "D_Max":

@@ -223,7 +223,7 @@ def _tv_to_approximate(spec: Specification, to: OutputPremetric, _method: str | 
     if tau > exact(to.delta):
         raise refused(
             f"a total variation of {tau.shown()} gives approximate differential privacy only from delta "
-            f"{tau.shown()} upwards: with that probability an output may give a dataset away",
+            f"{tau.shown()} upwards: outputs of that probability in all may be possible under one dataset alone",
             where="output_premetric",
             remedy="choose a larger delta, or start from a measure that forbids such outputs",
         )

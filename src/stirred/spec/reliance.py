@@ -13,6 +13,7 @@ class OneRun:
     """The release is the only run of its plan."""
 
     kind: ClassVar = "one-run"  # in files
+    about: ClassVar = ""  # in names of doubts, after the entries
 
     @property
     def words(self) -> str:
@@ -32,10 +33,33 @@ class Unpublished:
     figure: Margin
 
     @property
+    def about(self) -> str:
+        """Return what stands in names of doubts, after the entries."""
+        return "+".join(self.figure.variables)
+
+    @property
     def words(self) -> str:
         """Return it as it stands among the assumptions."""
         return f"the true counts of {' x '.join(self.figure.variables) or self.figure} are published nowhere else"
 
 
-Reliance = OneRun | Unpublished
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysAlone:
+    """The record keys, in ``column``, are used for this release alone: in another one noise would not be independent.
+
+    Entries of earlier versions do not say which column it is.
+    """
+
+    kind: ClassVar = "keys-alone"
+    about: ClassVar = "record-keys"
+    column: str = ""
+
+    @property
+    def words(self) -> str:
+        """Return it as it stands among the assumptions."""
+        return "the record keys of the file are used for this table alone, in no other release and no other year"
+
+
+Reliance = OneRun | Unpublished | KeysAlone
 ONE_RUN: Final = OneRun()
+KEYS_ALONE: Final = KeysAlone()

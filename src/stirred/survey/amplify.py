@@ -25,6 +25,7 @@ from stirred.survey.settings import ELEVENTH, Setting
 
 ESTIMATORS: Final = ("any", "ht-total")
 SECRET: Final = "who was sampled is secret: no one outside knows or can see it"
+IN_PROPORTION: Final = "the noise loses for a part of the sensitivity that part of epsilon, as Laplace noise does"
 ALIKE: Final = "the design does not depend on the protected records, and was followed"
 
 
@@ -34,9 +35,9 @@ class Claim:
 
     ``inner`` is the relation that the inner guarantee covers (default: the one the design needs); ``frames`` says how
     two frames differ. ``estimator`` "ht-total" claims that the release is a function of one Horvitz-Thompson total of
-    values within ``bounds``, plus noise for the ``sensitivity`` (default: the largest weighted range); it amplifies
-    better. ``response`` and ``coverage`` are largest probabilities, used only with ``assume_known``. ``duplicates``
-    is the largest number of frame units of one entity.
+    values within ``bounds``, plus noise for the ``sensitivity`` (default: the largest weighted range) that loses in
+    proportion to a change, as Laplace noise does; it amplifies better. ``response`` and ``coverage`` are largest
+    probabilities, used only with ``assume_known``. ``duplicates`` is the largest number of frame units of one entity.
     """
 
     inner: str | None = None
@@ -113,6 +114,8 @@ def assumptions(design: Design, **claimed: Any) -> tuple[str, ...]:
         found.append("the release is computed from the sample alone: no weights or totals in it vary with the frame")
         if len({*design.shape.units}) > 1:
             found.append(f"no unit could be drawn with a probability above {design.shape.rate}, whatever its record")
+    if claim.estimator == "ht-total":
+        found.append(IN_PROPORTION)
     if claim.response is not None:
         most = probability(claim.response, where="response")
         found.append(f"units respond independently of each other, each with probability at most {most}")

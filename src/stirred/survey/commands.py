@@ -14,7 +14,7 @@ from stirred.spec.document import number_out
 from stirred.spec.exact import Exact, exact
 from stirred.spec.given_numbers import fraction, loss, probability
 from stirred.spec.problems import StirredError, wrong
-from stirred.survey.amplify import amplify, assumptions, deamplify
+from stirred.survey.amplify import IN_PROPORTION, amplify, assumptions, deamplify
 from stirred.survey.attackers import attackers
 from stirred.survey.compose import compose, conditions
 from stirred.survey.designs import KINDS, Design, Listed, Poisson, design_from, integer
@@ -298,7 +298,10 @@ def compared(options: CompareOptions, _: Progress | None) -> Outcome:
         {**_told(c.setting), "not_covered": [*c.not_covered],
          **_exactly(sensitivity=exact(c.sensitivity), inner_epsilon=c.inner, scale=c.scale, sd=c.sd)} for c in found
     ]  # fmt: skip
-    return Outcome(grids=(Grid(header=header, rows=tuple(rows)),), values={"rows": values, "epsilon": options.epsilon})
+    assumed = [IN_PROPORTION] if options.estimator == "ht-total" else []
+    told = {"rows": values, "epsilon": options.epsilon, **({"assumptions": assumed} if assumed else {})}
+    grid = Grid(header=header, rows=tuple(rows))
+    return Outcome(rows=[("assumes", each) for each in assumed], grids=(grid,), values=told)
 
 
 def audited(options: AuditOptions, _: Progress | None) -> Outcome:

@@ -207,6 +207,21 @@ def test_a_sum_whose_bounds_cut_many_values_refuses_and_one_that_cuts_few_notes_
         released(noisy(tables=[], sums=[{"column": "income", "high": 97}]), income)
 
 
+def test_a_sum_that_cuts_most_values_of_one_cell_refuses_and_names_it_inside() -> None:
+    homes = pl.DataFrame({"hid": range(1000), "county": ["A"] * 980 + ["B"] * 20, "income": [90] * 980 + [150] * 20})
+    sums = [{"column": "income", "by": ["county"], "high": 100}]
+    values = {"values": {"county": ["A", "B"]}, "rho": 50}
+    (found,) = (each for each in noisy(tables=[], sums=sums, **values).plan(homes).doubts if each.kind == "clamped")
+    assert found.refuses
+    assert "where county is 'B' it is 20 of 20, and changes its sum by 33.3%" in found.what
+    assert "'B'" not in found.public
+    people = pl.DataFrame({"hid": homes["hid"], "income": homes["income"]})
+    data = Microdata(households=homes.drop("income"), persons=people, hid="hid")
+    (found,) = (e for e in noisy(tables=[], sums=sums, persons=1, **values).plan(data).doubts if e.kind == "clamped")
+    assert found.refuses
+    assert "where county is 'B' it is 20 of 20" in found.what
+
+
 @pytest.mark.parametrize(
     ("settings", "what"),
     [

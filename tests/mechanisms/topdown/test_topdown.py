@@ -295,3 +295,15 @@ def test_noise_that_is_too_wide_to_draw_is_refused_before_anything_is_spent() ->
     with pytest.raises(PlanError, match=message):
         topdown(levels=["region", "ward"], rho="1e-30").plan(people())
     assert topdown(levels=["region", "ward"], rho="1e-11").plan(people()).parts
+
+
+def test_whole_numbers_are_codes_as_in_other_mechanisms() -> None:
+    texts = {"age": ["0", "1", "2"], "sex": ["1", "2"]}
+    told = {"levels": ["ward"], "areas": "areas.csv", "attributes": ["age", "sex"], "rho": 1, "queries": ["detailed"]}
+    zeros = [{"age": ["0"], "sex": ["2"]}]
+    groups = {"age": {"adult": [["0"], ["1", "2"]]}}
+    numbers = settings_for(
+        "topdown", {**told, "values": {"age": [0, 1, 2], "sex": [1, 2]}, "zeros": [{"age": 0, "sex": [2]}],
+                    "groupings": {"age": {"adult": [[0], [1, 2]]}}},
+    )  # fmt: skip
+    assert numbers == settings_for("topdown", {**told, "values": texts, "zeros": zeros, "groupings": groups})

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from stirred import PermutationSwap
 from stirred.cli.main import run as command
 from stirred.mechanisms.swapping.layers.response.mechanism import ResponseSwap
-from stirred.release.ledger import Ledger, LedgerError
+from stirred.mechanisms.tables.cellkey.design import design_ptable
+from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+from stirred.mechanisms.tables.noise.mechanism import NoisyTables
+from stirred.release.ledger import Ledger, LedgerError, Policy
 from stirred.release.ledger.export import exported
 from stirred.release.plan_file import planned
 from stirred.release.prepared import Prepared, prepare
 from stirred.release.run import release_request
 from stirred.spec import Margin, Multiverse, Named, Specification
 from stirred.spec.accepted import with_accepted_names
+from stirred.spec.compose import compose
 from stirred.spec.document import from_json, to_json
-from stirred.spec.reliance import ONE_RUN, Unpublished
+from stirred.spec.problems import StirredError
+from stirred.spec.reliance import KEYS_ALONE, ONE_RUN, KeysAlone, Unpublished
 from tests.release.bundles import households
 from tests.release.ledger.making import request, specification
 
@@ -41,7 +48,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def run_of(swap: PermutationSwap | ResponseSwap, *, settings: dict[str, Any] | None = None, file: str = "a") -> Any:
-    parameters = {"mechanism": settings or {"rate": "1/2"}}
+    parameters = {"mechanism": settings or {"rate": "1/2"}, "data": {"name": "homes"}}
     return request(specification=promised(swap), parameters=parameters, inputs={"households": file})
 
 
@@ -255,3 +262,85 @@ def test_a_second_run_of_a_plan_refuses_and_both_stand_in_the_total(
     assert command(["ledger", "total", "homes.ledger", "--json"]) == 0
     (stated,) = json.loads(capsys.readouterr().out)["contradicted"]
     assert (stated["kind"], stated["entries"], stated["certain"]) == ("one-run", [1, 2], True)
+
+
+KEYED = CellKey(
+    ptable=design_ptable(D=2, V=Fraction(9, 10)).table, tables=[["county"]], zeros="fixed", keys="additive",
+    record_key="rk", values={name: HOMES[name].unique().sort().to_list() for name in ("county", "tenure")},
+)  # fmt: skip
+HOMES_WITH_KEYS = HOMES.with_columns(rk=pl.Series([n * 61_803_399 % 10**8 for n in range(60)]))
+
+
+def keyed(*variables: str) -> Specification:
+    return replace(KEYED, tables=[variables]).plan(HOMES_WITH_KEYS).specification
+
+
+def test_two_tables_by_the_same_record_keys_have_no_total(ledger: Ledger) -> None:
+    """Their noise is not independent: their sum is less than what is lost."""
+    ledger.add(request(specification=keyed("county")))
+    assert ledger.total().specification is not None
+    ledger.add(request(specification=replace(keyed("tenure"), relies_on=(), assumptions=())))
+    assert ledger.total().specification is not None  # another mechanism does not use the keys
+    asked = request(specification=keyed("tenure"))
+    found = ledger.would(asked)
+    assert found.specification is None
+    assert [aside.entries for aside in found.alone] == [(1,), (3,)]
+    assert all("use the same record keys" in aside.reason for aside in found.alone)
+    (one,) = found.contradicted
+    assert (one.reliance, one.entries, one.by, one.certain) == (KeysAlone(column="rk"), (1, 3), (1, 3), True)
+    assert [one.reliance for one in ledger.contradicted(asked)] == [KeysAlone(column="rk")]
+    with pytest.raises(StirredError, match="record keys"):
+        compose([keyed("county"), keyed("tenure")])
+    with pytest.raises(StirredError, match="record keys"):
+        compose([keyed("county")], times=[2])
+
+
+def test_a_release_that_looks_at_the_record_keys_of_another_contradicts_it(ledger: Ledger) -> None:
+    """If the keys are published, the noise that they give is known."""
+    ledger.add(request(specification=keyed("county")))
+    beside = replace(KEYED, tables=[("tenure", "rk")], keys="prf", record_key=None, values={
+        "tenure": KEYED.values["tenure"], "rk": HOMES_WITH_KEYS["rk"].to_list()})  # fmt: skip
+    found = ledger.would(request(specification=beside.plan(HOMES_WITH_KEYS).specification))
+    (one,) = found.contradicted
+    assert (one.entries, one.by) == ((1,), (2,))
+    assert [aside.entries for aside in found.alone] == [(1,)]
+    assert "use rk, the record keys of entry 1" in one.then.replace("uses", "use")
+
+
+def test_what_is_left_out_of_the_sum_for_its_keys_keeps_no_limit(ledger: Ledger) -> None:
+    rules = {"budget": "10", "output": "approximate", "delta": "9/10", "unit": "household", "distances": ["d_SymDiff"]}
+    ledger.set_policy(
+        Policy.from_document({"limits": [rules], "invariants": {"acceptable": "any"}}), reason="a limit for all"
+    )
+    ledger.reserve(request(specification=keyed("county")))
+    with pytest.raises(LedgerError, match="record keys"):
+        ledger.reserve(request(specification=keyed("tenure")))
+
+
+def test_record_keys_of_an_older_ledger_are_known_by_their_sentence() -> None:
+    older = json.loads(to_json(keyed("county")))
+    older["relies_on"] = [one for one in older["relies_on"] if one["kind"] == "one-run"]
+    read, said = from_json(json.dumps(older)), keyed("county")
+    assert read == replace(said, relies_on=(ONE_RUN, KEYS_ALONE))  # which column it was is not said
+    assert KEYS_ALONE.words in keyed("county").assumptions
+
+
+def test_a_total_does_not_say_what_holds_of_one_release_alone(ledger: Ledger) -> None:
+    """What a swap before cell keys keeps inside, the same swap publishes; and tables are not all that is published."""
+    after = {"name": "permutation-swap", **ROLES}
+    inside = CellKey(ptable=KEYED.ptable, tables=[["county", "tenure"]], values=KEYED.values, after=after)
+    tables = NoisyTables(tables=[["county"]], values=KEYED.values, rho=1)
+    kept, noise = (each.plan(HOMES).specification for each in (inside, tables))
+    alone = {"none is published": kept, "nothing of the file": noise}
+    for false, own in alone.items():
+        assert false in to_json(own)
+        assert false in to_json(compose([own]).specification)
+        assert false not in to_json(compose([own, promised(PLAIN)]).specification)
+    ledger.add(request(specification=alone["nothing of the file"]))
+    found = ledger.total().specification
+    assert found is not None
+    assert "nothing of the file" in to_json(found)
+    ledger.add(request(specification=None, unspecified="made before there was a ledger"))
+    found = ledger.total().specification
+    assert found is not None
+    assert "nothing of the file" not in to_json(found)

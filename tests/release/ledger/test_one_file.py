@@ -98,7 +98,8 @@ def promises(folder: Path) -> Promises:
         record(ledger, name, folder, codebook=None, persons="persons.parquet", hid="hid")
     for name, made in OF_2020.items():
         promise = made().specification(name="a file of the census")
-        ledger.add(Request(mechanism=name, specification=promise, inputs={"file": "0" * 64}))
+        named = {"data": {"name": "register"}}
+        ledger.add(Request(mechanism=name, specification=promise, inputs={"file": "0" * 64}, parameters=named))
     return {label(entry.mechanism, entry.inputs): entry.specification for entry in ledger.entries()
             if entry.specification}  # fmt: skip
 
@@ -264,6 +265,25 @@ def test_another_file_is_refused_whichever_key_names_it(folder: Path, tmp_path: 
     plan["release"] |= {"ledger": str(tmp_path / "other.ledger")}
     with pytest.raises(PlanError, match="this is not the file of entry 1"):
         prepare(planned(plan, source="plan.toml", folder=folder))
+
+
+def test_the_bundle_of_another_file_is_added_only_by_the_name_of_the_dataset(folder: Path, tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "others.ledger", dataset="register")
+    record(ledger, "permutation-swap", folder)
+    made = prepare(planned(content("noisy-tables"), source="plan.toml", folder=folder))
+    bundle = tmp_path / "bundle"
+    (bundle / "public").mkdir(parents=True)
+    (bundle / "public" / "specification.json").write_text(to_json(made.plan.specification))
+    stated = {"plan": {"data": {"households": "few.parquet"}}, "inputs": {"households": "b" * 64}, "files": {}}
+    (bundle / "manifest.json").write_text(json.dumps(stated))
+    for named in ((), ("--name", "another")):
+        refused = stirred("ledger", "add", ledger.name, str(bundle), *named, cwd=tmp_path)
+        assert refused.returncode == 2
+        assert "this is not the file of entry 1, released before from 'register'" in " ".join(refused.stderr.split())
+    assert len([*ledger.entries()]) == 1
+    added = stirred("ledger", "add", ledger.name, str(bundle), "--name", "register", cwd=tmp_path)
+    assert not added.returncode, added.stderr
+    assert [*ledger.entries()][-1].parameters["data"]["name"] == "register"  # it stays in the record
 
 
 def test_the_persons_of_an_earlier_release_may_be_the_records_of_the_next(folder: Path, tmp_path: Path) -> None:

@@ -79,6 +79,43 @@ def test_distances_that_count_records_are_within_every_limit(tmp_path: Path, nam
     assert ledger.reserve(request(specification=one)).status == "reserved"
 
 
+@pytest.mark.parametrize(("name", "output", "fits"), [("d_SymDiff", "pure", "1/2"), ("d_InsDel", "zcdp", "1/4")])
+def test_one_changed_record_is_one_removed_and_one_added(tmp_path: Path, name: str, output: str, fits: str) -> None:
+    """A limit per changed person counts a loss per added person twice (rho squared four times), unless it names it."""
+
+    def added(loss: str) -> Specification:
+        own = pure(loss) if output == "pure" else specification(loss)
+        return own.with_flavor(input_premetric=InputPremetric(name=name, unit="person"))
+
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=limit("1", output=output))
+    with pytest.raises(OverLimitError, match="above the limit"):
+        ledger.reserve(request(specification=added("1")))
+    ledger.reserve(request(specification=added(fits)))
+    with pytest.raises(OverLimitError, match="nothing is left"):
+        ledger.reserve(request(specification=added("1/100")))
+    named = limit("1", output=output, distances=[name])
+    Ledger.create(tmp_path / "b.ledger", dataset="d", policy=named).reserve(request(specification=added("1")))
+
+
+def test_a_limit_does_not_believe_how_far_apart_files_are_said_to_be(tmp_path: Path) -> None:
+    """(epsilon/n) tanh(n epsilon/2) makes 0.01 of a loss of 10 between files that are 1,000 apart."""
+
+    def apart(nearest: int) -> Specification:
+        said = Multiverse(invariants=(COUNTIES,), nearest=nearest, nearest_because="somebody says so")
+        return pure("10").with_flavor(multiverse=said)
+
+    ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=limit("6"))
+    with pytest.raises(OverLimitError, match=r"at least 1,000 apart .somebody says so.*known to keep files 2 apart"):
+        ledger.reserve(request(specification=apart(1000)))
+    ledger.reserve(request(specification=apart(2)))
+    ledger = Ledger.create(tmp_path / "b.ledger", dataset="d", policy=limit("20", output="pure"))
+    ledger.reserve(request(specification=apart(1000)))  # it does not make a pure loss smaller
+    ledger = Ledger.create(tmp_path / "c.ledger", dataset="d", policy=limit("6"))
+    ledger.add(request(specification=apart(1000)))
+    with pytest.raises(OverLimitError, match="1,000 apart"):
+        ledger.reserve(request(specification=apart(1)))
+
+
 def test_an_empty_promise_is_within_no_limit(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "a.ledger", dataset="d", policy=limit("1", output="pure"))
     apart = Multiverse(invariants=(COUNTIES,), nearest=2, nearest_because="margins are fixed")

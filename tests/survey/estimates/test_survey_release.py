@@ -442,6 +442,30 @@ def test_weights_and_values_beyond_their_bounds_are_counted_and_refused_above_a_
     assert doubts_of(a_sample(), estimates=[ratio])["clamped:N"].refuses
 
 
+def test_a_domain_whose_values_or_weights_are_clamped_refuses_however_large_the_file_is() -> None:
+    sample = pl.concat([a_sample()] * 10)
+    rich = sample.with_columns(
+        sector=pl.when(pl.int_range(pl.len()) % 100 == 7).then(pl.lit("mining")).otherwise(pl.lit("other")),
+        income=pl.when(pl.int_range(pl.len()) % 100 == 7).then(300).otherwise(80),
+    )
+    total = {"kind": "total", "variable": "income", "bounds": [0, 100]}
+    drawn = {"strata": ["region"], "weights": "w"}
+    values = {"values": {"sector": ["mining", "other"]}, "epsilon": 20, "design": drawn}
+    assert not doubts_of(rich, estimates=[total], **values)["clamped:income"].refuses  # 2.5% of the whole
+    found = doubts_of(rich, estimates=[total, {**total, "by": ["sector"]}], **values)["clamped:income"]
+    assert found.refuses
+    assert "where sector is 'mining' it is 40 of 40, and changes its weighted sum by 66.7%" in found.what
+    assert "mining" not in found.public
+    heavy = rich.with_columns(income=80, w=pl.when(pl.col("sector") == "mining").then(45.0).otherwise("w"))
+    table = {"kind": "table", "by": ["sector"]}
+    found = doubts_of(heavy, estimates=[table], **values)["clamped:w"]
+    assert found.refuses
+    assert "where sector is 'mining' it is 40 of 40" in found.what
+    # What the noise of the domain hides does not mislead: its interval says more than that.
+    quiet = {**values, "epsilon": "1/100"}
+    assert not doubts_of(rich, estimates=[{**total, "by": ["sector"]}], **quiet)["clamped:income"].refuses
+
+
 def test_numbers_that_the_grid_rounds_into_the_bounds_are_not_clamped() -> None:
     third = a_sample().with_columns(N=pl.lit(2000), w=pl.lit(2000 / 200 + 1 / 300), income=pl.lit(100.4))
     found = doubts_of(third, weight_bounds=[1, 10], design={"strata": ["region"], "weights": "w"})

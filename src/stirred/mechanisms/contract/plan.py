@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from stirred.data.problems import bad_plan
 from stirred.mechanisms.contract.settings import ReleasedTable
@@ -48,6 +48,13 @@ class Fact:
     confidential: bool = False
 
 
+class PlanOrigin(NamedTuple):
+    """The mechanism that made a plan, and the data: a release with another of them would not keep its promise."""
+
+    mechanism: Any
+    data: Any
+
+
 class Plan(ABC):
     """What a mechanism would do to a file: nothing random has happened. A frozen dataclass in practice.
 
@@ -59,6 +66,8 @@ class Plan(ABC):
     specification: Specification
     accepted: tuple[str, ...]  # names of the doubts that the specification has among its conditions
     dropped: tuple[str, ...]  # columns of the input that are not released
+    # Who made it for which data, which a release compares: a field ``PlanOrigin | None`` of a plan that keeps it.
+    origin: Any = None
     unreleased: ClassVar[str] = "dropped"  # the word for them: of tables, columns are used or not
 
     @property

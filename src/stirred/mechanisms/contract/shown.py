@@ -11,6 +11,7 @@ import polars as pl
 
 from stirred.data.natural import sort_naturally
 from stirred.data.problems import PlanError
+from stirred.spec.problems import Problem
 
 # ---- blocks and sentences ---------------------------------------------------------------------------------
 
@@ -135,6 +136,9 @@ class ExpectedError:
     @classmethod
     def of(cls, cells: pl.DataFrame, *, variables: Sequence[str], source: str) -> Self:
         """Return the error of cells with the columns ``true``, ``mean`` and ``variance``."""
+        if taken := [name for name in variables if name in ("bias", "absolute_error")]:
+            what = f"a variable is called {taken[0]}, as a column of its errors is"
+            raise TooLargeError([Problem(what=what, where="expected error", remedy="rename the column in the file")])
         found = sort_naturally(cells.with_columns((pl.col("mean") - pl.col("true")).alias("bias")), variables)
         absolute = mean_of_absolute_normal(found["bias"].to_numpy(), np.sqrt(found["variance"].to_numpy()))
         return cls(table=found.with_columns(pl.Series("absolute_error", absolute)), source=source)

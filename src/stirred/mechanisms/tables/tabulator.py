@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
@@ -20,7 +20,7 @@ from pydantic import Field
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.frames import read_frame, write_frame
 from stirred.data.given import as_microdata, like
-from stirred.data.microdata import Microdata
+from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import DataError, bad_plan, listed
 from stirred.mechanisms.doubts import repeated_ids
 from stirred.mechanisms.opening import opened
@@ -32,6 +32,7 @@ from stirred.mechanisms.protocol import (
     Grid,
     Mechanism,
     Plan,
+    PlanOrigin,
     Progress,
     PublicFile,
     Release,
@@ -108,6 +109,7 @@ class TabulatorPlan(Plan):
     doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    origin: PlanOrigin | None = field(default=None, repr=False)
     unreleased: ClassVar[str] = "not used"
     measured: tuple[Measured, ...]
     neighbours: str
@@ -190,6 +192,11 @@ class Tabulator(Mechanism):
         return ()
 
     @property
+    @abstractmethod
+    def used(self) -> Collection[str]:
+        """Return the columns of the files from which its tables are counted."""
+
+    @property
     def rests_on(self) -> tuple[ReleasedTable, ...]:
         """Return the tables of earlier releases that it uses."""
         return ()
@@ -247,9 +254,10 @@ class Tabulator(Mechanism):
         said = after_imputation(microdata.stage, microdata.post_imputation)
         found = (*settings_doubts(self.settings_from), *repeated_ids(microdata, unit=self.unit))
         return TabulatorPlan(
+            origin=PlanOrigin(self, microdata),
             specification=self.specification(name=microdata.name, stage=microdata.stage, post_imputation=said),
             doubts=found if doubts else (UNSEARCHED,),
-            dropped=tuple(microdata.households.columns),
+            dropped=columns_beside(microdata, self.used),
             measured=self.measured,
             neighbours=self.neighbours,
             rho=self.rho,

@@ -64,7 +64,7 @@ class Accuracy:
     def sections(self) -> list[Section]:
         """Return for each kind of record a picture and a table of the errors by level."""
         return [
-            Section(title=f"Error of the {part.name} by level", blocks=tuple(self._blocks(part.name)))
+            Section(title=f"Error of the {part.records} by level", blocks=tuple(self._blocks(part.name)))
             for part in self.parts
         ]
 

@@ -132,13 +132,13 @@ def verify(self: TopDown, data: Microdata, plan: TopDownPlan, release: Release, 
     checks = []
     for part in plan.parts:
         arrays = release.internal["stores"][part.name].check()
-        checks.append(Check(what=f"store of {part.name}", cells=arrays, result="as it was written"))
+        checks.append(Check(what=f"store of {part.records}", cells=arrays, result="as it was written"))
         if part.shares is None or "measurements" not in self.settings.publish:
             continue
         expected = class_counts(plan.spine, part.schema, part.shares)
         if found_classes(written.public / f"{file_names(part.name)[0]}.parquet") != expected:
-            raise failed(f"the measurements of {part.name}, as written, do not have the noise of the budget")
-        what = f"measurements of {part.name}: noise of every area and query"
+            raise failed(f"the measurements of {part.records}, as written, do not have the noise of the budget")
+        what = f"measurements of {part.records}: noise of every area and query"
         checks.append(Check(what=what, cells=sum(expected.values()), result="that of the budget"))
     if "records" in self.settings.publish:
         checks += _verified_records(self, release, written)
@@ -170,8 +170,8 @@ def verify_exact(self: TopDown, data: Microdata, plan: TopDownPlan, written: Wri
             file = data.households if part.name == UNITS or data.persons is None else data.persons
             names = [plan.spine.names[depth] for depth in rule.depths]
             if sums != dict.fromkeys(names, file.height):
-                raise failed(f"the totals of {part.name}, as written, do not add up to the records of the file")
-            what = f"totals of {part.name} by {', '.join(names)}"
+                raise failed(f"the totals of {part.records}, as written, do not add up to the records of the file")
+            what = f"totals of {part.records} by {', '.join(names)}"
             checks.append(Check(what=what, cells=len(names), result="add up to the records of the input"))
     return checks
 

@@ -45,6 +45,7 @@ class Part:
     shares: Shares | None  # None where only what is known is published
     counted: Counted
     rules: tuple[Rule, ...] = ()
+    records: str = "persons"  # what readers call them
 
     @property
     def spine(self) -> Spine:

@@ -20,7 +20,7 @@ from stirred.data.bundle import BundleFiles, Findings, checksum
 from stirred.data.codebook import Codebook
 from stirred.data.frames import write_frame
 from stirred.data.given import as_microdata, like
-from stirred.data.microdata import Microdata
+from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import bad_plan
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine, bad_engine
@@ -30,6 +30,7 @@ from stirred.mechanisms.protocol import (
     UNSEARCHED,
     Frames,
     Mechanism,
+    PlanOrigin,
     Progress,
     Release,
     Section,
@@ -44,7 +45,7 @@ from stirred.mechanisms.topdown.agreement import with_earlier
 from stirred.mechanisms.topdown.audit import SPINE, file_names, small_law, small_universes
 from stirred.mechanisms.topdown.measure import Part, measure
 from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections, several_parents, typical_of, unmeasured
-from stirred.mechanisms.topdown.prepare import PERSONS, Design, check_columns, parts_of, spine_of
+from stirred.mechanisms.topdown.prepare import PERSONS, Design, check_columns, columns_used, parts_of, spine_of
 from stirred.mechanisms.topdown.records import Layout, follow
 from stirred.mechanisms.topdown.records_check import AGREEMENTS, table_part
 from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings
@@ -268,10 +269,11 @@ class TopDown(Mechanism):
         }
         own = self.specification(name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation)
         return TopDownPlan(
+            origin=PlanOrigin(self, microdata),
             specification=with_earlier(own, self.design.earlier),
             own=own,
             doubts=tuple(self._doubts(microdata, spine, parts, read_off=read_off)) if doubts else (UNSEARCHED,),
-            dropped=tuple(microdata.identifiers),
+            dropped=columns_beside(microdata, {name for names in columns_used(self.design) for name in names}),
             design=self.design,
             spine=spine,
             one_file=microdata.persons is None,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import ClassVar
 
 from stirred.data.problems import listed
-from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, ReleasedTable, Section, Typical
+from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, PlanOrigin, ReleasedTable, Section, Typical
 from stirred.mechanisms.tables.intervals import half_width
 from stirred.mechanisms.topdown.agreement import with_earlier
 from stirred.mechanisms.topdown.budget import DELTA, Promised, Shares, variance_of
@@ -29,6 +30,8 @@ class TopDownPlan(Plan):
     doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    origin: PlanOrigin | None = field(default=None, repr=False)
+    unreleased: ClassVar[str] = "not used"
     design: Design
     spine: Spine
     one_file: bool = True  # of persons, not one of households and one of persons
@@ -101,13 +104,13 @@ class TopDownPlan(Plan):
             values = {cost.what: {"rho": str(cost.rho), "epsilon": float(cost.epsilon)} for cost in costs}
             found += [
                 Fact(
-                    label=f"noise of {part.name}",
+                    label=f"noise of {part.records}",
                     sentence=f"standard deviation of {'; '.join(shown)}",
                     values={f"{part.name}_sigma2": sigma2},
                     for_plans=True,
                 ),
                 Fact(
-                    label=f"cost of {part.name}",
+                    label=f"cost of {part.records}",
                     sentence="epsilon at delta 1e-10, by the sharper formula, for a change of "
                     + ", ".join(f"{cost.what} {cost.epsilon.shown()}" for cost in costs),
                     values={f"{part.name}_certificate": values},
@@ -206,7 +209,7 @@ def measured_sections(plan: TopDownPlan) -> list[Section]:
     bypassed = bypassed_levels(plan.spine)
     return [
         Section(
-            title=f"Measurements of {part.name}",
+            title=f"Measurements of {part.records}",
             blocks=(
                 noise,
                 noise_grid(shares),

@@ -26,6 +26,7 @@ from stirred.mechanisms.topdown.schemas import SCHEMAS, Cells, code_places, decl
 from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings, UnitSettings
 from stirred.mechanisms.topdown.solve.arms import arm_named
 from stirred.mechanisms.topdown.spine import Counted, Spine
+from stirred.spec.invariant import plural
 from stirred.spec.problems import Problem, StirredError
 
 TOP: Final = "all"
@@ -205,7 +206,7 @@ def _wrong_records(design: Design) -> Iterator[Problem]:
         ours = {"count", "geocode"} - {settings.geocode}
         taken = [name for name in dict.fromkeys(names) if names.count(name) > 1 or name in ours]
         if records and taken:
-            what = f"{listed(taken)} would be two columns of the records, or is a name of theirs"
+            what = f"{listed(taken)} would stand twice among the columns of the records"
             yield Problem(what=what, where="attributes", remedy="rename the column in the file")
     if not records and (settings.compare or settings.arm != "default"):
         remedy = 'write publish = ["measurements", "records"]'
@@ -278,17 +279,21 @@ class Files:
         return cells
 
 
-def check_columns(design: Design, data: Microdata) -> None:
-    """Raise all columns that settings name and files lack; nothing is computed."""
-    settings, files = design.settings, Files(data=data)
-    places = settings.places
-    own = [settings.columns.get(name, name) for name in design.schema.names]
-    problems = [*files.missing([*places, *own])]
-    of_units = []
+def columns_used(design: Design) -> tuple[list[str], list[str]]:
+    """Return the columns that settings name: of persons, and of units."""
+    settings, of_units = design.settings, list[str]()
     if settings.units is not None and design.unit_schema is not None:
-        of_units = [*places, *(settings.units.columns.get(name, name) for name in design.unit_schema.names)]
+        of_units = [*settings.places, *(settings.units.columns.get(name, name) for name in design.unit_schema.names)]
     if settings.facilities is not None:
         of_units.append(settings.facilities.column)
+    return [*settings.places, *(settings.columns.get(name, name) for name in design.schema.names)], of_units
+
+
+def check_columns(design: Design, data: Microdata) -> None:
+    """Raise all columns that settings name and files lack; nothing is computed."""
+    files = Files(data=data)
+    own, of_units = columns_used(design)
+    problems = [*files.missing(own)]
     if of_units and data.persons is None:
         remedy = "give two files under [data]: households (all housing units) and persons"
         problems.append(Problem(what="there is no file of housing units", where="units", remedy=remedy))
@@ -357,7 +362,8 @@ def parts_of(design: Design, data: Microdata, spine: Spine) -> list[Part]:
         if earlier is not None:
             rules.append(earlier)
             problems += disagreements(schema, rules, spine, unit=own.unit)
-        found.append(Part(name=name, schema=schema, shares=shares, counted=records, rules=tuple(rules)))
+        called = name if of_units else plural(own.unit)
+        found.append(Part(name=name, schema=schema, shares=shares, counted=records, rules=tuple(rules), records=called))
     if problems:
         raise DataError(dict.fromkeys(problems))
     return found

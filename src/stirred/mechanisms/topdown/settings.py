@@ -13,11 +13,20 @@ Arm = Literal["default", "blue", "bureau"]
 
 
 def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
+    return [value] if isinstance(value, (str, int)) else value
 
 
 Published = Annotated[list[Literal["measurements", "estimates", "records"]], BeforeValidator(_as_list)]
 Arms = Annotated[list[Arm], BeforeValidator(_as_list)]
+
+
+def _as_code(given: object) -> object:
+    """Return a whole number as its code, which is text everywhere."""
+    return str(given) if isinstance(given, int) and not isinstance(given, bool) else given
+
+
+Code = Annotated[str, BeforeValidator(_as_code, json_schema_input_type=str | int)]
+Codes = Annotated[list[Code], BeforeValidator(_as_list, json_schema_input_type=str | list[str | int])]
 
 
 class CountedSettings(Settings):
@@ -38,13 +47,15 @@ class CountedSettings(Settings):
         json_schema_extra={"example": "1/2"},
     )
     queries: Names = Field(default=[], description="Queries for rho: total, detailed, or attributes joined by *.")
-    values: dict[str, list[str]] = Field(default={}, description="The codes of each attribute; default the codebook's.")
+    values: dict[str, list[Code]] = Field(
+        default={}, description="The codes of each attribute; default the codebook's."
+    )
     columns: dict[str, str] = Field(default={}, description="The column of an attribute, where it is called otherwise.")
-    groupings: dict[str, dict[str, list[list[str]]]] = Field(
+    groupings: dict[str, dict[str, list[list[Code]]]] = Field(
         default={}, description="Groups of codes by attribute and name, to be used in queries."
     )
     totals: Names = Field(default=[], description="Levels at which the number of records is published exactly.")
-    zeros: list[dict[str, Names]] = Field(
+    zeros: list[dict[str, Codes]] = Field(
         default=[], description="Structural zeros: codes of some attributes that no record has together."
     )
     agrees_with: ReleasedFile | None = Field(
@@ -53,7 +64,7 @@ class CountedSettings(Settings):
         "with which records agree in every area; the promise is then that of both releases.",
         json_schema_extra={"example": "earlier/public/counts.parquet"},
     )
-    agreed_codes: dict[str, list[str]] = Field(
+    agreed_codes: dict[str, list[Code]] = Field(
         default={}, description="The codes that an attribute, or the groups of a grouping, had then, in the same order."
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -17,6 +17,7 @@ from stirred.release.ledger.row import (
     GenesisFacts,
     OpeningFacts,
     Row,
+    by_part,
     digest_of,
     facts_of,
     plan_in,
@@ -24,7 +25,7 @@ from stirred.release.ledger.row import (
 )
 from stirred.spec.document import from_json
 from stirred.spec.domain import file_identity
-from stirred.spec.problems import StirredError
+from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Specification
 
 
@@ -216,6 +217,17 @@ class Account:
         known = file_identity(ledger=begun.ledger if begun and of_dataset else "", files=inputs.values())
         return specification.with_flavor(domain=replace(domain, identity=domain.identity | known))
 
+    def other_files(self, inputs: Mapping[str, str]) -> dict[str, list[int]]:
+        """Return, for each file, the entries that count and were released from another one."""
+        found: dict[str, list[int]] = {}
+        for standing in self.standings.values() if inputs else ():
+            parts = by_part(standing.facts.inputs)
+            for role, seen in inputs.items() if counts(standing.status, drawn=standing.drawn) else ():
+                # The persons of an earlier release may be the records of this one: a file is known by its checksum.
+                if {*by_part({role: seen})} & {*parts} and seen not in parts.values():
+                    found.setdefault(role, []).append(standing.opening.number)
+        return found
+
     def _read_document(self, digest: str) -> Specification:
         text = self._document(digest)
         if text is None:
@@ -292,6 +304,22 @@ class Account:
             (f" about entry {first} ({_event(row).what})" for first, row in moves if number == str(row.number)), ""
         )
         return f"; row {number} is{about}" if about else ""
+
+
+def not_of(others: Mapping[str, Sequence[int]], dataset: str, *, where: str) -> list[Problem]:
+    """Return that files are not those of earlier entries, and how to say that they are of one dataset all the same."""
+    remedy = (
+        f"if it is the same dataset, edited since, say so with name = '{dataset}' under [data] (--name); "
+        "another dataset needs a ledger of its own"
+    )
+    return [
+        Problem(
+            what=f"this is not the file of entry {numbers(entries)}, released before from '{dataset}'",
+            where=f"{where} {role}",
+            remedy=remedy,
+        )
+        for role, entries in others.items()
+    ]
 
 
 def _misfit(row: Row, number: int, previous: str) -> BrokenLedgerError:

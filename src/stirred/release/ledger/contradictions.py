@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from stirred.release.ledger.entry import Charge, numbers
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse, Verdict
-from stirred.spec.reliance import ONE_RUN, Reliance, Unpublished
+from stirred.spec.reliance import ONE_RUN, KeysAlone, Reliance, Unpublished
 from stirred.spec.specification import Specification
 
 PlanOf = Callable[[str], str]
@@ -51,6 +51,7 @@ def contradictions(
             if isinstance(reliance, Unpublished):
                 others = [(specification(other), those) for other, those in groups.items() if other != digest]
                 found += _published(reliance, group, others)
+    found += _same_keys({digest: (specification(digest), group) for digest, group in groups.items()})
     if plan_of is not None:
         found += _run_again(groups, specification, plan_of)
     return tuple(found)
@@ -76,6 +77,37 @@ def _published(
             "are not protected."
         )
         yield Contradiction(reliance=reliance, entries=those, by=by, then=then, certain=certain)
+
+
+def _same_keys(groups: Mapping[str, tuple[Specification, list[Charge]]]) -> Iterator[Contradiction]:
+    """Say that entries use the same record keys, each for a table that has them alone, or that another looks at them.
+
+    What looks at the column of the keys may publish them, and then nothing is random in the noise that they give.
+    """
+    keys = {d: r for d, (s, _) in groups.items() for r in s.relies_on if isinstance(r, KeysAlone)}
+    keyed = [charge for digest in keys for charge in groups[digest][1]]
+    for digest, reliance in keys.items():
+        others = [
+            charge
+            for other, (said, charges) in groups.items()
+            if other not in keys and reliance.column in (name.removeprefix("person ") for name in said.domain.columns)
+            for charge in charges
+        ]
+        if others:
+            those, by = _numbers(groups[digest][1]), _numbers(others)
+            then = (
+                f"{entries_in_words(by)} {'uses' if len(by) == 1 else 'use'} {reliance.column}, the record keys of "
+                f"{entries_in_words(those, lower=True)}. If they are published, no noise of these is random: their "
+                "loss does not hold, and they do not add up."
+            )
+            yield Contradiction(reliance=reliance, entries=those, by=by, then=then)
+    if len(keyed) > 1:
+        those = _numbers(keyed)
+        then = (
+            f"{entries_in_words(those)} use the same record keys. Their noise is not independent, and no bound is "
+            "proven for them together: the loss of each is that of its table alone, and they do not add up."
+        )
+        yield Contradiction(reliance=next(iter(keys.values())), entries=those, by=those, then=then)
 
 
 def _run_again(

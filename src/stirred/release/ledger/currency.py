@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
 from stirred.spec.compose import UnitFactor, compose, reach
-from stirred.spec.convert import change_unit, to_neighbours
+from stirred.spec.convert import change_distance, change_unit, to_neighbours
 from stirred.spec.derivation import Derivation
 from stirred.spec.given_numbers import fraction
 from stirred.spec.output_premetric import GDP, PURE, ZCDP, OutputPremetric
@@ -38,12 +38,16 @@ class Copies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Currency:
-    """What a total is to be expressed in: unit, stated factors between units, output premetric, people or records."""
+    """What a total is to be expressed in: unit, stated factors between units, output premetric, people or records.
+
+    ``distances`` says by which other distance a total is expressed that is by one of these.
+    """
 
     unit: str | None = None
     units: tuple[UnitFactor, ...] = ()
     output: OutputPremetric | None = None
     copies: Copies | None = None
+    distances: Mapping[str, str] = field(default_factory=dict)
 
 
 class Counted(NamedTuple):
@@ -94,7 +98,10 @@ def _approximate(counted: Counted, currency: Currency, wanted: OutputPremetric, 
 
 def _together(counted: Counted, currency: Currency, *, output: OutputPremetric | None) -> Derivation:
     specifications, times, names = counted
-    return compose(specifications, unit=currency.unit, units=currency.units, output=output, times=times, names=names)
+    found = compose(specifications, unit=currency.unit, units=currency.units, output=output, times=times, names=names)
+    own = found.specification
+    to = currency.distances.get(own.input_premetric.name)
+    return found if to is None else found.then(change_distance(own, to=to))
 
 
 def _people(together: Derivation, currency: Currency) -> Derivation:

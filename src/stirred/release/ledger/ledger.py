@@ -13,13 +13,13 @@ from typing import Any
 from uuid import uuid4
 
 from stirred.release.ledger import row as kinds
-from stirred.release.ledger.account import Account, refusal_of, without_collecting
+from stirred.release.ledger.account import Account, not_of, refusal_of, without_collecting
 from stirred.release.ledger.contradictions import Contradiction
 from stirred.release.ledger.currency import Currency
 from stirred.release.ledger.entry import Entry, Event
 from stirred.release.ledger.outlook import Outlook
 from stirred.release.ledger.policy import Policy, PolicyChange
-from stirred.release.ledger.problems import bad_request, broken
+from stirred.release.ledger.problems import LedgerError, bad_request, broken
 from stirred.release.ledger.request import Request, checked_document, opening_facts
 from stirred.release.ledger.row import (
     FACTS,
@@ -171,7 +171,11 @@ class Ledger:
         return self._open_entry(kinds.RESERVE, request, only_run=only_run)
 
     def add(self, request: Request) -> Entry:
-        """Record a release made elsewhere. It happened, so no policy can refuse it."""
+        """Record a release made elsewhere. It happened, so no policy can refuse it.
+
+        One of other files than earlier entries is refused, unless its parameters name the dataset of the ledger, as a
+        plan does: ``{"data": {"name": dataset}}``.
+        """
         return self._open_entry(kinds.ADD, request)
 
     def would(self, request: Request) -> Total:
@@ -291,6 +295,9 @@ class Ledger:
             outlook, policy = self._outlook(request, account), _policy(account)
             if kind == kinds.RESERVE and policy is not None:
                 outlook.check(policy)
+            named = ((request.parameters or {}).get("data") or {}).get("name") == self.dataset
+            if kind == kinds.ADD and not named and (others := account.other_files(request.inputs or {})):
+                raise LedgerError(not_of(others, self.dataset, where="inputs"))
             if only_run:
                 outlook.check_only_run()
             return kind, id_, digest, outlook.facts
@@ -363,6 +370,11 @@ class Ledger:
             charged = account.charges()
         with without_collecting():
             return total(charged, account.specification, currency=currency, reserved=reserved, plan_of=account.plan_of)
+
+    def other_files(self, inputs: Mapping[str, str]) -> dict[str, list[int]]:
+        """Return, for each file, the entries that count and were released from another one."""
+        with self._lock:
+            return self._refresh().other_files(inputs)
 
     def verify(self, *, head: str | None = None) -> Verification:
         """Check everything anew from the storage, also against a hash written down earlier."""

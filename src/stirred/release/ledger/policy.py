@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from stirred.release.ledger.currency import Copies, Currency
-from stirred.release.ledger.policy_file import COUNTING, LimitDocument, invariant_toml, policy_document
+from stirred.release.ledger.policy_file import CHANGED, COUNTING, LimitDocument, invariant_toml, policy_document
 from stirred.release.ledger.problems import LedgerError, OverLimitError
 from stirred.release.ledger.total import Total
 from stirred.spec.compose import UnitFactor
@@ -28,6 +28,7 @@ from stirred.spec.problems import Problem, placed, wrong
 from stirred.spec.specification import Specification
 
 Totals = Callable[[Currency], Total]
+_KNOWN_APART: Final = 2  # two margins that cover a record: no record can change alone (swapping)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +210,25 @@ def _promise_problems(limit: Limit, specification: Specification) -> list[Proble
     ]
     if not limit.accepts(specification.input_premetric):
         problems += [_other_distance(limit, specification.input_premetric)]
-    return problems
+    return problems + _said_apart(limit, specification)
+
+
+def _said_apart(limit: Limit, specification: Specification) -> list[Problem]:
+    """Return that a limit believes no further distance between files than margins are known to keep.
+
+    A pure loss is the smaller in zCDP the farther apart the nearest files are, and who specifies a release says it.
+    """
+    said = specification.multiverse
+    if said.nearest <= _KNOWN_APART or limit.currency.output == PURE:
+        return []
+    return [
+        Problem(
+            what=f"the compared files are said to be at least {said.nearest:,} apart ({said.nearest_because}). "
+            f"That makes the loss smaller, and nothing shows it: margins are known to keep files {_KNOWN_APART} apart",
+            where=_place(limit),
+            remedy=f"specify the release with nearest {_KNOWN_APART} or 1, or have a limit in pure DP",
+        )
+    ]
 
 
 def _other_distance(limit: Limit, premetric: InputPremetric) -> Problem:
@@ -234,9 +253,12 @@ def _limit_problems(limit: Limit, *, now: Totals, then: Totals, can_fall: bool) 
             Problem(
                 what=f"everything together cannot be compared with the limit {limit}: {reasons[0]}",
                 where=_place(limit),
-                remedy="state the missing factor in the policy, or specify the release in a flavor the limit can be in",
+                remedy="state the missing factor in the policy, or specify the release in a flavor that the limit has; "
+                "a limit on added or removed records lists d_SymDiff under distances",
             )
         ]
+    if far := _said_apart(limit, after.specification):
+        return far
     if not limit.accepts(after.specification.input_premetric):
         return [_other_distance(limit, after.specification.input_premetric)]
     value = after.specification.budget.realised
@@ -291,7 +313,9 @@ def left(limit: Limit, so_far: Total) -> str:
     if so_far.unbounded and not limit.budget.is_infinite:
         return f"nothing is left: {so_far.no_bound}"
     if so_far.specification is None:
-        return f"all of {limit.budget.shown()} is left" if not so_far.parts else "what is left cannot be said"
+        if so_far.parts or so_far.apart or so_far.alone:
+            return "what is left cannot be said: the releases have no total in the measure of this limit"
+        return f"{'at most' if so_far.unspecified else 'all of'} {limit.budget.shown()} is left"
     spent = so_far.specification.budget.realised
     at_least, at_most = so_far.bound, "at most " if so_far.bound else ""
     if spent >= limit.budget:
@@ -305,8 +329,9 @@ def _limit(document: LimitDocument) -> Limit:
     with placed(where):
         units = tuple(UnitFactor(**dict(unit)) for unit in document.units)
         copies = None if document.copies is None else Copies(**dict(document.copies))
-        currency = Currency(unit=document.unit, units=units, output=_output(document), copies=copies)
         distances = tuple(d if isinstance(d, str) else input_premetric_of(d) for d in document.distances)
+        changed = {name: to for name, to in CHANGED.items() if name not in distances}
+        currency = Currency(unit=document.unit, units=units, output=_output(document), copies=copies, distances=changed)
         budget = loss(document.budget, where="budget")
         return Limit(name=document.name, budget=budget, currency=currency, distances=distances)
 

@@ -45,7 +45,9 @@ class CopiesDocument(Strict):
 
 # Changed, added or removed records, one by one: what a limit "per person" means unless the policy says more.
 COUNTING: Final = ("d_HamS", "d_Ham", "d_SymDiff", "d_InsDel")
-_Further = Annotated[Literal["d_Edge", "d_Node", "d_Euclid"], Tag("name")]
+# By these one changed record is 2 apart, one removed and one added: the distance by which it is 1 apart.
+CHANGED: Final = {"d_SymDiff": "d_HamS", "d_InsDel": "d_Ham"}
+_Further = Annotated[Literal["d_SymDiff", "d_InsDel", "d_Edge", "d_Node", "d_Euclid"], Tag("name")]
 
 
 class LimitDocument(Strict):
@@ -66,8 +68,9 @@ class LimitDocument(Strict):
         ]
     ] = Field(
         default=[],
-        description="Distances between files that the limit accepts beside those that count changed, added or removed "
-        "records: a name such as d_Edge, or a distance of your own as a specification states it.",
+        description="Distances between files that the limit accepts as they stand, beside those that count changed "
+        "records: d_SymDiff or d_InsDel for added or removed ones (by default one changed record counts as one removed "
+        "and one added), a name such as d_Edge, or a distance of your own as a specification states it.",
     )
     copies: CopiesDocument | None = Field(
         default=None, description="Protect people, whose answers may stand in several records after imputation."

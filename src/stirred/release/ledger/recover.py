@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stirred.data.bundle import MANIFEST, SPECIFICATION, Manifest, checksum, files_of, published_specification
-from stirred.data.place import Place, abort_command, is_at_work, remove_leftovers, sweep, unheld
+from stirred.data.bundle import SPECIFICATION, Manifest, checksum, files_of, published_specification
+from stirred.data.place import MANIFEST, Place, abort_command, is_at_work, remove_leftovers, sweep, unheld
 from stirred.release.ledger.entry import ABORTED, RESERVED, Entry, Event
 from stirred.release.ledger.ledger import Ending, Ledger
 from stirred.release.reservation import has_appeared

@@ -11,7 +11,7 @@ from stirred.release.ledger.entry import Charge, numbers
 from stirred.release.ledger.problems import bad_request
 from stirred.spec.budget import Budget, derived
 from stirred.spec.compose import FRESH, common_domain
-from stirred.spec.domain import Domain
+from stirred.spec.domain import AS_GIVEN, BEFORE_A_SAMPLE, Domain
 from stirred.spec.exact import Exact, add_up
 from stirred.spec.given_numbers import loss, probability
 from stirred.spec.output_premetric import PURE
@@ -69,6 +69,12 @@ class Sampling:
         """Return what a ledger keeps, checked."""
         if self.inner.is_infinite:
             raise bad_request("the inner loss is infinite", where="inner", remedy="give the loss on the sample itself")
+        units, within = self.design.shape.units, all(0 < share <= 1 for share in self.shares)
+        if self.shares and (len(units) < 2 or len(units) != len(self.shares) or not within):
+            raise bad_request(
+                f"{self.design} has no units with the shares {', '.join(map(str, self.shares))} of the inner loss",
+                where="shares", remedy="give one share above 0 and up to 1 for each stratum, or leave shares out",
+            )  # fmt: skip
         for value in self.joint.values():
             if value != "unknown":
                 probability(value, where="joint")
@@ -84,8 +90,9 @@ def check_stated(sampling: Sampling, specification: Specification) -> None:
     that was rounded up passes, as long as it is not 1% too large.
     """
     claimed, most = specification.budget.realised, sampling.design.loss(sampling.inner)
-    if specification.output_premetric != PURE:
-        return
+    if why := _no_formula(sampling, specification):
+        remedy = "state the loss on the sample itself, without --amplified; or convert that to pure DP, and amplify it"
+        raise bad_request(why, where="design", remedy=remedy)
     if greatest([claimed, sampling.implied]) is not claimed:
         raise bad_request(
             f"a loss of {sampling.inner} on the sample is {sampling.implied.shown(6)} by this design, and the "
@@ -100,6 +107,17 @@ def check_stated(sampling: Sampling, specification: Specification) -> None:
             remedy="state a loss for added and removed records twice, and one for entities of several units as often "
             "as they have units",
         )  # fmt: skip
+
+
+def _no_formula(sampling: Sampling, specification: Specification) -> str:
+    """Say that it is not known what a design makes of a loss in this measure; nothing where it is known.
+
+    Of approximate DP the inner delta is not stated: epsilon is held to the design, where delta has a formula as well.
+    """
+    output, design = specification.output_premetric, sampling.design
+    if output == PURE or (output.delta and design.delta(sampling.inner, output.delta) is not None):
+        return ""
+    return f"no formula is known for what {design.name} makes of a loss in {output.classic}"
 
 
 class Sampled(NamedTuple):
@@ -124,6 +142,11 @@ def by_sample(charges: list[Charge], specification: Callable[[str], Specificatio
     claims: list[str] = []
     alone: list[str] = []
     own = {charge.number: specification(charge.specification) for charge in charges}
+    early = any(charge.amplified and own[charge.number].domain.stage in BEFORE_A_SAMPLE for charge in charges)
+    unsaid = [c.number for c in charges if early and not c.amplified and own[c.number].domain.stage == AS_GIVEN]
+    if unsaid:  # the file that was given is the sample, and not what it was drawn from
+        own |= {n: own[n].with_flavor(domain=replace(own[n].domain, stage=_SAMPLE.start)) for n in unsaid}
+        claims.append(f"entry {numbers(unsaid)} says no stage of the file, and counts for the sample itself")
     there = _at_the_sample(charges, own, joins)
     left: set[int] = set()  # what is counted already
     if there:
@@ -139,6 +162,10 @@ def by_sample(charges: list[Charge], specification: Callable[[str], Specificatio
         alone += [f"sample {amplified[0].sample!r}"] if amplified else []
         entries = [charge.number for charge in group]
         names = ", ".join(sorted({repr(charge.sample) for charge in group}))
+        only = Sampling.of(amplified[0].sampling) if len(group) == 1 and amplified and amplified[0].sampling else None
+        if only is not None and (why := _no_formula(only, own[entries[0]])):
+            found.apart.append((group[0], f"{why}, and so what it states cannot be checked"))
+            continue
         if not amplified or len(group) == 1:
             raised = _at_least_implied(group[0], own[entries[0]]) if amplified else None
             found.composed.extend([] if raised is None else [(raised, entries)])
@@ -146,7 +173,7 @@ def by_sample(charges: list[Charge], specification: Callable[[str], Specificatio
             claims += [_secret(group, own, names)] if amplified else []
             continue
         try:
-            found.composed.append((_together(group, specification), entries))
+            found.composed.append((_together(group, own), entries))
             plain = _ADDED in str(found.composed[-1][0].budget.policy)
             added = f"entry {numbers(entries)}: their losses on sample {names} were added, and not amplified"
             claims.append(added if plain else _secret(group, own, names))
@@ -158,13 +185,15 @@ def by_sample(charges: list[Charge], specification: Callable[[str], Specificatio
                 found.apart.append((charge, reason))
     if len(alone) > 1:
         claims.append(f"{' and '.join(alone)} were drawn independently of each other")
+    found.composed.extend((own[charge.number], [charge.number]) for charge in found.plain if charge.number in unsaid)
+    plain_ones = [charge for charge in found.plain if charge.number not in unsaid]
     # The order of entries is that of the ledger.
-    return found._replace(plain=sorted(found.plain, key=lambda charge: charge.number), claims=tuple(claims))
+    return found._replace(plain=sorted(plain_ones, key=lambda charge: charge.number), claims=tuple(claims))
 
 
 def _at_least_implied(charge: Charge, own: Specification) -> Specification | None:
     """Return an entry of an earlier version that states less than its design implies, with what is implied."""
-    if not charge.sampling or own.output_premetric != PURE:
+    if not charge.sampling:
         return None
     implied = Sampling.of(charge.sampling).implied
     if greatest([own.budget.realised, implied]) is not implied:
@@ -179,9 +208,14 @@ def _secret(group: list[Charge], own: Mapping[int, Specification], names: str) -
     stated = all(charge.sampling or not charge.amplified for charge in group)
     lost = f"is {add_up(known).shown()}" if stated else "is larger, and not stated"
     added = "; their losses on it were added, then amplified once" if len(group) > 1 else ""
+    shares = dict.fromkeys(s.shares for c in group if c.sampling and (s := Sampling.of(c.sampling)).shares)
+    parts = "".join(
+        f"; units of its strata lose at most {' and '.join(map(str, each))} of that, as somebody stated"
+        for each in shares
+    )
     return (
         f"entry {numbers([charge.number for charge in group])}: who is in sample {names} stays secret{added}; against "
-        f"somebody who knows the sample, the loss {lost}"
+        f"somebody who knows the sample, the loss {lost}{parts}"
     )
 
 
@@ -237,9 +271,13 @@ def _components(charges: list[Charge]) -> list[list[Charge]]:
     return list(groups.values())
 
 
-def _together(group: list[Charge], specification: Callable[[str], Specification]) -> Specification:
+def _together(group: list[Charge], own: Mapping[int, Specification]) -> Specification:
     """Return one specification of all charges of dependent samples, or refuse."""
-    specifications = [specification(charge.specification) for charge in group]
+    specifications = [own[charge.number] for charge in group]
+    for charge, each in zip(group, specifications, strict=True):
+        if not charge.amplified and each.domain.stage in BEFORE_A_SAMPLE:
+            what = f"the loss of entry {charge.number} is stated for the {each.domain.stage}, and not for the sample"
+            raise refused(what, where="sample")
     if _of_one_file(specifications):  # on one sample losses add up, whatever each looks at
         domain = common_domain(specifications)
         specifications = [each.with_flavor(domain=domain) for each in specifications]

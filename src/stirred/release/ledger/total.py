@@ -10,9 +10,10 @@ from stirred.release.ledger.contradictions import Contradiction, PlanOf, contrad
 from stirred.release.ledger.currency import Counted, Currency, expressed
 from stirred.release.ledger.entry import Charge, numbers
 from stirred.release.ledger.samples import by_sample
-from stirred.spec.compose import compose
+from stirred.spec.compose import beside_others, compose
 from stirred.spec.derivation import Derivation
 from stirred.spec.problems import Problem, StirredError
+from stirred.spec.reliance import KeysAlone
 from stirred.spec.specification import Flavor, Specification
 
 
@@ -106,16 +107,19 @@ def total(
     currency: Currency | None = None,
     reserved: bool = True,
     plan_of: PlanOf | None = None,
+    known: tuple[Contradiction, ...] | None = None,
 ) -> Total:
     """Return the total of all charges, or of those that are no open reservations.
 
     Equal specifications are grouped first: k of them compose as one of them k times, exactly. ``plan_of`` gives the
-    plan of an entry by its id, to see which plans were run more than once.
+    plan of an entry by its id, to see which plans were run more than once. ``known`` are the contradictions of a
+    larger account, of which these charges are a part.
     """
     currency = currency or Currency()
     charges = list(charges)
     open_or_not = [charge for charge in charges if reserved or not charge.reserved]
-    contradicted = contradictions(open_or_not, specification, plan_of=plan_of)
+    contradicted = contradictions(open_or_not, specification, plan_of=plan_of) if known is None else known
+    beside = known is not None or sum(charge.spent and not charge.derived_from for charge in charges) > 1
     unknown = [charge for charge in charges if charge.unspecified and charge.spent]
     unspecified = tuple(Aside(entries=(charge.number,), reason=charge.unspecified) for charge in unknown)
     counted, free, claims, included = _counted([c for c in charges if not c.unspecified], reserved)
@@ -123,11 +127,16 @@ def total(
         left_out = numbers([charge.number for charge in unknown])
         claims = (*claims, f"entry {left_out} has no specification and is not counted: everything costs at least this")
     covered = [specification(charge.specification) for charge in included]
-    sampled = by_sample(counted, specification, lambda those: not _refusal(those, currency))
+    same_keys = {n: one.then for one in contradicted if isinstance(one.reliance, KeysAlone) for n in one.entries}
+    summed = [charge for charge in counted if charge.number not in same_keys]
+    sampled = by_sample(summed, specification, lambda those: not _refusal(those, currency))
     claims = (*claims, *sampled.claims)
     alone = [
         Aside(entries=(charge.number,), reason=reason, specification=specification(charge.specification))
-        for charge, reason in sampled.apart
+        for charge, reason in (
+            *((charge, same_keys[charge.number]) for charge in counted if charge.number in same_keys),
+            *sampled.apart,
+        )
     ]
     digests = {charge.specification for charge in counted}
     infinite = {digest for digest in digests if specification(digest).budget.is_unbounded}
@@ -143,7 +152,8 @@ def total(
     for group, problems in _groups([*shares.values(), *together], currency):
         apart |= dict.fromkeys(problems)
         try:
-            parts.append(_rested(_part(group, currency, covered), claims, group, contradicted))
+            part = _part(group, currency, covered)
+            parts.append(_rested(part, claims, group, contradicted, beside=beside))
         except StirredError as error:
             alone += _apart(group, currency, covered, error.problems)
     return Total(
@@ -154,7 +164,7 @@ def total(
         unspecified=unspecified,
         contradicted=contradicted,
         unbounded=tuple(charge.number for charge in unbounded),
-        others=_others(charges, unbounded, specification, currency=currency, reserved=reserved, plan_of=plan_of),
+        others=_others(charges, unbounded, specification, currency=currency, reserved=reserved, known=contradicted),
     )
 
 
@@ -171,11 +181,17 @@ def _others(
     return total([charge for charge in charges if charge.id not in left_out], specification, **asked)
 
 
-def _rested(part: Part, claims: tuple[str, ...], group: list[_Share], contradicted: tuple[Contradiction, ...]) -> Part:
-    """Return a part that assumes what somebody stated and nobody can check, and nothing that the ledger contradicts."""
-    assumed = tuple(dict.fromkeys((*part.specification.assumptions, *claims)))
+def _rested(
+    part: Part, claims: tuple[str, ...], group: list[_Share], contradicted: tuple[Contradiction, ...], *, beside: bool
+) -> Part:
+    """Return a part that assumes what was stated and cannot be checked, and nothing that the ledger contradicts.
+
+    ``beside`` says that there are other releases, whether they are added up with these or not.
+    """
+    promise = beside_others(part.specification) if beside else part.specification
+    assumed = tuple(dict.fromkeys((*promise.assumptions, *claims)))
     relying = [(share.specification.relies_on, tuple(share.entries)) for share in group]
-    specification = rested(replace(part.specification, assumptions=assumed), relying, contradicted)
+    specification = rested(replace(promise, assumptions=assumed), relying, contradicted)
     return replace(part, derivation=replace(part.derivation, specification=specification))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
+from stirred.data.columns import select
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, PlanError, listed, number
 from stirred.data.spelling import meant
-from stirred.mechanisms.doubts import clamped_doubts
+from stirred.mechanisms.doubts import Published, clamped_doubts
 from stirred.spec.doubts import Doubt
 from stirred.spec.given_numbers import fraction
 from stirred.spec.problems import Problem, StirredError, wrong
@@ -22,8 +23,8 @@ from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
 from stirred.survey.estimates.draw import check_draw, weight_ends
 from stirred.survey.estimates.measure import Rows, added, all_columns, in_steps, nearest
 from stirred.survey.estimates.published import LABELS, NUMBERS
-from stirred.survey.estimates.queries import Public
-from stirred.survey.estimates.settings import ATTESTED, pair, place
+from stirred.survey.estimates.queries import Asked, Public
+from stirred.survey.estimates.settings import ATTESTED, Estimate, pair, place
 from stirred.survey.refusals import DataDependentSensitivity, WeightsNotFixed, refusal
 from stirred.survey.sample_design import Drawn, SurveyDesign, not_a_number
 from stirred.survey.settings import ELEVENTH, PAIRS, Setting
@@ -290,24 +291,41 @@ def _sizes(
     return Classes(frame=names.gather(first).to_frame(), totals=sums, counts=rows.drawn)
 
 
-def clamping(mechanism: SurveyEstimates, data: Microdata, rows: Rows) -> Iterator[Doubt]:
+def clamping(mechanism: SurveyEstimates, data: Microdata, rows: Rows, asked: Sequence[Asked]) -> Iterator[Doubt]:
     """Yield how many weights and values lie beyond their declared bounds, rounded to their grids."""
+    asked, file = asked[len(asked) - len(mechanism.estimates) :], data.households  # before them: counts of classes
+    grid = float(fraction(mechanism.weight_grid, where="weight_grid"))
+    weights = rows.given if rows.given.size else rows.weights * grid
     if rows.given.size:  # others follow from public counts
-        grid, name = float(fraction(mechanism.weight_grid, where="weight_grid")), design_of(data).weights or "weights"
-        yield from clamped_doubts(name, np.rint(rows.given / grid) * grid, _weight_bounds(mechanism))
-    for each in mechanism.estimates:
-        inside = np.ones(data.households.height, dtype=bool)
-        for name, allowed in each.where.items():
-            inside &= data.households[name].cast(pl.String).is_in(list(allowed)).to_numpy()
-        own = [(each.variable, each.bounds, each.grid), (each.denominator, each.denominator_bounds, each.grid)]
-        for column, bounds, grid_of in own:
-            if column is None:
-                continue
-            step = float(fraction(grid_of, where="grid"))
-            values = np.rint(data.households[column].cast(pl.Float64).to_numpy() / step) * step
-            weights = rows.given if rows.given.size else rows.weights
-            ends = pair(bounds, where="bounds")
-            yield from clamped_doubts(column, values[inside], ends, weights=weights[inside])
+        name = design_of(data).weights or "weights"
+        # A weight that moves by 1 moves the estimate by at most the largest value.
+        tables = [_published(each, file, "top", per=float(max(map(abs, each.y)) * each.grid)) for each in asked]
+        yield from clamped_doubts(name, np.rint(rows.given / grid) * grid, _weight_bounds(mechanism), published=tables)
+    clamped: dict[str, tuple[str, Estimate, Any, list[Published]]] = {}
+    for each in asked:
+        of = each.estimate
+        own = [("top", of.variable, of.bounds), ("below", of.denominator, of.denominator_bounds)]
+        for role, column, bounds in own:
+            if column is not None:  # estimates of the same values of the same records are judged together
+                same = repr((column, of.where, bounds, of.grid))
+                _, _, _, tables = clamped.setdefault(same, (column, of, bounds, []))
+                tables.append(_published(each, file, role))
+    for column, of, ends, tables in clamped.values():
+        step, inside = float(fraction(of.grid, where="grid")), tables[0].inside
+        values = np.rint(file[column].cast(pl.Float64).to_numpy() / step) * step
+        domains = [replace(each, by=select(file.filter(inside), each.by.columns), inside=None) for each in tables]
+        low_high = pair(ends, where="bounds")
+        yield from clamped_doubts(column, values[inside], low_high, weights=weights[inside], published=domains)
+
+
+def _published(asked: Asked, file: pl.DataFrame, role: str, *, per: float = 1.0) -> Published:
+    """Return the domains of an estimate, and the standard deviation of the noise of their totals."""
+    estimate, inside = asked.estimate, np.ones(file.height, dtype=bool)
+    for name, allowed in estimate.where.items():
+        inside &= file[name].cast(pl.String).is_in(list(allowed)).fill_null(value=False).to_numpy()
+    query = asked.queries.get(role)
+    noise = 0.0 if query is None else float(query.step * query.sensitivity / query.loss) * 2**0.5
+    return Published(title=asked.title, by=select(file, estimate.by), noise=noise / per, inside=inside)
 
 
 def _held(

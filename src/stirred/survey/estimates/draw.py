@@ -130,6 +130,8 @@ def _together(stated: Design, drawn: Drawn, sizes: Any) -> str:
         for own, size in zip(drawn.stages, there, strict=False):
             if own.population is not None and (own.population < size - 1e-6).any():
                 return f"its fpc gives fewer than {size} units to draw from"
+    elif (strata := np.unique(stage.stratum).size) > 1:
+        return f"it has {strata} strata, and {stated.name} draws without strata"
     elif isinstance(stated, Systematic) and stage.unit.size * stated.step != stated.N:
         return f"it has {stage.unit.size} records and the draw takes 1 in {stated.step} of {stated.N}"
     elif isinstance(stated, (SRSWR, PPS)) and (sizes.max() > 1 or stage.unit.size != stated.n):

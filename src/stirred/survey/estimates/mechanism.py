@@ -20,6 +20,7 @@ from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
     Frames,
     Mechanism,
+    PlanOrigin,
     Progress,
     Release,
     Settings,
@@ -56,6 +57,7 @@ from stirred.survey.estimates.plan import VARIANCE, SurveyPlan
 from stirred.survey.estimates.queries import Asked, Public, asked, split
 from stirred.survey.estimates.settings import Adjust, Estimate, SurveyEstimatesSettings, place
 from stirred.survey.imputation import copies
+from stirred.survey.sample_design import SurveyDesign
 from stirred.survey.settings import Setting
 
 ASSUMPTIONS: Final = (
@@ -250,7 +252,10 @@ class SurveyEstimates(Mechanism):
         found = self.asked(public, [each.height if each.width else 1 for each in cells])
         used = [*dict.fromkeys([*self.columns, *checks.design_of(data).columns])]
         plan = SurveyPlan(
-            specification=self.specification(name=data.name, columns=used, post_imputation=data.post_imputation),
+            origin=PlanOrigin(self, data),
+            specification=self.specification(
+                name=data.name, columns=used, post_imputation=data.post_imputation, drawn=checks.design_of(data)
+            ),
             estimates=found,
             cells=cells,
             public=public,
@@ -264,20 +269,33 @@ class SurveyEstimates(Mechanism):
         )
         if not doubts:
             return plan
-        clamped = dict.fromkeys(checks.clamping(self, data, rows))
+        clamped = dict.fromkeys(checks.clamping(self, data, rows, found))
         return replace(plan, doubts=(*settings_doubts(self.settings_from), *clamped, *pictures.notes(plan)))
 
-    def specification(self, *, name: str, columns: Sequence[str], post_imputation: bool | None = None) -> Specification:
-        """Return the promise: replaced records of the first stage, and what the setting holds fixed."""
+    def specification(
+        self,
+        *,
+        name: str,
+        columns: Sequence[str],
+        post_imputation: bool | None = None,
+        drawn: SurveyDesign | None = None,
+    ) -> Specification:
+        """Return the promise: replaced records of the first stage, and what the setting holds fixed.
+
+        Strata and weights by other columns of ``drawn`` are something else that is held fixed.
+        """
         stage = self.stage
         held: list[Invariant] = []
         if stage.invariant:
-            held.append(Named(name=f"survey {stage.invariant}", description=HELD[stage.invariant]))
+            by = {"population": (), "frame-variables": ("strata", "ids", "fpc", "weights")}
+            known = _by_columns(drawn, by.get(stage.invariant, ("fpc", "weights")))
+            held.append(Named(name=f"survey {stage.invariant}{known}", description=HELD[stage.invariant]))
         if self.adjust is not None and not self.after_noise:
             held.append(Margin(of=self.unit, variables=tuple(self.adjust.poststrata)))
         elif self.variance != "none":
             counts = "number of sampled clusters in each stratum"
-            held.append(Named(name="survey clusters by stratum", description=counts))
+            known = _by_columns(drawn, ("strata", "ids"))
+            held.append(Named(name=f"survey clusters by stratum{known}", description=counts))
         parts = ", ".join(each.title for each in self.estimates)
         formula = f"the losses of {parts} added up"
         if self.design is not None:
@@ -400,3 +418,10 @@ class SurveyEstimates(Mechanism):
     def file_notes(self, plan: Any) -> Sequence[str]:
         """Return why there is no file of records."""
         return ["There is no file of records: the promise is about the estimates alone."]
+
+
+def _by_columns(drawn: SurveyDesign | None, roles: Sequence[str]) -> str:
+    """Return by which columns of a design something is defined, for the name of an invariant."""
+    given = {} if drawn is None else {role: getattr(drawn, role) for role in roles}
+    said = [f"{role} {value if isinstance(value, str) else ', '.join(value)}" for role, value in given.items() if value]
+    return f": {'; '.join(said)}" if said else ""

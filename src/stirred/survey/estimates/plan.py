@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan
+from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan, PlanOrigin
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact, exact
 from stirred.spec.specification import Specification
@@ -49,12 +49,18 @@ class SurveyPlan(Plan):
     doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    origin: PlanOrigin | None = field(default=None, repr=False)
     unreleased: ClassVar[str] = "not used"
 
     @property
     def releases(self) -> Mapping[str, Sequence[str]]:
         """Return the columns of domains: no other column of the file is published."""
         return {"households": [*dict.fromkeys(name for each in self.estimates for name in each.estimate.by)]}
+
+    @property
+    def publishes_fixed(self) -> bool:
+        """Say that of what is fixed only counts of classes are published: frame and weights stay inside."""
+        return self.public.held
 
     @property
     def disturbed(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import polars as pl
 from stirred.data.frames import as_read, read_frame
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Check, Release, Written, failed
+from stirred.spec.invariant import Invariant, Named
+from stirred.spec.multiverse import Multiverse
 from stirred.survey.estimates import checks, published
 from stirred.survey.estimates.classes import read_classes
 from stirred.survey.estimates.measure import totals, values_of
@@ -50,7 +53,7 @@ def audit_bundle(mechanism: SurveyEstimates, bundle: Any, found: Any) -> None:
     )
     for block, one, other in (
         ("budget", said.budget, again.budget),
-        ("multiverse", said.multiverse.invariants, again.multiverse.invariants),
+        ("multiverse", _of_any_columns(said.multiverse), _of_any_columns(again.multiverse)),
         ("domain stage", said.domain.stage, again.domain.stage),
     ):
         if one != other:
@@ -66,6 +69,12 @@ def audit_bundle(mechanism: SurveyEstimates, bundle: Any, found: Any) -> None:
     found.unchecked.append(
         "whether the numbers are those of the sample and the noise is of the stated law: both are confidential"
     )
+
+
+def _of_any_columns(multiverse: Multiverse) -> list[Invariant]:
+    """Return what is held fixed, by whichever columns of the design it is defined; earlier versions named none."""
+    held = multiverse.invariants
+    return [replace(each, name=each.name.partition(": ")[0]) if isinstance(each, Named) else each for each in held]
 
 
 def fault(mechanism: SurveyEstimates, table: pl.DataFrame, text: pl.DataFrame) -> str:

@@ -9,7 +9,8 @@ import pytest
 
 from stirred.data.problems import PlanError
 from stirred.mechanisms import registry
-from stirred.mechanisms.swapping.advice.members import relatives
+from stirred.mechanisms.swapping.advice.members import relatives, stronger
+from stirred.mechanisms.swapping.conditioned import selected_shares
 from stirred.mechanisms.swapping.core.swap import Swap
 from stirred.utility.comparison import compare_mechanisms
 from tests.release.bundles import households
@@ -64,3 +65,17 @@ def test_what_a_response_protects_is_not_shown_beside_others() -> None:
     assert (one.areas, one.changed, one.smallest_area) == (None, None, None)
     assert other.smallest_area is not None
     assert other.smallest_area[1] == 15
+
+
+def test_no_share_is_computed_twice_on_the_way_to_a_stronger_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, expected = [], selected_shares.expected_changes
+
+    def counting(stratum: Any, counts: Any, rates: Any) -> Any:
+        asked.append(rates.tobytes())
+        return expected(stratum, counts, rates)
+
+    monkeypatch.setattr(selected_shares, "expected_changes", counting)
+    swap = made("permutation", rate="1/2")
+    unequal = pl.when(pl.int_range(pl.len()) % 7 < 3).then(pl.col("county").first()).otherwise("county")
+    assert stronger(swap, swap.plan(homes(county=unequal), doubts=False)) is not None
+    assert len(asked) == len(set(asked)) > 10

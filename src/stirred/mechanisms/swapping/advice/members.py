@@ -119,6 +119,8 @@ class Dial:
 
 def areas_changed(swap: Swap, plan: SwapPlan) -> pl.DataFrame:
     """Return what a swap would change in each area, given any swap's plan for the same strata."""
+    if isinstance(swap, ConditionedSwap):  # whom it moves is whom it changes, and follows from the margins alone
+        return swap.areas_changed(plan)
     return swap.areas_changed(replace(plan, strata=_moved_by(swap, plan)))
 
 
@@ -267,10 +269,10 @@ def stronger(mechanism: Any, plan: Any) -> Stronger | None:
         return None
     roles = {name: getattr(mechanism, name) for name in ("match", "swap", "hold", "unit", "settings_from")}
     found = []
-    for name in MEMBERS:
+    for name in [each for each in MEMBERS if each != mechanism.member]:
         dial = Dial(name=name, roles=roles, plan=plan)
         step = dial.first(lambda step, dial=dial: dial.changed(step) >= wanted)  # type: ignore[misc]
-        if name != mechanism.member and step is not None:
+        if step is not None:
             found.append((dial.loss(step), name, dial.at(step)))
     least, name, swap = min(found, key=lambda each: each[0], default=(plan.epsilon, "", mechanism))
     if not name or not float(least) < float(plan.epsilon) * (1 - _NOTICED):

@@ -17,7 +17,7 @@ import polars as pl
 
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codes import Coded
-from stirred.data.given import as_microdata, like, same_data
+from stirred.data.given import as_microdata, like
 from stirred.data.microdata import Microdata
 from stirred.data.missing import missing_doubts
 from stirred.data.packed import Packed
@@ -239,8 +239,6 @@ class Swapping(Mechanism):
         data, where it was made before; any other is refused.
         """
         Entropy.expected(entropy)
-        if plan is not None:
-            _check_origin(plan, self, as_microdata(data))
         microdata, plan, entropy, promised = opened(self, data, entropy, accept=accept, plan=plan)
         told = replace(plan, specification=promised)  # what is written meanwhile carries the promise
         parts, internal = self._drawn(self._narrowed(microdata), told, entropy, progress)
@@ -409,18 +407,3 @@ def _digest_of(*arrays: npt.NDArray[Any]) -> str:
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
-
-
-def _check_origin(plan: SwapPlan, mechanism: Swapping, data: Microdata) -> None:
-    """Refuse a plan of another mechanism or of other data: its promise and its doubts are not those of the release."""
-    if plan.origin is None or plan.origin.mechanism != mechanism:
-        other = "another mechanism, or the same with other settings"
-    elif not same_data(plan.origin.data, data):
-        other = "other data"
-    else:
-        return
-    raise bad_plan(
-        f"the plan was made for {other}",
-        where="plan",
-        remedy="give what mechanism.plan(data) returns for these data, or leave plan out",
-    )

@@ -201,7 +201,7 @@ class Look:
     def guesses(self, codes: Codes) -> dict[str, Guess]:
         """Return how well codes guess each swap value with the match values; a bound where even that does not tell."""
         if self.own is None:
-            return {name: target.guessed(codes) for name, target in self.targets.items()}
+            return {name: target.guessed(codes, exact=False) for name, target in self.targets.items()}
         return {
             name: voted(target, self.own, codes, with_strata=True, exact=False) for name, target in self.targets.items()
         }

@@ -307,9 +307,10 @@ def _pair(seen: Look, names: Sequence[str]) -> tuple[Guess, str]:
 
 def _together(seen: Look, one: Sequence[Codes], other: Sequence[Codes]) -> tuple[Guess, str]:
     """Return the best guess from two columns, each as it is or in classes, and of which swap value."""
-    tried = [seen.guesses(combined(pair)) for pair in zip(one, other, strict=True)]
+    pairs = [*zip(one, other, strict=True)]
     if one[0] is one[1] and other[0] is other[1]:
-        tried = tried[:1]
+        pairs = pairs[:1]
+    tried = [seen.guesses(combined(pair)) for pair in pairs]
     return max(
         ((guess, name) for guesses in tried for name, guess in guesses.items()),
         key=lambda each: (each[0].telling, each[0].removed),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
@@ -33,6 +33,7 @@ from stirred.mechanisms.protocol import (
     Frames,
     Mechanism,
     Plan,
+    PlanOrigin,
     Progress,
     PublicFile,
     Release,
@@ -75,6 +76,7 @@ class RecordPlan(Plan):
     doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    origin: PlanOrigin | None = field(default=None, repr=False)
     mechanism: RecordSwap
     data: Microdata
     persons: tuple[str, ...] = ()
@@ -241,6 +243,7 @@ class RecordSwap(Mechanism):
         homes = microdata.households.columns
         dropped = [f"{n} (re-issued)" if n == link else n for n in homes if n not in columns]
         return RecordPlan(
+            origin=PlanOrigin(self, microdata),
             specification=promise,
             doubts=tuple(found),
             dropped=tuple(dropped),

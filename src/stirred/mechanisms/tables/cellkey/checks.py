@@ -18,6 +18,7 @@ from stirred.mechanisms.protocol import Mechanism, settings_doubts
 from stirred.mechanisms.tables.cellkey.keys import whole_keys
 from stirred.mechanisms.tables.cellkey.perturbed import identified, summed
 from stirred.spec.doubts import Doubt, nothing_promised
+from stirred.spec.exact import exact
 from stirred.spec.specification import Specification
 
 if TYPE_CHECKING:
@@ -130,11 +131,12 @@ def doubts(mechanism: CellKey, data: Microdata, specification: Specification, in
     if specification.budget.realised.is_infinite:
         why = mechanism.no_promise or "Delta is 1."
         what = f"nothing is promised: {why[:1].lower()}{why[1:-1]}"
-        yield nothing_promised(what, remedy="publish counts, and one table at a time")
+        yield nothing_promised(what, remedy=_instead(mechanism))
     elif delta > _LARGE:
         yield Doubt(
             kind="large-delta",
-            what=f"delta is {float(delta):.4g}, which is not small: so much is added to the bound on every probability",
+            what=f"delta is {exact(delta).shown()}, which is not small: so much is added to the bound on every "
+            "probability",
             remedy="choose noise that is not bounded, or fewer tables; zeros = 'fixed' protects less and says so",
         )
     if mechanism.key is None and mechanism.record_key is None:
@@ -144,3 +146,15 @@ def doubts(mechanism: CellKey, data: Microdata, specification: Specification, in
             remedy="name a key file with key, made by `stirred ptable key`",
             refuses=False,
         )
+
+
+def _instead(mechanism: CellKey) -> str:
+    """Say what would promise something."""
+    if mechanism.sums is not None:
+        return "publish counts alone: leave magnitude out"
+    if mechanism.keys == "additive" and len(mechanism.tables) > 1:
+        return (
+            "let keys be drawn: leave keys and record_key out. With additive keys one table can be published in all; "
+            "another release by the same keys is not independent of it"
+        )
+    return "publish fewer tables; zeros = 'fixed' protects less and says so"

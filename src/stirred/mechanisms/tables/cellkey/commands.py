@@ -98,9 +98,9 @@ def show(options: Any, progress: Progress | None) -> Outcome:
         ("keys used again", TradeOff(table=table, tables=many, alone=False)),
         ("by definition", TradeOff(table=table, tables=many, keyed_by="definition")),
     ):
-        deltas = {e: float(trade.delta(exact(e))) for e in _EPSILONS}
-        rows.append((label, ", ".join(f"delta {delta:.6f} at epsilon {e}" for e, delta in deltas.items())))
-        values[label.replace(" ", "_")] = deltas
+        deltas = {e: exact(trade.delta(exact(e))) for e in _EPSILONS}
+        rows.append((label, ", ".join(f"delta {each.shown(6)} at epsilon {e}" for e, each in deltas.items())))
+        values[label.replace(" ", "_")] = {e: float(each) for e, each in deltas.items()}
     return _shown(table, rows=rows, values={"delta": values})
 
 

@@ -52,7 +52,8 @@ def verify(mechanism: CellKey, data: Microdata, plan: Any, release: Release, wri
         )
         if mechanism.sums is not None:
             name, wrong = sums_of(table.title), f"the sums of {table.title}, as written, are not those drawn"
-            list(written.parts(name, release.internal["parts"][name](), kind="table", wrong=wrong))
+            parts = (with_labels(part, written.labels, beside=("sum",)) for part in release.internal["parts"][name]())
+            list(written.parts(name, parts, kind="table", wrong=wrong))
     return checks
 
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from stirred.data.codebook import Codebook
 from stirred.data.given import as_microdata, like
-from stirred.data.microdata import Microdata
+from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.opening import opened
 from stirred.mechanisms.protocol import (
@@ -21,6 +21,7 @@ from stirred.mechanisms.protocol import (
     ExpectedError,
     Frames,
     Mechanism,
+    PlanOrigin,
     Progress,
     PublicFile,
     Release,
@@ -49,20 +50,19 @@ from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.convert import post_process
 from stirred.spec.domain import Domain
-from stirred.spec.exact import INFINITE, Exact
+from stirred.spec.exact import INFINITE, Exact, exact
 from stirred.spec.given_numbers import Number, loss
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Inequality, Margin
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import PURE, approximate
 from stirred.spec.problems import Problem
-from stirred.spec.reliance import ONE_RUN
+from stirred.spec.reliance import ONE_RUN, KeysAlone
 from stirred.spec.specification import Flavor, Specification
 
 THEOREM: Final = "delta of cell keys, exactly from the perturbation table (docs/theory/cell-keys.md)"
 KEYS: Final = "keys are secret, and uniform and independent for different records; the advantage of the pseudo-random "\
     "function is added to delta"  # fmt: skip
-ALONE: Final = "the record keys of the file are used for this table alone, in no other release and no other year"
 DECLARED: Final = "the values that the variables of the tables can take were declared beforehand, not read off the file"
 
 
@@ -218,6 +218,7 @@ class CellKey(Mechanism):
             )
             for t in self.tables
         ]
+        keyed = (KeysAlone(column=self.record_key or ""),) if self.keys == "additive" else ()
         return Specification(
             flavor=Flavor(
                 domain=Domain.of_file(name, stage=stage, record_types=(self.unit,), columns=tuple(self.names)),
@@ -228,8 +229,8 @@ class CellKey(Mechanism):
                 output_premetric=approximate(delta) if finite and delta else PURE,
             ),
             budget=Budget.constant(epsilon if finite else INFINITE),
-            assumptions=(KEYS, *((ALONE,) if self.keys == "additive" else ()), DECLARED, ONE_RUN.words),
-            relies_on=(ONE_RUN,),
+            assumptions=(KEYS, *(each.words for each in keyed), DECLARED, ONE_RUN.words),
+            relies_on=(ONE_RUN, *keyed),
             theorem=(THEOREM,),
             settings_from=self.settings_from,
         )
@@ -257,9 +258,10 @@ class CellKey(Mechanism):
             fixed = specification.multiverse.with_consequences([inside])
             specification = specification.with_flavor(multiverse=fixed)
         return CellKeyPlan(
+            origin=PlanOrigin(self, microdata),
             specification=specification,
             doubts=tuple(checks.doubts(self, microdata, specification, inner)) if doubts else (UNSEARCHED,),
-            dropped=tuple(name for name in microdata.households.columns if name not in self.published_columns),
+            dropped=columns_beside(microdata, {*self.published_columns, self.record_key or ""}),
             mechanism=self,
             cells=cells,
             persons=persons,
@@ -418,7 +420,7 @@ class CellKey(Mechanism):
     def setting_in_words(self, epsilon: Exact) -> str:
         """Return epsilon with its delta."""
         delta = None if self.trade is None else self.trade.delta(loss(self.epsilon, where="epsilon"))
-        return f"epsilon {epsilon.shown()}" + ("" if delta is None or self.inner else f", delta {float(delta):.3g}")
+        return f"epsilon {epsilon.shown()}" + ("" if delta is None or self.inner else f", delta {exact(delta).shown()}")
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import polars as pl
 
-from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, Section, Typical
+from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, PlanOrigin, Section, Typical
 from stirred.spec.brief import published_exactly
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
@@ -31,6 +31,7 @@ class CellKeyPlan(Plan):
     doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    origin: PlanOrigin | None = field(default=None, repr=False)
     unreleased: ClassVar[str] = "not used"
     mechanism: CellKey
     cells: Mapping[str, pl.DataFrame]
@@ -80,11 +81,11 @@ class CellKeyPlan(Plan):
     def facts(self) -> tuple[Fact, ...]:
         """Return the trade-off, and the three sentences for a board."""
         trade = self.mechanism.trade
-        values = {} if trade is None else {f"delta_at_{e}": float(trade.delta(exact(e))) for e in _EPSILONS}
+        values = {} if trade is None else {f"delta_at_{e}": float(exact(trade.delta(exact(e)))) for e in _EPSILONS}
         rows = (Fact(label="promised", sentence=" ".join(promised(self))),)
         if trade is None:
             return rows
-        words = ", ".join(f"{delta:.4g} at epsilon {e}" for e, delta in zip(_EPSILONS, values.values(), strict=True))
+        words = ", ".join(f"{exact(trade.delta(exact(e))).shown()} at epsilon {e}" for e in _EPSILONS)
         if self.inner is None:
             return (*rows, Fact(label="delta", sentence=words, values={"delta": values}))
         words = f"of the cell keys alone, for one {self.mechanism.unit} more or less and without the swap: {words}"
@@ -117,14 +118,14 @@ def promised(plan: CellKeyPlan) -> list[str]:
     unit = mechanism.unit
     second = (
         "Cells with the same records show the same noise, so a difference between two of them proves that a record is "
-        f"in one alone: at every epsilon this has a probability of up to {float(delta):.4g}, more with more noise."
+        f"in one alone: at every epsilon this has a probability of up to {exact(delta).shown()}, more with more noise."
         if mechanism.trade is not None and mechanism.trade.ties
         else "Noise that is bounded can never hide more than its width: no finite loss holds without such a delta."
     )
     return [
         f"Between two files that differ by one {unit}, any set of outputs is at most e^{specification.budget.shown} "
-        f"times as probable under one as under the other, plus {float(delta):.4g}. This bounds probabilities and not "
-        "odds: a single output may change odds by more.",
+        f"times as probable under one as under the other, plus {exact(delta).shown()}. This bounds probabilities and "
+        "not odds: a single output may change odds by more.",
         second,
         "Nothing is promised about averages over many tables that split one total in different ways, nor once the key "
         "is known.",
@@ -145,7 +146,8 @@ def typical_errors(mechanism: CellKey, plan: CellKeyPlan, corrected: Mapping[str
     error = math.sqrt(sum(many * value**2 for value, many in last.law.items()) / table.keys)
     inside = (k for k in range(max(map(abs, last.law)) + 1)
               if 10 * sum(many for value, many in last.law.items() if abs(value) <= k) >= 9 * table.keys)  # fmt: skip
-    size, within, error = f"{last.count:,} and more", next(inside) / table.step, error / table.step
+    least = max(last.count, mechanism.threshold)  # below the threshold nothing is published
+    size, within, error = f"{least:,} and more", next(inside) / table.step, error / table.step
     return [Typical(table=t, size=size, cells=c.height, error=error, within=within) for t, c in plan.cells.items()]
 
 
@@ -153,7 +155,7 @@ def sections(mechanism: CellKey, plan: CellKeyPlan) -> list[Section]:
     """Return the sections on the promise, the trade-off and the perturbation table."""
     found = [Section(title="What is promised", blocks=(mechanism.in_words, *promised(plan)))]
     if mechanism.trade is not None:
-        rows = tuple((e, f"{float(mechanism.trade.delta(exact(e))):.6f}") for e in _EPSILONS)
+        rows = tuple((e, exact(mechanism.trade.delta(exact(e))).shown(6)) for e in _EPSILONS)
         own = "the cell keys alone, without the swap" if plan.inner is not None else "these tables"
         grid = Grid(header=("epsilon", "delta"), rows=rows, numbers=("epsilon", "delta"))
         found.append(Section(title="Epsilon and delta", blocks=(f"Of {own}, exactly from the table.", grid)))

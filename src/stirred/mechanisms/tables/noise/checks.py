@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
+from stirred.data.columns import select
 from stirred.data.given import as_microdata
 from stirred.data.microdata import Microdata, missing_column, null_problem
 from stirred.data.missing import missing_doubts
-from stirred.data.problems import DataError, bad_plan, listed
+from stirred.data.problems import DataError, bad_plan, listed, taken_names
 from stirred.data.whole import decimal_commas
-from stirred.mechanisms.doubts import clamped_doubts, repeated_ids
+from stirred.mechanisms.doubts import Published, clamped_doubts, repeated_ids
 from stirred.mechanisms.protocol import settings_doubts
 from stirred.mechanisms.tables.no_records import NEEDED
 from stirred.mechanisms.tables.noise.budget import Measure, keeping, table_key
-from stirred.mechanisms.tables.noise.counting import column_of
+from stirred.mechanisms.tables.noise.counting import column_of, people_of
 from stirred.mechanisms.tables.noise.plan import NoisePlan
 from stirred.mechanisms.tables.noise.published import COLUMNS, CONFIDENTIAL
 from stirred.spec.domain import after_imputation
@@ -54,7 +55,7 @@ def settings_problems(mechanism: NoisyTables) -> Iterator[Problem]:
             what = "the same table is asked for twice, and would be paid for twice"
             yield Problem(what=what, where=where, remedy="leave one of them out")
         elif used := [name for name in variables if name in (*COLUMNS, *CONFIDENTIAL)]:
-            what = f"{listed(used)} is a name that tables with noise use for something else"
+            what = taken_names(used, by="tables with noise")
             yield Problem(what=what, where=where, remedy="rename the column in the file")
         elif added_up is not None and added_up.low >= added_up.high:
             what = f"the bounds {added_up.low} and {added_up.high} leave nothing to add up"
@@ -115,6 +116,15 @@ def check_draw(measure: Measure, *, values: int) -> None:
             raise bad_plan(what, where="sums", remedy="declare smaller bounds, or add up in a coarser unit")
 
 
+def _sums_of_one_column(measures: Sequence[Measure]) -> Iterable[Sequence[Measure]]:
+    """Return the sums, together where they add up the same values of the same records between the same bounds."""
+    found: dict[Hashable, list[Measure]] = {}
+    for each in measures:
+        if each.added_up is not None:
+            found.setdefault(each.counts, []).append(each)
+    return found.values()
+
+
 def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator[Doubt]:
     """Yield doubts; no record is published, and no column of one can tell anything."""
     yield from settings_doubts(mechanism.settings_from)
@@ -131,8 +141,17 @@ def doubts(mechanism: NoisyTables, data: Microdata, plan: NoisePlan) -> Iterator
                 remedy="most cells are hardly told from empty ones: use fewer or coarser variables, or more budget",
                 refuses=False,
             )
-    for column, low, high in dict.fromkeys((each.column, each.low, each.high) for each in mechanism.sums):
-        yield from clamped_doubts(column, column_of(data, column).cast(pl.Int64).to_numpy(), (low, high))
+    for measures in _sums_of_one_column(plan.measures):
+        added_up, people = measures[0].added_up, measures[0].of_persons
+        assert added_up is not None
+        names = [*dict.fromkeys([added_up.column, *(name for each in measures for name in each.variables)])]
+        records = people_of(data, names, most=None) if people else select(data.households, names)
+        tables = [
+            Published(title=each.title, by=records.select(each.variables), noise=float(each.cell.variance) ** 0.5)
+            for each in measures
+        ]
+        values = records[added_up.column].cast(pl.Int64).to_numpy()
+        yield from clamped_doubts(added_up.column, values, (added_up.low, added_up.high), published=tables)
     if plan.shown["persons"] and mechanism.persons is not None and data.hid is not None and data.persons is not None:
         many = data.persons[data.hid].value_counts()["count"]
         if cut := int((many > mechanism.persons).sum()):

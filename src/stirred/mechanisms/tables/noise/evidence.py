@@ -46,9 +46,7 @@ def verify(mechanism: NoisyTables, data: Microdata, plan: NoisePlan, release: Re
     checks = []
     for each in plan.measures:
         name = file_of(each) if each.added_up is not None else f"tables/{names[each.title]}"
-        frame = expected[each.title]
-        if each.added_up is None:
-            frame = with_labels(frame, written.labels, beside=COLUMNS)
+        frame = with_labels(expected[each.title], written.labels, beside=COLUMNS)
         found = read_frame(written.public / f"{name}.csv")
         if not as_read(frame, "csv", written.public).equals(found):
             raise failed(f"the table {each.title}, as written, is not the true numbers with the noise drawn")

@@ -15,7 +15,7 @@ import polars as pl
 
 from stirred.data.codebook import Codebook
 from stirred.data.given import as_microdata, like
-from stirred.data.microdata import Microdata
+from stirred.data.microdata import Microdata, columns_beside
 from stirred.data.missing import MISSING_CODE
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.cell_law import confidence_of
@@ -24,6 +24,7 @@ from stirred.mechanisms.protocol import (
     ExpectedError,
     Frames,
     Mechanism,
+    PlanOrigin,
     Progress,
     Release,
     Settings,
@@ -263,15 +264,14 @@ class NoisyTables(Mechanism):
         )
         kept = {title: declared_cells(by, declared) for title, by in self.exact_titles()}
         plan = NoisePlan(
+            origin=PlanOrigin(self, data),
             specification=specification,
             measures=measures,
             cells={**cells, **kept},
             confidence=self.sure,
             shown=shown,
             after=published.after_in_words(self),
-            dropped=tuple(
-                name for name in (*data.households.columns, *data.dropped_person_columns) if name not in used
-            ),
+            dropped=columns_beside(data, used),
         )
         return replace(plan, doubts=tuple(checks.doubts(self, data, plan))) if doubts else plan
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from stirred.data.problems import number
-from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan
+from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan, PlanOrigin
 from stirred.mechanisms.tables.noise.budget import Measure
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import exact
@@ -33,6 +33,7 @@ class NoisePlan(Plan):
     doubts: tuple[Doubt, ...] = (UNSEARCHED,)
     accepted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    origin: PlanOrigin | None = field(default=None, repr=False)
     unreleased: ClassVar[str] = "not used"
 
     @property

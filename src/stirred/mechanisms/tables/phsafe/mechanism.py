@@ -130,6 +130,11 @@ class PHSafe(Tabulator):
 
     # ---- the act
 
+    @property
+    def used(self) -> set[str]:
+        """Return the state and the columns of conditions."""
+        return {self.state, *self.spent.columns()}
+
     def problems(self, data: Microdata) -> Iterator[Problem]:
         """Yield missing files and columns, and states that were not declared."""
         persons = data.lazy_persons

@@ -143,6 +143,11 @@ class SafeTab(Tabulator):
         named: pl.DataFrame = frame.with_columns(pl.col(n).replace("", None) for n in needed[1:])
         return named
 
+    @property
+    def used(self) -> list[str]:
+        """Return the block, the codes and what is tabulated."""
+        return [self.block, *self.races, self.ethnicity, *self._values]
+
     def problems(self, data: Microdata) -> Iterator[Problem]:
         """Yield missing columns, blocks that are not in the table, and values that were not declared."""
         frame, where = data.households, data.household_source
@@ -150,8 +155,7 @@ class SafeTab(Tabulator):
         if without := sorted({part.level for part in self.parts} - {*groups["level"]}):
             where_it_is, remedy = f"iterations {self.iterations.file}", "add iterations, or give the level no rho"
             yield Problem(what=f"no iteration has level {without[0]}", where=where_it_is, remedy=remedy)
-        names = [self.block, *self.races, self.ethnicity, *self._values]
-        if problems := missing_columns(frame, names, where=where):
+        if problems := missing_columns(frame, self.used, where=where):
             yield from problems
             return
         known = {self.block: known_blocks[self.block], **self._values}

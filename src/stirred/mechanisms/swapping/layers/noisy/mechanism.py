@@ -15,7 +15,7 @@ from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.codebook import Codebook
 from stirred.data.microdata import Microdata
 from stirred.data.missing import MISSING_CODE, missing_doubts
-from stirred.data.problems import bad_plan, listed
+from stirred.data.problems import bad_plan, listed, taken_names
 from stirred.mechanisms.doubts import repeated_ids
 from stirred.mechanisms.protocol import (
     PERSONS,
@@ -157,7 +157,7 @@ class NoisySwap(Layer):
                 raise bad_plan("a table needs different variables", where=f"table '{title}'", remedy="name each once")
             if taken := [name for name in variables if name in TAKEN_NAMES]:
                 raise bad_plan(
-                    f"{listed(taken)} is a name that tables with noise use for something else",
+                    taken_names(taken, by="tables with noise"),
                     where=f"table '{title}'",
                     remedy="rename the column in the file",
                 )

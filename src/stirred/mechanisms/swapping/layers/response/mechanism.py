@@ -71,7 +71,7 @@ class ResponseSettings(SwapSettings):
 
     def with_codes(self, codebook: Codebook, *, missing_as: str | None) -> Self:
         """Return the settings with the codes that a codebook declares for the variable, where no values are given."""
-        variable = codebook.of("households").get(self.respond)
+        variable = codebook.variable(self.respond)
         if self.values or variable is None:
             return self
         values: list[str | int | bool] = [*codebook.codes(variable.name)]
@@ -213,7 +213,7 @@ class ResponseSwap(Layer):
 
     def learned(self, codebook: Codebook) -> Sequence[str]:
         """Return the variable of the response, where its values are the codes of this codebook."""
-        variable = codebook.of("households").get(self.respond)
+        variable = codebook.variable(self.respond)
         values = [value for value in self._texts if value != MISSING_CODE]
         same = variable is not None and [*codebook.codes(variable.name)] == values
         return [self.respond] if same else []
