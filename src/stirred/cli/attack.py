@@ -117,8 +117,7 @@ def attack(
 
 def _check_places(out: Path, truth: Path | None) -> None:
     """Refuse to keep results in a release, where they could be published, and to take a release for the truth."""
-    from stirred.data.bundle import CHECKSUMS
-    from stirred.data.place import MANIFEST
+    from stirred.data.place import CHECKSUMS, MANIFEST
     from stirred.risk.subject import is_bundle
 
     # A folder that only happens to be called public is no release.

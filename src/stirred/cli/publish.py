@@ -35,7 +35,7 @@ def publish(
 
     Any doubt refuses, and then nothing is copied.
     """
-    from stirred.data.bundle import CHECKSUMS
+    from stirred.data.place import CHECKSUMS
     from stirred.release.publish import publish as publish_bundle
 
     done = publish_bundle(

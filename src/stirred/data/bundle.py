@@ -10,7 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -22,15 +22,15 @@ from stirred import __version__
 from stirred.data.columns import has_text
 from stirred.data.frames import as_read, read_frame
 from stirred.data.parts import is_read
-from stirred.data.place import MANIFEST
+from stirred.data.place import CHECKSUMS, MANIFEST
 from stirred.data.probe import is_unread, parquet_below, unreadable_parquet
 from stirred.data.problems import DataError, bad_file, control_letters
 from stirred.data.table_labels import ENDING, label_columns, without_labels
 from stirred.spec.document import from_json
+from stirred.spec.domain import file_identity
 from stirred.spec.problems import Problem, StirredError
 from stirred.spec.specification import Specification
 
-CHECKSUMS: Final = "CHECKSUMS.sha256"
 SEEDED_MARK: Final = "SEEDED-TEST-RUN.txt"
 SPECIFICATION: Final = "specification.json"
 _PAGES: Final = (".json", ".md", ".html", ".sha256", ".txt", ".jsonl")
@@ -97,6 +97,7 @@ class Manifest(_Kept):
     """What manifest.json says of a bundle; what it does not say is empty, and whoever needs it says so."""
 
     files: dict[str, str]
+    inputs: dict[str, str] = {}
     stirred: str = ""
     seeded: bool = False
     identifiers: list[str] = []
@@ -420,7 +421,8 @@ def audit_published(public: Path, found: Findings) -> None:
 class FinishedRelease:
     """A release of ours, whole and unchanged, as another one finds it: its title, its promise, and its checksum.
 
-    The checksum is that of its manifest, or of the list that was published with it.
+    The checksum is that of its manifest, or of the list that was published with it. Of a bundle the promise knows which
+    file it is of, by its checksum and stated name; of what was published, its ledger alone.
     """
 
     title: str
@@ -437,11 +439,14 @@ def release_of(file: Path) -> FinishedRelease:
     public = next((folder for folder in file.parents if (folder / SPECIFICATION).is_file()), None)
     if public is None:
         raise bad_file("it belongs to no release that states what it promises", where=str(file), remedy=remedy)
-    found, listed = Findings(), public / CHECKSUMS
+    found, listed, known = Findings(), public / CHECKSUMS, frozenset[str]()
     if public.name == "public" and (public.parent / MANIFEST).is_file():
         listed = public.parent / MANIFEST
         manifest = Manifest.read(listed.read_bytes())
         _compare(public, files_of(public), {} if manifest is None else manifest.public, MANIFEST, found)
+        if manifest is not None:
+            name = "" if manifest.plan is None else manifest.plan.data.name or ""
+            known = file_identity(files=manifest.inputs.values(), name=name)
     else:
         audit_published(public, found)
     specification = published_specification(public)
@@ -454,8 +459,11 @@ def release_of(file: Path) -> FinishedRelease:
     except (OSError, UnicodeDecodeError):
         heading = ""
     title = heading.removeprefix("# ").replace("\\", "")[:200].strip()
+    sha256 = checksum(listed)
+    known |= specification.domain.identity | file_identity(releases=[sha256])
+    domain = replace(specification.domain, identity=known)
     return FinishedRelease(
-        title=title or specification.domain.name, specification=specification, sha256=checksum(listed)
+        title=title or domain.name, specification=specification.with_flavor(domain=domain), sha256=sha256
     )
 
 

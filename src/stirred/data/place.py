@@ -39,6 +39,7 @@ from typing import Final
 from stirred.data.problems import PlanError, bad_plan
 
 MANIFEST: Final = "manifest.json"  # here, so that refusing a place loads nothing that reads data
+CHECKSUMS: Final = "CHECKSUMS.sha256"  # of a published folder
 
 _WAITS: Final = (0.1, 0.3, 1.0, 3.0)  # seconds
 _BRIEFLY: Final = (0.05, 0.2)
@@ -329,7 +330,7 @@ def reopened(out: Path) -> Iterator[Place]:
 def _is_release(folder: Path) -> bool:
     """Say whether a folder is a bundle, or was published."""
     bundle = os.path.isfile(folder / MANIFEST) and os.path.isdir(folder / "public")
-    return bundle or os.path.isfile(folder / "CHECKSUMS.sha256")
+    return bundle or os.path.isfile(folder / CHECKSUMS)
 
 
 def check_place(out: Path, *, replace: bool = False) -> None:

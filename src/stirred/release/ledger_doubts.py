@@ -71,12 +71,13 @@ def _doubt(one: Contradiction, ledger: Ledger) -> Doubt:
             remedy=_instead(ledger, earlier),
         )
     if isinstance(one.reliance, KeysAlone) and known not in one.entries:
+        column = f"{one.reliance.column}{', ' if one.reliance.column else ''}the column of these keys"
         return Doubt(
             kind="contradicts",
             about=f"{entry_names(one.entries)}:{one.reliance.about}",
-            what=f"{entries_in_words(one.entries)} assumed that {one.assumption}, and this release uses "
-            f"{one.reliance.column}, the column of these keys: if it is published, that noise is known",
-            remedy=f"leave {one.reliance.column} out of this release",
+            what=f"{entries_in_words(one.entries)} assumed that {one.assumption}, and this release "
+            f"{f'uses {column}' if one.certain else f'may use {column}'}: if it is published, that noise is known",
+            remedy=f"leave {one.reliance.column or 'that column'} out of this release",
         )
     if isinstance(one.reliance, KeysAlone):
         earlier = tuple(number for number in one.by if number != known)
@@ -84,8 +85,8 @@ def _doubt(one: Contradiction, ledger: Ledger) -> Doubt:
             kind="contradicted-by",
             about=f"{entry_names(earlier)}:{one.reliance.about}",
             what=f"this release assumes that {one.assumption}, and {entries_in_words(earlier, lower=True)} "
-            f"{'uses' if len(earlier) == 1 else 'use'} them too: nothing is proven of what they show together, and the "
-            "ledger could state no total",
+            f"{'may use' if not one.certain else 'uses' if len(earlier) == 1 else 'use'} them too: nothing is proven "
+            "of what they show together, and the ledger could state no total",
             remedy="let keys be drawn: leave keys and record_key out",
         )
     is_ours = known in one.entries

@@ -29,7 +29,7 @@ from stirred.release.engine import engine_of
 from stirred.release.ledger import Ledger
 from stirred.release.ledger.account import not_of
 from stirred.release.ledger.entry import numbers
-from stirred.release.ledger_doubts import earlier_doubts, ledger_doubts
+from stirred.release.ledger_doubts import earlier_doubts, earlier_entry, ledger_doubts
 from stirred.release.plan_file import Planned, unprintable
 from stirred.release.preparation import preparation_of, with_numbers
 from stirred.release.tables import wanted_tables, with_declared_codes
@@ -72,7 +72,7 @@ class Prepared:
     # The one list of doubts, and those of them that a person accepted by name.
     doubts: Sequence[Doubt] = ()
     accepted: Sequence[Doubt] = ()
-    # How many records are unique on what is published exactly; None where nobody is counted.
+    # How many records are unique on what is published exactly; None where they are not counted.
     exposure: Uniqueness | None = None
 
     @property
@@ -90,7 +90,7 @@ class Prepared:
         return "" if self.exposure is None else exposed_in_words(self.exposure)
 
     def refuse(self) -> None:
-        """Raise every doubt about protection that nobody accepted, and every accepted name that is none."""
+        """Raise every doubt about protection that was not accepted, and every accepted name that is none."""
         refuse_doubts(self.doubts, accept=self.planned.plan.release.accept, plan_file=self.planned.from_file)
 
     def check_unchanged(self) -> None:
@@ -151,7 +151,9 @@ def prepare(planned: Planned, *, before: int | None = None, releasing: bool = Fa
         if not {doubt.name for doubt in again} <= {*planned.plan.release.accept}:
             refuse_doubts(again, plan_file=planned.from_file)
     with planned.places():
-        plan = promised(mechanism.plan(data))
+        plan = mechanism.plan(data)
+        entered = [] if ledger is None else [t.release for t in plan.includes if earlier_entry(ledger, t) is not None]
+        plan = promised(plan, identity=known | file_identity(releases=entered))
     _check_counted(planned, plan, data)
     requests = [(table.name, table.columns) for table in planned.plan.tables]
     released, people = plan.releases["households"], plan.releases.get("persons", ())

@@ -14,9 +14,9 @@ from typing import Final
 import polars as pl
 from pydantic import Field, ValidationError
 
-from stirred.data.bundle import CHECKSUMS, checksum, odd_files
+from stirred.data.bundle import checksum, odd_files
 from stirred.data.frames import read_frame, write_frame
-from stirred.data.place import check_place, folder_at, remove_leftovers
+from stirred.data.place import CHECKSUMS, check_place, folder_at, remove_leftovers
 from stirred.data.problems import control_letters
 from stirred.release.ledger.row import Strict
 from stirred.release.reservation import NOTICE, Accounted, accounted

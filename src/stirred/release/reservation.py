@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from stirred.data.bundle import CHECKSUMS, checksum, published_specification
-from stirred.data.place import Place, abort_command
+from stirred.data.bundle import checksum, published_specification
+from stirred.data.place import CHECKSUMS, Place, abort_command
 from stirred.release.bundle import bundle_checksum
 from stirred.release.ledger import Entry, Ledger, LedgerError, Request
 from stirred.release.ledger.entry import COMMITTED, Event, entry_names, numbers

@@ -9,8 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from stirred.data.bundle import CHECKSUMS, Manifest, checksum, public_folder, published_specification
-from stirred.data.place import MANIFEST
+from stirred.data.bundle import Manifest, checksum, public_folder, published_specification
+from stirred.data.place import CHECKSUMS, MANIFEST
 from stirred.data.problems import bad_file, bad_plan
 from stirred.report.facts import facts_in
 from stirred.report.page import bullets, page, paragraph, section, table

@@ -152,22 +152,15 @@ def _reaches_zcdp(parts: Sequence[Derivation], *, wanted: OutputPremetric | None
     return "D_NoR" in names and names <= {"D_Mult", "D_NoR", "D_GDP"}
 
 
-# What a release says of itself alone: another release of the file may publish what it keeps.
-_OF_ONE_RELEASE: Final = (
-    "nothing of the file is published but ",
-    "nothing of the sample is published but ",
-    "of these figures none is published: ",
-)
-
-
 def beside_others(specification: Specification) -> Specification:
     """Return a specification without what its release says of itself alone, and others of the file make false."""
     multiverse = specification.multiverse
     assumed, implied = (
-        tuple(line for line in lines if not line.startswith(_OF_ONE_RELEASE))
+        tuple(line for line in lines if line not in specification.alone)
         for lines in (specification.assumptions, multiverse.consequences)
     )
-    return replace(specification.with_flavor(multiverse=replace(multiverse, consequences=implied)), assumptions=assumed)
+    shared = specification.with_flavor(multiverse=replace(multiverse, consequences=implied))
+    return replace(shared, assumptions=assumed, alone=())
 
 
 def told_apart(specifications: Sequence[Specification]) -> Sequence[Specification]:
@@ -376,6 +369,7 @@ def _added(parts: list[Derivation], times: Sequence[int]) -> Derivation:
         settings_from=_settings(specifications),
         seeded=any(s.seeded for s in specifications),
         relies_on=tuple(dict.fromkeys(one for s in specifications for one in s.relies_on)),
+        alone=_union(s.alone for s in specifications),
     )
     steps = [step for part in parts for step in part.steps]
     joined = _listed(times, lambda i: specifications[i].budget_text, " and ")

@@ -81,6 +81,7 @@ def to_document(specification: Specification) -> dict[str, Any]:
         "seeded": specification.seeded,
         **({"relies_on": [_reliance_out(one) for one in specification.relies_on]} if specification.relies_on else {}),
         **({"measured_on": list(specification.measured_on)} if specification.measured_on else {}),
+        **({"alone": list(specification.alone)} if specification.alone else {}),
     }
 
 

@@ -36,6 +36,12 @@ from stirred.spec.specification import Flavor, Specification
 from stirred.spec.tradeoff import TradeOff
 
 T = TypeVar("T")
+# How sentences about one release alone began in files of versions that did not mark them.
+_ALONE_ONCE: Final = (
+    "nothing of the file is published but ",
+    "nothing of the sample is published but ",
+    "of these figures none is published: ",
+)
 
 
 def specification_in(document: SpecificationDocument) -> Specification:
@@ -57,10 +63,12 @@ def specification_in(document: SpecificationDocument) -> Specification:
     output = block(lambda: _output_in(document.output_premetric))
     budget = block(lambda: _budget_in(document.budget, output))
     relies_on = block(lambda: tuple(_reliance_in(one) for one in document.relies_on)) or ()
-    if KEYS_ALONE.words in document.assumptions and not any(
-        isinstance(r, KeysAlone) for r in relies_on
-    ):  # an earlier version said it in words
-        relies_on = (*relies_on, KEYS_ALONE)
+    # What earlier versions said in words alone.
+    if KEYS_ALONE.words in document.assumptions and not any(isinstance(r, KeysAlone) for r in relies_on):
+        settings = {} if document.mechanism is None else document.mechanism.settings
+        relies_on = (*relies_on, KeysAlone(column=settings.get("record_key") or ""))
+    said = (*document.assumptions, *document.multiverse.consequences)
+    alone = document.alone or tuple(line for line in said if line.startswith(_ALONE_ONCE))
     if domain is None or multiverse is None or premetric is None or output is None or budget is None or problems:
         raise SpecificationError(problems)
     return Specification(
@@ -72,6 +80,7 @@ def specification_in(document: SpecificationDocument) -> Specification:
         seeded=document.seeded,
         relies_on=relies_on,
         measured_on=document.measured_on,
+        alone=alone,
     )
 
 

@@ -218,6 +218,10 @@ class SpecificationDocument(Strict):
     measured_on: Texts = Field(
         default=(), description="the parts of the output that the promise is about, where it is not all of it"
     )
+    alone: Texts = Field(
+        default=(),
+        description="the assumptions and consequences that hold of this release alone, and not of several together",
+    )
     mechanism: MechanismDocument | None = Field(
         default=None, description="the mechanism of the release with its public settings, where it is stated"
     )

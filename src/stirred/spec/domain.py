@@ -143,8 +143,12 @@ class Domain:
 _FILE: Final = "file "
 
 
-def file_identity(*, ledger: str = "", files: Iterable[str] = (), name: str = "") -> frozenset[str]:
+def file_identity(
+    *, ledger: str = "", files: Iterable[str] = (), name: str = "", releases: Iterable[str] = ()
+) -> frozenset[str]:
     """Return what tells which file it is: the ledger that accounts for it, checksums of its files, a stated name.
+
+    ``releases`` are checksums of releases that are known to be of this file.
 
     It stays inside: checksums are no part of a specification, and of a ledger only the id is public.
 
@@ -152,7 +156,7 @@ def file_identity(*, ledger: str = "", files: Iterable[str] = (), name: str = ""
     ['file 9f86d0', 'ledger c2a1', 'name Register 2024']
     """
     stated = [f"{kind} {value}" for kind, value in (("ledger", ledger), ("name", name)) if value]
-    return frozenset([*stated, *(f"{_FILE}{each}" for each in files)])
+    return frozenset([*stated, *(f"{_FILE}{each}" for each in files), *(f"release {each}" for each in releases)])
 
 
 def after_imputation(stage: str, said: bool | None = None, *, flag: str | None = None) -> bool | None:

@@ -25,6 +25,7 @@ MEANINGS: Final = {
     "coordinates": "{} may show where each record is",
     "draft": "the declared values of {} were read off the confidential file",
     "formula": "{} has texts that a spreadsheet runs as formulas: import the column as text",
+    "earlier-dataset": "nothing but this statement shows that {} belongs to a release of the same dataset",
     "exposed": "more records than the policy allows are unique on what is published unchanged",
     "identifier": "{} may identify records",
     "levels": "the levels of areas may be named in the wrong order at {}",

@@ -59,6 +59,8 @@ class Specification:
     It is never a bare number: whoever shows the budget shows the other four blocks. Printed, it says what is published
     exactly, and what is promised. ``relies_on`` are those of its assumptions that another release of the same file can
     contradict, as data. ``measured_on`` names the parts of the output that the promise is about, where it is not all.
+    ``alone`` are those of its assumptions and consequences that hold of this release alone: other releases of the file
+    make them false, and totals leave them out.
 
     >>> from stirred.spec import catalogue
     >>> catalogue.load("pure-dp").specification
@@ -73,6 +75,7 @@ class Specification:
     seeded: bool = False
     relies_on: tuple[Reliance, ...] = ()
     measured_on: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.settings_from is not None and self.settings_from not in SETTINGS_FROM:

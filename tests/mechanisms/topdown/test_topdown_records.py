@@ -32,6 +32,7 @@ from stirred.release.publish import publish
 from stirred.release.resume import resume
 from stirred.release.run import run
 from stirred.spec.document import from_document
+from stirred.spec.problems import StirredError
 from tests.mechanisms.topdown.people import people, wards
 from tests.release.bundles import files_in
 from tests.release.forked import Forked
@@ -485,8 +486,14 @@ def inside(first: Path) -> None:
 
 def other_file(first: Path) -> None:
     people = pl.read_parquet(first.parent / "people.parquet")
-    people.write_parquet(first.parent / "others.parquet")
+    people.with_columns(pl.col("sex").reverse()).write_parquet(first.parent / "others.parquet")
     edited(first.parent, ("people.parquet", "others.parquet"))
+
+
+def other_file_of_equal_name(first: Path) -> None:
+    """Once the name of a file was all that said which one it is."""
+    people = pl.read_parquet(first.parent / "people.parquet")
+    people.with_columns(pl.col("sex").reverse()).write_parquet(first.parent / "people.parquet")
 
 
 @pytest.mark.parametrize(
@@ -498,6 +505,7 @@ def other_file(first: Path) -> None:
         (without_manifest, "there is neither manifest.json nor CHECKSUMS.sha256 here"),
         (inside, "it belongs to no release that states what it promises"),
         (other_file, "it cannot be put together with this release: the domains differ"),
+        (other_file_of_equal_name, "it cannot be put together with this release: the domains differ"),
     ],
 )
 def test_what_is_no_release_of_the_same_file_is_refused_as_an_earlier_one(
@@ -523,6 +531,49 @@ def test_an_earlier_release_that_the_ledger_does_not_know_is_doubted(
     together = Ledger.open(first.parent / "b.ledger").total().specification
     assert together is not None
     assert together.budget.shown == "1", "what the ledger does not know is counted with the release that includes it"
+
+
+SAME_DATASET = "earlier-dataset:counts.parquet"
+
+
+def test_a_published_folder_without_a_ledger_does_not_show_which_dataset_it_is_of(
+    first: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No checksum of a file is ever published: a person says that it is the same, and the release keeps that."""
+    publish(first, first.parent / "site", ledger=str(first.parent / "a.ledger"))
+    edited(first.parent, ("first/public", "site"), ('ledger = "a.ledger"', ""))
+    assert command(["release", "plan.toml", "--quiet"]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "nothing shows that site/counts.parquet ('Release of people') was released from the same dataset" in told
+    edited(first.parent, ('out = "later"', f'out = "later"\naccept = ["{SAME_DATASET}"]'))
+    assert command(["release", "plan.toml", "--quiet"]) == 0
+    promise = published_specification(first.parent / "later" / "public")
+    assert promise is not None
+    assert any(SAME_DATASET in line for line in promise.assumptions)
+    assert promise.budget.realised == 1
+
+
+def test_an_edited_file_is_the_same_dataset_by_a_stated_name_or_the_ledger(first: Path) -> None:
+    folder = first.parent
+    other_file_of_equal_name(first)
+    edited(folder, ('file = "people.parquet"', 'file = "people.parquet"\nname = "people"'))
+    assert command(["plan", "plan.toml"]) == 0  # the ledger knows the earlier release
+    text = (folder / "first.toml").read_text(encoding="utf-8")
+    named = text.replace('ledger = "a.ledger"', "").replace("[mechanism]", 'name = "people"\n[mechanism]')
+    (folder / "first.toml").write_text(named.replace('"first"', '"other"'), encoding="utf-8")
+    assert command(["release", "first.toml", "--quiet"]) == 0
+    other_file_of_equal_name(first)
+    edited(folder, ("first/public", "other/public"), ('ledger = "a.ledger"', ""))
+    assert command(["plan", "plan.toml"]) == 0  # both plans name it
+
+
+def test_python_refuses_an_earlier_release_of_a_dataset_that_is_not_known(first: Path) -> None:
+    edited(first.parent, ('ledger = "a.ledger"', ""))
+    prepared = prepare(read_plan(first.parent / "plan.toml"))
+    with pytest.raises(StirredError, match="released from the same dataset"):
+        prepared.mechanism.release(prepared.data, Entropy.from_seed("a"))
+    assert prepared.mechanism.release(prepared.data, Entropy.from_seed("a"), plan=prepared.plan)
+    assert prepared.mechanism.release(prepared.data, Entropy.from_seed("a"), accept=[SAME_DATASET])
 
 
 def test_a_release_does_not_build_on_a_test_run(first: Path, capsys: pytest.CaptureFixture[str]) -> None:

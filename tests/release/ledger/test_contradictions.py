@@ -19,6 +19,7 @@ from stirred.mechanisms.tables.cellkey.mechanism import CellKey
 from stirred.mechanisms.tables.noise.mechanism import NoisyTables
 from stirred.release.ledger import Ledger, LedgerError, Policy
 from stirred.release.ledger.export import exported
+from stirred.release.ledger_doubts import ledger_doubts
 from stirred.release.plan_file import planned
 from stirred.release.prepared import Prepared, prepare
 from stirred.release.run import release_request
@@ -323,6 +324,67 @@ def test_record_keys_of_an_older_ledger_are_known_by_their_sentence() -> None:
     read, said = from_json(json.dumps(older)), keyed("county")
     assert read == replace(said, relies_on=(ONE_RUN, KEYS_ALONE))  # which column it was is not said
     assert KEYS_ALONE.words in keyed("county").assumptions
+
+
+def as_an_earlier_version(ledger: Ledger, **parameters: object) -> None:
+    """Add an entry as a version wrote it that did not say in its specification which column the keys are."""
+    silent = replace(keyed("county"), relies_on=(ONE_RUN, KEYS_ALONE))
+    ledger.add(request(specification=silent, parameters={"mechanism": {"name": "cell-key", **parameters}}))
+
+
+LOOKING = replace(KEYED, tables=[("tenure", "rk")], keys="prf", record_key=None, values={
+    "tenure": KEYED.values["tenure"], "rk": HOMES_WITH_KEYS["rk"].to_list()})  # fmt: skip
+
+
+def test_an_older_ledger_knows_the_column_of_record_keys_from_its_plan(ledger: Ledger) -> None:
+    as_an_earlier_version(ledger, record_key="rk")
+    beside = replace(KEYED, tables=[("tenure",)], keys="prf", record_key=None)
+    assert ledger.would(request(specification=beside.plan(HOMES).specification)).specification is not None
+    found = ledger.would(request(specification=LOOKING.plan(HOMES_WITH_KEYS).specification))
+    assert found.specification is None
+    (one,) = found.contradicted
+    assert (one.reliance, one.by, one.certain) == (KeysAlone(column="rk"), (2,), True)
+
+
+def test_record_keys_of_an_unknown_column_add_up_with_nothing(ledger: Ledger) -> None:
+    """Any release may look at them; a plan says so in a doubt, and a person who knows the column answers for it."""
+    as_an_earlier_version(ledger)
+    found = ledger.would(request(specification=LOOKING.plan(HOMES_WITH_KEYS).specification))
+    assert [aside.entries for aside in found.alone] == [(1,)]
+    assert "Entry 2 may use the record keys, whose column is not known, of entry 1" in found.alone[0].reason
+    (doubt,) = ledger_doubts(ledger, mechanism="cell-key", parameters={}, inputs={},
+        specification=LOOKING.plan(HOMES_WITH_KEYS).specification)  # fmt: skip
+    assert doubt.name == "contradicts:1:record-keys"
+    assert "this release may use the column of these keys" in doubt.what
+
+
+def test_a_release_that_lists_no_columns_may_look_at_record_keys(ledger: Ledger) -> None:
+    """Nothing listed means everything."""
+    ledger.add(request(specification=keyed("county")))
+    silent = promised(PLAIN)
+    silent = silent.with_flavor(domain=replace(silent.domain, columns=()))
+    found = ledger.would(request(specification=silent))
+    assert [(one.by, one.certain) for one in found.contradicted] == [((2,), False)]
+    assert [aside.entries for aside in found.alone] == [(1,)]
+
+
+def test_the_column_of_record_keys_is_known_from_the_published_settings() -> None:
+    older = json.loads(to_json(replace(keyed("county"), relies_on=(ONE_RUN,))))
+    older["mechanism"] = {"name": "cell-key", "settings": {"record_key": "rk"}}
+    assert KeysAlone(column="rk") in from_json(json.dumps(older)).relies_on
+
+
+def test_what_holds_of_one_release_alone_is_data_and_known_in_older_files() -> None:
+    noise = NoisyTables(tables=[["county"]], values=KEYED.values, rho=1).plan(HOMES).specification
+    (alone,) = noise.alone
+    assert alone in noise.assumptions
+    other = replace(noise, assumptions=(*noise.assumptions, "in words of their own"), alone=("in words of their own",))
+    total = compose([other, promised(PLAIN)]).specification
+    assert "in words of their own" not in total.assumptions
+    assert alone in total.assumptions  # words alone say nothing
+    older = json.loads(to_json(noise))
+    del older["alone"]
+    assert from_json(json.dumps(older)) == noise
 
 
 def test_a_total_does_not_say_what_holds_of_one_release_alone(ledger: Ledger) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from stirred.data.problems import bad_plan
@@ -121,6 +122,11 @@ class Plan(ABC):
         return ()
 
     @property
+    def unrelated(self) -> Sequence[ReleasedTable]:
+        """Return those of ``includes`` of which nothing shows that they were released from the same dataset."""
+        return ()
+
+    @property
     def given(self) -> Sequence[ReleasedTable]:
         """Return the tables of earlier releases that this one rests on, and that are accounted for on their own."""
         return ()
@@ -190,11 +196,24 @@ def check_seeded(plan: Plan, *, seeded: bool) -> None:
 
 
 def plan_doubts(plan: Plan, *, settings_from: str | None) -> tuple[Doubt, ...]:
-    """Return all doubts about a plan: its own, and those of any mechanism about its settings and an infinite loss."""
-    doubts = dict.fromkeys((*settings_doubts(settings_from), *plan.doubts))
+    """Return all doubts about a plan: its own, and those of any mechanism about settings, loss and earlier releases."""
+    doubts = dict.fromkeys((*settings_doubts(settings_from), *plan.doubts, *map(_unrelated, plan.unrelated)))
     if plan.epsilon.is_infinite and not any(each.final or each.kind == NOTHING_PROMISED for each in doubts):
         doubts[nothing_promised("nothing is promised: the loss is infinite", remedy="choose other settings")] = None
     return (*doubts,)
+
+
+def _unrelated(table: ReleasedTable) -> Doubt:
+    """Return the doubt about an earlier release that may be of another file of equal name: losses would not add up."""
+    name = Path(table.file).name
+    return Doubt(
+        kind="earlier-dataset",
+        about=name,
+        what=f"nothing shows that {table.file} ('{table.title}') was released from the same dataset: no checksum of "
+        "the file, no stated name and no ledger that both have. The promise of both together holds for one dataset",
+        remedy="name it in the bundle of that release, which keeps the checksum of its file, or use the ledger that "
+        "has it. If you know that it is the same dataset, accept this: specification and manifest keep that you said so",
+    )
 
 
 def doubt_rows(doubts: Sequence[Doubt], *, accepted: Sequence[Doubt] = ()) -> list[Row]:

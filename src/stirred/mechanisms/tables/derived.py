@@ -15,7 +15,6 @@ import polars as pl
 from pydantic import BaseModel, Field
 
 from stirred.data.bundle import (
-    CHECKSUMS,
     SPECIFICATION,
     Findings,
     audit_manifest,
@@ -23,7 +22,7 @@ from stirred.data.bundle import (
     public_folder,
 )
 from stirred.data.frames import read_frame, write_frame
-from stirred.data.place import folder_at
+from stirred.data.place import CHECKSUMS, folder_at
 from stirred.data.problems import DataError, bad_file
 from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.spec.convert import post_process

@@ -44,6 +44,12 @@ class TopDownPlan(Plan):
         """Return the earlier releases with which records agree: their counts are published again."""
         return self.design.earlier
 
+    @property
+    def unrelated(self) -> tuple[ReleasedTable, ...]:
+        """Return the earlier releases that share no checksum of a file, no stated name and no ledger with this one."""
+        known = self.own.domain.identity
+        return tuple(t for t in self.includes if t.promise is None or not known & t.promise.domain.identity)
+
     def restated(self, change: Callable[[Specification], Specification]) -> TopDownPlan:
         """Return the plan with the promise of this draw said otherwise, together with those of earlier releases."""
         own = change(self.own)

@@ -340,7 +340,7 @@ def further_files(design: Design, parts: Sequence[tuple[Part, CountedSettings]])
         files = named(part.name)
         if "records" in settings.publish:
             columns = design.record_columns(own, part.schema)
-            words = f"{part.records} as records, made from the noisy counts: nobody of the file is among them"
+            words = f"{part.records} as records, made from the noisy counts: none is a record of the file"
             yield PublicFile(name=files.records, kind="records", columns=columns, words=words, in_parts=True)
             words = f"the same as counts: how many {part.records} a leaf has in each cell, without zeros"
             columns = ("geocode", *part.schema.names, "count")

@@ -26,6 +26,7 @@ from stirred.release.ledger.row import (
 from stirred.spec.document import from_json
 from stirred.spec.domain import file_identity
 from stirred.spec.problems import Problem, StirredError
+from stirred.spec.reliance import KEYS_ALONE, KeysAlone
 from stirred.spec.specification import Specification
 
 
@@ -204,8 +205,18 @@ class Account:
         """Return a specification by digest, read and checked once."""
         if digest not in self._specifications:
             inputs = facts_of(self._openings[digest]).inputs if digest in self._openings else {}
-            self._specifications[digest] = self.identified(self._read_document(digest), inputs)
+            read = self._with_key_column(self._read_document(digest), digest)
+            self._specifications[digest] = self.identified(read, inputs)
         return self._specifications[digest]
+
+    def _with_key_column(self, specification: Specification, digest: str) -> Specification:
+        """Name the column of the record keys where the plan does, and a specification of an earlier version does not."""
+        if KEYS_ALONE not in specification.relies_on:
+            return specification
+        plans = [s.facts.parameters for s in self.standings.values() if s.opening.specification == digest]
+        columns = {(plan.get("mechanism") or {}).get("record_key") or "" for plan in plans}
+        known = KeysAlone(column=columns.pop()) if len(columns) == 1 else KEYS_ALONE
+        return replace(specification, relies_on=tuple(known if r == KEYS_ALONE else r for r in specification.relies_on))
 
     def identified(self, specification: Specification, inputs: Mapping[str, str]) -> Specification:
         """Return a specification with what the ledger knows of its file, in whatever words it names it.

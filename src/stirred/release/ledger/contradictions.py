@@ -82,25 +82,34 @@ def _published(
 def _same_keys(groups: Mapping[str, tuple[Specification, list[Charge]]]) -> Iterator[Contradiction]:
     """Say that entries use the same record keys, each for a table that has them alone, or that another looks at them.
 
-    What looks at the column of the keys may publish them, and then nothing is random in the noise that they give.
+    What looks at the column of the keys may publish them, and then nothing is random in the noise that they give. A
+    release that lists no columns looks at all of them; where the column of the keys is not known, any may look at it.
     """
     keys = {d: r for d, (s, _) in groups.items() for r in s.relies_on if isinstance(r, KeysAlone)}
     keyed = [charge for digest in keys for charge in groups[digest][1]]
     for digest, reliance in keys.items():
-        others = [
-            charge
-            for other, (said, charges) in groups.items()
-            if other not in keys and reliance.column in (name.removeprefix("person ") for name in said.domain.columns)
-            for charge in charges
-        ]
-        if others:
-            those, by = _numbers(groups[digest][1]), _numbers(others)
-            then = (
-                f"{entries_in_words(by)} {'uses' if len(by) == 1 else 'use'} {reliance.column}, the record keys of "
-                f"{entries_in_words(those, lower=True)}. If they are published, no noise of these is random: their "
-                "loss does not hold, and they do not add up."
+        those = _numbers(groups[digest][1])
+        for wanted in (Verdict.YES, Verdict.CANNOT_TELL):
+            others = [
+                charge
+                for other, (said, charges) in groups.items()
+                if other not in keys and _uses(said, reliance.column) is wanted
+                for charge in charges
+            ]
+            if not others:
+                continue
+            by, certain = _numbers(others), wanted is Verdict.YES
+            use = "may use" if not certain else "uses" if len(by) == 1 else "use"
+            column = (
+                f"{reliance.column}, the record keys"
+                if reliance.column
+                else "the record keys, whose column is not known,"
             )
-            yield Contradiction(reliance=reliance, entries=those, by=by, then=then)
+            then = (
+                f"{entries_in_words(by)} {use} {column} of {entries_in_words(those, lower=True)}. If they are "
+                "published, no noise of these is random: their loss does not hold, and they do not add up."
+            )
+            yield Contradiction(reliance=reliance, entries=those, by=by, then=then, certain=certain)
     if len(keyed) > 1:
         those = _numbers(keyed)
         then = (
@@ -108,6 +117,14 @@ def _same_keys(groups: Mapping[str, tuple[Specification, list[Charge]]]) -> Iter
             "proven for them together: the loss of each is that of its table alone, and they do not add up."
         )
         yield Contradiction(reliance=next(iter(keys.values())), entries=those, by=those, then=then)
+
+
+def _uses(specification: Specification, column: str) -> Verdict:
+    """Say whether a release looks at a column, as far as it says which ones it looks at."""
+    columns = {name.removeprefix("person ") for name in specification.domain.columns}
+    if not column or not columns:
+        return Verdict.CANNOT_TELL
+    return Verdict.YES if column in columns else Verdict.NO
 
 
 def _run_again(

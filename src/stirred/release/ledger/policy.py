@@ -203,7 +203,7 @@ class Policy:
 
 
 def _promise_problems(limit: Limit, specification: Specification) -> list[Problem]:
-    """Return why a promise is none that the limit can measure: it is empty, or by a distance nobody accepted."""
+    """Return why a promise is none that the limit can measure: it is empty, or its distance is not accepted."""
     problems = [
         Problem(what=f"the release promises nothing. {finding.message}", where=_place(limit), remedy=finding.advice)
         for finding in empty(specification)

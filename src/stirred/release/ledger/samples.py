@@ -309,7 +309,8 @@ def _together(group: list[Charge], own: Mapping[int, Specification]) -> Specific
     policy = derived(rule, value, *(s.budget for s in specifications))
     relies = tuple(dict.fromkeys(reliance for s in specifications for reliance in s.relies_on))
     assumed = (*dict.fromkeys(assumption for s in specifications for assumption in s.assumptions), *rests, FRESH)
-    return replace(first, budget=Budget(policy=policy), relies_on=relies, assumptions=assumed)
+    alone = tuple(dict.fromkeys(line for s in specifications for line in s.alone))
+    return replace(first, budget=Budget(policy=policy), relies_on=relies, assumptions=assumed, alone=alone)
 
 
 def _lost(

@@ -60,8 +60,9 @@ from stirred.survey.imputation import copies
 from stirred.survey.sample_design import SurveyDesign
 from stirred.survey.settings import Setting
 
+ALONE: Final = "nothing of the sample is published but these estimates with noise, and what follows from them"
 ASSUMPTIONS: Final = (
-    "nothing of the sample is published but these estimates with noise, and what follows from them",
+    ALONE,
     "estimates, bounds, grids, weights and domains were fixed beforehand, not read off the records",
     "neither the noise, nor the randomness, nor accuracy measured against the confidential file is published",
     ONE_RUN.words,
@@ -318,7 +319,7 @@ class SurveyEstimates(Mechanism):
             assumptions=(*ASSUMPTIONS, *vouched),
             relies_on=(ONE_RUN,),
             theorem=(LAPLACE, SENSITIVITY, COMPOSED, *(() if self.design is None else (AMPLIFIED,))),
-            settings_from=self.settings_from,
+            settings_from=self.settings_from, alone=(ALONE,),
         )  # fmt: skip
 
     def release(

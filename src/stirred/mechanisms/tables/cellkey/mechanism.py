@@ -256,7 +256,7 @@ class CellKey(Mechanism):
             specification = post_process(inner.specification, description=self.in_words).specification
             inside = f"of these figures none is published: {self.inner.title} keeps them, and tables are perturbed"
             fixed = specification.multiverse.with_consequences([inside])
-            specification = specification.with_flavor(multiverse=fixed)
+            specification = replace(specification.with_flavor(multiverse=fixed), alone=(inside,))
         return CellKeyPlan(
             origin=PlanOrigin(self, microdata),
             specification=specification,

@@ -64,8 +64,11 @@ from stirred.spec.problems import placed
 from stirred.spec.reliance import ONE_RUN
 from stirred.spec.specification import Flavor, Specification
 
+ALONE: Final = (
+    "nothing of the file is published but these tables with noise, what follows from them, and what is kept exactly"
+)
 ASSUMPTIONS: Final = (
-    "nothing of the file is published but these tables with noise, what follows from them, and what is kept exactly",
+    ALONE,
     "the tables, their values, bounds and budgets were fixed beforehand, not read off the file",
     "neither the noise, nor the randomness, nor accuracy measured against the confidential file is published",
     ONE_RUN.words,
@@ -324,6 +327,7 @@ class NoisyTables(Mechanism):
             relies_on=(ONE_RUN,),
             theorem=(GAUSSIAN if self.gaussian else LAPLACE, COMPOSED, *((INSIDE,) if kept else ())),
             settings_from=self.settings_from,
+            alone=(ALONE,),
         )
 
     def release(
