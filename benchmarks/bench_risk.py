@@ -18,10 +18,10 @@ import polars as pl
 from sections import machine, write_section
 
 from stirred.data.synth.census import census
+from stirred.data.uniqueness import uniqueness
 from stirred.risk.combinations import minimal_uniques, number_of_sets
 from stirred.risk.reconstruction import reconstruct
 from stirred.risk.table_lists import cells_of, table_list
-from stirred.risk.uniqueness import uniqueness
 
 VALUES = (2, 5, 100, 63, 2, 12, 8, 20, 6, 3)
 

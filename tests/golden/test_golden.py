@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from stirred.audit.bundle import audit_bundle
+from stirred.data.bundle import published_specification
 from stirred.data.codebook import Codebook
 from stirred.release.ledger import Ledger
+from stirred.release.scan import _written_otherwise
 from stirred.spec.document import from_json, to_json
 from tests.golden.make import (
     ACCOUNT,
@@ -64,6 +66,16 @@ def test_a_ledger_made_before_is_read_and_says_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_folder_published_before_is_read_and_passes(name: str, tmp_path: Path) -> None:
     assert audit_bundle(shutil.copytree(SET / ACCOUNT / name, tmp_path / name)).problems == ()
+
+
+def test_a_specification_that_does_not_mark_what_holds_alone_is_as_it_was_written() -> None:
+    """The account was made before specifications did: its tables can still be published."""
+    public = SET / ACCOUNT / "tables"
+    read = published_specification(public)
+    assert read is not None
+    assert read.alone
+    assert '"alone"' not in (public / "specification.json").read_text(encoding="utf-8")
+    assert [*_written_otherwise(public, read, same_version=True)] == []
 
 
 @pytest.mark.parametrize("path", sorted((SET / "specifications").glob("*.json")), ids=lambda path: path.stem)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from stirred import PermutationSwap
+from stirred.mechanisms.tables.cellkey.design import design_ptable
+from stirred.mechanisms.tables.cellkey.mechanism import CellKey
+from stirred.randomness import Entropy
+from stirred.release.plan_file import read_plan
+from stirred.release.prepared import prepare
+from stirred.spec.doubts import DoubtError
 from tests.release.bundles import PLAN_OF_HOMES, households, persons, stirred
 
 WITH_PERSONS = PLAN_OF_HOMES.replace(
@@ -58,6 +66,47 @@ def test_a_place_that_is_taken_and_a_second_run_refuse_before_anything_is_looked
     plan.write_text(plan.read_text(encoding="utf-8").replace('"out"', '"again"'), encoding="utf-8")
     done = stirred("release", "plan.toml", "--quiet", cwd=folder)
     assert (done.returncode, "Entry 1 ran this plan on this file before" in done.stderr) == (2, True)
+
+
+def test_python_refuses_what_the_command_refuses(folder: Path) -> None:
+    """Doubts are one list: a release in Python needs the same word."""
+    prepared = prepare(read_plan(folder / "plan.toml"))
+    mechanism, data = prepared.mechanism, prepared.data
+    own = mechanism.plan(data)
+    for given in (None, own, prepared.plan):
+        with pytest.raises(DoubtError, match="are unique on what is published unchanged"):
+            mechanism.release(data, Entropy.from_os(), plan=given)
+    assert "are unique on what is published unchanged" in " ".join(str(own).split())
+    release = mechanism.release(data, Entropy.from_os(), accept=["exposed"])
+    assert any("exposed (more records" in line for line in release.specification.assumptions)
+
+
+def test_a_release_is_judged_by_the_policy_of_its_plan(folder: Path) -> None:
+    (folder / "policy.toml").write_text("exposed_share = 1\n", encoding="utf-8")
+    assert (
+        stirred("ledger", "init", "a.ledger", "--dataset", "homes", "--policy", "policy.toml", cwd=folder).returncode
+        == 0
+    )
+    (folder / "plan.toml").write_text(WITH_PERSONS + 'ledger = "a.ledger"\n', encoding="utf-8")
+    prepared = prepare(read_plan(folder / "plan.toml"))
+    assert prepared.mechanism.release(prepared.data, Entropy.from_os(), plan=prepared.plan)
+    with pytest.raises(DoubtError, match="The default allows"):
+        prepared.mechanism.release(prepared.data, Entropy.from_os())
+
+
+def test_records_that_stay_inside_expose_no_one() -> None:
+    """Cell keys after a swap publish tables alone, and their swap is not refused for its records."""
+    homes = households(60).with_columns(rooms=pl.int_range(60)).drop("hid")
+    swap = PermutationSwap(rate="1/2", match=["size"], swap=["county"])
+    with pytest.raises(DoubtError, match="unique on what is published unchanged"):
+        swap.release(homes, Entropy.from_os(), accept=["identifier:rooms"])
+    after = {"name": "permutation-swap", "rate": "1/2", "match": ["size"], "swap": ["county"]}
+    values = {name: homes[name].unique().sort().to_list() for name in ("county", "rooms")}
+    table = design_ptable(D=2, V=Fraction(9, 10)).table
+    keys = CellKey(ptable=table, tables=[["county", "rooms"]], values=values, after=after)
+    accept = [doubt.name for doubt in keys.plan(homes).doubts if doubt.refuses]
+    assert "exposed" not in accept
+    assert keys.release(homes, Entropy.from_os(), accept=accept)
 
 
 def test_records_that_share_what_is_unchanged_raise_no_doubt(folder: Path) -> None:

@@ -383,7 +383,7 @@ def editions(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch, *, chang
             # The first truth's draw, under the other's settings: they name files in another folder.
             plan: Any = first.plan
             if isinstance(plan.origin, PlanOrigin):
-                plan = replace(plan, origin=plan.origin._replace(mechanism=mechanism))
+                plan = replace(plan, origin=replace(plan.origin, mechanism=mechanism))
             found = as_if(drawn(mechanism, first.data, entropy, **{**how, "plan": plan}), seen)
             if case.own_pairs:
                 other = drawn(mechanism, data, Entropy.from_seed("two"), **how)

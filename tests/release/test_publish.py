@@ -19,10 +19,11 @@ import pytest
 from stirred import Entropy
 from stirred.audit.bundle import audit_bundle
 from stirred.cli.main import run as command
+from stirred.data.frames import read_frame
 from stirred.release import publish as module
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
-from stirred.release.publish import PublishError, publish
+from stirred.release.publish import PublishError, _spelled_otherwise, publish
 from stirred.release.run import run
 from stirred.release.scan import scan_bundle
 from stirred.spec.doubts import DoubtError
@@ -384,6 +385,25 @@ TAMPERED = {
     "a definition that Markdown does not show": Tampered(
         text("README.md", lambda page: page + "\n[//]: # (East 41)\n"), "public/README.md: it holds a definition"
     ),
+    "letters that nothing draws": Tampered(
+        text("README.md", lambda page: page + "\nHomes" + "".join(chr(0xE0000 + ord(one)) for one in "East 41") + "\n"),
+        "public/README.md: it holds letters that nothing draws (U+E0020, U+E0031, U+E0034)",
+    ),
+    "letters that nothing draws, by number": Tampered(
+        text("report.html", lambda page: page.replace("</main>", "<p>Homes&#x200b;&#8203;</p></main>")),
+        "public/report.html: it holds letters that nothing draws (U+200B)",
+    ),
+    "the title of a link": Tampered(
+        text("README.md", lambda page: page + '\n[homes](https://a.b "East 41")\n'),
+        "public/README.md: it holds the title of a link",
+    ),
+    "the name of a block of code": Tampered(
+        text("README.md", lambda page: page + "\n```East-41\nhomes\n```\n"), "README.md: it holds a block of code"
+    ),
+    "blanks at the end of lines": Tampered(
+        text("specification.md", lambda page: page.replace("\n", " \t \t\n")),
+        "public/specification.md: it holds blanks at the end of a line",
+    ),
     "blanks in the specification": Tampered(
         text("specification.json", lambda page: page.replace("{", "{ \t \t\t ", 1)),
         "public/specification.json: it is not written as `stirred` writes it",
@@ -652,3 +672,11 @@ def test_the_audit_of_a_bundle_looks_at_the_order_and_at_tables_of_persons(bundl
     checks = audit_bundle(bundle).checks
     assert any("grouped by county" in check for check in checks)
     assert any("table ages" in check for check in checks)
+
+
+@pytest.mark.parametrize(("count", "odd"), [("5", None), ("5.0", None), ("059", "059"), ("+5", "+5"), ("5e0", "5e0")])
+def test_a_count_has_one_spelling(count: str, odd: str | None, tmp_path: Path) -> None:
+    """A choice of spellings could hold a message that no reader sees as one."""
+    path = tmp_path / "table.csv"
+    path.write_text(f"county,count\nEast,{count}\nWest,7\nNorth,2.5\n", encoding="utf-8")
+    assert _spelled_otherwise(read_frame(path, empty=True)) == odd

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import signal
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from stirred.data import exposed
 from stirred.data.apart import apart
 from stirred.data.place import Place
 from stirred.data.problems import PlanError
@@ -18,10 +22,12 @@ from stirred.release import rehearsal
 from stirred.release.ledger import Ledger
 from stirred.release.plan_file import planned
 from stirred.release.prepared import prepare
+from stirred.release.publish import publish
 from stirred.release.rehearsal import bytes_needed
 from stirred.release.run import run
 from stirred.report import charts
 from tests.release.bundles import households, listing, persons
+from tests.release.forked import Forked
 
 
 @pytest.fixture
@@ -166,3 +172,48 @@ def test_under_a_limit_of_memory_the_process_of_a_report_survives() -> None:
     assert done.returncode == 0, done.stderr
     assert charts.NOT_DRAWN in done.stdout or "<svg" in done.stdout
     assert resource.getrlimit(resource.RLIMIT_AS)[1] == resource.RLIM_INFINITY
+
+
+KILLED = """[data]
+households = "homes.parquet"
+persons = "persons.parquet"
+hid = "hid"
+id = ["pid"]
+[mechanism]
+name = "permutation-swap"
+match = ["size"]
+swap = ["county"]
+rate = "1/4"
+[release]
+out = "out"
+"""
+
+
+def dies_when_it_was_drawn() -> None:
+    patch = pytest.MonkeyPatch()
+    patch.setattr(rehearsal, "audit_pages", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+    patch.setattr(exposed, "MOST_EXPOSED", Fraction(1))
+
+
+def killed_while_rehearsing(folder: Path) -> Path:
+    """Release in a process of its own that is killed when its rehearsal was drawn; return what it leaves."""
+    (folder / "killed.toml").write_text(KILLED, encoding="utf-8")
+    process = Forked("release", "killed.toml", "--quiet", cwd=folder, arrange=dies_when_it_was_drawn)
+    assert process.wait(60) == -signal.SIGKILL
+    left = folder / ".out.partial" / "rehearsal" / "public"
+    assert any(left.iterdir()), "the power check: a draw of the whole file was left"
+    return left
+
+
+def test_a_plan_of_the_same_folder_removes_a_draw_that_a_killed_rehearsal_left(folder: Path) -> None:
+    left = killed_while_rehearsing(folder)
+    prepare(planned(plan(release={"out": "other"}), source="plan.toml", folder=folder))
+    assert not left.exists()
+    assert not (folder / ".out.partial").exists()
+
+
+def test_publish_removes_a_draw_that_a_killed_rehearsal_left(folder: Path) -> None:
+    run(prepare(planned(plan(release={"out": "made"}), source="plan.toml", folder=folder)))
+    left = killed_while_rehearsing(folder)
+    publish(folder / "made", folder / "site")
+    assert not left.exists()

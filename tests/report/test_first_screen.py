@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 from stirred import Entropy
+from stirred.data.uniqueness import uniqueness
 from stirred.mechanisms.protocol import Grid, Section, Typical
 from stirred.mechanisms.swapping import PermutationSwap
 from stirred.release.plan_file import planned
@@ -26,7 +27,6 @@ from stirred.report.charts import COLOURS, GREY
 from stirred.report.facts import facts_in
 from stirred.report.release import NOTHING, ReleaseReport, internal_report, public_report
 from stirred.report.transparency import transparency
-from stirred.risk.uniqueness import uniqueness
 from tests.release.bundles import CODEBOOK_OF_HOMES, households, persons
 
 EDITIONS = {"public": public_report, "internal": internal_report}
@@ -214,7 +214,7 @@ def test_how_many_records_there_are_is_said_only_where_a_table_of_them_is_exact(
     exact: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a file that is too large to be counted, too: what has no exact table has nobody to count."""
-    monkeypatch.setattr("stirred.risk.exposed.MOST_RECORDS", 100)
+    monkeypatch.setattr("stirred.data.exposed.MOST_RECORDS", 100)
     noise = {"name": "noisy-tables", "rho": 1}
     report = blank(tmp_path, SWAP if exact else noise, data={} if exact else {"codebook": "codebook.toml"})
     page = public_report(report)

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from stirred.data.uniqueness import class_diversity, unique_match
 from stirred.risk.combinations import dis_suda
 from stirred.risk.posterior import (
     belief_after_noisy_count,
@@ -16,7 +17,6 @@ from stirred.risk.posterior import (
     released_is_true,
     share_that_moves,
 )
-from stirred.risk.uniqueness import class_diversity, unique_match
 from stirred.spec.problems import StirredError
 
 

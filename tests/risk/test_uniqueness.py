@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stirred.data.exposed import exact_tables, exposure, with_persons
 from stirred.data.microdata import Microdata
+from stirred.data.uniqueness import diversity, individual_risk, share_in_words, unique_match, uniqueness
 from stirred.mechanisms.swapping import PermutationSwap
 from stirred.risk.combinations import minimal_uniques
-from stirred.risk.exposed import exact_tables, exposure, with_persons
 from stirred.risk.faced import faced
 from stirred.risk.subject import Subject, default_keys
-from stirred.risk.uniqueness import diversity, individual_risk, share_in_words, unique_match, uniqueness
 from stirred.spec import catalogue
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse

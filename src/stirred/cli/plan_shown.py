@@ -14,6 +14,7 @@ from stirred.cli.option_words import bad_plan
 from stirred.cli.output import emit, emit_json, exactly, facts, five, heading, paragraph, picked, say
 from stirred.cli.risk import uniqueness_out
 from stirred.data.bundle import checksum
+from stirred.data.exposed import EXPOSED
 from stirred.data.frames import exists
 from stirred.data.problems import bad_file
 from stirred.data.sources import local_path
@@ -25,7 +26,6 @@ from stirred.release.ledger.entry import numbers as listed
 from stirred.release.prepared import Prepared
 from stirred.release.run import remaining
 from stirred.release.scan import problems_of
-from stirred.risk.exposed import EXPOSED
 from stirred.spec.document import to_document
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact

@@ -16,12 +16,12 @@ from stirred.cli.swap_options import NOWHERE, names
 if TYPE_CHECKING:
     import polars as pl
 
+    from stirred.data.exposed import ExactTable
+    from stirred.data.uniqueness import Diversity, Uniqueness
     from stirred.risk.bounds import Bounds, Revealed
     from stirred.risk.combinations import MinimalUniques
-    from stirred.risk.exposed import ExactTable
     from stirred.risk.subject import Subject
     from stirred.risk.told import Told
-    from stirred.risk.uniqueness import Diversity, Uniqueness
 
 # So many open ranges, added up, and fewer: then tables are counted one by one.
 _FEW = 60
@@ -251,8 +251,8 @@ def _light_weights(column: pl.Series) -> list[tuple[str, str]]:
 
 
 def _diversity(subject: Subject, table: ExactTable, sensitive: list[str]) -> list[Diversity]:
+    from stirred.data.uniqueness import diversity
     from stirred.risk.subject import records_and_keys
-    from stirred.risk.uniqueness import diversity
 
     frame, keys = records_and_keys(subject.data, table)
     return [diversity(frame, keys, name) for name in sensitive]
@@ -336,7 +336,7 @@ def _bounds_rows(found: tuple[Bounds, int | None] | None) -> list[tuple[str, str
 
 
 def _revealed_rows(found: Revealed | None, unique: Uniqueness) -> list[tuple[str, str]]:
-    from stirred.risk.uniqueness import share_in_words
+    from stirred.data.uniqueness import share_in_words
 
     if found is None:
         return []
@@ -352,7 +352,7 @@ def _revealed_rows(found: Revealed | None, unique: Uniqueness) -> list[tuple[str
 
 def uniqueness_rows(found: Uniqueness, *, default: bool, sample: bool, population: bool) -> list[tuple[str, str]]:
     """Say how many records share their keys with how many others."""
-    from stirred.risk.uniqueness import share_in_words
+    from stirred.data.uniqueness import share_in_words
 
     def share(part: float) -> str:
         return share_in_words(part, found.records)
@@ -396,7 +396,7 @@ def uniqueness_out(found: Uniqueness) -> dict[str, Any]:
 
 
 def _diversity_row(each: Diversity, found: Uniqueness) -> tuple[str, str]:
-    from stirred.risk.uniqueness import share_in_words
+    from stirred.data.uniqueness import share_in_words
 
     return (
         "sensitive",
@@ -408,7 +408,7 @@ def _diversity_row(each: Diversity, found: Uniqueness) -> tuple[str, str]:
 
 def _minimal_rows(found: MinimalUniques | None, unique: Uniqueness, largest: int) -> list[tuple[str, str]]:
     from stirred.data.problems import number
-    from stirred.risk.uniqueness import share_in_words
+    from stirred.data.uniqueness import share_in_words
 
     if found is None:
         return [("minimal", f"sets of up to {largest} of these keys are too many to search; choose --largest 2")]

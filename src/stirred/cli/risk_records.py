@@ -10,8 +10,8 @@ from stirred.cli.option_words import bad_plan
 if TYPE_CHECKING:
     import polars as pl
 
+    from stirred.data.exposed import ExactTable
     from stirred.risk.combinations import MinimalUniques
-    from stirred.risk.exposed import ExactTable
     from stirred.risk.subject import Subject
 
 _OPTION = "--records"
@@ -44,8 +44,8 @@ def write_records(
     import polars as pl
 
     from stirred.data.place import file_at
+    from stirred.data.uniqueness import record_risks
     from stirred.risk.subject import records_and_keys
-    from stirred.risk.uniqueness import record_risks
 
     frame, keys = records_and_keys(subject.data, table)
     found = record_risks(frame, keys, weight=weight, population=population)

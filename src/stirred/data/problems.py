@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+from unicodedata import category
 
 from stirred.spec.problems import Problem, StirredError
 
@@ -68,6 +70,29 @@ def control_letters(text: str, *, allowed: str = "") -> str:
     """Return the first control letters of a text by their numbers; nothing if there are none."""
     found = sorted({letter for letter in text if _is_control(letter) and letter not in allowed})
     return ", ".join(f"U+{ord(letter):04X}" for letter in found[:3])
+
+
+# Letters by their class that are drawn as nothing: fillers, and signs that choose a variant of the letter before.
+_UNDRAWN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+
+
+def invisible_letters(text: str) -> str:
+    """Return the first letters that nothing draws, by their numbers; nothing if there are none.
+
+    Joiners between letters belong to the spelling of some languages.
+
+    >>> invisible_letters("Homes\U000e0041 and\u200b"), invisible_letters("\u0645\u06cc\u200c\u062e")
+    ('U+200B, U+E0041', '')
+    """
+    found = set()
+    for place, letter in enumerate(text):
+        if letter < "\u00ad":
+            continue
+        joins = letter in "\u200c\u200d" and text[place - 1 : place].isalpha() and text[place + 1 : place + 2].isalpha()
+        variant = "\ufe00" <= letter <= "\ufe0f" or "\U000e0000" <= letter <= "\U000e0fff"
+        if not joins and (variant or letter in _UNDRAWN or category(letter) in ("Cf", "Co", "Cn")):
+            found.add(letter)
+    return ", ".join(f"U+{ord(letter):04X}" for letter in sorted(found)[:3])
 
 
 def _is_control(letter: str) -> bool:

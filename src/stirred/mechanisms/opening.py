@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from stirred.data.given import as_microdata, same_data
 from stirred.data.microdata import Microdata
 from stirred.data.problems import bad_plan
-from stirred.mechanisms.protocol import SAMPLED, Mechanism, check_seeded, plan_doubts
+from stirred.mechanisms.protocol import SAMPLED, Mechanism, check_seeded, exposed_doubts, plan_doubts, plan_exposure
 from stirred.randomness.entropy import Entropy
 from stirred.spec.accepted import with_accepted
 from stirred.spec.doubts import refuse_doubts
@@ -32,12 +32,16 @@ def opened(mechanism: Mechanism, data: Any, entropy: Entropy, *, accept: Sequenc
     """
     Entropy.expected(entropy)
     microdata = as_microdata(data)
-    if plan is None:
+    own = plan is None
+    if own:
         plan = mechanism.plan(microdata)
     else:
         _check_origin(plan, mechanism, microdata)
     tested = entropy.seeded and plan.doubts == (SAMPLED,)
-    accepted = () if tested else refuse_doubts(plan_doubts(plan, settings_from=mechanism.settings_from), accept=accept)
+    doubts = plan_doubts(plan, settings_from=mechanism.settings_from)
+    if own and plan.origin is None:  # the plan of a package that does not keep it
+        doubts += (*exposed_doubts(plan_exposure(mechanism, microdata, plan), mechanism, microdata, plan),)
+    accepted = () if tested else refuse_doubts(doubts, accept=accept)
     check_seeded(plan, seeded=entropy.seeded)
     entropy = entropy.for_release()
     promised = with_accepted(plan.specification, [each for each in accepted if each.name not in plan.accepted])

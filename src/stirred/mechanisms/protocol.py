@@ -112,6 +112,7 @@ from stirred.mechanisms.contract.abilities import (
     tunable,
 )
 from stirred.mechanisms.contract.defaults import Defaults
+from stirred.mechanisms.contract.exposure import exposed_doubts, plan_exposure
 from stirred.mechanisms.contract.plan import (
     SAMPLED,
     UNSEARCHED,
@@ -175,7 +176,8 @@ __all__ = [
     "Outcome", "Picture", "Plan", "PlanOrigin", "Plot", "Progress", "PublicFile", "PublicTable", "Rate", "Rated",
     "Release", "ReleasedFile", "ReleasedTable", "Section", "Settings", "StratumAudit", "StratumAudited", "Stronger",
     "Table", "TableFile", "Tiles", "TooLargeError", "Typical", "VerificationError", "Written", "as_part", "as_parts",
-    "check_seeded", "doubt_rows", "failed", "not_done", "plan_doubts", "settings_doubts", "share_changed",
+    "check_seeded", "doubt_rows", "exposed_doubts", "failed", "not_done", "plan_doubts", "plan_exposure",
+    "settings_doubts", "share_changed",
     "smallest_area", "tunable",
 ]  # fmt: skip
 

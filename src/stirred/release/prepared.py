@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from typing import Final
 
 import polars as pl
 
+from stirred.data import exposed as exposure
 from stirred.data.bundle import checksum
 from stirred.data.codebook import Codebook
 from stirred.data.columns import Columns, ParquetColumns
+from stirred.data.exposed import MOST_RECORDS, counted, exact_tables, exposed_in_words
 from stirred.data.formulas import formula_doubts, unwritable
 from stirred.data.microdata import Microdata
-from stirred.data.place import check_place
+from stirred.data.place import check_place, sweep
 from stirred.data.problems import DataError, PlanError, bad_plan, listed, taken_names
 from stirred.data.sources import Source
 from stirred.data.steps import Count, Drop, words_of
 from stirred.data.table_labels import ENDING, Labels, tells_more
+from stirred.data.uniqueness import Uniqueness
 from stirred.data.validate import validate
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import LOCAL, Engine
 from stirred.mechanisms import registry
-from stirred.mechanisms.protocol import Mechanism, Plan, Settings, Table, plan_doubts
+from stirred.mechanisms.protocol import Mechanism, Plan, Settings, Table, exposed_doubts, plan_doubts, plan_exposure
 from stirred.release.declared_missing import as_declared, undeclared_columns, with_missing_as_declared
 from stirred.release.engine import engine_of
 from stirred.release.ledger import Ledger
@@ -33,16 +37,6 @@ from stirred.release.ledger_doubts import earlier_doubts, earlier_entry, ledger_
 from stirred.release.plan_file import Planned, unprintable
 from stirred.release.preparation import preparation_of, with_numbers
 from stirred.release.tables import wanted_tables, with_declared_codes
-from stirred.risk.exposed import (
-    MOST_EXPOSED,
-    MOST_RECORDS,
-    counted,
-    exact_tables,
-    exposed_doubt,
-    exposed_in_words,
-    exposure,
-)
-from stirred.risk.uniqueness import Uniqueness
 from stirred.spec.accepted import MORE_RUNS, with_accepted
 from stirred.spec.domain import file_identity
 from stirred.spec.doubts import Doubt, refuse_doubts
@@ -118,6 +112,7 @@ def prepare(planned: Planned, *, before: int | None = None, releasing: bool = Fa
     ``before`` is the entry of a release that was reserved already: the ledger is asked as it stood then. For a plan
     that is only shown everything is looked at; ``releasing``, what refuses at once refuses before that.
     """
+    sweep(planned.out.absolute().parent)  # a run that was killed in its rehearsal left a draw that no ledger counts
     if releasing:
         check_place(planned.out)
     engine = engine_of(planned)  # before files are read: it may take minutes
@@ -168,13 +163,14 @@ def prepare(planned: Planned, *, before: int | None = None, releasing: bool = Fa
     _check_names([*released, *people], tables)
     if ledger is not None:
         _check_accountable(planned, ledger, others)
-    looked_at = counted(data) and plan.publishes_fixed
-    shown = replace(data, keep_persons=tuple(people))  # who is unique on a column that is dropped is found by no one
-    exposed = exposure(plan.specification, shown, exchanged=mechanism.areas) if looked_at else None
-    alone = None if exposed is None else exposed[0]
+    alone = plan_exposure(mechanism, data, plan)
+    most, set_by = _most_exposed(planned, ledger)
+    exposed = tuple(exposed_doubts(alone, mechanism, data, plan, most=most, set_by=set_by))
+    if plan.origin is not None:  # the release judges by the same rule
+        plan = plan.judged(exposed)
     doubts = (
         *plan_doubts(plan, settings_from=mechanism.settings_from),
-        *_of_exposure(alone, planned, mechanism, data, plan, ledger),
+        *(() if plan.origin is not None else exposed),
         *_of_other_files(ledger, others),
         *of_ledger(specification=plan.specification),
         *earlier_doubts(ledger, (*plan.includes, *plan.given)),
@@ -241,21 +237,14 @@ def _check_accountable(planned: Planned, ledger: Ledger, others: Mapping[str, Se
         raise PlanError(not_of(others, ledger.dataset, where=f"{planned.source} [data]"))
 
 
-def _of_exposure(
-    found: Uniqueness | None,
-    planned: Planned,
-    mechanism: Mechanism,
-    data: Microdata,
-    plan: Plan,
-    ledger: Ledger | None,
-) -> Iterator[Doubt]:
-    """Yield the doubt about released records that are unique on what is published unchanged.
+def _most_exposed(planned: Planned, ledger: Ledger | None) -> tuple[Fraction, str]:
+    """Return which share of records may be unique on what is published unchanged, and who says so.
 
-    A policy says how large their share may be. A plan may be stricter, and never laxer: beyond it a person accepts.
+    A policy says how large it may be. A plan may be stricter, and never laxer: beyond it a person accepts.
     """
     policy = None if ledger is None else ledger.policy
     stated = None if policy is None else policy.exposed_share
-    most, set_by = (MOST_EXPOSED, "the default") if stated is None else (stated, "the policy of the ledger")
+    most, set_by = (exposure.MOST_EXPOSED, "the default") if stated is None else (stated, "the policy of the ledger")
     own = planned.plan.release.exposed_share
     if own is not None:
         strict = probability(own, where="exposed_share")
@@ -267,11 +256,7 @@ def _of_exposure(
             )
         if strict < most:
             most, set_by = strict, "the plan"
-    records = any(file.kind == "records" for file in mechanism.files(data, plan))
-    if found is None or not records or {*found.keys} & {*mechanism.areas}:
-        return  # who is alone with exchanged values stands as a 1 in a table, and the record may be another's
-    if (doubt := exposed_doubt(found, most=most, set_by=set_by)) is not None:
-        yield doubt
+    return most, set_by
 
 
 def _of_other_files(ledger: Ledger | None, others: Mapping[str, Sequence[int]]) -> Iterator[Doubt]:

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from stirred.data.bundle import checksum, odd_files
 from stirred.data.frames import read_frame, write_frame
-from stirred.data.place import CHECKSUMS, check_place, folder_at, remove_leftovers
+from stirred.data.place import CHECKSUMS, check_place, folder_at, remove_leftovers, sweep
 from stirred.data.problems import control_letters
 from stirred.release.ledger.row import Strict
 from stirred.release.reservation import NOTICE, Accounted, accounted
@@ -76,9 +76,9 @@ def publish(
     place by a file `.stirred-publish.toml` beside it or above. A dry run does everything but the copying.
     """
     if not dry_run:
-        remove_leftovers(
-            bundle.absolute()
-        )  # a run that died when its bundle had appeared may hold other names of files
+        # A run that died when its bundle had appeared may hold other names of files; any may have left its rehearsal.
+        remove_leftovers(bundle.absolute())
+        sweep(bundle.absolute().parent)
     if odd := [*odd_files(bundle, linked=False)]:
         raise PublishError(odd)
     of_ledger = [name for name in accept if name.startswith(_OF_LEDGER)]
@@ -182,12 +182,32 @@ def _write_again(path: Path, *, where: str) -> None:
     half = path.with_name(f".{path.name}")
     note = pl.read_parquet_metadata(path) if path.suffix == ".parquet" else {}
     frame = read_frame(path, empty=True)
+    if path.suffix == ".csv" and (odd := _spelled_otherwise(frame)):
+        what, remedy = (
+            f"the count {odd!r} is not spelled as `stirred` does",
+            "do not publish it; make the release again",
+        )
+        raise PublishError([Problem(what=what, where=where, remedy=remedy)])
     os.close(_new_file(half))
     write_frame(frame, half, note={key: text for key, text in note.items() if key.startswith("stirred.")})
     if not read_frame(half, empty=True).equals(frame):
         what, remedy = "written again, it is not the same table", "do not publish it; make the release again"
         raise PublishError([Problem(what=what, where=where, remedy=remedy)])
     half.replace(path)
+
+
+def _spelled_otherwise(frame: pl.DataFrame) -> str | None:
+    """Return a count that has another spelling than its number, such as 059: the choice could hold a message."""
+    if frame.schema.get("count") != pl.String:
+        return None  # read as numbers, and written again from these
+    for text in frame["count"].drop_nulls().to_list():
+        try:
+            number = float(text)
+        except ValueError:
+            continue
+        if number.is_integer() and text != f"{number:.0f}" and text != f"{number:.1f}":
+            return str(text)
+    return None
 
 
 def _let_everybody_read(folder: Path) -> None:

@@ -11,7 +11,8 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from html import unescape
 from pathlib import Path
 
 import polars as pl
@@ -32,7 +33,7 @@ from stirred.data.frames import read_frame
 from stirred.data.identifying import identifier_doubt, identifying
 from stirred.data.place import MANIFEST
 from stirred.data.probe import is_unread
-from stirred.data.problems import DataError, bad_file, listed
+from stirred.data.problems import DataError, bad_file, invisible_letters, listed
 from stirred.data.sources import Source
 from stirred.data.table_labels import label_columns
 from stirred.mechanisms.protocol import Mechanism
@@ -43,7 +44,7 @@ from stirred.spec.doubts import Doubt, nothing_promised, refuse_doubts
 from stirred.spec.invariant import Margin
 from stirred.spec.markdown import unshown as unshown_in_markdown
 from stirred.spec.problems import Problem, StirredError
-from stirred.spec.reliance import Unpublished
+from stirred.spec.reliance import KeysAlone, Unpublished
 from stirred.spec.specification import Specification
 
 _PART = r"(/part-\d{5}\.(parquet|csv))?"
@@ -207,6 +208,8 @@ def page_doubts(public: Path, *, same_version: bool = True, unread: Unread | Non
         links = [_LINK.findall(tag) for tag in _TAG.findall(text)] if html else [_WAY_INSIDE.findall(text)]
         for target in sorted({target for found in links for target in found}):
             yield _doubt(f"it leads to {target}, outside of what is published", place, _AGAIN)
+        if letters := invisible_letters(unescape(text)):
+            yield _doubt(f"it holds letters that nothing draws ({letters})", place, _AGAIN)
         for what in unshown(text, same_version=same_version, said=said) if html else unshown_in_markdown(text):
             yield _doubt(f"it holds {what}, which no page of ours has", place, _AGAIN)
 
@@ -214,8 +217,12 @@ def page_doubts(public: Path, *, same_version: bool = True, unread: Unread | Non
 def _written_otherwise(public: Path, specification: Specification, *, same_version: bool) -> Iterator[Problem]:
     """Look whether specification.json is written as we write it: blanks and signs can hide what no reader sees."""
     text = (public / SPECIFICATION).read_text(encoding="utf-8")
-    again = to_json(specification, account=account_in(text), mechanism=mechanism_in(text))
-    if text != again if same_version else json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n" != text:
+    account, mechanism = account_in(text), mechanism_in(text)
+    # What reading adds to the documents of earlier versions is not in them.
+    relies_on = tuple(one for one in specification.relies_on if not isinstance(one, KeysAlone))
+    older = (replace(specification, alone=()), replace(specification, alone=(), relies_on=relies_on))
+    again = [to_json(each, account=account, mechanism=mechanism) for each in (specification, *older)]
+    if text not in again if same_version else json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n" != text:
         yield _doubt("it is not written as `stirred` writes it", f"public/{SPECIFICATION}", _AGAIN)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from stirred.data.uniqueness import share_in_words
 from stirred.inference.learned import what_could_be_learned
 from stirred.mechanisms.protocol import Bars, Plot
 from stirred.report.charts import bars, plot
 from stirred.report.page import bullets, page, paragraph, section, table
 from stirred.risk.faced import Faced, vulnerable_in_words
 from stirred.risk.reidentification import VULNERABLE
-from stirred.risk.uniqueness import share_in_words
 from stirred.spec.brief import blocks
 from stirred.spec.compare import compare
 from stirred.utility.comparison import Compared

@@ -12,9 +12,9 @@ from typing import Any
 from stirred.data.bundle import Manifest, checksum, public_folder, published_specification
 from stirred.data.place import CHECKSUMS, MANIFEST
 from stirred.data.problems import bad_file, bad_plan
+from stirred.data.uniqueness import share_in_words
 from stirred.report.facts import facts_in
 from stirred.report.page import bullets, page, paragraph, section, table
-from stirred.risk.uniqueness import share_in_words
 from stirred.spec.brief import published_exactly
 from stirred.spec.compare import Comparison, compare
 from stirred.spec.explain import why_nothing

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Final
 
+from stirred.data.exposed import exposed_in_words
 from stirred.data.problems import number
+from stirred.data.uniqueness import share_in_words
 from stirred.mechanisms.protocol import Bars, Plan, Typical
 from stirred.report.charts import bars, share_bar
 from stirred.report.page import bullets, folded, paragraph, section, table
-from stirred.risk.exposed import exposed_in_words
-from stirred.risk.uniqueness import share_in_words
 from stirred.spec.explain import NOT_PROTECTED, explain, why_nothing
 from stirred.spec.specification import Specification
 

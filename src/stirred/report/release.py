@@ -14,6 +14,7 @@ import polars as pl
 
 from stirred.data.problems import number
 from stirred.data.table_labels import Labels
+from stirred.data.uniqueness import Uniqueness
 from stirred.mechanisms.protocol import Block, ExpectedError, Grid, Mechanism, Plan, Section, Typical
 from stirred.report.charts import picture
 from stirred.report.errors import error_charts
@@ -25,7 +26,6 @@ from stirred.report.pipeline import pipeline_section
 from stirred.report.safes import SafesSheet, safes_section
 from stirred.report.transparency import Shown, faces_section
 from stirred.report.validity import Validity
-from stirred.risk.uniqueness import Uniqueness
 from stirred.spec.doubts import Doubt
 from stirred.spec.invariant import records_of
 from stirred.utility.measures import CELL_CLASSES, Accuracy, by_area_size, by_cell_size

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stirred.data.codes import encode
-from stirred.risk.uniqueness import unique_match
+from stirred.data.uniqueness import unique_match
 
 _Array = npt.NDArray[Any]
 Keys = tuple[str, ...]

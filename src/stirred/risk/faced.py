@@ -13,13 +13,13 @@ from typing import Any
 
 import polars as pl
 
+from stirred.data.uniqueness import Uniqueness
 from stirred.risk.areas import AREAS, RECORDS, Progress
 from stirred.risk.attackers import AGE, Asked
 from stirred.risk.attacks import attacked, has_records, people_of, target_of
 from stirred.risk.bounds import Revealed
 from stirred.risk.reidentification import VULNERABLE, Reidentified, reidentify
 from stirred.risk.subject import Subject, bundle_files, from_bundle, revealed_by_tables
-from stirred.risk.uniqueness import Uniqueness
 from stirred.spec.problems import StirredError
 
 

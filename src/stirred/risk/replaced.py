@@ -13,12 +13,12 @@ import polars as pl
 
 from stirred.data.codes import encode
 from stirred.data.columns import select
+from stirred.data.exposed import SUMS, with_persons
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
 from stirred.randomness.entropy import Entropy
 from stirred.risk.areas import AREAS, RECORDS, Progress, reconstruct_areas
 from stirred.risk.attackers import PERSON, Asked
-from stirred.risk.exposed import SUMS, with_persons
 from stirred.risk.reidentification import VULNERABLE, Reidentified, Stratum, kinds_of_persons, reidentify
 from stirred.risk.subject import Subject
 from stirred.risk.table_lists import cells_of

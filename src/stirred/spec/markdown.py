@@ -51,6 +51,9 @@ def code(text: str) -> str:
 _CODE: Final = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
 _TAG: Final = re.compile(r"<[a-zA-Z/!?]")
 _DEFINED: Final = re.compile(r"^ {0,3}\[[^\]]*\]:", re.MULTILINE)
+_TITLED: Final = re.compile(r"""(?<!\\)\]\([^()\s]*\s+["'(]""")
+_FENCED: Final = re.compile(r"^ {0,3}(?:`{3}|~{3})", re.MULTILINE)
+_BLANKS: Final = re.compile(r"[^\S\n]+$", re.MULTILINE)
 
 
 def unshown(text: str) -> list[str]:
@@ -58,9 +61,14 @@ def unshown(text: str) -> list[str]:
 
     >>> unshown("# Homes, `<a>` and &lt;b>"), unshown("<!-- 41 -->"), unshown("[//]: # (41)")
     ([], ['a tag or a comment'], ['a definition'])
+    >>> unshown('[homes](https://a.b "41")'), unshown("```East-41\na\n```"), unshown("Homes \t \n")
+    (['the title of a link'], ['a block of code'], ['blanks at the end of a line'])
     """
     shown = _CODE.sub("", text)
     return [
         *(["a tag or a comment"] if _TAG.search(shown) else []),
         *(["a definition"] if _DEFINED.search(shown) else []),
+        *(["the title of a link"] if _TITLED.search(shown) else []),
+        *(["a block of code"] if _FENCED.search(text) else []),
+        *(["blanks at the end of a line"] if _BLANKS.search(text) else []),
     ]

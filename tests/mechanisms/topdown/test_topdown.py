@@ -17,8 +17,10 @@ from stirred.mechanisms.topdown.measure import class_counts
 from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.randomness.entropy import Entropy, EntropyError
 from stirred.spec import catalogue
+from stirred.spec.compose import FRESH, TOTAL_BY
 from stirred.spec.doubts import DoubtError
 from stirred.spec.exact import exact
+from stirred.spec.lint import lint
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.shift_law import DiscreteGaussian
 from tests.mechanisms.topdown.people import CODES, LEVELS, people, topdown
@@ -162,6 +164,16 @@ def test_persons_and_units_are_measured_with_independent_noise() -> None:
     assert only.specification(name="x").budget.realised == exact(1)
     published = only.release(data(), Entropy.from_seed("both")).public
     assert published.frame("unit_constraints").height == 4
+
+
+def test_two_kinds_of_records_of_one_release_are_no_total_of_several() -> None:
+    """Their losses add up in one draw; a later release of persons alone is no part that poses as a total."""
+    both, before = (mechanism(units=each, facilities=FACILITIES) for each in ({**UNITS, "rho": None}, UNITS))
+    now, was = (each.specification(name="x") for each in (both, before))
+    assert not {*TOTAL_BY} & {*was.theorem}
+    assert FRESH not in was.assumptions
+    assert now.budget.realised < was.budget.realised
+    assert "not-the-total" not in str(lint(now, before=was))
 
 
 def test_areas_read_off_the_file_refuse_a_release_until_somebody_accepts_it() -> None:

@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, Self
 
 from stirred.data.problems import bad_plan
+from stirred.mechanisms.contract.exposure import exposed_doubts, plan_exposure
 from stirred.mechanisms.contract.settings import ReleasedTable
 from stirred.spec.brief import promise_rows, published_exactly
 from stirred.spec.doubts import NOTHING_PROMISED, Doubt, nothing_promised
@@ -49,11 +50,17 @@ class Fact:
     confidential: bool = False
 
 
-class PlanOrigin(NamedTuple):
-    """The mechanism that made a plan, and the data: a release with another of them would not keep its promise."""
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanOrigin:
+    """The mechanism that made a plan, and the data: a release with another of them would not keep its promise.
+
+    ``exposed`` are the doubts about whom the release exposes, where somebody judged that by a policy; None where the
+    default decides.
+    """
 
     mechanism: Any
     data: Any
+    exposed: tuple[Doubt, ...] | None = None
 
 
 class Plan(ABC):
@@ -116,6 +123,10 @@ class Plan(ABC):
         more: dict[str, Any] = {"accepted": accepted} if accepted else {}
         return replace(self, specification=specification, **more)  # type: ignore[type-var]
 
+    def judged(self, exposed: tuple[Doubt, ...]) -> Self:
+        """Return the same plan with the doubts about whom it exposes, as a policy judges it."""
+        return replace(self, origin=replace(self.origin, exposed=exposed))  # type: ignore[type-var]
+
     @property
     def includes(self) -> Sequence[ReleasedTable]:
         """Return the tables of earlier releases whose promises are part of this one."""
@@ -168,7 +179,7 @@ class Plan(ABC):
         ]
 
     def __str__(self) -> str:
-        return rows_text([*self.outcome(), *doubt_rows(self.doubts)])
+        return rows_text([*self.outcome(), *doubt_rows(plan_doubts(self, settings_from=None))])
 
     def __repr__(self) -> str:
         return str(self)
@@ -196,11 +207,25 @@ def check_seeded(plan: Plan, *, seeded: bool) -> None:
 
 
 def plan_doubts(plan: Plan, *, settings_from: str | None) -> tuple[Doubt, ...]:
-    """Return all doubts about a plan: its own, and those of any mechanism about settings, loss and earlier releases."""
+    """Return all doubts about a plan: its own, and those of any mechanism.
+
+    The latter are about settings, an infinite loss, earlier releases, and records that are unique on what is published
+    unchanged.
+    """
     doubts = dict.fromkeys((*settings_doubts(settings_from), *plan.doubts, *map(_unrelated, plan.unrelated)))
+    if not any(each.final for each in doubts):
+        doubts |= dict.fromkeys(_exposed(plan))
     if plan.epsilon.is_infinite and not any(each.final or each.kind == NOTHING_PROMISED for each in doubts):
         doubts[nothing_promised("nothing is promised: the loss is infinite", remedy="choose other settings")] = None
     return (*doubts,)
+
+
+def _exposed(plan: Plan) -> Sequence[Doubt]:
+    origin = plan.origin
+    if origin is None or origin.exposed is not None:
+        return () if origin is None else tuple(origin.exposed)
+    found = plan_exposure(origin.mechanism, origin.data, plan)
+    return tuple(exposed_doubts(found, origin.mechanism, origin.data, plan))
 
 
 def _unrelated(table: ReleasedTable) -> Doubt:
@@ -212,7 +237,7 @@ def _unrelated(table: ReleasedTable) -> Doubt:
         what=f"nothing shows that {table.file} ('{table.title}') was released from the same dataset: no checksum of "
         "the file, no stated name and no ledger that both have. The promise of both together holds for one dataset",
         remedy="name it in the bundle of that release, which keeps the checksum of its file, or use the ledger that "
-        "has it. If you know that it is the same dataset, accept this: specification and manifest keep that you said so",
+        "has it. If you know that it is the same dataset, accept this: specification and manifest keep that",
     )
 
 

@@ -54,7 +54,7 @@ from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.store import AGREES
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
-from stirred.spec.compose import UnitFactor, compose
+from stirred.spec.compose import FRESH, TOTAL_BY, UnitFactor, compose
 from stirred.spec.domain import Domain, after_imputation
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact, exact
@@ -72,6 +72,7 @@ _ASKED: Final = 16  # tasks ask workers whether they are ready: enough for each 
 _MOST_REHEARSED: Final = 20_000  # numbers of noise: above it a rehearsal is no longer a matter of seconds
 PAPER: Final = '"A Refreshment Stirred, Not Shaken"'
 THEOREM: Final = (f"Theorem 2 of {PAPER}", "Canonne, Kamath and Steinke (2020): noise of the discrete Gaussian law")
+PARTS_ADDED: Final = "the noise of the two kinds of records is independent, and their losses add up (section 2.5)"
 DECLARED: Final = "the areas, the codes, the queries and their budget were fixed beforehand, not read off the file"
 ONE_HOME: Final = (
     "a change of one person record changes at most one record of a {unit} (factor 1, as the paper takes it; 2 if a "
@@ -213,7 +214,10 @@ class TopDown(Mechanism):
             because=ONE_HOME.format(unit=unit),
             keeps_total=KEPT_HOMES.format(unit=unit),
         )
-        return compose(promised, unit=self.unit, units=[factor]).specification
+        both = compose(promised, unit=self.unit, units=[factor]).specification
+        # One draw of one release: its two parts add up, and it is no total of several releases.
+        theorem = tuple(PARTS_ADDED if each in TOTAL_BY else each for each in both.theorem)
+        return replace(both, theorem=theorem, assumptions=tuple(each for each in both.assumptions if each != FRESH))
 
     def _of_part(self, part: str, *, name: str, stage: str, post_imputation: bool | None) -> Specification:
         _, own, _, shares = next(each for each in self.design.parts if each[0] == part)

@@ -210,7 +210,7 @@ class Account:
         return self._specifications[digest]
 
     def _with_key_column(self, specification: Specification, digest: str) -> Specification:
-        """Name the column of the record keys where the plan does, and a specification of an earlier version does not."""
+        """Name the column of the record keys by the plan, where an earlier version did not write it."""
         if KEYS_ALONE not in specification.relies_on:
             return specification
         plans = [s.facts.parameters for s in self.standings.values() if s.opening.specification == digest]

@@ -69,6 +69,7 @@ class Origin:
     mechanism: Any
     data: Microdata
     doubts: tuple[Doubt, ...] = (UNSEARCHED,)
+    exposed: tuple[Doubt, ...] | None = None  # as a policy judges it; None where the default decides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

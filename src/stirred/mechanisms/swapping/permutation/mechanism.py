@@ -100,7 +100,7 @@ class PermutationSwap(RatedSwap):
     >>> homes = pl.DataFrame({"size": [1, 1, 2, 2], "county": list("ABAB"), "tenure": list("oror")})
     >>> swap.plan(homes).specification.budget.shown
     '1.10'
-    >>> released = swap.release(homes, Entropy.from_os()).public["data"]
+    >>> released = swap.release(homes, Entropy.from_os(), accept=["exposed"]).public["data"]
     >>> sorted(released.select("size", "county").rows())  # match x swap is invariant
     [(1, 'A'), (1, 'B'), (2, 'A'), (2, 'B')]
     """

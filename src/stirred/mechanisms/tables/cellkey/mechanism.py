@@ -248,6 +248,7 @@ class CellKey(Mechanism):
         inner = None if self.inner is None else self.inner.plan(microdata, doubts=doubts)
         if inner is not None:
             checks.check_released(self, inner.releases, persons)
+            inner = inner.judged(())  # its records stay inside, and expose no one
         if self.inner is None or inner is None:
             specification = self.specification(
                 name=microdata.name, stage=microdata.stage, post_imputation=microdata.post_imputation

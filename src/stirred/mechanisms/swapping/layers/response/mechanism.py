@@ -160,7 +160,7 @@ class ResponseSwap(Layer):
     Exact('ln(6)')
     >>> [str(invariant) for invariant in swap.plan(homes).specification.multiverse.invariants]
     ['number of households by size x tenure']
-    >>> released = swap.release(homes, Entropy.from_os()).public["data"]
+    >>> released = swap.release(homes, Entropy.from_os(), accept=["exposed"]).public["data"]
     >>> sorted(released.select("size", "tenure").rows())
     [(1, 'o'), (1, 'r'), (2, 'o'), (2, 'r')]
     """

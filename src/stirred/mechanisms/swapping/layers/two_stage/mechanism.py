@@ -95,7 +95,7 @@ class TwoStageSwap(Layer):
     >>> plan = swap.plan(homes)
     >>> plan.specification.budget.shown, plan.fine_specification.budget.shown
     ('3.30', '0')
-    >>> released = swap.release(homes, Entropy.from_os()).public["data"]
+    >>> released = swap.release(homes, Entropy.from_os(), accept=["exposed"]).public["data"]
     >>> sorted(released.select("size", "county").rows())
     [(1, 'A'), (1, 'A'), (1, 'B'), (1, 'B')]
     """

@@ -19,7 +19,7 @@ from stirred.data.codes import encode
 from stirred.data.columns import select
 from stirred.data.household_rows import household_rows
 from stirred.data.microdata import Microdata
-from stirred.risk.uniqueness import Uniqueness, uniqueness
+from stirred.data.uniqueness import Uniqueness, uniqueness
 from stirred.spec.doubts import Doubt
 from stirred.spec.invariant import ALL, Margin, plural
 from stirred.spec.number_text import percent
