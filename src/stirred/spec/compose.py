@@ -109,6 +109,7 @@ def compose(
     _same_domain(specifications)
     specifications = told_apart(specifications if sum(often) == 1 else [*map(beside_others, specifications)])
     parts = [Derivation(specification=specification) for specification in specifications]
+    _some_neighbours(specifications)
     parts = _common_distance(parts)
     parts = _common_unit(parts, unit=unit, units=tuple(units))
     far = _reach(parts)
@@ -215,6 +216,26 @@ def _same_domain(specifications: Sequence[Specification]) -> None:
             remedy="if these are one file, write the same name, dataset and stage into the domain of every "
             "specification.json; in a ledger its own name for the dataset is enough (a plan takes it from there where "
             "[data] has no name). If they are different files, their losses do not add up: keep a ledger for each",
+        )
+
+
+def _some_neighbours(specifications: Sequence[Specification]) -> None:
+    """Refuse neighbours with one record more or less where another release compares files of one size alone.
+
+    A loss with a delta, as of cell keys, is no number per distance: it holds for its neighbours and for no others.
+    """
+    near = [
+        s.input_premetric
+        for s in specifications
+        if s.input_premetric.name == "d_SymDiff" and s.input_premetric.within == 1 and s.output_premetric.delta
+    ]
+    same_size = [s.input_premetric for s in specifications if s.input_premetric.bounded]
+    if near and same_size:
+        raise refused(
+            f"neighbours by {near[0].symbol} have one record more or less, and {same_size[0].symbol} compares files of "
+            "the same size alone: no two files are compared by both, and a promise of both together would be empty",
+            where="compose what",
+            remedy="look at each alone; a loss with a delta holds for its own neighbours, not per distance",
         )
 
 

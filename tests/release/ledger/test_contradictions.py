@@ -374,6 +374,12 @@ def test_the_column_of_record_keys_is_known_from_the_published_settings() -> Non
     assert KeysAlone(column="rk") in from_json(json.dumps(older)).relies_on
 
 
+def test_a_total_says_why_cell_keys_do_not_add_up_with_a_swap() -> None:
+    keys = replace(KEYED, keys="prf", record_key=None).plan(HOMES).specification
+    with pytest.raises(StirredError, match="no two files are compared by both, and a promise of both"):
+        compose([keys, promised(PLAIN)])
+
+
 def test_what_holds_of_one_release_alone_is_data_and_known_in_older_files() -> None:
     noise = NoisyTables(tables=[["county"]], values=KEYED.values, rho=1).plan(HOMES).specification
     (alone,) = noise.alone

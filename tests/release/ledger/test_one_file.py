@@ -127,7 +127,7 @@ def why_apart(one: Specification, other: Specification) -> str:
         delta, epsilon = with_delta[0].output_premetric.delta, with_delta[0].budget.realised
         assert 2 * delta >= 1
         assert group_delta(epsilon, delta, size=2) >= 1
-        return "the deltas add up|measure change differently|the distances between datasets differ"
+        return "the deltas add up|measure change differently|no two files are compared by both"
     units = {each.input_premetric.unit for each in (one, other)}
     return "protect different units" if len(units) > 1 else ""  # nobody stated how many persons a household has
 
