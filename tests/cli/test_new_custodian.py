@@ -186,6 +186,34 @@ def test_values_of_a_step_are_set_apart(patients: Path, capsys: pytest.CaptureFi
     assert "1 value, 2024-01" in capsys.readouterr().out
 
 
+def test_a_setting_that_shares_its_name_with_an_option_is_given_by_set(
+    patients: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--persons names a file, and `persons` of noisy tables is how many of a household count."""
+    assert run(["mechanism", "show", "noisy-tables"]) == 0
+    assert "--set persons=..." in capsys.readouterr().out
+    assert run(["plan", "patients.csv", "--mechanism", "noisy-tables", "--table", "ward", "--set", "persons=many"]) == 2
+    assert "--set persons: 'many': input should be a valid integer" in capsys.readouterr().err
+
+
+def test_sections_of_a_plan_are_settings_on_the_command_line(
+    patients: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["plan", "patients.csv", "--mechanism", "survey-estimates", "--epsilon", "1"]) == 2
+    assert "--set estimates: is needed" in (told := capsys.readouterr().err)
+    assert "command line" not in told
+
+
+def test_a_misspelt_key_of_a_step_is_recognised(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("plan.toml").write_text(TABLES + '\n[[prepare]]\nstep = "drop"\ncolumns = ["born"]\n')
+    assert run(["plan", "plan.toml"]) == 2
+    assert (told := capsys.readouterr().err).count("\n") == 1
+    assert "did you mean 'column'?" in told
+    Path("plan.toml").write_text(TABLES.replace('file = "patients.csv"', "file = true"))
+    assert run(["plan", "plan.toml"]) == 2
+    assert "true: input should be a valid string" in capsys.readouterr().err
+
+
 # --- derive, attack --------------------------------------------------------------------------------------
 
 

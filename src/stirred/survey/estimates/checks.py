@@ -65,7 +65,9 @@ def settings_problems(mechanism: SurveyEstimates) -> Iterator[Problem]:
         yield Problem(what=f"{mechanism.epsilon} is not above 0", where="epsilon", remedy="write a number above 0")
     mechanism.sure  # noqa: B018 (a wrong confidence is told with the plan)
     if not mechanism.estimates:
-        yield Problem(what="is needed", where="estimates", remedy="add [[estimates]] kind = 'total' and so on")
+        yield Problem(
+            what="is needed", where="estimates", remedy="add [[estimates]] kind = 'total' and so on to a plan"
+        )
     titles = [each.title for each in mechanism.estimates]
     for each in mechanism.estimates:
         where = place(each, mechanism.estimates)
