@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from datetime import date, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 
 import polars as pl
@@ -134,7 +135,7 @@ def test_remedies_of_a_plan_name_its_keys(patients: Path, capsys: pytest.Capture
 
 
 def test_cell_keys_do_not_propose_a_setting_that_plans_do_not_have() -> None:
-    table = design_ptable(D=2, V=1).table
+    table = design_ptable(D=2, V=Fraction(1)).table
     with pytest.raises(StirredError) as refused:
         CellKey(ptable=table, tables=[["ward"]]).plan(pl.DataFrame({"ward": WARDS * 10}))
     assert "values = {" not in str(refused.value)
@@ -162,7 +163,7 @@ def test_no_remedy_proposes_an_infinite_loss_where_noise_is_drawn(name: str, set
 
 def test_cell_keys_at_an_infinite_loss_are_refused() -> None:
     with pytest.raises(StirredError, match="every delta is 0"):
-        CellKey(ptable=design_ptable(D=2, V=1).table, tables=[["ward"]], epsilon="inf")
+        CellKey(ptable=design_ptable(D=2, V=Fraction(1)).table, tables=[["ward"]], epsilon="inf")
 
 
 def test_numbers_are_quoted_as_they_were_written(patients: Path, capsys: pytest.CaptureFixture[str]) -> None:
