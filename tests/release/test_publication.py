@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from stirred import Entropy
@@ -86,7 +87,11 @@ def test_the_ledger_keeps_the_names_that_whoever_published_accepted(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(scan, "_identifying", lambda *_: iter([identifier_doubt("tenure", "looks like one")]))
+        patched.setattr(
+            scan,
+            "_identifying",
+            lambda *_: iter([identifier_doubt(pl.Series("tenure", [], dtype=pl.String), "looks like one")]),
+        )
         with pytest.raises(PublishError, match=r'accept=\["identifier:tenure"\]') as caught:
             published(folder)
         assert "--accept identifier:tenure" in caught.value.problems[0].remedy  # what the command line shows

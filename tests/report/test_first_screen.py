@@ -227,7 +227,12 @@ def test_what_is_exact_is_the_same_wherever_it_is_said(tmp_path: Path) -> None:
     """Of a promise that compares files of one size the number of records is exact, though no invariant lists it."""
     noise = prepared_in(tmp_path, {"name": "noisy-tables", "rho": 1}, data={"codebook": "codebook.toml"})
     specification = noise.plan.specification
-    told = {each.what: each.words for each in transparency(type(noise.mechanism), {}, specification, code="stirred 1")}
+    told = {
+        each.what: each.words
+        for each in transparency(
+            type(noise.mechanism), {}, specification, code="stirred 1", exact=noise.plan.published_figures
+        )
+    }
     assert told["what is exact"].startswith("the total number of households")
     assert "Published exactly: the total number of households." in text_of(public_report(_blank(noise, specification)))
 

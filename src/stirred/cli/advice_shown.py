@@ -91,11 +91,15 @@ def _write(advice: Advised, options: Options, path: Path) -> None:
 
 
 def write_options(prepared: Prepared, path: Path) -> None:
-    """Write what the options say as a plan; one that a release would refuse is not written."""
+    """Write what the options say as a plan; doubts stay open in it, and a release refuses it until they are settled.
+
+    A name that matches no doubt is refused first: in the plan it would be refused at every release.
+    """
     if prepared.ledger is not None:
         what, remedy = "the place of a ledger is not written", "leave it out, and add it to the plan"
         raise bad_plan(what, where="--ledger", remedy=remedy)
-    prepared.refuse()
+    if {*prepared.planned.plan.release.accept} - {doubt.name for doubt in prepared.doubts if doubt.refuses}:
+        prepared.refuse()
     write_plan(prepared.planned.plan, path, remarks=["The options of `stirred plan`, as a plan."])
 
 

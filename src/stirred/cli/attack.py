@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,6 +84,8 @@ def attack(
     if not area and subject is not None and by[0] not in subject.persons.columns:
         raise no_area(by[0])
     true = subject if truth is None else subject_of(truth, persons=None, hid=None)
+    if reidentify == "tables" and subject is not None:
+        _check_census(subject.name, subject.persons.columns)
     alone = reidentify == "records" and subject is not None
     target = subject if alone else target_of(subject, files, by, name=str(file), tables=tables, own=table or ())
     assert target is not None
@@ -128,6 +131,20 @@ def _check_places(out: Path, truth: Path | None) -> None:
     if truth is not None and is_bundle(truth):
         what, remedy = "this is a release, not the confidential records", "name the plan that it was made by"
         raise bad_plan(what, where=f"--truth {truth}", remedy=remedy)
+
+
+def _check_census(name: str, columns: Sequence[str]) -> None:
+    """Refuse to look for persons in tables of a file that has not the columns of the census."""
+    from stirred.data.problems import listed
+    from stirred.risk.table_lists import COLUMNS
+
+    if lacking := [each for each in COLUMNS if each not in columns]:
+        raise bad_plan(
+            f"persons are looked for in tables of the census alone, and {name} has no {listed(lacking)}",
+            where="--reidentify tables",
+            remedy="take --reidentify records, with --known for what an attacker knows and --learn for what is to be "
+            "learned",
+        )
 
 
 def _match(subject: Subject | None, true: Subject | None, matched_to: str | None, **options: Any) -> Match | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from stirred.cli.option_words import EXAMPLES, option
+from stirred.cli.option_words import option_of_setting
 from stirred.cli.options import Json, arg
 from stirred.cli.output import emit, emit_json, facts
 from stirred.cli.swap_options import completed_names
@@ -71,7 +71,8 @@ def _setting(key: str, model: type[Settings]) -> dict[str, Any]:
     kinds = [
         _KINDS.get(each.get("type", "object" if "$ref" in each else ""), "") for each in schema.get("anyOf", [schema])
     ]
-    written = option(key) if key in EXAMPLES else f"--set {key}=..."
+    written = option_of_setting(key)
+    written = f"{written}=..." if written.startswith("--set ") else written
     return {
         "key": key,
         "type": " or ".join(dict.fromkeys(kind for kind in kinds if kind)),

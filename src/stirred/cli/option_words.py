@@ -38,6 +38,8 @@ EXAMPLES: Final = {
     "ledger": "--ledger census.ledger",
     "accept": "--accept identifier:mark",
 }
+# Keys of [data] and [release] that a mechanism may have as settings too: those are given by --set.
+_OF_FILES: Final = ("households", "persons", "hid", "id", "codebook", "missing", "format", "purpose", "ledger", "out")
 # The same key in two sections is another option.
 _IN_SECTION: Final = {("data", "name"): "--name", ("mechanism", "name"): "--mechanism"}
 
@@ -106,6 +108,15 @@ def option(key: str) -> str:
     return EXAMPLES[key].split()[0] if key in EXAMPLES else f"--set {key}"
 
 
+def option_of_setting(key: str) -> str:
+    """Return the option for a setting of a mechanism: --persons names a file, and not how many persons count.
+
+    >>> option_of_setting("rate"), option_of_setting("persons")
+    ('--rate', '--set persons')
+    """
+    return f"--set {key}" if key in _OF_FILES else option(key)
+
+
 class InOptions:
     """How settings are written on the command line of one command."""
 
@@ -114,15 +125,15 @@ class InOptions:
 
     def place(self, key: str) -> str:
         """Return the option."""
-        return option(key)
+        return option_of_setting(key)
 
     def called(self, key: str) -> str:
         """Return the option, or the key that is given by --set."""
-        return option(key) if key in EXAMPLES else key
+        return option(key) if key in EXAMPLES and key not in _OF_FILES else key
 
     def taken(self, keys: Sequence[str]) -> str:
         """List options."""
-        return ", ".join(map(option, keys))
+        return ", ".join(map(option_of_setting, keys))
 
     def needed(self, key: str, example: Any = None) -> str:
         """Say how to write an option that is needed."""
@@ -142,6 +153,8 @@ def in_options(problem: Problem) -> Problem:
 
     if place := re.match(rf"{SOURCE} \[\[tables\]\]( entry \d+)?(, )?", problem.where):
         return replace(problem, where=problem.where[place.end() :] or "--table")
+    if (place := re.fullmatch(rf"{SOURCE} \[\[(\w+)\]\](.*)", problem.where, flags=re.DOTALL)) and is_setting(place[1]):
+        return replace(problem, where=f"--set {place[1]}{place[2]}")
     place = re.fullmatch(rf"{SOURCE} \[(\w+)\] (\w+)(.*)", problem.where, flags=re.DOTALL)
     if place is None:
         return problem
@@ -149,4 +162,5 @@ def in_options(problem: Problem) -> Problem:
     if (section, key) in _IN_SECTION:
         return replace(problem, where=_IN_SECTION[section, key] + rest)
     known = key in EXAMPLES or (section == "mechanism" and is_setting(key))
-    return replace(problem, where=option(key) + rest) if known else problem
+    named = option_of_setting(key) if section == "mechanism" else option(key)
+    return replace(problem, where=named + rest) if known else problem

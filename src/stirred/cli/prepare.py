@@ -56,6 +56,6 @@ def _values(column: pl.Series | None) -> str | None:
     if column is None:
         return None
     values = sorted_values(column.unique().drop_nulls())
-    ends = "" if not len(values) else str(values[0]) if len(values) == 1 else f", {values[0]} ... {values[-1]}"
+    ends = "" if not len(values) else f", {values[0]}" if len(values) == 1 else f", {values[0]} ... {values[-1]}"
     missing = f", {column.null_count():,} missing" if column.null_count() else ""
     return f"{len(values):,} value{'' if len(values) == 1 else 's'}{ends}{missing}"

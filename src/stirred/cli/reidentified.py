@@ -67,6 +67,7 @@ def prepared(
     larger = tuple(name for name in ("tract",) if name in truth.columns and name not in area)
     asked = Asked(area=tuple(area), known=tuple(known) or Asked().known, learn=tuple(learn) or Asked().learn,
                   within=larger)  # fmt: skip
+    _check_said(true.name, truth.columns, asked, known=known, learn=learn)
     _check_columns({true.name: truth}, (*asked.keys, *asked.learn))
     _check_columns({subject.name: subject.persons}, (*asked.keys, *asked.learn), truth.schema)
     whose = "made from the confidential persons" if file is None else str(file)
@@ -82,6 +83,29 @@ def prepared(
     whole = given_attacker(read_given(file), truth, select(people, id), asked, where=str(file))
     said["unknown_values"] = unknown_values(whole, truth, asked)
     return Match(subject=subject, true=true, asked=asked, file=whole, facts=said)
+
+
+def _check_said(name: str, columns: Sequence[str], asked: Asked, *, known: Sequence[str], learn: Sequence[str]) -> None:
+    """Refuse a file in codes of its own that does not say what is known of a person, or what is to be learned."""
+    from stirred.data.problems import PlanError, listed
+    from stirred.spec.problems import Problem
+
+    roles = (("--known", "what an attacker knows", known, asked.known), ("--learn", "what is to be learned", learn,
+             asked.learn))  # fmt: skip
+    named = {*asked.area, *known, *learn}
+    others = listed([each for each in columns if each not in named])
+    problems = [
+        Problem(
+            what=f"{role} is not said, and {name} has no {listed([each for each in taken if each not in columns])}, "
+            "as files of the census have",
+            where=option,
+            remedy=f"name columns of the file: {option} COLUMN,...; there are {others}",
+        )
+        for option, role, given, taken in roles
+        if not given and not {*taken} <= {*columns}
+    ]
+    if problems:
+        raise PlanError(problems)
 
 
 def _check_columns(frames: Mapping[str, pl.DataFrame], columns: Sequence[str], like: pl.Schema | None = None) -> None:

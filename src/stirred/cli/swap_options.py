@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from stirred.cli.option_words import EXAMPLES, SOURCE, InOptions, bad_plan, option
+from stirred.cli.option_words import SOURCE, InOptions, bad_plan, option, option_of_setting
 from stirred.cli.options import Names, Place, Text, opt
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _completed_keys(context: typer.Context, incomplete: str) -> list[tuple[str, 
     return [
         (f"{key}=", model.model_fields[key].description or "")
         for key in model.setting_names()
-        if key not in EXAMPLES and key.startswith(incomplete)
+        if option_of_setting(key).startswith("--set ") and key.startswith(incomplete)
     ]
 
 

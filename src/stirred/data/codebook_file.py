@@ -18,7 +18,7 @@ from stirred.data.sources import Dialect, read_text
 from stirred.data.spelling import meant, near, told_once
 from stirred.spec.document_schema import Strict
 from stirred.spec.hierarchy import Hierarchy
-from stirred.spec.problems import Problem, StirredError, place_of
+from stirred.spec.problems import Problem, StirredError, as_given, place_of
 
 _MOST_NAMES: Final = 5
 Name = Annotated[str, Field(min_length=1)]
@@ -265,7 +265,7 @@ def _problem(detail: Any, *, place: str, known: list[str], hint: str) -> Problem
 
 
 def _brief(value: Any) -> str:
-    text = repr(value)
+    text = as_given(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

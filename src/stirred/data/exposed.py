@@ -162,8 +162,8 @@ def exposed_doubt(found: Uniqueness, *, most: Fraction, set_by: str) -> Doubt | 
         kind=EXPOSED,
         what=f"{exposed_in_words(found)}: anyone who knows these values of one of them finds its record, and reads the "
         f"rest of it. {set_by[:1].upper()}{set_by[1:]} allows {percent(most, digits=3)}",
-        remedy="publish fewer or coarser columns: [[prepare]] drops, bands, rounds and recodes them; `stirred risk` "
-        "shows which columns make records unique",
+        remedy="publish fewer or coarser columns: [[prepare]] of a plan drops, bands, rounds and recodes them; "
+        "`stirred risk` shows which columns make records unique",
     )
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from stirred.data.codes import Codes
 
 _Array = npt.NDArray[Any]
+_Cells = tuple[_Array, _Array, _Array, _Array]
 # Fewer wrong guesses than these, and chance alone may halve them.
 _ENOUGH_ERRORS: Final = 30
 # And the gain is so many standard deviations of guesses by chance: five, doubled because the guesses of a small group
@@ -152,18 +153,19 @@ class Target:
         """
         many = np.int64(int(column.max(initial=0)) + 1)
         group = self.strata * many + column
-        if not exact and not (most := self.guess(self._right_at_most(group, many))).telling:
+        counted = _cells(group, self.codes, self.values)
+        if not exact and not (most := self.guess(self._right_at_most(counted, many))).telling:
             return most
-        groups = groups_of(group, self.codes, self.values)
+        groups = _groups(counted, self.values)
         alone = groups.size == 1
         # A record alone in its group has nobody to be guessed from but its stratum.
         by_stratum = self.share[groups.number[alone] // many]
         right = float(groups.right[~alone].sum() + by_stratum.sum())
         return self.guess(right)
 
-    def _right_at_most(self, group: _Array, many: np.int64) -> float:
+    def _right_at_most(self, counted: _Cells, many: np.int64) -> float:
         """Return how many records have the most frequent value of their group; one that is alone is guessed as ever."""
-        _, counts, numbers, start = _cells(group, self.codes, self.values)
+        _, counts, numbers, start = counted
         most, size = np.maximum.reduceat(counts, start), np.add.reduceat(counts, start)
         alone = size == 1
         return float(most[~alone].sum() + self.share[numbers[start][alone] // many].sum())
@@ -193,7 +195,11 @@ class Groups:
 
 def groups_of(group: _Array, value: Codes, values: int) -> Groups:
     """Return the groups in order, each record guessed from the others of its group."""
-    cells, counts, numbers, start = _cells(group, value, values)
+    return _groups(_cells(group, value, values), values)
+
+
+def _groups(counted: _Cells, values: int) -> Groups:
+    cells, counts, numbers, start = counted
     place = np.repeat(np.arange(start.size), np.diff(start, append=cells.size))
     most = np.maximum.reduceat(counts, start)
     first = np.minimum.reduceat(np.where(counts == most[place], np.arange(cells.size), cells.size), start)
@@ -208,7 +214,7 @@ def groups_of(group: _Array, value: Codes, values: int) -> Groups:
     return Groups(numbers[start], size, cells[first] % values, most, right)
 
 
-def _cells(group: _Array, value: Codes, values: int) -> tuple[_Array, _Array, _Array, _Array]:
+def _cells(group: _Array, value: Codes, values: int) -> _Cells:
     """Return the values of groups that occur with their counts and groups, and where each group begins."""
     cells, counts = _counted(group * np.int64(values) + value, (int(group.max(initial=0)) + 1) * values)
     numbers = cells // values

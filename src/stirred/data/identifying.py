@@ -75,6 +75,8 @@ _DEGREES: Final = 25
 _SHARED_VALUES: Final = 5
 _SHARED_RECORDS: Final = 20
 _MORE_THAN_CHANCE: Final = 10
+_DAY: Final = r"^\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]|$)"
+DATE_STEP: Final = 'step = "date", to = "month" under [[prepare]] of a plan'
 _CLOCK: Final = (
     r"^\s*(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}[T ]\s*)?\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
     r"\s*([AaPp]\.?[Mm]\.?|Z|[+-]\d{2}:?\d{2})?\s*$"
@@ -197,15 +199,17 @@ def _has_letters(column: pl.Series) -> bool:
     return bool(column.cast(pl.String).str.contains(r"\p{L}").all())
 
 
-def identifier_doubt(name: str, why: str, *, swapped: bool = False) -> Doubt:
-    """Return the doubt about one column that looks like an identifier."""
+def identifier_doubt(column: pl.Series, why: str, *, swapped: bool = False) -> Doubt:
+    """Return the doubt about one column that looks like an identifier; days can be made coarser."""
+    name = column.name
+    days = f"; of days the month, quarter or year can be kept alone: {DATE_STEP}" if dated(column) else ""
     how = "it is swapped: all its values are released" if swapped else "it is released as it is"
     coarser = "; otherwise swap something coarser, such as an area" if swapped else ""
     return Doubt(
         kind="identifier",
         about=name,
         what=f'"{name}" {why}, and {how}: it may identify',
-        remedy=f"if it is an identifier, name it with --id {name}{coarser}",
+        remedy=f"if it is an identifier, name it with --id {name}{coarser}{days}",
     )
 
 
@@ -273,6 +277,18 @@ def timed(column: pl.Series) -> bool:
     elif glance.dtype != pl.Time:
         return False
     return glance.n_unique() > _FEW_VALUES and 2 * len(glance) > known
+
+
+def dated(column: pl.Series) -> bool:
+    """Say whether a column has days, with or without a time of day; texts by the numbers and signs that most have.
+
+    >>> dated(pl.Series("born", ["1970-12-31", "1971-01-05 07:30", None])), dated(pl.Series("mark", [19701231]))
+    (True, False)
+    """
+    if column.dtype in (pl.Date, pl.Datetime):
+        return True
+    known = column.gather_every(max(1, len(column) // _GLANCE)).drop_nulls()
+    return known.dtype == pl.String and 2 * int(known.str.contains(_DAY).sum()) > len(known)
 
 
 def values_of(column: pl.Series, identifier: pl.Series) -> str:

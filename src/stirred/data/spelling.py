@@ -126,15 +126,26 @@ def misshapen(detail: Any, model: type[BaseModel], *, called: str = "") -> tuple
 
 def keys(model: type[BaseModel], place: Sequence[Any]) -> list[str]:
     """Return the keys that a model has at a place inside it: names of keys, and numbers of entries of lists."""
+    kinds: list[type[BaseModel]] = []  # of an entry that says itself which of several it is
     for part in place:
-        if isinstance(part, str):
-            if part not in model.model_fields:
-                return []
+        if not isinstance(part, str):
+            continue
+        if kinds:
+            models = [each for each in kinds if part in _tags(each)]
+        elif part in model.model_fields:
             models = [*_models(model.model_fields[part].annotation)]
-            if len(models) != 1:
-                return []
-            model = models[0]
-    return list(model.model_fields)
+        else:
+            return []
+        model, kinds = (models[0], []) if len(models) == 1 else (model, models)
+        if not models:
+            return []
+    return [] if kinds else list(model.model_fields)
+
+
+def _tags(model: type[BaseModel]) -> Iterator[str]:
+    """Yield the words by which an entry says that it is of this model."""
+    for each in model.model_fields.values():
+        yield from (word for word in get_args(each.annotation) if isinstance(word, str))
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -37,6 +37,7 @@ from stirred.data.codebook import Codebook, Variable, shown
 from stirred.data.hrc import CodeTree, read_hrc
 from stirred.data.missing import MISSING_CODE, means_missing
 from stirred.data.problems import bad_plan, listed
+from stirred.spec.problems import as_given
 
 LEARNED: Final = "learned"  # the type of the error about a step that is computed from the file
 _ONE_FOR_ALL: Final = "one record could change what becomes of others"
@@ -229,7 +230,7 @@ def _decimal(value: Any) -> Any:
     except InvalidOperation:
         found = Decimal("NaN")
     if not found.is_finite() or abs(found) >= _LARGEST or found != round(found, 18):
-        raise _wrong(f"{value!r} is not a number", "write one such as 85 or 0.5")
+        raise _wrong(f"{as_given(value)} is not a number", "write one such as 85 or 0.5")
     return found
 
 

@@ -17,6 +17,7 @@ from stirred.data.codes import all_different, differing, encode
 from stirred.data.columns import select
 from stirred.data.household_rows import household_rows
 from stirred.data.identifying import (
+    DATE_STEP,
     coordinates,
     identifier_doubt,
     identifying,
@@ -56,20 +57,17 @@ def identifier_doubts(data: Microdata, hold: Sequence[str], *, unit: str, swap: 
     for name in swap:
         column = data.households[name]
         if why := identifying(column) or nearly_unique(column, decimals=True):
-            yield identifier_doubt(name, why, swapped=True)
-    doubted = []
-    for doubt in unnamed_identifiers(data, hold):
-        doubted.append(doubt.about)
-        yield doubt
-    yield from _of_others(data, hold, swap, doubted)
+            yield identifier_doubt(column, why, swapped=True)
+    yield from unnamed_identifiers(data, hold)
+    yield from _of_others(data, hold, swap)
     yield from repeated_ids(data, unit=unit)
 
 
 def unnamed_identifiers(data: Microdata, hold: Sequence[str]) -> Iterator[Doubt]:
     """Yield doubts about released columns that look like identifiers and that nobody named as such."""
     for name in hold:
-        if why := identifying(data.households[name]):
-            yield identifier_doubt(name, why)
+        if why := identifying(column := data.households[name]):
+            yield identifier_doubt(column, why)
     if data.persons is None:
         return
     for name in data.person_variables:
@@ -79,20 +77,23 @@ def unnamed_identifiers(data: Microdata, hold: Sequence[str]) -> Iterator[Doubt]
             continue
         why = identifying(column).replace("record", "person") or _of_households(data, name)
         if why:
-            yield identifier_doubt(name, why)
+            yield identifier_doubt(column, why)
 
 
-def _of_others(data: Microdata, hold: Sequence[str], swap: Sequence[str], doubted: Sequence[str]) -> Iterator[Doubt]:
-    """Yield doubts about released columns that hold ids of other records, and about held coordinates and times."""
-    homes = [data.households[name] for name in hold if name not in doubted]
+def _of_others(data: Microdata, hold: Sequence[str], swap: Sequence[str]) -> Iterator[Doubt]:
+    """Yield doubts about released columns that hold ids of other records, and about held coordinates and times.
+
+    A column that looks like an identifier is looked at too: who accepts that has not accepted its times of day.
+    """
+    homes = [data.households[name] for name in hold]
     people: list[pl.Series] = []
     ids = [data.households[name] for name in data.identifiers if name in data.households.columns]
     if data.persons is not None:
-        people = [data.persons[name] for name in data.person_variables if name not in doubted]
+        people = [data.persons[name] for name in data.person_variables]
         ids += [data.persons[name] for name in data.id if name in data.persons.columns]
     for column in (*homes, *people, *(data.households[name] for name in swap)):
         if why := next(filter(None, (values_of(column, each) for each in ids)), ""):
-            yield identifier_doubt(column.name, why, swapped=column.name in swap)
+            yield identifier_doubt(column, why, swapped=column.name in swap)
     for file in (homes, people):
         yield from (_coordinates(names) for names in coordinates(file))
         yield from (_times(column.name) for column in file if timed(column))
@@ -105,7 +106,8 @@ def _coordinates(names: Sequence[str]) -> Doubt:
         kind="coordinates",
         about="+".join(names),
         what=f"{columns} {look} and would be published unchanged: a home can be found on a map",
-        remedy=f"leave {them} out, or round {them} to the size of a district with [[prepare]]",
+        remedy=f'leave {them} out, or round {them} to the size of a district: step = "round" under '
+        "[[prepare]] of a plan",
     )
 
 
@@ -115,7 +117,7 @@ def _times(name: str) -> Doubt:
         about=name,
         what=f'"{name}" has times of day and would be published unchanged: anyone who knows when something happened '
         "finds the record",
-        remedy="leave it out, or keep the day, month or year alone",
+        remedy=f"leave it out, or keep the month, quarter or year alone: {DATE_STEP}",
     )
 
 

@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stirred.mechanisms.groups import GROUPS
-from stirred.spec.problems import Problem, SpecificationError, place_of
+from stirred.spec.problems import Problem, SpecificationError, as_given, place_of
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -241,7 +241,7 @@ def _problems(error: ValidationError, name: str, model: type[Settings], words: W
     said: set[str] = set()
     for detail, hint in told_once(error.errors(include_url=False), model):
         key, *inside = detail["loc"] or ("settings",)
-        key, a_kind = str(key), bool(inside) and inside[-1] in _KINDS  # of several none would do: that is told once
+        key, a_kind = str(key), bool(inside) and inside[-1] in KINDS  # of several none would do: that is told once
         where = place_of((words.place(key), *(inside[:-1] if a_kind else inside)))
         if detail["type"] == "extra_forbidden" and not inside:
             yield _unknown_setting(key, name, model, hint, words)
@@ -251,7 +251,7 @@ def _problems(error: ValidationError, name: str, model: type[Settings], words: W
         elif a_kind:
             if where not in said:
                 yield Problem(
-                    what=f"{str(detail.get('input'))[:60]} is not a number or text that can be used here",
+                    what=f"{as_given(detail.get('input'))[:60]} is not a number or text that can be used here",
                     where=where,
                     remedy="write one such as 2, 0.05, '1/20' or '5%'",
                 )
@@ -265,7 +265,7 @@ def _problems(error: ValidationError, name: str, model: type[Settings], words: W
         else:
             message = str(detail["msg"])
             yield Problem(
-                what=f"{repr(detail.get('input'))[:60]}: {message[:1].lower()}{message[1:]}",
+                what=f"{as_given(detail.get('input'))[:60]}: {message[:1].lower()}{message[1:]}",
                 where=where,
                 remedy=f"see `stirred mechanism show {name}`",
             )
@@ -279,7 +279,7 @@ def _misshapen(detail: Any, model: type[Settings]) -> tuple[str, str] | None:
     return misshapen(detail, model, called=key if own else f"mechanism.{key}")
 
 
-_KINDS: Final = ("str", "int", "decimal")
+KINDS: Final = ("str", "int", "decimal")
 
 
 def _unknown_setting(key: str, name: str, model: type[Settings], hint: str, words: Words) -> Problem:

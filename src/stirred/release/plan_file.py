@@ -15,9 +15,9 @@ from stirred.data.sources import READS, Source, address_of, local_path, read_tom
 from stirred.data.spelling import misshapen, told_once
 from stirred.data.steps import LEARNED
 from stirred.mechanisms.protocol import Settings
-from stirred.mechanisms.registry import DEFAULT, mechanism_class
+from stirred.mechanisms.registry import DEFAULT, KINDS, mechanism_class
 from stirred.release.plan_sections import EngineSection, MechanismSection, PlanFile
-from stirred.spec.problems import Problem, StirredError, place_of
+from stirred.spec.problems import Problem, StirredError, as_given, place_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,9 @@ def planned(content: dict[str, Any], *, source: str, folder: Path) -> Planned:
         problems += [("engine", problem) for problem in _engine_problems(plan.engine, source)]
     if problems:
         order = {name: place for place, name in enumerate(PlanFile.model_fields)}
-        raise PlanError(problem for _, problem in sorted(problems, key=lambda told: order.get(told[0], len(order))))
+        raise PlanError(
+            dict.fromkeys(problem for _, problem in sorted(problems, key=lambda told: order.get(told[0], len(order))))
+        )
     return Planned(plan=plan, folder=folder, source=source)
 
 
@@ -254,8 +256,11 @@ def _problem(detail: Any, source: str, hint: str) -> Problem:
         return Problem(what=detail["ctx"]["what"], where=where, remedy=detail["ctx"]["remedy"])
     if (told := misshapen(detail, PlanFile)) is not None:
         return Problem(what=told[0], where=where, remedy=told[1])
-    message = str(detail["msg"])
-    given = repr(detail.get("input"))[:60]
+    message, given = str(detail["msg"]), as_given(detail.get("input"))[:60]
+    if place[-1:] and place[-1] in KINDS:  # of several none would do
+        what = f"{given} is not a number or text that can be used here"
+        where = f"{source} {section}{place_of(detail['loc'][1:-1])}".strip()
+        return Problem(what=what, where=where, remedy="write one such as 2, 0.05, '1/20' or '5%'")
     return Problem(
         what=f"{given}: {message[:1].lower()}{message[1:]}",
         where=where,

@@ -68,6 +68,7 @@ def write_reports(folder: Path, prepared: Prepared, release: Release, checks: Se
             prepared.settings.public(),
             release.specification,
             code=_code(mechanism.name),
+            exact=plan.published_figures,
             errors=validity.errors,
         ),
     )

@@ -332,7 +332,7 @@ def _identifying(public: Path, manifest: Manifest, unread: Unread) -> Iterator[D
                 if manifest.released is not None and column.name == manifest.released.link:
                     continue
                 if why := identifying(column):
-                    yield identifier_doubt(column.name, why)
+                    yield identifier_doubt(column, why)
 
 
 def _formulas(public: Path) -> Iterator[Doubt]:

@@ -9,7 +9,6 @@ from stirred.data.problems import number
 from stirred.mechanisms.protocol import Mechanism
 from stirred.report.page import paragraph, section, table
 from stirred.report.validity import Validity
-from stirred.spec.brief import published_exactly
 from stirred.spec.specification import Specification
 
 
@@ -27,23 +26,24 @@ def transparency(
     specification: Specification,
     *,
     code: str,
+    exact: str,
     errors: Sequence[str] = (),
 ) -> tuple[Shown, ...]:
     """Return what of a mechanism is public, from its public settings and its specification.
 
-    ``code`` is the package that made the release, with its version; ``errors`` are the columns with errors of numbers.
+    ``code`` is the package that made the release, with its version; ``exact`` says what is published exactly, and
+    ``errors`` are the columns with errors of numbers.
     """
     kept = [key for key in kind.settings_model.setting_names() if key not in settings]
     stated = f"{number(len(settings), 'setting')} in specification.json, numbers exactly"
     inside = f"; kept inside: {', '.join(kept)}" if kept else ""
-    fixed = published_exactly(specification)
     seeded = "a seed: this is a test run, and whoever knows the seed can undo it"
     return (
         Shown("the method", "yes", f"{kind.title}, {kind.name} in specification.json"),
         Shown("its settings", "in part" if kept else "yes", f"{stated}{inside}"),
         Shown("its law", "yes", "the probabilities of all outputs follow from the method and its settings"),
         Shown("the code", "yes", code),
-        Shown("what is exact", "yes", f"{fixed}; see specification.json"),
+        Shown("what is exact", "yes", f"{exact}; see specification.json"),
         *([Shown("the error of each number", "yes", f"the columns {', '.join(errors)}")] if errors else []),
         Shown("the random numbers", "no", seeded if specification.seeded else
               "no key is published; what the operating system gave was destroyed when the release was complete"),

@@ -20,7 +20,7 @@ from stirred.spec.document_schema import (
     SpecificationDocument,
 )
 from stirred.spec.invariant import Inequality, Invariant
-from stirred.spec.problems import Problem, SpecificationError, place_of, placed, wrong
+from stirred.spec.problems import Problem, SpecificationError, as_given, place_of, placed, wrong
 from stirred.spec.reliance import KeysAlone, Reliance, Unpublished
 from stirred.spec.specification import Specification
 
@@ -243,7 +243,7 @@ def _problems(error: ValidationError, source: str) -> list[Problem]:
         elif detail["type"] == "missing":
             what, remedy = f"the key '{detail['loc'][-1]}' is missing", "add it"
         else:
-            given = repr(detail.get("input"))
+            given = as_given(detail.get("input"))
             given = given if len(given) < 60 else given[:57] + "..."
             what, remedy = _in_words(detail["type"], given, message)
         problem = Problem(what=what, where=f"{source} {place}", remedy=remedy)

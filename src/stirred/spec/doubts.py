@@ -15,6 +15,12 @@ from stirred.spec.problems import Problem, StirredError
 
 NOTHING_PROMISED: Final = "nothing-promised"
 _REMARK: Final = re.compile(r" \([^()]{60,}\)")
+# Remedies name options; who wrote a plan needs the key, and the section it stands in. A bracket that says it follows.
+_OPTION: Final = re.compile(r"--([a-z][a-z-]*)(?! [^;()]*\(in a plan:)")
+_SECTIONS: Final = {
+    **dict.fromkeys(("id", "hid", "persons"), "data"),
+    **dict.fromkeys(("hold", "swap", "match", "rate", "settings-from"), "mechanism"),
+}
 _ACCEPTED: Final = "a person accepted these doubts about protection by name: "
 # What an accepted doubt means for readers of the release: no more than its public name tells.
 MEANINGS: Final = {
@@ -83,8 +89,15 @@ class Doubt:
 
     @property
     def problem_of_plan(self) -> Problem:
-        """Return the doubt as an error about a plan file: commands that read one have no option to accept it."""
-        return self._problem(f'accept = ["{self.name}"] under [release] in the plan')
+        """Return the doubt as an error about a plan file: commands that read one have no option to accept it.
+
+        >>> print(Doubt(kind="identifier", about="mark", what="is unique", remedy="see --id").problem_of_plan.remedy)
+        see --id (in the plan --id is id under [data]); or accept it: accept = ["identifier:mark"] under [release] ...
+        """
+        named = dict.fromkeys(key for key in _OPTION.findall(self.remedy) if key in _SECTIONS)
+        keys = ", ".join(f"--{key} is {key.replace('-', '_')} under [{_SECTIONS[key]}]" for key in named)
+        told = replace(self, remedy=f"{self.remedy} (in the plan {keys})") if keys else self
+        return told._problem(f'accept = ["{self.name}"] under [release] in the plan')
 
     def _problem(self, how: str) -> Problem:
         accept = "" if self.final else f"; or accept it: {how}"

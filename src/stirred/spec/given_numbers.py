@@ -61,8 +61,10 @@ def probability(value: Number, *, where: str) -> Fraction:
     return number
 
 
-def loss(value: Number, *, where: str, called: str = "loss") -> Exact:
+def loss(value: Number, *, where: str, called: str = "loss", finite: bool = False) -> Exact:
     """Return ``value`` as a protection loss: an exact number that is not negative.
+
+    Where only a ``finite`` one will do, the caller refuses infinity and no remedy may propose it.
 
     >>> loss("-1", where="budget")
     Traceback (most recent call last):
@@ -74,7 +76,8 @@ def loss(value: Number, *, where: str, called: str = "loss") -> Exact:
         raise wrong(
             f"{str(value)[:60]!r} is not a {called}",
             where=where,
-            remedy="write a number such as '3/4', '0.75' or 'ln(3)', or 'inf' if nothing is promised",
+            remedy="write a number such as '3/4', '0.75' or 'ln(3)'"
+            + ("" if finite else ", or 'inf' if nothing is promised"),
         ) from None
     try:
         negative = number.sign() < 0
@@ -84,6 +87,19 @@ def loss(value: Number, *, where: str, called: str = "loss") -> Exact:
         raise wrong(f"{value} is negative", where=where, remedy=f"write a {called} of 0 or more")
     if not number.is_infinite and number.enclose().low > _ABSURD:
         raise wrong(
-            f"a {called} above {_ABSURD:,} promises nothing", where=where, remedy="write 'inf', or check the number"
+            f"a {called} above {_ABSURD:,} promises nothing",
+            where=where,
+            remedy="write a smaller one" if finite else "write 'inf', or check the number",
         )
     return number
+
+
+def finite_loss(value: Number, *, where: str) -> Fraction:
+    """Return a loss that noise is drawn for: a fraction, and not so large that infinity would say the same.
+
+    >>> finite_loss("1e13", where="rho")
+    Traceback (most recent call last):
+    stirred.spec.problems.SpecificationError: rho: a loss above 1,000,000,000,000 promises nothing. Fix: ...
+    """
+    number = fraction(value, where=where)
+    return number if number < 0 else loss(number, where=where, finite=True).rational

@@ -62,7 +62,7 @@ class Named:
 
     kind: ClassVar = "named"
     name: str
-    description: str = ""
+    description: str = field(default="", compare=False)
     function: Function | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -149,3 +149,16 @@ def placed(place: str) -> Iterator[None]:
         yield
     except StirredError as error:
         raise error.inside(place) from None
+
+
+def as_given(value: object) -> str:
+    """Return a value as it was written in a file: numbers, true and false without the names that Python has for them.
+
+    >>> from decimal import Decimal
+    >>> as_given(Decimal("NaN")), as_given([Decimal("1.50"), "a"])
+    ('nan', "[1.50, 'a']")
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = re.sub(r"Decimal\('([^']*)'\)", r"\1", repr(value))
+    return text.replace("Infinity", "inf").replace("NaN", "nan") if text != repr(value) else text

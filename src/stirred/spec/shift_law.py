@@ -191,7 +191,7 @@ class ShiftLaw:
 
 
 def _positive(value: Exact | int | Fraction | str | float, *, where: str) -> Exact:
-    number = loss(value, where=where)
+    number = loss(value, where=where, finite=True)
     if number == 0 or number.is_infinite:
         raise wrong(f"{number} is not a scale of noise", where=where, remedy="write a number above 0, such as '1/2'")
     return number

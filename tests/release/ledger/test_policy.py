@@ -485,3 +485,20 @@ acceptable = [{ kind = "margin", of = "person", level = "state" }]
     assert str(policy.limits[0].budget) == "1529/100"
     ledger.set_policy(policy, reason="all of it")
     assert ledger.policy == policy
+
+
+def test_an_entry_of_unknown_cost_is_within_no_limit(url: str) -> None:
+    """ "At least" a number says nothing about the limit: further releases wait for those who set it."""
+    ledger = Ledger.create(url, dataset="d", policy=limit("10"))
+    ledger.add(request(specification=None, unspecified="a special tabulation"))  # it happened, and no policy undoes it
+    with pytest.raises(OverLimitError, match=r"entry 1 has no specification \(a special tabulation\)") as refusal:
+        ledger.reserve(request("1"))
+    assert "unspecified = 'not-counted'" in str(refusal.value)
+    with pytest.raises(OverLimitError):
+        ledger.would(request("1"))
+    lenient = Policy.from_document({**limit("10").document, "unspecified": "not-counted"})
+    assert str(lenient).endswith("entries without a specification are not counted")
+    ledger.set_policy(lenient, reason="the board looked at it")
+    assert ledger.reserve(request("1")).status == "reserved"
+    with pytest.raises(OverLimitError, match="the total would be at least"):
+        ledger.reserve(request("10"))

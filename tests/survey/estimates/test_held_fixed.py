@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from stirred.data.microdata import Microdata
+from stirred.report.transparency import transparency
 from stirred.spec.brief import promise
 from stirred.spec.compose import compose
 from stirred.spec.explain import NOT_PROTECTED, explain
@@ -76,3 +77,27 @@ def test_a_draw_without_strata_is_not_that_of_a_file_with_strata(drawn: dict[str
     assert promised({"weights": "w"}, **given)
     with pytest.raises(StirredError, match=f"it has 2 strata, and {drawn['design']} draws without strata"):
         promised({"weights": "w", "strata": ["region"]}, **given)
+
+
+def test_a_survey_without_clusters_does_not_speak_of_them() -> None:
+    rows, clusters = (
+        promised({"weights": "w", "strata": ["region"], **ids}, unit="person", most_in_cluster=most)
+        for ids, most in (({}, None), ({"ids": ["size"], "nest": True}, 4))
+    )
+    assert "the number of sampled persons in each stratum" in str(explain(rows))
+    assert "cluster" not in str(explain(rows))
+    assert "the number of sampled clusters in each stratum" in str(explain(clusters))
+    # A release made before has the other words, and the same thing held fixed: the name decides.
+    one = rows.multiverse.invariants[-1]
+    assert one == replace(one, description="number of sampled clusters in each stratum")
+
+
+def test_what_is_exact_does_not_name_the_frame() -> None:
+    survey = SurveyEstimates(
+        epsilon=1, attest=["design-weights"], weight_bounds=[1, 5],
+        estimates=[{"kind": "total", "variable": "y", "bounds": [0, 1]}],
+    )  # fmt: skip
+    plan = survey.plan(Microdata(households=SAMPLE, design={"weights": "w"}))
+    assert plan.unchanged.startswith("nothing; held fixed, and so not protected, but not published: the frame of")
+    shown = transparency(type(survey), {}, plan.specification, code="stirred 1", exact=plan.published_figures)
+    assert next(each.words for each in shown if each.what == "what is exact").startswith("nothing; held fixed")

@@ -94,6 +94,11 @@ class Plan(ABC):
         return published_exactly(self.specification)
 
     @property
+    def published_figures(self) -> str:
+        """Say for readers of the release which figures are exact; records that nothing can change are no figures."""
+        return published_exactly(self.specification) if self.publishes_fixed else self.unchanged
+
+    @property
     def publishes_fixed(self) -> bool:
         """Say whether the figures that the specification holds fixed are published, or only kept on the way."""
         return True

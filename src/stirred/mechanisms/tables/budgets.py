@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 
 from stirred.data.problems import PlanError, bad_plan
 from stirred.spec.given_numbers import fraction
-from stirred.spec.problems import Problem, StirredError, place_of
+from stirred.spec.problems import Problem, StirredError, as_given, place_of
 
 
 def _share(given: Any) -> Fraction:
@@ -99,7 +99,7 @@ def once(names: Sequence[Hashable], what: str) -> None:
 
 def _instead(given: Any) -> str:
     """Quote what was given, unless it is a whole table."""
-    return "" if isinstance(given, Mapping) else f", not {repr(given)[:60]}"
+    return "" if isinstance(given, Mapping) else f", not {as_given(given)[:60]}"
 
 
 Model = TypeVar("Model", bound=BudgetFile)

@@ -58,17 +58,22 @@ def declared_cells(variables: Sequence[str], declared: Mapping[str, pl.Series]) 
 
 
 def declared_columns(
-    names: Sequence[str], values: Values, file: Columns | Mapping[str, pl.Series]
+    names: Sequence[str],
+    values: Values,
+    file: Columns | Mapping[str, pl.Series],
+    *,
+    otherwise: str = "or write values = {...}",
 ) -> dict[str, pl.Series]:
     """Return the declared values of each variable, in the type of its column; all problems at once.
 
     Cells must not follow from the file: a value that is listed because somebody has it gives that somebody away.
+    ``otherwise`` says how to declare them without a codebook: not every mechanism has a setting for it.
     """
     found: dict[str, pl.Series] = {}
     problems: list[Problem] = []
     for name in names:
         column = file[name]
-        kept = _declared(name, values, column)
+        kept = _declared(name, values, column, otherwise)
         if isinstance(kept, Problem):
             problems.append(kept)
             continue
@@ -79,14 +84,15 @@ def declared_columns(
     return found
 
 
-def _declared(name: str, values: Values, column: pl.Series) -> pl.Series | Problem:
+def _declared(name: str, values: Values, column: pl.Series, otherwise: str) -> pl.Series | Problem:
     if column.dtype == pl.Boolean and name not in values:
         return pl.Series(name, [False, True])
     if not values.get(name):
         return Problem(
             what="which values it can take was not declared, and those that occur are confidential",
             where=f'table variable "{name}"',
-            remedy="declare its codes, or min and max, in a codebook ([data] codebook), or write values = {...}",
+            remedy="declare its codes, or min and max, in a codebook (--codebook; in a plan: codebook under [data]), "
+            f"{otherwise}",
         )
     try:
         own = pl.Series(name, list(values[name]), strict=True).cast(column.dtype, strict=True)

@@ -7,6 +7,7 @@ tables are mechanisms of infinite loss: 12 rounds to 10 and 13 to 15, with certa
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -23,14 +24,16 @@ from stirred.data.bundle import (
 )
 from stirred.data.frames import read_frame, write_frame
 from stirred.data.place import CHECKSUMS, folder_at
-from stirred.data.problems import DataError, bad_file
+from stirred.data.problems import DataError, bad_file, listed
 from stirred.mechanisms.protocol import Command, Outcome, Progress
+from stirred.mechanisms.registry import is_installed, mechanism_class
 from stirred.spec.convert import post_process
 from stirred.spec.document import from_json, to_json
 from stirred.spec.problems import StirredError
 
 _ARGUMENT: Final[dict[str, Any]] = {"argument": "FOLDER"}
 _FREE: Final = "nothing: a function of released tables promises what the release promises (post-processing)"
+COUNT: Final = "count"
 _NO_MORE: Final = (
     "It promises no more either: what the release tells, it told before. Read specification.json for what that is."
 )
@@ -101,15 +104,24 @@ def _derived(options: Any, change: Callable[[Any], int | None], words: str, note
         raise bad_file("something is already there", where=str(out), remedy="choose a new folder")
     specification = from_json((public / SPECIFICATION).read_text(encoding="utf-8"))
     derived = post_process(specification, description=words).specification
+    released = [(path, read_frame(path)) for path in sorted(public.glob("tables/*.csv"))]
+    # Beside a count stand its interval and adjusted counts, which would show what was rounded or left empty.
+    beside = _beside(public)
     tables = [
-        (path, _changed(read_frame(path), change, where=str(path))) for path in sorted(public.glob("tables/*.csv"))
+        (path, _changed(table.drop(beside, strict=False), change, where=str(path)))
+        for path, table in released
+        if COUNT in table.columns
     ]
     if not tables:
-        raise bad_file("there are no tables", where=str(public / "tables"), remedy="name a release that has some")
+        what = "it has no tables of counts" if released else "there are no tables"
+        raise bad_file(what, where=str(public / "tables"), remedy="name a release that has some")
+    others = [path.name for path, table in released if COUNT not in table.columns]
+    if others:
+        note = [("left out", f"{listed(others)}: only counts are derived, and sums stay as they were released"), *note]
     if derived.budget.is_unbounded:
         note = [("promise", "nothing is promised: the loss of the release is infinite"), *note]
     page = f"# Derived tables\n\nReleased tables, {words}. Cost: {_FREE}. {_NO_MORE}\n" + "".join(
-        f"\n{text[:1].upper()}{text[1:]}.\n" for _, text in note
+        f"\n{label[:1].upper()}{label[1:]}: {text}.\n" for label, text in note
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     with folder_at(out, private=False) as folder:
@@ -123,7 +135,8 @@ def _derived(options: Any, change: Callable[[Any], int | None], words: str, note
         (folder / CHECKSUMS).write_text("".join(digests), encoding="utf-8")
     cells = sum(table.height for _, table in tables)
     rows = [("tables", f"{len(tables)}, {cells:,} cells, {words}"), ("costs", _FREE), *note, ("wrote", str(out))]
-    return Outcome(rows=rows, values={"out": str(out), "tables": len(tables), "cells": cells, "loss": 0})
+    facts = {"out": str(out), "tables": len(tables), "left_out": others, "cells": cells, "loss": 0}
+    return Outcome(rows=rows, values=facts)
 
 
 def _released(folder: Path) -> Path:
@@ -146,11 +159,18 @@ def _released(folder: Path) -> Path:
     return public
 
 
+def _beside(public: Path) -> list[str]:
+    """Return the columns that the mechanism writes beside a count; none where it is not installed here."""
+    stated = json.loads((public / SPECIFICATION).read_text(encoding="utf-8")).get("mechanism") or {}
+    name = stated.get("name", "")
+    return [each for each in mechanism_class(name).table_columns if each != COUNT] if is_installed(name) else []
+
+
 def _changed(table: pl.DataFrame, change: Callable[[Any], int | None], *, where: str) -> pl.DataFrame:
-    counts = table["count"].cast(pl.Int64, strict=False) if "count" in table.columns else None
-    if counts is None or counts.null_count() != table["count"].null_count():
+    counts = table[COUNT].cast(pl.Int64, strict=False)
+    if counts.null_count() != table[COUNT].null_count():
         raise bad_file("its counts are not whole numbers", where=where, remedy="name a release with tables of counts")
-    return table.with_columns(pl.Series("count", [change(count) for count in counts], dtype=pl.Int64))
+    return table.with_columns(pl.Series(COUNT, [change(count) for count in counts], dtype=pl.Int64))
 
 
 COMMANDS: Final[tuple[Command, ...]] = (

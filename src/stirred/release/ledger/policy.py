@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stirred.release.ledger.currency import Copies, Currency
+from stirred.release.ledger.entry import numbers
 from stirred.release.ledger.policy_file import CHANGED, COUNTING, LimitDocument, invariant_toml, policy_document
 from stirred.release.ledger.problems import LedgerError, OverLimitError
 from stirred.release.ledger.total import Total
@@ -82,6 +83,7 @@ class Policy:
     who: tuple[str, ...] | None = None
     acceptable: Multiverse | None = None
     exposed_share: Fraction | None = None
+    leaves_out_unspecified: bool = False  # limits are about the entries that have a specification
     document: dict[str, Any]
 
     @classmethod
@@ -107,7 +109,14 @@ class Policy:
             exposed = None if share is None else probability(share, where="exposed_share")
         who = None if document.who is None else tuple(document.who)
         kept = document.model_dump(exclude_defaults=True)
-        return cls(limits=limits, who=who, acceptable=acceptable, exposed_share=exposed, document=kept)
+        return cls(
+            limits=limits,
+            who=who,
+            acceptable=acceptable,
+            exposed_share=exposed,
+            leaves_out_unspecified=document.unspecified == "not-counted",
+            document=kept,
+        )
 
     @classmethod
     def from_toml(cls, text: str, *, source: str = "policy") -> Policy:
@@ -132,7 +141,8 @@ class Policy:
     def __str__(self) -> str:
         limits = "; ".join(str(limit) for limit in self.limits) or "no limit"
         unique = "" if self.exposed_share is None else f"; unique records: at most {percent(self.exposed_share)}"
-        return f"{limits}; may be held fixed: {self.fixed}{unique}"
+        counted = "; entries without a specification are not counted" if self.leaves_out_unspecified else ""
+        return f"{limits}; may be held fixed: {self.fixed}{unique}{counted}"
 
     @property
     def fixed(self) -> str:
@@ -168,7 +178,7 @@ class Policy:
             problems += [*self.problems, *self._invariant_problems(specification)]
             for limit in self.limits:
                 problems += _promise_problems(limit, specification) or _limit_problems(
-                    limit, now=now, then=then, can_fall=can_fall
+                    limit, now=now, then=then, can_fall=can_fall, lenient=self.leaves_out_unspecified
                 )
         if problems:
             raise OverLimitError(problems)
@@ -241,8 +251,10 @@ def _other_distance(limit: Limit, premetric: InputPremetric) -> Problem:
     )
 
 
-def _limit_problems(limit: Limit, *, now: Totals, then: Totals, can_fall: bool) -> list[Problem]:
+def _limit_problems(limit: Limit, *, now: Totals, then: Totals, can_fall: bool, lenient: bool) -> list[Problem]:
     after = then(limit.currency)
+    if after.unspecified and not lenient and not limit.budget.is_infinite:
+        return [_unknown_cost(limit, after)]
     if after.unbounded and not limit.budget.is_infinite:
         return [_without_bound(limit, now(limit.currency), after)]
     if after.specification is None:
@@ -280,6 +292,19 @@ def _limit_problems(limit: Limit, *, now: Totals, then: Totals, can_fall: bool) 
     what = f"the total would be {after.bound}{would}, {(value - limit.budget).shown()} above the limit {limit}"
     remedy = f"{left(limit, before)}; release with a smaller loss, or derive from what is released"
     return [Problem(what=what, where=_place(limit), remedy=remedy)]
+
+
+def _unknown_cost(limit: Limit, after: Total) -> Problem:
+    """Return the refusal of a release beside others whose cost is not known: "at least" is within no limit."""
+    entries = numbers([number for aside in after.unspecified for number in aside.entries])
+    why = after.unspecified[0].reason
+    return Problem(
+        what=f"entry {entries} has no specification ({why}): what it cost is not known, and so nothing shows that "
+        f"everything together is within the limit {limit}",
+        where=_place(limit),
+        remedy="have those who set the limit decide: with unspecified = 'not-counted' in the policy it is about the "
+        "other entries alone, and says so",
+    )
 
 
 def _without_bound(limit: Limit, before: Total, after: Total) -> Problem:

@@ -108,6 +108,11 @@ class PolicyDocument(Strict):
         description="The share of records that may be unique on what is published unchanged before the doubt `exposed` "
         'refuses, such as "1/10"; default 1/3.',
     )
+    unspecified: Literal["refuse", "not-counted"] = Field(
+        default="refuse",
+        description="What limits make of entries without a specification: refuse further releases, since what was "
+        "spent is not known, or leave these entries out of what is counted.",
+    )
 
 
 def policy_document(data: Any, *, source: str) -> PolicyDocument:

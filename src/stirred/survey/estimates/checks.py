@@ -17,7 +17,7 @@ from stirred.data.problems import DataError, PlanError, listed, number
 from stirred.data.spelling import meant
 from stirred.mechanisms.doubts import Published, clamped_doubts
 from stirred.spec.doubts import Doubt
-from stirred.spec.given_numbers import fraction
+from stirred.spec.given_numbers import finite_loss, fraction
 from stirred.spec.problems import Problem, StirredError, wrong
 from stirred.survey.estimates.classes import TOTAL, Classes, read_classes
 from stirred.survey.estimates.draw import check_draw, weight_ends
@@ -61,11 +61,13 @@ def setting_of(given: str | int) -> Setting:
 def settings_problems(mechanism: SurveyEstimates) -> Iterator[Problem]:
     """Yield everything that is wrong with the settings themselves."""
     setting = setting_of(mechanism.setting)
-    if fraction(mechanism.epsilon, where="epsilon") <= 0:
+    if finite_loss(mechanism.epsilon, where="epsilon") <= 0:
         yield Problem(what=f"{mechanism.epsilon} is not above 0", where="epsilon", remedy="write a number above 0")
     mechanism.sure  # noqa: B018 (a wrong confidence is told with the plan)
     if not mechanism.estimates:
-        yield Problem(what="is needed", where="estimates", remedy="add [[estimates]] kind = 'total' and so on")
+        yield Problem(
+            what="is needed", where="estimates", remedy="add [[estimates]] kind = 'total' and so on to a plan"
+        )
     titles = [each.title for each in mechanism.estimates]
     for each in mechanism.estimates:
         where = place(each, mechanism.estimates)

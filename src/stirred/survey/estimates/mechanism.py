@@ -41,9 +41,9 @@ from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain
 from stirred.spec.exact import exact
-from stirred.spec.given_numbers import Number, fraction
+from stirred.spec.given_numbers import Number, finite_loss, fraction
 from stirred.spec.input_premetric import InputPremetric
-from stirred.spec.invariant import Invariant, Margin, Named
+from stirred.spec.invariant import Invariant, Margin, Named, plural
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.output_premetric import PURE
 from stirred.spec.problems import placed
@@ -143,7 +143,7 @@ class SurveyEstimates(Mechanism):
     @property
     def loss(self) -> Fraction:
         """Return the loss that is promised."""
-        return fraction(self.epsilon, where="epsilon")
+        return finite_loss(self.epsilon, where="epsilon")
 
     @property
     def sure(self) -> Fraction:
@@ -294,7 +294,9 @@ class SurveyEstimates(Mechanism):
         if self.adjust is not None and not self.after_noise:
             held.append(Margin(of=self.unit, variables=tuple(self.adjust.poststrata)))
         elif self.variance != "none":
-            counts = "number of sampled clusters in each stratum"
+            # The name is what makes two of them the same; rows that were drawn one by one are no clusters.
+            clustered = drawn is None or bool(drawn.ids)
+            counts = f"number of sampled {'clusters' if clustered else plural(self.unit)} in each stratum"
             known = _by_columns(drawn, ("strata", "ids"))
             held.append(Named(name=f"survey clusters by stratum{known}", description=counts))
         parts = ", ".join(each.title for each in self.estimates)

@@ -12,8 +12,10 @@ import polars as pl
 
 from stirred.data.problems import number
 from stirred.mechanisms.protocol import UNSEARCHED, Fact, Plan, PlanOrigin
+from stirred.spec.brief import figures
 from stirred.spec.doubts import Doubt
 from stirred.spec.exact import Exact, exact
+from stirred.spec.invariant import Margin
 from stirred.spec.specification import Specification
 from stirred.survey.design import Design
 from stirred.survey.estimates.classes import centres, ratios
@@ -61,6 +63,20 @@ class SurveyPlan(Plan):
     def publishes_fixed(self) -> bool:
         """Say that of what is fixed only counts of classes are published: frame and weights stay inside."""
         return self.public.held
+
+    @property
+    def unchanged(self) -> str:
+        """Say what is published exactly; frame, weights and the numbers drawn are held fixed and stay inside."""
+        fixed = self.specification.multiverse.invariants
+        shown = [each for each in fixed if self.publishes_fixed and isinstance(each, Margin)]
+        inside = "; ".join(figures([each for each in fixed if each not in shown]))
+        kept = f"; held fixed, and so not protected, but not published: {inside}" if inside else ""
+        return f"{'; '.join(figures(shown)) or 'nothing'}{kept}"
+
+    @property
+    def published_figures(self) -> str:
+        """Say the same to readers: of what is fixed, classes alone are published."""
+        return self.unchanged
 
     @property
     def disturbed(self) -> str:

@@ -134,7 +134,7 @@ def wishes_for(
 
 
 def _positive_loss(value: Number, *, where: str) -> Exact | None:
-    number = loss(value, where=where)
+    number = loss(value, where=where, finite=True)
     if number.is_infinite or number.sign() == 0:
         remedy = "write the largest loss you accept, above 0, such as 3; or leave it out for the smallest there is"
         raise PlanError([Problem(what=f"epsilon {number.shown()} is no wish", where=where, remedy=remedy)])

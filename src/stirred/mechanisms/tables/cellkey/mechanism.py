@@ -120,7 +120,10 @@ class CellKey(Mechanism):
         named = [(*_names(self.tab_vars), *_names(self.geog))] if self.tab_vars else []
         put(self, "tables", (*(_names(t) for t in self.tables), *named))
         put(self, "tab_vars", ())
-        put(self, "epsilon", loss(self.epsilon, where="epsilon"))
+        put(self, "epsilon", epsilon := loss(self.epsilon, where="epsilon", finite=True))
+        if epsilon.is_infinite:
+            what = "at an infinite loss every delta is 0, which says nothing about these tables"
+            raise bad_plan(what, where="epsilon", remedy="write the loss at which delta is to be stated, such as 1")
         put(self, "table", table_of(self.ptable))
         if isinstance(self.magnitude, Mapping):
             put(self, "magnitude", Magnitude.of(self.magnitude))
@@ -243,7 +246,7 @@ class CellKey(Mechanism):
         self.check(microdata)
         persons = checks.person_columns(self, microdata)
         columns = {name: checks.column(microdata, name) for name in self.names}
-        declared = declared_columns(self.names, self.values, columns)
+        declared = declared_columns(self.names, self.values, columns, otherwise="or in Python with values")
         cells = {" x ".join(t): declared_cells(t, declared) for t in self.tables}
         inner = None if self.inner is None else self.inner.plan(microdata, doubts=doubts)
         if inner is not None:

@@ -55,7 +55,7 @@ from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget, Derived
 from stirred.spec.domain import Domain, after_imputation
 from stirred.spec.exact import Exact, exact
-from stirred.spec.given_numbers import Number, fraction
+from stirred.spec.given_numbers import Number, finite_loss
 from stirred.spec.input_premetric import InputPremetric
 from stirred.spec.invariant import Margin
 from stirred.spec.multiverse import Multiverse
@@ -168,7 +168,7 @@ class NoisyTables(Mechanism):
     def total(self) -> Fraction | None:
         """Return the loss of all tables together, where it is stated."""
         given = self.rho if self.gaussian else self.epsilon
-        return None if given is None else fraction(given, where=self.letter)
+        return None if given is None else finite_loss(given, where=self.letter)
 
     @property
     def wanted(self) -> list[Wanted]:

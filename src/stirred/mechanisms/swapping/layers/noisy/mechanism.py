@@ -128,7 +128,7 @@ class NoisySwap(Layer):
     noise: str = "geometric"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "noise_epsilon", loss(self.noise_epsilon, where="noise_epsilon"))
+        object.__setattr__(self, "noise_epsilon", loss(self.noise_epsilon, where="noise_epsilon", finite=True))
         object.__setattr__(self, "tables", tuple((t,) if isinstance(t, str) else tuple(t) for t in self.tables))
         self._check_noise()
         Layer.__post_init__(self)

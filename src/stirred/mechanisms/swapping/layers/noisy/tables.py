@@ -92,7 +92,7 @@ def table_loss(decay: Fraction) -> Exact:
 
 def share_of(epsilon: Exact | int | Fraction | str | Decimal | float, *, tables: int) -> Exact:
     """Return the loss for each unit of a count, if ``epsilon`` is for all tables together and split evenly."""
-    return loss(epsilon, where="noise_epsilon") / (tables * CELLS_OF_A_CHANGE)
+    return loss(epsilon, where="noise_epsilon", finite=True) / (tables * CELLS_OF_A_CHANGE)
 
 
 def _hides(asked: Exact) -> str:
