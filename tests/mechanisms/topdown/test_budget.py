@@ -242,6 +242,7 @@ def test_the_command_shows_noise_and_certificate_of_a_budget_file(tmp_path: Path
     assert costs.rows[0] == ("anything", "2.5562", "17.15"), "losses are rounded up"
     assert shown.values["certificate"]["hhgq"]["epsilon"] == pytest.approx(7.2445, abs=1e-4)
     assert [command.name for command in COMMANDS] == ["budget", "optimise-budget"]
+    assert [command.name for command in COMMANDS if command.gone] == ["optimise-budget"]
     codebook = tmp_path / "codebook.toml"
     variable = '[[variables]]\nname = "{}"\nfile = "persons"\ntype = "code"\ncodes = {{ x = "", y = "" }}\n'
     codebook.write_text("".join(map(variable.format, ("a", "b"))), encoding="utf-8")
