@@ -28,8 +28,7 @@ import numpy as np
 from sections import machine, write_section
 
 from stirred.mechanisms.topdown.budget import Shares, read_budget, variance_of
-from stirred.mechanisms.topdown.schema import Schema
-from stirred.mechanisms.topdown.schemas import shipped_schema
+from stirred.mechanisms.topdown.schema import Schema, shipped_schema
 from stirred.mechanisms.topdown.solve.arms import ARMS
 from stirred.mechanisms.topdown.solve.microdata import solve
 from stirred.mechanisms.topdown.solve.pieces import Settings, Whole

@@ -22,8 +22,7 @@ from sections import machine, write_section
 
 from stirred.mechanisms.topdown.estimated import estimate_in_pieces
 from stirred.mechanisms.topdown.estimates import Model
-from stirred.mechanisms.topdown.schema import Query, Schema
-from stirred.mechanisms.topdown.schemas import shipped_schema
+from stirred.mechanisms.topdown.schema import Query, Schema, shipped_schema
 from stirred.mechanisms.topdown.tree import Answers, Known, Level, Places, Tree
 
 BLOCKS_IN_A_COUNTY: Final = 3_000

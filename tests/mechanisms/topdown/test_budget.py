@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.topdown.budget import Shares, read_budget, variance_of
 from stirred.mechanisms.topdown.commands_measure import COMMANDS, BudgetOptions, show_budget
-from stirred.mechanisms.topdown.schema import Schema
-from stirred.mechanisms.topdown.schemas import declared_schema, shipped_schema
+from stirred.mechanisms.topdown.schema import Schema, declared_schema, shipped_schema
 from stirred.spec import catalogue
 from stirred.spec.exact import exact
 

@@ -38,7 +38,7 @@ def residuals(store: Store, own: Part) -> pl.DataFrame:
         depth = own.spine.names.index(row["geolevel"])
         area = own.spine.geocodes[depth].to_list().index(row["geocode"])
         query = own.schema.query(row["query_name"])
-        truth.append(own.counted.answers(query, depth, range(area, area + 1))[0].tolist())
+        truth.append(own.answers(query, depth, range(area, area + 1))[0].tolist())
     return rows.with_columns(truth=pl.Series(truth)).with_columns(noise=pl.col("value") - pl.col("truth"))
 
 
@@ -121,7 +121,7 @@ def test_the_noise_has_the_variance_of_its_rows_and_a_wrong_scale_is_seen(
             (slab,) = measuring._slabs(own, range(3, 4), (0, 0))
             ((query, sigma2),) = slab.asked
             (block,) = measuring.noisy(slab, query, sigma2, each)
-            noise = (block - own.counted.answers(own.schema.query("detailed"), 3, range(45)))[1:]
+            noise = (block - own.answers(own.schema.query("detailed"), 3, range(45)))[1:]
             squares += float((noise**2).sum()) / variance_of(Fraction(8))
             many += noise.size
         return float((squares - many) / (2 * many) ** 0.5)

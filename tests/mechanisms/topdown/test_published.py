@@ -16,11 +16,9 @@ from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.topdown import published as reader
 from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.commands_estimate import EstimateOptions, run_estimate
-from stirred.mechanisms.topdown.known import NO_BOUND
 from stirred.mechanisms.topdown.published import open_published
-from stirred.mechanisms.topdown.schema import Attribute, Schema
-from stirred.mechanisms.topdown.schemas import shipped_schema
-from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Tree
+from stirred.mechanisms.topdown.schema import Attribute, Schema, shipped_schema
+from stirred.mechanisms.topdown.tree import NO_BOUND, Answers, GroupTotal, Known, Level, Tree
 from tests.mechanisms.topdown.dense import Dense
 from tests.mechanisms.topdown.hierarchies import random_tree
 from tests.mechanisms.topdown.layout import answer_rows, known_rows, write_file, write_folders, write_spine

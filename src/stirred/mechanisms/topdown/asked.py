@@ -17,10 +17,8 @@ from stirred.data.codebook import Codebook
 from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed
 from stirred.mechanisms.topdown.prepare import Design
 from stirred.mechanisms.topdown.published import Published, open_published
-from stirred.mechanisms.topdown.published_areas import plain
-from stirred.mechanisms.topdown.published_files import columns_of, parquet_in
-from stirred.mechanisms.topdown.schema import Query, Schema
-from stirred.mechanisms.topdown.schemas import SCHEMAS, declared_schema, shipped_schema
+from stirred.mechanisms.topdown.published_files import columns_of, parquet_in, plain
+from stirred.mechanisms.topdown.schema import SCHEMAS, Query, Schema, declared_schema, shipped_schema
 from stirred.mechanisms.topdown.settings import TopDownSettings
 from stirred.spec.problems import Problem
 

@@ -16,8 +16,16 @@ from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown.asked import listed_attributes
 from stirred.mechanisms.topdown.budget import DELTA, Shares, read_budget
 from stirred.mechanisms.topdown.plan import cost_grid, noise_grid
-from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, Schema, factors_of
-from stirred.mechanisms.topdown.schemas import BUDGETS, SCHEMAS, declared_schema, shipped_schema
+from stirred.mechanisms.topdown.schema import (
+    BUDGETS,
+    DETAILED,
+    SCHEMAS,
+    TOTAL,
+    Schema,
+    declared_schema,
+    factors_of,
+    shipped_schema,
+)
 from stirred.spec.given_numbers import probability
 
 

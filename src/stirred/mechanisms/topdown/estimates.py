@@ -18,8 +18,20 @@ import numpy.typing as npt
 
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.topdown.schema import TOTAL, Query, Schema
-from stirred.mechanisms.topdown.spread import Merged, Spread, added, inverse_root, merged, null_space, rooted
-from stirred.mechanisms.topdown.subspaces import LARGEST_CORE, Parts, Subspace, Subspaces, core_of
+from stirred.mechanisms.topdown.subspaces import (
+    LARGEST_CORE,
+    Merged,
+    Parts,
+    Spread,
+    Subspace,
+    Subspaces,
+    added,
+    core_of,
+    inverse_root,
+    merged,
+    null_space,
+    rooted,
+)
 from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Numbers, Places, Tree
 
 Spreads = dict[Subspace, Spread]

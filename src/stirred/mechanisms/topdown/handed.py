@@ -11,7 +11,6 @@ import polars as pl
 from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Check, PublicFile, Release, Table, Written, failed
-from stirred.mechanisms.topdown.agreement import with_earlier
 from stirred.mechanisms.topdown.audit import SPINE, audit_measurements, file_names, found_classes, parquet_files
 from stirred.mechanisms.topdown.measure import class_counts
 from stirred.mechanisms.topdown.plan import TopDownPlan
@@ -27,7 +26,9 @@ from stirred.mechanisms.topdown.records import (
     named,
 )
 from stirred.mechanisms.topdown.records_check import AGREEMENTS, check_records
-from stirred.mechanisms.topdown.store import AGREES, published_columns
+from stirred.mechanisms.topdown.rules import with_earlier
+from stirred.mechanisms.topdown.store import published_columns
+from stirred.mechanisms.topdown.tree import AGREES
 
 if TYPE_CHECKING:
     from stirred.mechanisms.topdown.mechanism import TopDown

@@ -20,10 +20,10 @@ from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.topdown.budget import Shares
-from stirred.mechanisms.topdown.known import Rule
+from stirred.mechanisms.topdown.counts import Counts
+from stirred.mechanisms.topdown.rules import Rule
 from stirred.mechanisms.topdown.schema import Query, Schema
-from stirred.mechanisms.topdown.schemas import Cells
-from stirred.mechanisms.topdown.spine import BYPASSED, Counted, Records, Spine
+from stirred.mechanisms.topdown.spine import BYPASSED, Spine
 from stirred.mechanisms.topdown.store import Piece, Store, Writer, Written, schema_document, write_piece
 from stirred.mechanisms.topdown.tree import Level
 from stirred.randomness.entropy import Entropy
@@ -43,14 +43,14 @@ class Part:
     name: str  # persons or units
     schema: Schema
     shares: Shares | None  # None where only what is known is published
-    counted: Counted
+    spine: Spine
+    counts: Counts  # of the leaves
     rules: tuple[Rule, ...] = ()
     records: str = "persons"  # what readers call them
 
-    @property
-    def spine(self) -> Spine:
-        """Return the areas."""
-        return self.counted.spine
+    def answers(self, query: Query, depth: int, areas: range) -> Integers:
+        """Return the true answers to a query in some areas of a level (areas, cells of the query)."""
+        return self.spine.counts(self.counts, depth, areas).answers(query)
 
     @property
     def idle(self) -> frozenset[int]:
@@ -82,9 +82,9 @@ class Slab:
     level: Level
     first: int  # place of the first area in its level, by which noise is addressed
     since: Integers
-    records: Records
+    counts: Counts
     asked: tuple[tuple[Query, dict[int, Fraction]], ...] = ()
-    known: tuple[tuple[Rule, Records | None], ...] = ()
+    known: tuple[tuple[Rule, Counts | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -129,11 +129,12 @@ def measure(
 def _slabs(part: Part, depths: range, root: tuple[int, int], *, leaves: int | None = None) -> Iterator[Slab]:
     """Yield the levels of the tree below an area; ``leaves`` is a level that is listed without answers."""
     spine, above = part.spine, 0
-    cells: dict[int, Cells] = {}  # the same for all levels, so that they travel once
+    first_of: dict[int, Counts] = {}  # the same for all levels, so that they travel once
 
-    def records(counted: Counted, depth: int, areas: range) -> Records:
-        found = counted.records(depth, areas)
-        return replace(found, cells=cells.setdefault(id(counted), found.cells))
+    def counts(leaves: Counts, depth: int, areas: range) -> Counts:
+        found = spine.counts(leaves, depth, areas)
+        same = first_of.setdefault(id(leaves), found)
+        return Counts(starts=found.starts, cells=same.cells, counts=same.counts)
 
     for depth in (*depths, *(() if leaves is None else (leaves,))):
         areas = spine.within(*root, depth)
@@ -144,10 +145,10 @@ def _slabs(part: Part, depths: range, root: tuple[int, int], *, leaves: int | No
             level=spine.level(depth, areas, above=first),
             first=areas.start,
             since=spine.carried(depth, areas, idle=part.idle),
-            records=records(part.counted, depth, areas),
+            counts=counts(part.counts, depth, areas),
             asked=() if depth == leaves else tuple((each, part.sigma2(depth, each)) for each in part.queries(depth)),
             known=tuple(
-                (replace(rule, source=None), None if rule.source is None else records(rule.source, depth, areas))
+                (replace(rule, source=None), None if rule.source is None else counts(rule.source, depth, areas))
                 for rule in known
             ),
         )
@@ -171,9 +172,9 @@ def _write(piece: Piece, slabs: Sequence[Slab], entropy: Entropy) -> None:
                 kept=query.kept,
                 sigma2={str(since): f"{v.numerator}/{v.denominator}" for since, v in sigma2.items()},
             )
-        for rule, records in slab.known:
+        for rule, source in slab.known:
             piece.numbers(
-                lambda r=rule, c=records, n=slab.level.areas: (r.of(c, b) for b in _blocks(n, r.query.size)),  # type: ignore[misc]
+                lambda r=rule, c=source, n=slab.level.areas: (r.of(c, b) for b in _blocks(n, r.query.size)),  # type: ignore[misc]
                 columns=rule.query.size,
                 **facts,
                 role="known",
@@ -191,7 +192,7 @@ def noisy(slab: Slab, query: Query, sigma2: Mapping[int, Fraction], streams: Str
     """
     laws = {since: DiscreteGaussian(each) for since, each in sigma2.items()}
     for block in _blocks(slab.level.areas, query.size):
-        truth, since = slab.records.answers(query, block), slab.since[block.start : block.stop]
+        truth, since = slab.counts.answers(query, block), slab.since[block.start : block.stop]
         found = np.zeros_like(truth)
         for level, law in laws.items():
             rows = np.flatnonzero(since == level)

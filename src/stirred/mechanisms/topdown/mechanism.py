@@ -41,17 +41,17 @@ from stirred.mechanisms.protocol import (
 )
 from stirred.mechanisms.topdown import handed
 from stirred.mechanisms.topdown.accuracy import Accuracy
-from stirred.mechanisms.topdown.agreement import with_earlier
 from stirred.mechanisms.topdown.audit import SPINE, file_names, small_law, small_universes
 from stirred.mechanisms.topdown.measure import Part, measure
 from stirred.mechanisms.topdown.plan import TopDownPlan, measured_sections, several_parents, typical_of, unmeasured
 from stirred.mechanisms.topdown.prepare import PERSONS, Design, check_columns, columns_used, parts_of, spine_of
 from stirred.mechanisms.topdown.records import Layout, follow
 from stirred.mechanisms.topdown.records_check import AGREEMENTS, table_part
+from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings
 from stirred.mechanisms.topdown.solve.warm import Ready
 from stirred.mechanisms.topdown.spine import Spine
-from stirred.mechanisms.topdown.store import AGREES
+from stirred.mechanisms.topdown.tree import AGREES
 from stirred.randomness.entropy import Entropy
 from stirred.spec.budget import Budget
 from stirred.spec.compose import UnitFactor, compose

@@ -10,11 +10,11 @@ from typing import ClassVar
 from stirred.data.problems import listed
 from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, PlanOrigin, ReleasedTable, Section, Typical
 from stirred.mechanisms.tables.intervals import half_width
-from stirred.mechanisms.topdown.agreement import with_earlier
 from stirred.mechanisms.topdown.budget import DELTA, Promised, Shares, variance_of
 from stirred.mechanisms.topdown.measure import Part, class_counts
 from stirred.mechanisms.topdown.prepare import PERSONS, UNITS, Design
 from stirred.mechanisms.topdown.records import Layout
+from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.schema import DETAILED, SUMMED, TOTAL
 from stirred.mechanisms.topdown.settings import CountedSettings
 from stirred.mechanisms.topdown.spine import Spine

@@ -17,15 +17,31 @@ from stirred.data.household_rows import Rows, household_rows
 from stirred.data.microdata import Microdata, missing_column
 from stirred.data.problems import DataError, PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import ReleasedTable
-from stirred.mechanisms.topdown.agreement import agreement, disagreements
 from stirred.mechanisms.topdown.budget import Shares, read_budget
-from stirred.mechanisms.topdown.known import Rule, broken, by_facilities, contradictions, totals, zeros
+from stirred.mechanisms.topdown.counts import Counts
 from stirred.mechanisms.topdown.measure import Part
-from stirred.mechanisms.topdown.schema import Attribute, Schema
-from stirred.mechanisms.topdown.schemas import SCHEMAS, Cells, code_places, declared_schema, shipped_schema
+from stirred.mechanisms.topdown.rules import (
+    Rule,
+    agreement,
+    broken,
+    by_facilities,
+    contradictions,
+    disagreements,
+    totals,
+    zeros,
+)
+from stirred.mechanisms.topdown.schema import (
+    SCHEMAS,
+    Attribute,
+    Cells,
+    Schema,
+    code_places,
+    declared_schema,
+    shipped_schema,
+)
 from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings, UnitSettings
 from stirred.mechanisms.topdown.solve.arms import arm_named
-from stirred.mechanisms.topdown.spine import Counted, Spine
+from stirred.mechanisms.topdown.spine import Spine
 from stirred.spec.invariant import plural
 from stirred.spec.problems import Problem, StirredError
 
@@ -344,9 +360,11 @@ def parts_of(design: Design, data: Microdata, spine: Spine) -> list[Part]:
     for name, own, schema, shares in design.parts:
         of_units = name == UNITS
 
-        def counted(own: CountedSettings = own, schema: Schema = schema, of_units: bool = of_units) -> Counted:
+        def counted(own: CountedSettings = own, schema: Schema = schema, of_units: bool = of_units) -> Counts:
             leaf = files.leaves(spine, rows, of_units=of_units)
-            return Counted.of(spine, leaf, files.cells(own, schema, rows, of_units=of_units))
+            return Counts.of(
+                leaf, files.cells(own, schema, rows, of_units=of_units), areas=spine.areas(spine.depth - 1)
+            )
 
         records = _collected(problems, counted)
         if records is None:
@@ -357,13 +375,17 @@ def parts_of(design: Design, data: Microdata, spine: Spine) -> list[Part]:
         if settings.facilities is not None and not of_units:
             rules += _collected(problems, lambda: _facility_rules(design, files, spine)) or ()
         problems += contradictions(schema, rules, spine)
-        problems += broken(records, schema, rules, unit=own.unit)
+        problems += broken(records, schema, rules, spine, unit=own.unit)
         earlier = _collected(problems, partial(agreement, own, schema, spine))
         if earlier is not None:
             rules.append(earlier)
             problems += disagreements(schema, rules, spine, unit=own.unit)
         called = name if of_units else plural(own.unit)
-        found.append(Part(name=name, schema=schema, shares=shares, counted=records, rules=tuple(rules), records=called))
+        found.append(
+            Part(
+                name=name, schema=schema, shares=shares, spine=spine, counts=records, rules=tuple(rules), records=called
+            )
+        )
     if problems:
         raise DataError(dict.fromkeys(problems))
     return found
@@ -377,5 +399,6 @@ def _facility_rules(design: Design, files: Files, spine: Spine) -> tuple[Rule, R
     place = code_places(files.data.households[given.column], attribute, source=files.data.household_source)
     if isinstance(place, Problem):
         raise DataError([place])
-    counted = Counted.of(spine, files.leaves(spine, None, of_units=True), place)
-    return by_facilities(design.schema, counted, own=own, most=given.most, empty=given.empty)
+    leaf = files.leaves(spine, None, of_units=True)
+    counts = Counts.of(leaf, place, areas=spine.areas(spine.depth - 1))
+    return by_facilities(design.schema, counts, own=own, most=given.most, empty=given.empty, spine=spine)

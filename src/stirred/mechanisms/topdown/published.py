@@ -19,26 +19,23 @@ import polars as pl
 
 from stirred.data.problems import DataError, PlanError, bad_file, listed
 from stirred.mechanisms.topdown.estimates import Model
-from stirred.mechanisms.topdown.known import NO_BOUND
-from stirred.mechanisms.topdown.published_areas import (
+from stirred.mechanisms.topdown.published_files import (
+    FILE,
+    ROW,
     TABULATION,
     areas_by_prefix,
     areas_by_spine,
     groups_of,
-    unspoken,
-    with_mentioned,
-)
-from stirred.mechanisms.topdown.published_files import (
-    FILE,
-    ROW,
     is_constraint,
     levels_of,
     parquet_in,
     read_table,
+    unspoken,
+    with_mentioned,
     with_variance,
 )
 from stirred.mechanisms.topdown.schema import DETAILED, SUMMED, TOTAL, Attribute, Query, Schema
-from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Places, Sign, Tree
+from stirred.mechanisms.topdown.tree import NO_BOUND, Answers, GroupTotal, Known, Level, Places, Sign, Tree
 from stirred.spec.problems import Problem
 
 _SIGNS: Final[Mapping[str, Sign]] = {"=": "=", "==": "=", "eq": "=", "<=": "<=", "le": "<=", ">=": ">=", "ge": ">="}

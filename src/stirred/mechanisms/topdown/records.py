@@ -35,8 +35,8 @@ from stirred.mechanisms.topdown.solve.files import Kept, records_frame
 from stirred.mechanisms.topdown.solve.make import Made, make
 from stirred.mechanisms.topdown.solve.pieces import Settings
 from stirred.mechanisms.topdown.spine import Spine
-from stirred.mechanisms.topdown.store import AGREES, JOURNAL, Store
-from stirred.mechanisms.topdown.tree import Tree
+from stirred.mechanisms.topdown.store import JOURNAL, Store
+from stirred.mechanisms.topdown.tree import AGREES, Tree
 
 Make = Callable[[], Iterable[pl.DataFrame]]
 AREAS: Final = "areas"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from stirred.mechanisms.protocol import Names, Rate, ReleasedFile, Settings
-from stirred.mechanisms.topdown.schemas import BUDGETS, SCHEMAS
+from stirred.mechanisms.topdown.schema import BUDGETS, SCHEMAS
 
 Arm = Literal["default", "blue", "bureau"]
 

@@ -25,12 +25,10 @@ import polars as pl
 
 from stirred.data.problems import bad_file
 from stirred.mechanisms.topdown.budget import variance_of
-from stirred.mechanisms.topdown.known import NO_BOUND
 from stirred.mechanisms.topdown.schema import Attribute, Query, Schema
-from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
+from stirred.mechanisms.topdown.tree import AGREES, NO_BOUND, Answers, Known, Level, Tree
 
 JOURNAL: Final = "journal.jsonl"
-AGREES: Final = "agrees_con"  # what counts of an earlier release are called among constraints
 _KINDS: Final = ("<i2", "<i4", "<i8")
 _ALIGNED: Final = 8
 _WRITING: Final = ".writing"

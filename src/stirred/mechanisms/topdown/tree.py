@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ from stirred.mechanisms.topdown.schema import Query, Schema
 Places = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
 Sign = Literal["=", "<=", ">="]
+NO_BOUND: Final = (1 << 31) - 1
+AGREES: Final = "agrees_con"  # what counts of an earlier release are called among constraints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -17,8 +17,7 @@ from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.topdown.estimated import ROUNDING, Estimated, Estimates, estimated
 from stirred.mechanisms.topdown.estimates import Floor, Model, Upward
 from stirred.mechanisms.topdown.schema import Query
-from stirred.mechanisms.topdown.spread import Spread, added, merged, null_space, rooted
-from stirred.mechanisms.topdown.subspaces import Parts, Subspace
+from stirred.mechanisms.topdown.subspaces import Parts, Spread, Subspace, added, merged, null_space, rooted
 from stirred.mechanisms.topdown.tree import Level, Numbers, Places
 
 Load = dict[Subspace, Numbers] | None  # for each look a matrix (core cells, core cells); None is a whole area

@@ -16,8 +16,7 @@ from stirred.mechanisms.topdown.estimates import Floor, Model
 from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, Query
 from stirred.mechanisms.topdown.solve.grid import Grid, Numbers, Places
 from stirred.mechanisms.topdown.solve.margins import Margin
-from stirred.mechanisms.topdown.spread import inverse_off
-from stirred.mechanisms.topdown.subspaces import Subspaces
+from stirred.mechanisms.topdown.subspaces import Subspaces, inverse_off
 from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
 
 
