@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from stirred.mechanisms.topdown.published import Published
 from stirred.mechanisms.topdown.published_files import damage_said, read_table
 from stirred.mechanisms.topdown.schema import Schema
 from stirred.mechanisms.topdown.solve.arms import arm_named
-from stirred.mechanisms.topdown.solve.files import Kept, given_parents, public_counts
+from stirred.mechanisms.topdown.solve.files import Kept, given_parents
 from stirred.mechanisms.topdown.solve.make import Made, make
 from stirred.mechanisms.topdown.solve.pieces import Settings
 from stirred.mechanisms.topdown.tree import Tree
@@ -43,9 +43,6 @@ class MicrodataOptions(PublishedOptions):
     )
     unrounded: Path | None = Field(
         default=None, description="Also writes children before rounding: parent, geocode, cell, value."
-    )
-    public: Path | None = Field(
-        default=None, description="Public counts of leaves (geocode, count), used in their totals if they fit."
     )
     records: str = Field(default="persons", description="What records are called: the name of their file.")
     threads: int = Field(default=0, ge=0, description="Threads; 0 for one per core. The counts do not depend on it.")
@@ -87,16 +84,11 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
     if options.parents is not None:
         columns = ("geolevel", "geocode", "cell", "count")
         given = given_parents(read_table(options.parents, columns, option="--parents"), options.arm)
-    counts = None
-    if options.public is not None:
-        table = read_table(options.public, ("geocode", "count"), option="--public")
-        counts = public_counts(table, published.geocodes[-1], where=f"--public {options.public}")
-    kept = Kept(folder=_kept(options.out), mark=_mark(options, published, counts))
+    kept = Kept(folder=_kept(options.out), mark=_mark(options, published))
     settings = Settings(
         arm=arm_named(options.arm),
         groups=published.totals,
         parents=given,
-        public=counts,
         keep_unrounded=options.unrounded is not None,
         threads=options.threads or os.cpu_count() or 1,
         keeper=kept if options.unrounded is None else None,  # what was kept has no unrounded children
@@ -129,9 +121,6 @@ def _check_out(options: MicrodataOptions) -> None:
     if Path(options.records).name != options.records or options.records in ("", ".", "..", "counts"):
         remedy = "write a plain name, such as persons"
         problems.append(Problem(what=f"'{options.records}' is no name of a file", where="--records", remedy=remedy))
-    if options.public is not None and options.arm != "default":
-        remedy = "leave one of the two out"
-        problems.append(Problem(what=f"the arm {options.arm} has no public counts", where="--public", remedy=remedy))
     if options.unrounded is not None and options.unrounded.exists():
         remedy = "choose a new file"
         problems.append(Problem(what="it exists already", where=f"--unrounded {options.unrounded}", remedy=remedy))
@@ -139,11 +128,10 @@ def _check_out(options: MicrodataOptions) -> None:
         raise PlanError(problems)
 
 
-def _mark(options: MicrodataOptions, published: Published, counts: Mapping[str, int] | None) -> str:
+def _mark(options: MicrodataOptions, published: Published) -> str:
     parents = b"" if options.parents is None else options.parents.read_bytes()
-    public = "" if counts is None else str(sorted(counts.items()))
-    sums = " ".join(hashlib.sha256(each).hexdigest() for each in (parents, public.encode()))
-    return f"{__version__} {published.sha256} {options.arm} {options.schema_} {sums}"
+    digest = hashlib.sha256(parents).hexdigest()
+    return f"{__version__} {published.sha256} {options.arm} {options.schema_} {digest}"
 
 
 def _outcome(options: MicrodataOptions, published: Published, made: Made) -> Outcome:
