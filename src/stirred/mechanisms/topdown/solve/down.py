@@ -15,7 +15,6 @@ from stirred.mechanisms.topdown.solve.limits import Limits, tightened, unions, w
 from stirred.mechanisms.topdown.solve.objective import Objective
 from stirred.mechanisms.topdown.solve.pieces import Counts, Piece, Settings, Unrounded
 from stirred.mechanisms.topdown.solve.planned import Plan
-from stirred.mechanisms.topdown.solve.public import with_public
 from stirred.mechanisms.topdown.solve.stage import Event, Solved, Stage
 from stirred.mechanisms.topdown.solve.step import solve_children, without_parents
 from stirred.mechanisms.topdown.tree import Level, Tree
@@ -49,10 +48,7 @@ def go_down(
             parents, iterations = parents + int(kept["done"][0]), iterations + int(kept["done"][1])
             gap = max(gap, float(kept["done"][2]))
             continue
-        objective = objectives[place]
-        if level.name == plan.names[-1] and place > 0 and not is_top:
-            objective = _leaf_objective(plan, objective, tree.levels[place - 1], level, levels[-1])
-        stage = _stage(plan, level, limits[place], objective)
+        stage = _stage(plan, level, limits[place], objectives[place])
         if place == 0:
             below = limits[1] if len(limits) > 1 else None
             found = [_root(stage, level, below)]
@@ -84,15 +80,6 @@ def go_down(
         iterations=iterations,
         largest_gap=gap,
     )
-
-
-def _leaf_objective(plan: Plan, objective: Objective, above: Level, level: Level, counts: Counts) -> Objective:
-    """Return the objective of leaves, with public counts in it if these fit."""
-    if plan.fit is None or plan.settings.public is None or not plan.fit.used:
-        return objective
-    given = plan.settings.parents
-    own = [given.get((above.name, code), counts[place])[1].sum() for place, code in enumerate(above.geocodes)]
-    return with_public(objective, level, plan.settings.public, plan.fit, np.array(own, dtype=np.float64))
 
 
 def _stage(plan: Plan, level: Level, limits: Limits, objective: Objective) -> Stage:

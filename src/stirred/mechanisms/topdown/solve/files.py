@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.problems import bad_file, listed
 from stirred.mechanisms.topdown.schema import Schema
 from stirred.mechanisms.topdown.solve.check import Cells
 from stirred.mechanisms.topdown.solve.grid import Places
@@ -83,26 +82,6 @@ def given_parents(frame: pl.DataFrame, arm: str) -> dict[tuple[str, str], tuple[
     none = np.zeros(0, dtype=np.int64)
     for level, code in own.select("geolevel", "geocode").unique().rows():
         found.setdefault((str(level), str(code)), (none, none))
-    return found
-
-
-def public_counts(frame: pl.DataFrame, leaves: Sequence[str], *, where: str) -> dict[str, int]:
-    """Return the public count of each leaf: geocode, count; counts of other areas are not looked at."""
-    own = frame.filter(pl.col("geocode").is_in(pl.Series(leaves, dtype=pl.String).implode()))
-    count = own["count"]
-    if count.dtype == pl.String or not count.dtype.is_numeric():
-        count = count.cast(pl.String).cast(pl.Int64, strict=False)
-    wrong = own.filter(~((count >= 0) & (count == count.floor()) & (count < 1 << 31)).fill_null(False))
-    if wrong.height:
-        code, value = wrong.select("geocode", "count").row(0)
-        remedy = "write a whole number from 0 on for each leaf"
-        raise bad_file(f'the count of "{code}" is "{"" if value is None else value}"', where=where, remedy=remedy)
-    if twice := own["geocode"].filter(own["geocode"].is_duplicated()).unique(maintain_order=True)[:5].to_list():
-        raise bad_file(f"{listed(twice)} has several rows", where=where, remedy="keep one row for each leaf")
-    found = dict(zip(own["geocode"], count.cast(pl.Int64), strict=True))
-    if absent := [code for code in leaves if code not in found]:
-        what = f"{len(absent):,} of {len(leaves):,} leaves have no count, such as {listed(absent[:3])}"
-        raise bad_file(what, where=where, remedy="give every leaf a row; 0 says that nothing is there")
     return found
 
 

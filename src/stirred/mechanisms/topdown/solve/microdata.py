@@ -62,7 +62,7 @@ def solve_and(source: Source, settings: Settings, finish: Callable[[int, Piece],
     if top is None:
         for number, shard in enumerate(map(usable, source.shards())):
             found = go_down(plan, shard, _limits(plan, shard.levels), _objectives(plan, shard), given=None)
-            yield finish(number, plan.telling(found))
+            yield finish(number, found)
         return
     task = _Task(plan=replace(plan, settings=settings.alone), finish=finish)
     limits, tops = [], []
@@ -80,7 +80,7 @@ def solve_and(source: Source, settings: Settings, finish: Callable[[int, Piece],
         given=None,
         is_top=True,
     )
-    yield finish(0, plan.telling(upper))
+    yield finish(0, upper)
     decided = upper.levels[-1]
     shards = ((place, shard, decided[place]) for place, shard in enumerate(source.shards()))
     for place, done in enumerate(engine.map_groups(shards, task.down)):

@@ -33,7 +33,6 @@ class Objective:
     weights: Numbers | None = None  # (areas, queries)
     places: tuple[Places, ...] = ()  # for each query the cell of it that counts a cell
     margins: tuple[Margin, ...] = ()  # of the area at the top, that are settled before its cells
-    everywhere: Numbers | None = None  # (areas,) added to the linear terms of all cells
 
     def at(self, rows: slice, cells: Places) -> Numbers:
         """Return the linear terms of some areas and cells (areas, *shape of cells)."""
@@ -45,8 +44,6 @@ class Objective:
         for each, place, weight in zip(self.answers, self.places, self.weights[rows].T, strict=True):
             if weight.any():
                 found += weight[:, None, None] * np.asarray(each.values[rows])[:, place[cells]]
-        if self.everywhere is not None:
-            found += self.everywhere[rows][:, None, None]
         return found
 
 

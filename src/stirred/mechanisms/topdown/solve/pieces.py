@@ -144,14 +144,12 @@ class Piece:
 class Settings:
     """How to solve: the arm, known totals of groups of areas, given parents, where and on how many threads.
 
-    Shards run on ``engine``, or else on the threads that areas above them have too. ``public`` has a count of each leaf
-    by geocode that is used if it fits (:mod:`public`).
+    Shards run on ``engine``, or else on the threads that areas above them have too.
     """
 
     arm: Arm
     groups: tuple[GroupTotal, ...] = ()
     parents: Mapping[tuple[str, str], tuple[Places, Places]] = field(default_factory=dict)  # (level, geocode): counts
-    public: Mapping[str, int] | None = None
     keep_unrounded: bool = False
     threads: int = 1
     engine: Engine | None = None

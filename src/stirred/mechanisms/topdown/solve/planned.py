@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -13,13 +12,10 @@ from stirred.data.problems import bad_plan
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.topdown.estimates import Model
 from stirred.mechanisms.topdown.schema import Query
-from stirred.mechanisms.topdown.solve.grid import Numbers
 from stirred.mechanisms.topdown.solve.limits import Rules, is_bound
 from stirred.mechanisms.topdown.solve.objective import model_on
-from stirred.mechanisms.topdown.solve.pieces import Piece, Settings, Shard, Source
-from stirred.mechanisms.topdown.solve.public import Fit, fitted, moments
+from stirred.mechanisms.topdown.solve.pieces import Settings, Shard, Source
 from stirred.mechanisms.topdown.solve.rounding import Chain
-from stirred.mechanisms.topdown.solve.stage import Event
 from stirred.mechanisms.topdown.tree import Answers, Level, Tree
 
 _LEAST_VARIANCE: Final = 1e-4
@@ -36,22 +32,11 @@ class Plan:
     names: tuple[str, ...]  # of all levels, from the top
     totals_first: frozenset[str]  # levels at which totals are fixed before cells
     measured: tuple[Query, ...]
-    fit: Fit | None = None  # of public counts, where they are given
-
-    def telling(self, piece: Piece) -> Piece:
-        """Return the first piece with what was decided on public counts among its events."""
-        if self.fit is None:
-            return piece
-        what, why = self.fit.told
-        area, amount = piece.tree.levels[0].geocodes[0], self.fit.phi if np.isfinite(self.fit.phi) else 0.0
-        event = Event(level=self.names[-1], area=area, what=what, why=why, amount=amount)
-        return replace(piece, events=(event, *piece.events))
 
 
 def planned(source: Source, top: Tree | None, settings: Settings, engine: Engine) -> Plan:
     """Return the plan of all shards: a later one may have queries and limits that the first has not."""
-    found = [*engine.map_groups(source.shards(), partial(_sketch, public=settings.public))]
-    sketches = [tree for tree, _ in found]
+    sketches = [*engine.map_groups(source.shards(), _sketch)]
     trees = sketches if top is None else [top, *sketches]
     queries = [*dict.fromkeys(each.query for tree in trees for level in tree.levels for each in level.answers)]
     rules = Rules.of(trees)
@@ -67,7 +52,6 @@ def planned(source: Source, top: Tree | None, settings: Settings, engine: Engine
             )
     places = enumerate(pattern.values())
     first = settings.arm.totals_first
-    leaves = [moment for _, moment in found if moment is not None]
     return Plan(
         settings=settings,
         rules=rules,
@@ -76,11 +60,10 @@ def planned(source: Source, top: Tree | None, settings: Settings, engine: Engine
         names=tuple(pattern),
         totals_first=frozenset(each.name for place, each in places if first(each, place=place, depth=len(pattern))),
         measured=tuple(each.query for level in pattern.values() for each in level.answers),
-        fit=fitted(leaves) if leaves else None,
     )
 
 
-def _sketch(shard: Shard, *, public: Mapping[str, int] | None) -> tuple[Tree, Numbers | None]:
+def _sketch(shard: Shard) -> Tree:
     """Return what decides how to proceed, without areas: queries, variances above the leaves, and kinds of limits."""
     tree, levels, none = usable(shard), [], np.zeros(0, dtype=np.int64)
     for place, level in enumerate(tree.levels):
@@ -94,8 +77,7 @@ def _sketch(shard: Shard, *, public: Mapping[str, int] | None) -> tuple[Tree, Nu
             for bound in (int(is_bound(each.values).any(axis=1).argmax()),)
         )
         levels.append(Level(name=level.name, geocodes=(), parent=none, answers=tuple(answers), known=tuple(known)))
-    own = None if public is None else moments(tree.levels[-1], public)
-    return replace(tree, levels=tuple(levels)), own
+    return replace(tree, levels=tuple(levels))
 
 
 def _side_by_side(levels: Sequence[Level]) -> Level:
