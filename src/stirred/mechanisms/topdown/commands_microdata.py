@@ -8,9 +8,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,12 +22,10 @@ from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown.asked import SPENDS, PublishedOptions
 from stirred.mechanisms.topdown.published import Published
 from stirred.mechanisms.topdown.published_files import damage_said, read_table
-from stirred.mechanisms.topdown.schema import Schema
 from stirred.mechanisms.topdown.solve.arms import arm_named
 from stirred.mechanisms.topdown.solve.files import Kept, given_parents
 from stirred.mechanisms.topdown.solve.make import Made, make
 from stirred.mechanisms.topdown.solve.pieces import Settings
-from stirred.mechanisms.topdown.tree import Tree
 from stirred.spec.problems import Problem
 
 
@@ -50,29 +47,6 @@ class MicrodataOptions(PublishedOptions):
     records: str = Field(default="persons", description="What records are called: the name of their file.")
     threads: int = Field(default=0, ge=0, description="Threads; 0 for one per core. The counts do not depend on it.")
     out: Path = Field(description="A folder for counts.parquet, the records and certificate.json.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FromPublished:
-    """Published measurements as a source of microdata."""
-
-    published: Published
-
-    @property
-    def schema(self) -> Schema:
-        """Return the schema."""
-        return self.published.schema
-
-    def top(self) -> Tree | None:
-        """Return the areas above the pieces."""
-        return self.published.top() if self.published.cut else None
-
-    def shards(self) -> Iterator[Tree]:
-        """Yield the pieces, or the whole."""
-        if self.published.cut:
-            yield from self.published.pieces()
-        else:
-            yield self.published.tree()
 
 
 @damage_said
@@ -103,7 +77,7 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
         # What an interrupted run is continued from stays beside them.
         folder = outputs.enter_context(folder_at(out.absolute(), private=False, replace=True))
         half = None if unrounded is None else outputs.enter_context(file_at(unrounded.absolute(), private=False))
-        made = make(FromPublished(published=published), settings, folder, records=options.records, unrounded=half)
+        made = make(published, settings, folder, records=options.records, unrounded=half)
     shown = {} if unrounded is None or half is None else {half: unrounded}
     made = replace(made, files=tuple(shown.get(path, out / path.name) for path in made.files))
     shutil.rmtree(kept.folder, ignore_errors=True)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from stirred.mechanisms.topdown.estimated import groups_inside
 from stirred.mechanisms.topdown.solve.check import Cells, Certificate, check_tree, read_cells
 from stirred.mechanisms.topdown.solve.files import Parts, cells_of, leaf_frame, records_frame, unrounded_frame
 from stirred.mechanisms.topdown.solve.microdata import solve_and
 from stirred.mechanisms.topdown.solve.pieces import Piece, Settings, Source
 from stirred.mechanisms.topdown.solve.stage import Event
+from stirred.mechanisms.topdown.tree import groups_inside
 
 COUNTS, CERTIFICATE, UNROUNDED = "counts.parquet", "certificate.json", "unrounded"
 

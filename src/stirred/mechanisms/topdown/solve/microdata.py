@@ -16,7 +16,6 @@ import numpy as np
 
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.engines.local import LocalEngine
-from stirred.mechanisms.topdown.estimated import groups_inside, regrouped
 from stirred.mechanisms.topdown.estimates import Floor, Upward, summary, upward
 from stirred.mechanisms.topdown.solve.down import go_down, tell
 from stirred.mechanisms.topdown.solve.grid import Places
@@ -41,7 +40,7 @@ from stirred.mechanisms.topdown.solve.objective import (
 )
 from stirred.mechanisms.topdown.solve.pieces import Piece, Settings, Shard, Source
 from stirred.mechanisms.topdown.solve.planned import Plan, planned, usable
-from stirred.mechanisms.topdown.tree import GroupTotal, Level, Tree
+from stirred.mechanisms.topdown.tree import GroupTotal, Level, Tree, groups_inside, regrouped
 from stirred.spec.problems import Problem
 
 T = TypeVar("T")
