@@ -14,8 +14,8 @@ import polars as pl
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Bars, Grid, Section
 from stirred.mechanisms.topdown.counts import Counts, Entries
-from stirred.mechanisms.topdown.measure import Part
-from stirred.mechanisms.topdown.records import Followed, solved
+from stirred.mechanisms.topdown.measure import Population
+from stirred.mechanisms.topdown.records import RecordFiles, solved
 from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, Query, Schema
 from stirred.mechanisms.topdown.settings import TopDownSettings
 from stirred.mechanisms.topdown.spine import Spine
@@ -30,12 +30,12 @@ _NUMBERS: Final = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Accuracy:
+class LevelErrors:
     """The records of a release beside the confidential file, and beside what other arms make of the same noise."""
 
-    parts: Sequence[Part]
+    parts: Sequence[Population]
     stores: Mapping[str, Store]
-    followed: Followed
+    released: RecordFiles
     settings: TopDownSettings
     work: Path
     engine: Engine | None = None
@@ -57,7 +57,7 @@ class Accuracy:
 
     def _counts(self, part: str, arm: str) -> Iterator[pl.DataFrame]:
         if arm == self.settings.arm:
-            return self.followed.counts(part)
+            return self.released.counts(part)
         return map(pl.read_parquet, solved(self.stores[part], part, arm, self.work, engine=self.engine).files)
 
     def sections(self) -> list[Section]:
@@ -94,7 +94,7 @@ def counts_in(frames: Iterable[pl.DataFrame], schema: Schema, spine: Spine) -> C
     return Counts.of(found.area, found.cell, frame["count"].to_numpy(), areas=spine.areas(spine.depth - 1))
 
 
-def _errors(part: Part, released: Counts) -> Iterator[tuple[object, ...]]:
+def _errors(part: Population, released: Counts) -> Iterator[tuple[object, ...]]:
     schema = part.schema
     asked = [schema.query(name) for name in (TOTAL, *schema.names, DETAILED)]
     codes = {attribute.name: attribute.codes for attribute in schema.attributes}
@@ -106,7 +106,7 @@ def _errors(part: Part, released: Counts) -> Iterator[tuple[object, ...]]:
                 yield from _means(level, query.name, code, cells[:, :, place], areas)
 
 
-def _summed(part: Part, released: Counts, depth: int, query: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _summed(part: Population, released: Counts, depth: int, query: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return for each size of area the sums of absolute and signed errors, over cells and for each, and the areas."""
     sums, areas = np.zeros((2, len(SIZES))), np.zeros(len(SIZES), dtype=np.int64)
     cells = np.zeros((2, len(SIZES), query.size))

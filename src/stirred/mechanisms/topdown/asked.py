@@ -16,11 +16,10 @@ from pydantic import BaseModel, Field
 from stirred.data.codebook import Codebook
 from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed
 from stirred.mechanisms.topdown.estimates import COLUMNS
-from stirred.mechanisms.topdown.prepare import Design
 from stirred.mechanisms.topdown.published import Published, open_published
 from stirred.mechanisms.topdown.published_files import columns_of, parquet_in, plain
 from stirred.mechanisms.topdown.schema import SCHEMAS, Query, Schema, declared_schema, shipped_schema
-from stirred.mechanisms.topdown.settings import TopDownSettings
+from stirred.mechanisms.topdown.settings import TopDownDesign, TopDownSettings
 from stirred.spec.problems import Problem
 
 UNION: Final = "union"
@@ -124,7 +123,7 @@ def _mechanism_of(specification: Path) -> str:
 def _measured_schema(specification: Path) -> Schema:
     try:
         told = json.loads(specification.read_text(encoding="utf-8"))["mechanism"]["settings"]
-        return Design.of(TopDownSettings.model_validate(told)).schema
+        return TopDownDesign.of(TopDownSettings.model_validate(told)).schema
     except (OSError, ValueError, KeyError, TypeError):  # of a model that does not fit too: a ValueError
         remedy = "take the measurements out of the folder, and give --schema, --constraints and --spine"
         raise bad_file("it does not say what was measured", where=str(specification), remedy=remedy) from None

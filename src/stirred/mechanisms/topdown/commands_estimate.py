@@ -33,13 +33,7 @@ from stirred.mechanisms.topdown.asked import (
     targets_of,
     where_query,
 )
-from stirred.mechanisms.topdown.estimates import (
-    Estimates,
-    Residuals,
-    estimate_frame,
-    estimate_frames,
-    estimates_of,
-)
+from stirred.mechanisms.topdown.estimates import Estimates, Residuals, estimate_frame, estimate_frames, estimates_of
 from stirred.mechanisms.topdown.lattice_interval import Terms, gives, half_width, measured_terms, solved_terms
 from stirred.mechanisms.topdown.published import Published
 from stirred.mechanisms.topdown.published_files import damage_said, read_table

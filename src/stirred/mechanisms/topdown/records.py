@@ -23,17 +23,10 @@ from stirred import __version__
 from stirred.data.bundle import checksum
 from stirred.data.natural import sort_naturally
 from stirred.engines.protocol import Engine
-from stirred.mechanisms.protocol import Progress, PublicFile
-from stirred.mechanisms.topdown.estimates import COLUMNS as ESTIMATES
-from stirred.mechanisms.topdown.estimates import (
-    ROWS_AT_ONCE,
-    estimate_frames,
-    estimates_of,
-)
-from stirred.mechanisms.topdown.measure import Part
-from stirred.mechanisms.topdown.prepare import PERSONS, Design
-from stirred.mechanisms.topdown.schema import Query, Schema
-from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings
+from stirred.mechanisms.protocol import Progress
+from stirred.mechanisms.topdown.estimates import ROWS_AT_ONCE, estimate_frames, estimates_of
+from stirred.mechanisms.topdown.measure import Population
+from stirred.mechanisms.topdown.settings import TopDownSettings
 from stirred.mechanisms.topdown.solve.arms import arm_named
 from stirred.mechanisms.topdown.solve.files import Kept, records_frame
 from stirred.mechanisms.topdown.solve.make import Made, make
@@ -45,27 +38,10 @@ Make = Callable[[], Iterable[pl.DataFrame]]
 AREAS: Final = "areas"
 CERTIFICATE: Final = "certificate"
 EVENTS: Final = "events"
-CERTIFIED: Final = ("records", "check", "compared")
-TOLD: Final = ("records", "geolevel", "area", "what", "why", "amount")
+CERTIFICATE_COLUMNS: Final = ("records", "check", "compared")
+EVENT_COLUMNS: Final = ("records", "geolevel", "area", "what", "why", "amount")
 _ROWS: Final = 1 << 20
-_BYTES_OF_AN_ESTIMATE: Final = 12
 _MOST_CELLS: Final = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """The names of the files of a kind of record."""
-
-    counts: str
-    records: str
-    estimates: str
-
-
-def named(part: str) -> Named:
-    """Return the names of the files of a kind of record."""
-    if part == PERSONS:
-        return Named("counts", PERSONS, "estimates")
-    return Named("unit_counts", part, "unit_estimates")
 
 
 # ---- records as the file has them -------------------------------------------------------------------------
@@ -80,19 +56,18 @@ class Layout:
     codes: Mapping[str, tuple[str, ...]]  # of each attribute
 
     @classmethod
-    def of(cls, spine: Spine, own: CountedSettings, schema: Schema, types: Mapping[str, pl.DataType]) -> Layout:
+    def of(cls, part: Population, types: Mapping[str, pl.DataType]) -> Layout:
         """Return the layout of a file with columns of these types."""
         columns = {}
-        for attribute in schema.attributes:
-            name = own.columns.get(attribute.name, attribute.name)
+        for attribute, name in zip(part.schema.attributes, part.columns, strict=True):
             kind = types.get(name, pl.String())
             codes = pl.Series(attribute.codes, dtype=pl.String)
             fits = kind.is_integer() and not codes.cast(kind, strict=False).null_count()
             columns[attribute.name] = (name, kind if fits else pl.String())
         return cls(
-            areas=areas_frame(spine, types),
+            areas=areas_frame(part.spine, types),
             columns=columns,
-            codes={attribute.name: attribute.codes for attribute in schema.attributes},
+            codes={attribute.name: attribute.codes for attribute in part.schema.attributes},
         )
 
     def of_counts(self, counts: pl.DataFrame) -> pl.DataFrame:
@@ -135,7 +110,7 @@ def areas_frame(spine: Spine, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Followed:
+class RecordFiles:
     """What was made of the stores: files by name, and of each kind of record the counts and what happened."""
 
     frames: Mapping[str, Make]
@@ -146,37 +121,37 @@ class Followed:
         yield from map(pl.read_parquet, self.made[part].files)
 
 
-def follow(
-    parts: Sequence[tuple[Part, Layout]],
+def record_files(
+    parts: Sequence[Population],
     stores: Mapping[str, Store],
+    types: Mapping[str, pl.DataType],
     settings: TopDownSettings,
     *,
     work: Path,
     engine: Engine | None = None,
     tables: Mapping[str, tuple[str, Sequence[str]]],
     progress: Progress | None,
-) -> Followed:
+) -> RecordFiles:
     """Make all that the settings publish beside measurements; ``tables`` are title: (kind of record, variables)."""
     frames: dict[str, Make] = {}
     made: dict[str, Made] = {}
-    for part, layout in parts:
-        store, files = stores[part.name], named(part.name)
+    layouts = {part.name: Layout.of(part, types) for part in parts}
+    for part in parts:
+        store = stores[part.name]
         if "estimates" in settings.publish:
-            folder = work / "estimates" / part.name
-            written = write_estimates(store, part, folder, progress=progress)
-            frames[files.estimates] = partial(_in_parts, written, rows=ROWS_AT_ONCE)
+            written = write_estimates(store, part, work / "estimates" / part.name, progress=progress)
+            frames[part.file("estimates")] = partial(_in_parts, written, rows=ROWS_AT_ONCE)
         if "records" in settings.publish:
             own = made[part.name] = solved(store, part.name, settings.arm, work, engine=engine, progress=progress)
-            frames[files.counts] = partial(_in_parts, own.files)
-            frames[files.records] = partial(_records, own.files, layout)
+            frames[part.file("counts")] = partial(_in_parts, own.files)
+            frames[part.file("records")] = partial(_records, own.files, layouts[part.name])
     if made:
-        frames[AREAS] = lambda: [parts[0][1].areas]
+        frames[AREAS] = lambda: [layouts[parts[0].name].areas]
         frames[CERTIFICATE] = lambda: [_certificates(made)]
         frames[EVENTS] = lambda: [_events(made)]
-        by_part = {part.name: layout for part, layout in parts}
         for title, (kind, variables) in tables.items():
-            frames[title] = partial(_table, made[kind].files, by_part[kind], variables)
-    return Followed(frames=frames, made=made)
+            frames[title] = partial(_table, made[kind].files, layouts[kind], variables)
+    return RecordFiles(frames=frames, made=made)
 
 
 def solved(
@@ -187,7 +162,7 @@ def solved(
     The mark of what was kept is the journal of the store, which has the checksum of all noise in it.
     """
 
-    def told(stage: str, done: int, whole: int) -> None:
+    def tell(stage: str, done: int, whole: int) -> None:
         if progress is not None:
             progress(f"{part} {stage}", done, whole)
 
@@ -197,7 +172,7 @@ def solved(
         threads=os.cpu_count() or 1,
         engine=engine,
         keeper=Kept(folder=work.absolute() / "levels", mark=mark),
-        progress=told,
+        progress=tell,
     )
     return make(store, settings, work / "counts" / arm / part, records=None, joined=False)
 
@@ -238,7 +213,9 @@ def _table(paths: Sequence[Path], layout: Layout, variables: Sequence[str]) -> l
 
 def _certificates(made: Mapping[str, Made]) -> pl.DataFrame:
     rows = [(part, check, many) for part, own in made.items() for check, many in own.certificate.checks.items()]
-    return pl.DataFrame(rows, schema=dict(zip(CERTIFIED, (pl.String, pl.String, pl.Int64), strict=True)), orient="row")
+    return pl.DataFrame(
+        rows, schema=dict(zip(CERTIFICATE_COLUMNS, (pl.String, pl.String, pl.Int64), strict=True)), orient="row"
+    )
 
 
 def _events(made: Mapping[str, Made]) -> pl.DataFrame:
@@ -248,63 +225,21 @@ def _events(made: Mapping[str, Made]) -> pl.DataFrame:
         for each in own.events
     ]
     kinds = (*(pl.String,) * 5, pl.Float64)
-    return pl.DataFrame(rows, schema=dict(zip(TOLD, kinds, strict=True)), orient="row")
+    return pl.DataFrame(rows, schema=dict(zip(EVENT_COLUMNS, kinds, strict=True)), orient="row")
 
 
 # ---- estimates --------------------------------------------------------------------------------------------
 
 
-def write_estimates(store: Store, part: Part, folder: Path, *, progress: Progress | None = None) -> list[Path]:
+def write_estimates(store: Store, part: Population, folder: Path, *, progress: Progress | None = None) -> list[Path]:
     """Write the best linear unbiased estimates of all that was measured, in parts, with their standard errors."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    queries = measured_queries(part)
     written: list[Path] = []
     # Counts that were published before bind records; they are no measurement of the confidential file.
     source, stage = replace(store, agreeing=False), f"{part.name} estimate"
     for levels, found in estimates_of(source, progress=progress, stage=stage):
-        for frame in estimate_frames(levels, found, queries):
+        for frame in estimate_frames(levels, found, part.queries):
             written.append(folder / f"{len(written):06d}.parquet")
             frame.write_parquet(written[-1])
     return written
-
-
-def measured_queries(part: Part) -> dict[str, Query]:
-    """Return what is measured at any level, by its name in published files."""
-    found = (query for depth in range(part.spine.depth) for query in part.queries(depth))
-    return {f"{query.name}_dpq": query for query in found}
-
-
-def number_of_estimates(part: Part) -> int:
-    """Return how many rows the estimates of a part have."""
-    return sum(map(len, part.spine.parents)) * sum(query.size for query in measured_queries(part).values())
-
-
-# ---- what is announced before -----------------------------------------------------------------------------
-
-
-def further_files(design: Design, parts: Sequence[tuple[Part, CountedSettings]]) -> Iterator[PublicFile]:
-    """Yield the files that ``follow`` makes."""
-    settings = design.settings
-    for part, own in parts:
-        files = named(part.name)
-        if "records" in settings.publish:
-            columns = design.record_columns(own, part.schema)
-            words = f"{part.records} as records, made from the noisy counts: nobody of the file is among them"
-            yield PublicFile(name=files.records, kind="records", columns=columns, words=words, in_parts=True)
-            words = f"the same as counts: how many {part.records} a leaf has in each cell, without zeros"
-            columns = ("geocode", *part.schema.names, "count")
-            yield PublicFile(name=files.counts, kind="side", columns=columns, words=words, in_parts=True)
-        if "estimates" in settings.publish:
-            words = "the best unbiased estimate of every measured count, from all measurements, with its standard error"
-            size = _BYTES_OF_AN_ESTIMATE * number_of_estimates(part)
-            yield PublicFile(
-                name=files.estimates, kind="estimates", columns=ESTIMATES, words=words, in_parts=True, about_bytes=size
-            )
-    if "records" in settings.publish:
-        columns = tuple(dict.fromkeys(("geocode", *settings.places)))
-        yield PublicFile(name=AREAS, kind="side", columns=columns, words="the geocode of every leaf, and its own names")
-        words = "what was compared in whole numbers, after all was made, and how often; all of it held"
-        yield PublicFile(name=CERTIFICATE, kind="side", columns=CERTIFIED, words=words)
-        words = "where counts had to be moved, or solved in another way, and why; often empty"
-        yield PublicFile(name=EVENTS, kind="side", columns=TOLD, words=words)

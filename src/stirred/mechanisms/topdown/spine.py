@@ -23,6 +23,7 @@ from stirred.mechanisms.topdown.tree import Level
 
 Places = npt.NDArray[np.int64]
 BYPASSED: Final = -1
+SPINE: Final = "spine"  # the file of areas that is published
 _JOINED: Final = 1 << 20
 _LEAF: Final = "__leaf"
 # A county in the nation, a region among regions of districts and wards; less deep, the whole is worked on at once.
