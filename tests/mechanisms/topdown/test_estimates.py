@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from stirred.data.problems import PlanError
-from stirred.mechanisms.topdown.estimates import Estimates, Model, estimate, estimate_in_pieces
+from stirred.mechanisms.topdown.estimates import Estimates, Unions, estimate, estimate_in_pieces
+from stirred.mechanisms.topdown.least_squares import Model
 from stirred.mechanisms.topdown.schema import Attribute, Query, Schema
 from stirred.mechanisms.topdown.subspaces import Subspaces
 from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Tree
-from stirred.mechanisms.topdown.unions import Unions
 from tests.depth import DEEP
 from tests.mechanisms.topdown.dense import Dense
 from tests.mechanisms.topdown.hierarchies import all_queries, random_tree

@@ -12,7 +12,7 @@ import pytest
 
 from stirred.data.problems import PlanError
 from stirred.mechanisms.topdown import published
-from stirred.mechanisms.topdown.commands_microdata import COMMANDS, MicrodataOptions, run_microdata
+from stirred.mechanisms.topdown.commands import COMMANDS, MicrodataOptions, run_microdata
 from stirred.mechanisms.topdown.solve import make
 from stirred.mechanisms.topdown.solve.arms import ARMS
 from stirred.mechanisms.topdown.solve.files import leaf_frame
@@ -200,6 +200,6 @@ def test_files_that_leave_records_without_a_place_are_refused(
 
 
 def test_the_command_is_declared_with_its_options() -> None:
-    (command,) = COMMANDS
+    command = next(each for each in COMMANDS if each.name == "microdata")
     assert (command.name, command.options, command.run) == ("microdata", MicrodataOptions, run_microdata)
     assert all(field.description for field in MicrodataOptions.model_fields.values())

@@ -19,8 +19,8 @@ from stirred.audit import audit_bundle
 from stirred.cli.main import run as command
 from stirred.data.bundle import checksum, published_specification
 from stirred.mechanisms.topdown import records
+from stirred.mechanisms.topdown.commands import MicrodataOptions, run_microdata
 from stirred.mechanisms.topdown.commands_estimate import EstimateOptions, run_estimate
-from stirred.mechanisms.topdown.commands_microdata import MicrodataOptions, run_microdata
 from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.mechanisms.topdown.solve import down as solving
 from stirred.mechanisms.topdown.solve import files as solve_files

@@ -5,13 +5,14 @@ Both read what anybody may read. No noise is drawn and no budget is spent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from difflib import get_close_matches
 from pathlib import Path
 from statistics import NormalDist
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -19,27 +20,25 @@ from pydantic import BaseModel, Field
 
 from stirred.data.frames import write_frame
 from stirred.data.place import file_at
-from stirred.data.problems import bad_file, number
+from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed, number
 from stirred.mechanisms.protocol import Command, Outcome, Progress
-from stirred.mechanisms.topdown.asked import (
-    SCHEMA_HELP,
-    SPENDS,
-    UNION,
-    PublishedOptions,
-    Target,
-    open_given,
-    refuse_taken,
-    refuse_unknown_areas,
-    targets_of,
-    where_query,
+from stirred.mechanisms.topdown.estimates import (
+    COLUMNS,
+    Estimates,
+    Unions,
+    estimate_frame,
+    estimate_frames,
+    estimates_of,
 )
-from stirred.mechanisms.topdown.estimates import Estimates, Residuals, estimate_frame, estimate_frames, estimates_of
 from stirred.mechanisms.topdown.lattice_interval import Terms, gives, half_width, measured_terms, solved_terms
-from stirred.mechanisms.topdown.published import Published
-from stirred.mechanisms.topdown.published_files import damage_said, read_table
-from stirred.mechanisms.topdown.unions import Unions
+from stirred.mechanisms.topdown.least_squares import Residuals
+from stirred.mechanisms.topdown.published import SCHEMA_HELP, SPENDS, Published, PublishedOptions, open_given
+from stirred.mechanisms.topdown.published_files import damage_said, plain, read_table
+from stirred.mechanisms.topdown.schema import Query, Schema
+from stirred.spec.problems import Problem
 
 _ROUNDED: Final = 1e-6
+UNION: Final = "union"
 _ASKED: Final = "--area"  # a union, as messages call it
 
 
@@ -74,10 +73,128 @@ class IntervalOptions(BaseModel):
     totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
 
 
+# ---- what is asked for ------------------------------------------------------------------------------------
+
+
+def refuse_taken(out: Path, *, endings: Sequence[str]) -> None:
+    """Refuse a file of a kind that is not written, or to write over one that is there and has no estimates."""
+    if out.exists() and not (out.is_file() and out.suffix in endings and tuple(_columns_in(out)) == COLUMNS):
+        raise bad_plan("it exists already", where=f"--out {out}", remedy="choose a new name")
+    if out.suffix not in endings:
+        raise bad_plan(f"'{out.name}' does not end in {' or '.join(endings)}", where="--out", remedy="name such a file")
+
+
+def _columns_in(path: Path) -> list[str]:
+    try:
+        scan = pl.scan_parquet(path) if path.suffix == ".parquet" else pl.scan_csv(path, infer_schema=False)
+        return scan.collect_schema().names()
+    except (pl.exceptions.PolarsError, OSError):
+        return []
+
+
+def refuse_unknown_areas(codes: Sequence[str], published: Published) -> None:
+    """Refuse codes that no area has; a geocode has the codes of the areas around it in front, and may be filled up."""
+    every = [code for own in published.geocodes for code in own]
+    problems = []
+    for code in sorted({*codes} - {*every}):
+        near = [each for each in every if each.rstrip("_").endswith(code)] or get_close_matches(code, every, n=3)
+        remedy = f"did you mean {listed(near[:3])}? " if near else ""
+        remedy += "Geocodes of all areas are in spine.parquet" if not published.by_prefix else "Write it in full"
+        problems.append(Problem(what=f'there is no area "{code}"', where="--area", remedy=remedy))
+    if problems:
+        raise PlanError(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EstimateTarget:
+    """Cells of one query in areas of one level, or in unions: rows (row, area, cell)."""
+
+    level: str | None
+    query: Query
+    rows: pl.DataFrame
+
+
+def targets_of(
+    frame: pl.DataFrame, published: Published, unions: Mapping[str, Any], where: str
+) -> list[EstimateTarget]:
+    """Return what a file asks for; an area is a geocode of its level, or the name of a union."""
+    levels = {plain(name): depth for depth, name in enumerate(published.names)}
+    codes = [{*own} for own in published.geocodes]
+    found, problems = [], []
+    numbered = frame.with_row_index("row").with_columns(pl.col("cell").cast(pl.Int64, strict=False))
+    for (level, name), rows in numbered.partition_by(
+        "geolevel", "query_name", as_dict=True, maintain_order=True
+    ).items():
+        try:
+            query = published.queries[name] if name in published.queries else published.schema.query(name)
+        except PlanError as error:
+            problems += [problem.inside(where) for problem in error.problems]
+            continue
+        depth = levels.get(plain(level)) if level else None
+        if depth == 0:  # the uppermost area has an empty geocode, whatever a reader calls it
+            rows = rows.with_columns(
+                pl.when(pl.col("area").is_in(["", level]))
+                .then(pl.lit(published.geocodes[0][0]))
+                .otherwise("area")
+                .alias("area")
+            )
+        rows = rows.with_columns(pl.Series("area", [published.block(area) for area in rows["area"]], dtype=pl.String))
+        inside = pl.Series(
+            [area in codes[depth] for area in rows["area"]] if depth is not None else [False] * rows.height
+        )
+        joined = pl.Series([area in unions for area in rows["area"]]) & ~inside
+        wrong = rows.filter(~(inside | joined) | ~pl.col("cell").is_between(0, query.size - 1).fill_null(value=False))
+        if wrong.height:
+            row = wrong.row(0, named=True)
+            what = f'{name}: there is no cell {row["cell"]} of it in {level or UNION} "{row["area"]}"'
+            remedy = (
+                f"there are the levels {listed([*filter(None, published.names)])}, and cells 0 to {query.size - 1:,}"
+            )
+            problems.append(Problem(what=what, where=f"{where} row {row['row'] + 1}", remedy=remedy))
+        for at, chosen in ((None if depth is None else published.names[depth], inside), (None, joined)):
+            if chosen.any():
+                found.append(
+                    EstimateTarget(level=at, query=query, rows=rows.filter(chosen).select("row", "area", "cell"))
+                )
+    if problems:
+        raise DataError(problems)
+    return found
+
+
+def where_query(schema: Schema, where: Sequence[str]) -> tuple[Query, int]:
+    """Return the query whose one cell counts these codes, and which cell that is.
+
+    >>> query, cell = where_query(shipped_schema("pl94-persons"), ["hispanic=2", "cenrace=1,2"])
+    >>> query.shape, cell
+    ((1, 1, 2, 2), 2)
+    """
+    chosen: dict[str, list[str]] = {}
+    for each in where:
+        name, _, text = each.partition("=")
+        if name.strip() in chosen:
+            remedy = f"write the codes together: {name.strip()}=CODE,CODE"
+            raise bad_plan(f"'{name.strip()}' is given twice", where="--where", remedy=remedy)
+        chosen[name.strip()] = [code.strip() for code in text.split(",")]
+    known = {attribute.name: attribute.codes for attribute in schema.attributes}
+    for name, codes in chosen.items():
+        if name not in known or not {*codes} <= {*known[name]}:
+            there = (
+                f"{name} has the codes {listed(known[name][:9])}" if name in known else f"there are {listed([*known])}"
+            )
+            raise bad_plan(f"'{name}={','.join(codes)}' is not in the schema", where="--where", remedy=there)
+    groups, cell = [], 0
+    for attribute in schema.attributes:
+        wanted = [code in chosen.get(attribute.name, attribute.codes) for code in attribute.codes]
+        # The group of the first code is 0, as in every query; all codes are no condition.
+        groups.append(tuple(int(each != wanted[0]) for each in wanted))
+        cell = cell * (max(groups[-1]) + 1) + int(not wanted[0])
+    return Query(name=" and ".join(where), kept=("",) * len(groups), groups=tuple(groups)), cell
+
+
 # ---- what is found ----------------------------------------------------------------------------------------
 
 
-def _aimed(targets: Sequence[Target], levels: slice, found: Estimates) -> Iterator[pl.DataFrame]:
+def _aimed(targets: Sequence[EstimateTarget], levels: slice, found: Estimates) -> Iterator[pl.DataFrame]:
     """Yield the estimates that are asked for and that a tree has."""
     for depth in range(len(found.floors))[levels]:
         level = found.floors[depth].level
@@ -91,7 +208,7 @@ def _aimed(targets: Sequence[Target], levels: slice, found: Estimates) -> Iterat
                     yield rows.select("row").with_columns(**own.columns((which.reshape(-1), rows["cell"].to_numpy())))
 
 
-def _in_unions(targets: Sequence[Target], unions: Unions) -> Iterator[pl.DataFrame]:
+def _in_unions(targets: Sequence[EstimateTarget], unions: Unions) -> Iterator[pl.DataFrame]:
     for target in targets:
         if target.level is None:
             for (name,), rows in target.rows.partition_by("area", as_dict=True).items():

@@ -8,23 +8,26 @@ one computed from a budget.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import BaseModel, Field
 
-from stirred.data.problems import DataError, PlanError, bad_file, listed
-from stirred.mechanisms.topdown.estimates import Model
+from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed
+from stirred.mechanisms.topdown.least_squares import Model
 from stirred.mechanisms.topdown.published_files import (
     FILE,
     ROW,
     TABULATION,
     areas_by_prefix,
     areas_by_spine,
+    columns_of,
     groups_of,
     is_constraint,
     levels_of,
@@ -34,7 +37,8 @@ from stirred.mechanisms.topdown.published_files import (
     with_mentioned,
     with_variance,
 )
-from stirred.mechanisms.topdown.schema import DETAILED, SUMMED, TOTAL, Attribute, Query, Schema
+from stirred.mechanisms.topdown.schema import DETAILED, SCHEMAS, SUMMED, TOTAL, Attribute, Query, Schema, schema_named
+from stirred.mechanisms.topdown.settings import TopDownDesign, TopDownSettings
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.tree import NO_BOUND, Answers, GroupTotal, Known, Level, Places, Sign, Tree
 from stirred.spec.problems import Problem
@@ -46,6 +50,14 @@ _NURSING: Final = "nurse_nva_0_con"
 _VALUES_AT_ONCE: Final = 1 << 24
 _IS_NUMBER: Final = pl.element().is_finite().fill_null(value=False)
 _PLACE: Final = "__place"
+
+
+SPECIFICATION: Final = "specification.json"
+MEASUREMENTS: Final = "measurements.parquet"
+SPENDS: Final = "nothing: no noise was drawn, and no ledger is concerned"
+SCHEMA_HELP: Final = (
+    f"{', '.join(SCHEMAS)}, a codebook, or a file of attributes; default what the bundle says, or pl94-persons."
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -403,3 +415,88 @@ def open_published(
         by_prefix=given is None,
         taken_to_exist=taken,
     )
+
+
+def open_given(
+    path: Path,
+    *,
+    schema: str = "",
+    constraints: Path | None = None,
+    totals: Path | None = None,
+    spine: Path | None = None,
+    mentioned: Sequence[tuple[str, str]] = (),
+) -> Published:
+    """Return the measurements of a bundle with its constraints, areas and schema; or published ones as they are."""
+    # A website has the files of public/ beside each other.
+    near = (path / "public", path, path.parent if path.name == MEASUREMENTS else path)
+    places = [place for place in near if (place / SPECIFICATION).exists()]
+    if not places:
+        found = schema_named(schema or "pl94-persons", columns=partial(_columns_at, path))
+    else:
+        public, path = places[0], places[0] / MEASUREMENTS
+        if not path.exists():
+            what, remedy = "this release has no measurements", "publish them too: publish = ['measurements', ...]"
+            if (name := _mechanism_of(public / SPECIFICATION)) not in ("", "topdown"):
+                what, remedy = f"this is a release of {name}, which measures nothing", "name a release of topdown"
+            raise bad_file(what, where=str(public), remedy=remedy)
+        found = _measured_schema(public / SPECIFICATION)
+        if schema and [
+            (a.name, a.codes) for a in schema_named(schema, columns=partial(_columns_at, path)).attributes
+        ] != [(a.name, a.codes) for a in found.attributes]:
+            what = f"'{schema}' has other attributes or codes, or in another order, than were measured"
+            raise bad_plan(what, where="--schema", remedy="leave it out: the bundle says what was measured")
+        constraints = constraints or _if_there(public / "constraints.parquet")
+        spine = spine or _if_there(public / "spine.parquet")
+    return open_published(path, schema=found, constraints=constraints, totals=totals, spine=spine, mentioned=mentioned)
+
+
+def _columns_at(path: Path) -> Iterable[str]:
+    return columns_of(parquet_in(path, option="--measurements")[0])
+
+
+def _if_there(path: Path) -> Path | None:
+    return path if path.exists() else None
+
+
+def _mechanism_of(specification: Path) -> str:
+    """Return the mechanism that a specification states; nothing where it is not readable."""
+    try:
+        return str(json.loads(specification.read_text(encoding="utf-8"))["mechanism"]["name"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+
+
+def _measured_schema(specification: Path) -> Schema:
+    try:
+        told = json.loads(specification.read_text(encoding="utf-8"))["mechanism"]["settings"]
+        return TopDownDesign.of(TopDownSettings.model_validate(told)).schema
+    except (OSError, ValueError, KeyError, TypeError):  # of a model that does not fit too: a ValueError
+        remedy = "take the measurements out of the folder, and give --schema, --constraints and --spine"
+        raise bad_file("it does not say what was measured", where=str(specification), remedy=remedy) from None
+
+
+class PublishedOptions(BaseModel):
+    """The options of commands that read published measurements."""
+
+    measurements: Path = Field(
+        description="A bundle of TopDown, or published measurements: a folder by level, or one Parquet file."
+    )
+    constraints: Path | None = Field(
+        default=None, description="Constraints; default the Constraint folders beside the measurements."
+    )
+    totals: Path | None = Field(default=None, description="Known totals: geocode, value and, for groups, members.")
+    spine: Path | None = Field(
+        default=None, description="Parents of areas: geocode, geolevel, parent; default prefixes."
+    )
+    schema_: str = Field(default="", description=SCHEMA_HELP)
+
+    def opened(self, *, mentioned: Sequence[tuple[str, str]] = ()) -> Published:
+        """Return the measurements, with what is known beside them."""
+        return open_given(
+            self.measurements,
+            schema=self.schema_,
+            constraints=self.constraints,
+            totals=self.totals,
+            spine=self.spine,
+            mentioned=mentioned,
+        )

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
 from math import prod
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.data.problems import PlanError, bad_plan, counted, listed
+from stirred.data.codebook import Codebook
+from stirred.data.problems import PlanError, bad_file, bad_plan, counted, listed
 from stirred.spec.problems import Problem
 
 Places = npt.NDArray[np.int64]
@@ -256,6 +258,47 @@ def declared_schema(name: str, attributes: Sequence[str], *, values: Values, gro
             remedy="leave an attribute out, or recode it to fewer codes",
         )
     return schema
+
+
+def schema_named(name: str, *, columns: Callable[[], Iterable[str]]) -> Schema:
+    """Return a schema that is shipped, of a file with ``[[attributes]]``, or of those a codebook declares.
+
+    Of a codebook's variables, those that are ``columns`` of measurements are taken, in the order of the columns.
+    """
+    if name in SCHEMAS:
+        return shipped_schema(name)
+    path = Path(name)
+    if not path.is_file():
+        remedy = f"name a codebook, or {listed(SCHEMAS)}"
+        raise bad_plan(f"there is no schema '{name}'", where="--schema", remedy=remedy)
+    if (own := listed_attributes(path)) is not None:
+        return own
+    codebook = Codebook.read(path)
+    attributes = [each for each in columns() if codebook.codes(each)]
+    attributes = attributes or [each.name for each in codebook.variables if codebook.codes(each.name)]
+    values = {each: [*codebook.codes(each)] for each in attributes}
+    groupings: dict[str, dict[str, list[list[str]]]] = {each: {} for each in attributes}
+    for tree in codebook.trees:
+        if tree.variable in groupings:
+            parents = tree.tree.parents
+            coarse = {code: parents[code] or code for code in tree.tree.leaves}
+            groups = dict.fromkeys(coarse.values())
+            groupings[tree.variable][tree.name] = [[c for c in coarse if coarse[c] == group] for group in groups]
+    return declared_schema(path.stem, attributes, values=values, groupings=groupings)
+
+
+def listed_attributes(path: Path) -> Schema | None:
+    """Return the schema of a file with ``[[attributes]]``; None of another file, such as a codebook."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise bad_file(f"this is not TOML ({error})", where=str(path), remedy="check quotes and brackets") from None
+    if "attributes" not in content:
+        return None
+    parts = [part for part in content["attributes"] if isinstance(part, dict) and {"name", "codes"} <= {*part}]
+    values = {part["name"]: [str(code) for code in part["codes"]] for part in parts}
+    groupings = {part["name"]: part.get("groupings", {}) for part in parts}
+    return declared_schema(path.stem, [*values], values=values, groupings=groupings)
 
 
 def _undeclared(attributes: Sequence[str], values: Values) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from stirred.mechanisms.topdown.estimates import Floor, Model
+from stirred.mechanisms.topdown.least_squares import Floor, Model
 from stirred.mechanisms.topdown.schema import DETAILED, Query
 from stirred.mechanisms.topdown.solve.grid import Grid, Numbers
 from stirred.mechanisms.topdown.solve.limits import coarsens

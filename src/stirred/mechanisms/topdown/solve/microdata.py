@@ -16,7 +16,7 @@ import numpy as np
 
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.engines.local import LocalEngine
-from stirred.mechanisms.topdown.estimates import Floor, Upward, summary, upward
+from stirred.mechanisms.topdown.least_squares import Floor, Upward, summary, upward
 from stirred.mechanisms.topdown.solve.down import go_down, tell
 from stirred.mechanisms.topdown.solve.grid import Places
 from stirred.mechanisms.topdown.solve.limits import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stirred.mechanisms.topdown.estimates import Floor, Model
+from stirred.mechanisms.topdown.least_squares import Floor, Model
 from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, Query
 from stirred.mechanisms.topdown.solve.grid import Grid, Numbers, Places
 from stirred.mechanisms.topdown.solve.margins import Margin

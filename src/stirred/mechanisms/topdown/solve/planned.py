@@ -10,7 +10,7 @@ import numpy as np
 
 from stirred.data.problems import bad_plan
 from stirred.engines.protocol import Engine
-from stirred.mechanisms.topdown.estimates import Model
+from stirred.mechanisms.topdown.least_squares import Model
 from stirred.mechanisms.topdown.schema import Query
 from stirred.mechanisms.topdown.solve.limits import Rules, is_bound
 from stirred.mechanisms.topdown.solve.objective import model_on
