@@ -8,9 +8,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,12 +22,8 @@ from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown.asked import SPENDS, PublishedOptions
 from stirred.mechanisms.topdown.published import Published
 from stirred.mechanisms.topdown.published_files import damage_said, read_table
-from stirred.mechanisms.topdown.schema import Schema
-from stirred.mechanisms.topdown.solve.arms import arm_named
-from stirred.mechanisms.topdown.solve.files import Kept, given_parents
-from stirred.mechanisms.topdown.solve.make import Made, make
-from stirred.mechanisms.topdown.solve.pieces import Settings
-from stirred.mechanisms.topdown.tree import Tree
+from stirred.mechanisms.topdown.solve.files import SolverOutcome, given_parents, make
+from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions, arm_named
 from stirred.spec.problems import Problem
 
 
@@ -52,29 +47,6 @@ class MicrodataOptions(PublishedOptions):
     out: Path = Field(description="A folder for counts.parquet, the records and certificate.json.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FromPublished:
-    """Published measurements as a source of microdata."""
-
-    published: Published
-
-    @property
-    def schema(self) -> Schema:
-        """Return the schema."""
-        return self.published.schema
-
-    def top(self) -> Tree | None:
-        """Return the areas above the pieces."""
-        return self.published.top() if self.published.cut else None
-
-    def shards(self) -> Iterator[Tree]:
-        """Yield the pieces, or the whole."""
-        if self.published.cut:
-            yield from self.published.pieces()
-        else:
-            yield self.published.tree()
-
-
 @damage_said
 def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -> Outcome:
     """Make microdata from published measurements, check it as it was written, and say what happened.
@@ -87,14 +59,14 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
     if options.parents is not None:
         columns = ("geolevel", "geocode", "cell", "count")
         given = given_parents(read_table(options.parents, columns, option="--parents"), options.arm)
-    kept = Kept(folder=_kept(options.out), mark=_mark(options, published))
-    settings = Settings(
+    kept = LevelStore(folder=_kept(options.out), mark=_mark(options, published))
+    settings = SolveOptions(
         arm=arm_named(options.arm),
         groups=published.totals,
         parents=given,
         keep_unrounded=options.unrounded is not None,
         threads=options.threads or os.cpu_count() or 1,
-        keeper=kept if options.unrounded is None else None,  # what was kept has no unrounded children
+        store=kept if options.unrounded is None else None,  # what was kept has no unrounded children
         progress=progress,
     )
     out, unrounded = options.out, options.unrounded
@@ -103,7 +75,9 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
         # What an interrupted run is continued from stays beside them.
         folder = outputs.enter_context(folder_at(out.absolute(), private=False, replace=True))
         half = None if unrounded is None else outputs.enter_context(file_at(unrounded.absolute(), private=False))
-        made = make(FromPublished(published=published), settings, folder, records=options.records, unrounded=half)
+        shards = published.pieces if published.cut else lambda: [published.tree()]
+        top = published.top() if published.cut else None
+        made = make(shards, settings, folder, top=top, records=options.records, unrounded=half)
     shown = {} if unrounded is None or half is None else {half: unrounded}
     made = replace(made, files=tuple(shown.get(path, out / path.name) for path in made.files))
     shutil.rmtree(kept.folder, ignore_errors=True)
@@ -140,7 +114,7 @@ def _mark(options: MicrodataOptions, published: Published) -> str:
     return f"{__version__} {published.sha256} {options.arm} {options.schema_} {sums}"
 
 
-def _outcome(options: MicrodataOptions, published: Published, made: Made) -> Outcome:
+def _outcome(options: MicrodataOptions, published: Published, made: SolverOutcome) -> Outcome:
     certificate = made.certificate
     areas = {name: len(codes) for name, codes in zip(published.names, published.geocodes, strict=True) if name}
     checks = sum(certificate.checks.values())

@@ -49,7 +49,7 @@ from stirred.mechanisms.topdown.records import Layout, follow
 from stirred.mechanisms.topdown.records_check import AGREEMENTS, table_part
 from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings
-from stirred.mechanisms.topdown.solve.warm import Ready
+from stirred.mechanisms.topdown.solve.files import Readiness
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.tree import AGREES
 from stirred.randomness.entropy import Entropy
@@ -321,7 +321,7 @@ class TopDown(Mechanism):
     def warm(self) -> None:
         """Load what the draw and all after it need, here and on workers, before anything is spent."""
         folder = self.workplace and self.workplace.parent.absolute()
-        ready = Ready(folder=folder, solves="records" in self.settings.publish)
+        ready = Readiness(folder=folder, solves="records" in self.settings.publish)
         if not all([ready(0), *([] if self.engine is None else self.engine.map_groups(range(_ASKED), ready))]):
             raise bad_engine(
                 f"workers do not see the folder {folder}, in which areas are measured and solved",

@@ -40,7 +40,7 @@ from stirred.mechanisms.topdown.schema import (
     shipped_schema,
 )
 from stirred.mechanisms.topdown.settings import CountedSettings, TopDownSettings, UnitSettings
-from stirred.mechanisms.topdown.solve.arms import arm_named
+from stirred.mechanisms.topdown.solve.tree import arm_named
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.spec.invariant import plural
 from stirred.spec.problems import Problem, StirredError

@@ -19,7 +19,7 @@ from stirred.mechanisms.topdown.prepare import PERSONS, UNITS, Design
 from stirred.mechanisms.topdown.records import AREAS, CERTIFICATE, named
 from stirred.mechanisms.topdown.schema import Schema
 from stirred.mechanisms.topdown.settings import CountedSettings
-from stirred.mechanisms.topdown.solve.check import Cells, Certificate, check_tree, read_cells
+from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.tree import Known, Level, Tree
 from stirred.spec.problems import StirredError
@@ -100,8 +100,7 @@ def _certified(part: str, schema: Schema, spine: Spine, public: Path, counts: pl
     facts = [file_at(public, name) for name in (file_names(part)[1], AGREEMENTS[part])]
     tree = known_tree(schema, spine, [each for each in facts if each is not None])
     certificate = Certificate()
-    cells = read_cells(counts, schema, tree.levels[-1], certificate)
-    check_tree(tree, Cells(area=cells.area, cell=cells.cell, count=cells.count), certificate)
+    check_tree(tree, read_counts(counts, schema, tree.levels[-1].geocodes, certificate), certificate)
     return certificate
 
 
