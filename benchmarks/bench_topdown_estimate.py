@@ -20,8 +20,7 @@ from typing import Final
 import numpy as np
 from sections import machine, write_section
 
-from stirred.mechanisms.topdown.estimated import estimate_in_pieces
-from stirred.mechanisms.topdown.estimates import Model
+from stirred.mechanisms.topdown.estimates import Model, estimate_in_pieces
 from stirred.mechanisms.topdown.schema import Query, Schema, shipped_schema
 from stirred.mechanisms.topdown.tree import Answers, Known, Level, Places, Tree
 

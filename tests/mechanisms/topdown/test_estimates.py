@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from stirred.data.problems import PlanError
-from stirred.mechanisms.topdown.estimated import Estimates, estimate, estimate_in_pieces
-from stirred.mechanisms.topdown.estimates import Model
+from stirred.mechanisms.topdown.estimates import Estimates, Model, estimate, estimate_in_pieces
 from stirred.mechanisms.topdown.schema import Attribute, Query, Schema
 from stirred.mechanisms.topdown.subspaces import Subspaces
 from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Tree

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stirred.mechanisms.topdown import records
 from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.solve.files import in_memory
 from stirred.mechanisms.topdown.solve.problem import Chain, Rules
 from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
-from stirred.mechanisms.topdown.tree import Answers, Known, Tree
+from stirred.mechanisms.topdown.store import Piece, Writer, schema_document, write_piece
+from stirred.mechanisms.topdown.tree import AGREES, Answers, Known, Tree
 from tests.mechanisms.topdown.hierarchies import summed_up
 from tests.mechanisms.topdown.wards import NO_BOUND, people
 
@@ -87,15 +88,23 @@ def test_every_area_agrees_with_what_was_published_before(arm: str) -> None:
     assert not made.events
 
 
-def test_estimates_leave_out_the_earlier_counts_and_nothing_else() -> None:
+def test_estimates_leave_out_the_earlier_counts_and_nothing_else(tmp_path: Path) -> None:
     """Facilities may bound the very query that was counted then."""
     earlier, margins = published(3)
-    tree, _ = later(earlier, margins, seed=4, noise=2.0)
-    leaves = tree.levels[-1]
-    bound = Known(query=MARGIN, sign="<=", values=margins[-1], given=np.ones(leaves.areas, dtype=bool))
-    tree = replace(tree, levels=(*tree.levels[:-1], replace(leaves, known=(*leaves.known, bound))))
-    kept = [(each.query.name, each.sign) for each in records._without(tree, MARGIN).levels[-1].known]
-    assert kept == [("relation * age", "<="), (MARGIN.name, "<=")]
+    leaves = earlier.levels[-1]
+    facts = {"level": leaves.name, "rows": leaves.areas, "role": "known", "query": MARGIN.name, "kept": MARGIN.kept}
+
+    def write(piece: Piece) -> None:
+        piece.level(leaves, np.zeros(leaves.areas, dtype=np.int64))
+        for name, sign in ((AGREES, "="), ("bound_con", "<=")):
+            piece.numbers(lambda: [margins[-1]], columns=MARGIN.size, published=name, sign=sign, **facts)
+
+    writer = Writer(tmp_path / "store", {"schema": schema_document(DETAILED), "shard": 0})
+    writer.add("all", write_piece(tmp_path / "store", write))
+    store = writer.finish()
+    for each, signs in ((store, ["=", "<="]), (replace(store, agreeing=False), ["<="])):
+        (tree,) = (shard() for shard in each.shards())
+        assert [known.sign for known in tree.levels[-1].known] == signs
 
 
 def test_without_noise_the_later_release_is_the_truth() -> None:

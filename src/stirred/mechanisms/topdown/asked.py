@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 
 from stirred.data.codebook import Codebook
 from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed
+from stirred.mechanisms.topdown.estimates import COLUMNS
 from stirred.mechanisms.topdown.prepare import Design
 from stirred.mechanisms.topdown.published import Published, open_published
 from stirred.mechanisms.topdown.published_files import columns_of, parquet_in, plain
@@ -23,7 +24,6 @@ from stirred.mechanisms.topdown.settings import TopDownSettings
 from stirred.spec.problems import Problem
 
 UNION: Final = "union"
-ESTIMATES: Final = ["geolevel", "area", "query_name", "cell", "estimate", "std_dev", "estimable"]
 SPECIFICATION: Final = "specification.json"
 MEASUREMENTS: Final = "measurements.parquet"
 SCHEMA_HELP: Final = (
@@ -62,7 +62,7 @@ class PublishedOptions(BaseModel):
 
 def refuse_taken(out: Path, *, endings: Sequence[str]) -> None:
     """Refuse a file of a kind that is not written, or to write over one that is there and has no estimates."""
-    if out.exists() and not (out.is_file() and out.suffix in endings and _columns_in(out) == ESTIMATES):
+    if out.exists() and not (out.is_file() and out.suffix in endings and tuple(_columns_in(out)) == COLUMNS):
         raise bad_plan("it exists already", where=f"--out {out}", remedy="choose a new name")
     if out.suffix not in endings:
         raise bad_plan(f"'{out.name}' does not end in {' or '.join(endings)}", where="--out", remedy="name such a file")
@@ -189,7 +189,7 @@ def refuse_unknown_areas(codes: Sequence[str], published: Published) -> None:
 class Target:
     """Cells of one query in areas of one level, or in unions: rows (row, area, cell)."""
 
-    depth: int | None
+    level: str | None
     query: Query
     rows: pl.DataFrame
 
@@ -229,9 +229,9 @@ def targets_of(frame: pl.DataFrame, published: Published, unions: Mapping[str, A
                 f"there are the levels {listed([*filter(None, published.names)])}, and cells 0 to {query.size - 1:,}"
             )
             problems.append(Problem(what=what, where=f"{where} row {row['row'] + 1}", remedy=remedy))
-        for at, chosen in ((depth, inside), (None, joined)):
+        for at, chosen in ((None if depth is None else published.names[depth], inside), (None, joined)):
             if chosen.any():
-                found.append(Target(depth=at, query=query, rows=rows.filter(chosen).select("row", "area", "cell")))
+                found.append(Target(level=at, query=query, rows=rows.filter(chosen).select("row", "area", "cell")))
     if problems:
         raise DataError(problems)
     return found

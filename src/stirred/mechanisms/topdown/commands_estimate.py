@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -33,14 +33,18 @@ from stirred.mechanisms.topdown.asked import (
     targets_of,
     where_query,
 )
-from stirred.mechanisms.topdown.estimated import Estimated, Estimates, estimate, estimate_in_pieces
-from stirred.mechanisms.topdown.estimates import Model, Residuals
+from stirred.mechanisms.topdown.estimates import (
+    Estimates,
+    Residuals,
+    estimate_frame,
+    estimate_frames,
+    estimates_of,
+)
 from stirred.mechanisms.topdown.lattice_interval import Terms, gives, half_width, measured_terms, solved_terms
 from stirred.mechanisms.topdown.published import Published
 from stirred.mechanisms.topdown.published_files import damage_said, read_table
 from stirred.mechanisms.topdown.unions import Unions
 
-_ROWS_AT_ONCE: Final = 1 << 22
 _ROUNDED: Final = 1e-6
 _ASKED: Final = "--area"  # a union, as messages call it
 
@@ -79,78 +83,26 @@ class IntervalOptions(BaseModel):
 # ---- what is found ----------------------------------------------------------------------------------------
 
 
-def estimates_of(
-    published: Published, model: Model, progress: Progress | None = None
-) -> Iterator[tuple[range, Estimates]]:
-    """Yield the estimates of all areas, tree by tree, with the levels that each is the first to have."""
-    depth = len(published.names)
-    if not published.cut:
-        yield range(depth), estimate(published.tree(), groups=published.totals, model=model)
-        return
-    pieces = len(published.geocodes[published.cut])
-    every = estimate_in_pieces(published.top(), published.pieces, model=model, groups=published.totals)
-    for done, found in enumerate(every):
-        if progress is not None:
-            progress("estimate", done, pieces)
-        yield range(published.cut) if not done else range(published.cut, depth), found
-
-
-def _frame(level: str, areas: Sequence[str], name: str, found: Estimated) -> pl.DataFrame:
-    """Return estimates as they are written."""
-    count, size = found.estimate.shape
-    return pl.DataFrame(
-        {
-            "geolevel": pl.repeat(level, count * size, dtype=pl.String, eager=True),
-            "area": pl.Series(areas, dtype=pl.String).gather(np.repeat(np.arange(count), size)),
-            "query_name": pl.repeat(name, count * size, dtype=pl.String, eager=True),
-            "cell": np.tile(np.arange(size), count),
-            **_numbers(found.estimate.ravel(), found.std_dev.ravel(), found.estimable.ravel()),
-        }
-    )
-
-
-def _numbers(estimate_: Any, std_dev: Any, estimable: Any) -> dict[str, pl.Series]:
-    return {
-        "estimate": pl.Series(estimate_, dtype=pl.Float64, nan_to_null=True),
-        "std_dev": pl.Series(std_dev, dtype=pl.Float64, nan_to_null=True),
-        "estimable": pl.Series(estimable),
-    }
-
-
-def _everything(published: Published, levels: range, found: Estimates) -> Iterator[pl.DataFrame]:
-    """Yield the estimates of all queries in all areas of some levels of a tree."""
-    for at, depth in enumerate(levels):
-        name, codes = published.names[depth], found.floors[at].level.geocodes
-        for label, query in published.queries.items() if name else ():
-            many = max(1, _ROWS_AT_ONCE // query.size)
-            for start in range(0, len(codes), many):
-                places = np.arange(start, min(start + many, len(codes)))
-                yield _frame(name, codes[start : start + many], label, found.of(at, query, places))
-
-
-def _aimed(targets: Sequence[Target], levels: range, found: Estimates) -> Iterator[pl.DataFrame]:
+def _aimed(targets: Sequence[Target], levels: slice, found: Estimates) -> Iterator[pl.DataFrame]:
     """Yield the estimates that are asked for and that a tree has."""
-    for at, depth in enumerate(levels):
-        codes = found.floors[at].level.geocodes
-        place = pl.DataFrame({"area": pl.Series(codes, dtype=pl.String), "place": np.arange(len(codes))})
+    for depth in range(len(found.floors))[levels]:
+        level = found.floors[depth].level
+        place = pl.DataFrame({"area": pl.Series(level.geocodes, dtype=pl.String), "place": np.arange(level.areas)})
         for target in targets:
-            if target.depth == depth:
+            if target.level == level.name:
                 rows = target.rows.join(place, on="area", how="inner")
                 places, which = np.unique(rows["place"].to_numpy(), return_inverse=True)
                 if rows.height:
-                    yield _picked(rows, found.of(at, target.query, places), which.reshape(-1))
-
-
-def _picked(rows: pl.DataFrame, answers: Estimated, which: Any) -> pl.DataFrame:
-    at = which, rows["cell"].to_numpy()
-    return rows.select("row").with_columns(**_numbers(answers.estimate[at], answers.std_dev[at], answers.estimable[at]))
+                    own = found.of(depth, target.query, places)
+                    yield rows.select("row").with_columns(**own.columns((which.reshape(-1), rows["cell"].to_numpy())))
 
 
 def _in_unions(targets: Sequence[Target], unions: Unions) -> Iterator[pl.DataFrame]:
     for target in targets:
-        if target.depth is None:
+        if target.level is None:
             for (name,), rows in target.rows.partition_by("area", as_dict=True).items():
-                yield _picked(rows, unions.of(name, target.query), np.zeros(rows.height, dtype=np.int64))
+                own = unions.of(name, target.query)
+                yield rows.select("row").with_columns(**own.columns((0, rows["cell"].to_numpy())))
 
 
 @dataclass(slots=True, eq=False)
@@ -195,14 +147,19 @@ def run_estimate(options: EstimateOptions, progress: Progress | None = None) -> 
     with _placed(options.out) as half:
         written, residuals, model = _Written(half.with_name("parts")), Residuals(), published.model()
         unions = Unions(model, members)
-        for levels, found in estimates_of(published, model, progress):
+        for levels, found in estimates_of(published, model=model, groups=published.totals, progress=progress):
             residuals += found.residuals
-            written.add(_everything(published, levels, found) if targets is None else _aimed(targets, levels, found))
+            every = targets is None
+            written.add(
+                estimate_frames(levels, found, published.queries) if every else _aimed(targets or (), levels, found)
+            )
             unions.add(found)
         unions.finish()
         if targets is None:
-            every = ((name, label, query) for name in members for label, query in published.queries.items())
-            written.add(_frame(UNION, [name], label, unions.of(name, query)) for name, label, query in every)
+            asked_for = ((name, label, query) for name in members for label, query in published.queries.items())
+            written.add(
+                estimate_frame(UNION, [name], label, unions.of(name, query)) for name, label, query in asked_for
+            )
         else:
             written.add(_in_unions(targets, unions))
         if not written.parts:
@@ -317,7 +274,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
     model = published.model()
     unions = Unions(model, {_ASKED: areas})
     residuals, candidates = Residuals(), list[Terms]()
-    for _, found in estimates_of(published, model, progress):
+    for _, found in estimates_of(published, model=model, groups=published.totals, progress=progress):
         residuals += found.residuals
         unions.add(found)
         levels = [floor.level for floor in found.floors]

@@ -75,9 +75,7 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
         # What an interrupted run is continued from stays beside them.
         folder = outputs.enter_context(folder_at(out.absolute(), private=False, replace=True))
         half = None if unrounded is None else outputs.enter_context(file_at(unrounded.absolute(), private=False))
-        shards = published.pieces if published.cut else lambda: [published.tree()]
-        top = published.top() if published.cut else None
-        made = make(shards, settings, folder, top=top, records=options.records, unrounded=half)
+        made = make(published.shards, settings, folder, top=published.top(), records=options.records, unrounded=half)
     shown = {} if unrounded is None or half is None else {half: unrounded}
     made = replace(made, files=tuple(shown.get(path, out / path.name) for path in made.files))
     shutil.rmtree(kept.folder, ignore_errors=True)

@@ -8,15 +8,17 @@ what is fixed, and the kinds of its children. They are computed once for each ki
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from stirred.data.problems import bad_plan, listed
+from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.topdown.schema import TOTAL, Query, Schema
 from stirred.mechanisms.topdown.subspaces import (
     LARGEST_CORE,
@@ -32,7 +34,19 @@ from stirred.mechanisms.topdown.subspaces import (
     null_space,
     rooted,
 )
-from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Known, Level, Numbers, Places, Tree
+from stirred.mechanisms.topdown.tree import (
+    GroupLevel,
+    GroupTotal,
+    Known,
+    Level,
+    Measurements,
+    Numbers,
+    Places,
+    Tree,
+    groups_inside,
+    opened,
+    regrouped,
+)
 
 Spreads = dict[Subspace, Spread]
 Members = tuple[Places, Numbers]  # kinds of children, and how many there are of each
@@ -152,16 +166,10 @@ def _kinds(table: npt.NDArray[Any]) -> tuple[Places, Places]:
     return first, kinds.reshape(-1)
 
 
-def _precision(answers: Answers) -> Numbers:
-    usable = np.isfinite(answers.variance) & (answers.variance > 0)
-    found: Numbers = np.divide(1.0, answers.variance, out=np.zeros(len(usable)), where=usable)
-    return found
-
-
 def _own(model: Model, level: Level, zeros: Zeros) -> Floor:
     """Return what the areas of a level say of themselves."""
     fixed = [each for each in level.known if each.sign == "="]
-    columns = [_precision(each)[:, None] for each in level.answers]
+    columns = [each.precision[:, None] for each in level.answers]
     first, kinds = _kinds(np.concatenate([*columns, zeros, *(each.given[:, None] for each in fixed)], axis=1))
     weights = [column[:, 0] for column in columns]
     spread, mean, residuals = {}, {}, Residuals()
@@ -456,3 +464,185 @@ def _without(members: Members, kind: int) -> Members:
     """Return the other children of a parent."""
     kinds, counts = members
     return kinds, counts - (kinds == kind)
+
+
+_LOST: Final = 1e-9
+# A standard error is not told from zero below this share of the sum of its terms.
+ROUNDING: Final = 1e-11
+COLUMNS: Final = ("geolevel", "area", "query_name", "cell", "estimate", "std_dev", "estimable")
+ROWS_AT_ONCE: Final = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class QueryEstimate:
+    """Estimates (areas, cells of a query), their standard errors, and whether anything is known of them at all."""
+
+    estimate: Numbers
+    std_dev: Numbers
+    estimable: npt.NDArray[np.bool_]
+
+    def columns(self, at: Any = slice(None)) -> dict[str, pl.Series]:
+        """Return the numbers of all cells, or of some, as they are written."""
+        return {
+            "estimate": pl.Series(self.estimate[at].ravel(), dtype=pl.Float64, nan_to_null=True),
+            "std_dev": pl.Series(self.std_dev[at].ravel(), dtype=pl.Float64, nan_to_null=True),
+            "estimable": pl.Series(self.estimable[at].ravel()),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Estimates:
+    """The best linear unbiased estimates of all areas of a tree."""
+
+    up: Upward
+    floors: tuple[Floor, ...]  # of the levels of the tree, from the top
+
+    @property
+    def model(self) -> Model:
+        """Return the subspaces in which the estimates are kept."""
+        return self.up.model
+
+    @property
+    def residuals(self) -> Residuals:
+        """Return the residuals of the measurements of this tree."""
+        return self.up.residuals
+
+    def of(self, level: int, query: Query, places: Places | None = None) -> QueryEstimate:
+        """Return the estimates of a query in the areas at these places of a level."""
+        floor = self.floors[level]
+        places = np.arange(floor.level.areas) if places is None else places
+        used, kinds = np.unique(floor.kinds[places], return_inverse=True)
+        mean = {each: values[places] for each, values in floor.mean.items()}
+        spread = {look: known.take(used) for look, known in floor.spread.items()}
+        return query_estimate(self.model, query, mean, spread, kinds.reshape(-1))
+
+
+def query_estimate(model: Model, query: Query, mean: Parts, spread: Spreads, kinds: Places) -> QueryEstimate:
+    """Return the estimates of a query, given means and, for kinds of areas, their spread."""
+    spaces = model.spaces
+    rows = spaces.rows(query)
+    variance, lost = {}, {}
+    for each in spaces.within(spaces.kept(query)):
+        known = spread[model.like[each]]
+        own = np.linalg.norm(rows @ known.root, axis=2)
+        terms = np.linalg.norm(rows @ np.abs(known.root), axis=2)
+        unsure, unseen = (
+            np.einsum("ci,nij,cj->nc", rows, part, rows, optimize=True)
+            for part in (np.eye(rows.shape[1]) - known.exact, known.unknown)
+        )
+        noisy = (own > ROUNDING * terms) & (unsure > _LOST * rows.sum(axis=1))
+        variance[each] = np.where(noisy, own, 0.0) ** 2
+        lost[each] = (unseen > _LOST * rows.sum(axis=1)).astype(np.float64)
+    std_dev = np.sqrt(spaces.over_cells(query, variance))[kinds]
+    estimable = (spaces.over_cells(query, lost) == 0)[kinds]
+    return QueryEstimate(
+        estimate=np.where(estimable, spaces.answers(query, mean), np.nan),
+        std_dev=np.where(estimable, std_dev, np.nan),
+        estimable=estimable,
+    )
+
+
+# ---- a tree, whole or in pieces ---------------------------------------------------------------------------
+
+
+def estimate(tree: Tree, *, groups: Sequence[GroupTotal] = (), model: Model | None = None) -> Estimates:
+    """Return the best linear unbiased estimates of a hierarchy in one piece.
+
+    >>> from stirred.mechanisms.topdown.schema import Attribute, Schema
+    >>> from stirred.mechanisms.topdown.tree import Answers
+    >>> toy = Schema(name="toy", attributes=(Attribute(name="all", codes=("1",)),))
+    >>> total = toy.query("total")
+    >>> def level(name, geocodes, values, variance):
+    ...     noisy = Answers(query=total, values=np.array(values)[:, None], variance=np.full(len(values), variance))
+    ...     return Level(name=name, geocodes=geocodes, parent=np.zeros(len(values), dtype=np.int64), answers=(noisy,))
+    >>> tree = Tree(schema=toy, levels=(level("state", ("",), [10], 2.0), level("county", ("1", "2"), [3, 5], 4.0)))
+    >>> found = estimate(tree)
+    >>> found.of(1, total).estimate.ravel().round(6).tolist(), round(found.residuals.squares, 6)
+    ([3.8, 5.8], 0.4)
+    """
+    model = model or Model.of_trees([tree], groups)
+    up = upward(model, regrouped(tree, groups))
+    return Estimates(up=up, floors=_shown(downward(up)))
+
+
+def estimate_in_pieces(
+    top: Tree, pieces: Callable[[], Iterable[Tree]], *, model: Model, groups: Sequence[GroupTotal] = ()
+) -> Iterator[Estimates]:
+    """Yield the estimates of the upper levels, then those of each piece: the same as in one piece.
+
+    Each area of the lowest level of ``top`` is the top of one piece, and its measurements are there alone. ``pieces``
+    is called twice, once for each pass; memory holds one piece at a time.
+    """
+    whole = regrouped(top, [each for each in groups if each.level in top.names])
+    empty = dict(zip(top.levels[-1].geocodes, empty_cells(model, whole)[-1], strict=True))
+    beneath = {}
+    for tree in pieces():
+        code = tree.levels[0].geocodes[0]
+        passed = upward(model, regrouped(tree, groups_inside(tree, groups)), empty=empty[code])
+        beneath[code] = summary(passed)
+    up = upward(model, whole, beneath=beneath)
+    del beneath
+    finals = downward(up)
+    yield Estimates(up=up, floors=_shown(finals))
+    place = {code: place for place, code in enumerate(top.levels[-1].geocodes)}
+    for tree in pieces():
+        code = tree.levels[0].geocodes[0]
+        passed = upward(model, regrouped(tree, groups_inside(tree, groups)), empty=empty[code])
+        yield Estimates(up=passed, floors=_shown(downward(passed, top=at(finals[-1], place[code]))))
+
+
+def _shown(floors: Iterable[Floor]) -> tuple[Floor, ...]:
+    return tuple(floor for floor in floors if not isinstance(floor.level, GroupLevel))
+
+
+# ---- as they are written ----------------------------------------------------------------------------------
+
+
+def estimates_of(
+    source: Measurements,
+    *,
+    model: Model | None = None,
+    groups: Sequence[GroupTotal] = (),
+    progress: Progress | None = None,
+    stage: str = "estimate",
+) -> Iterator[tuple[slice, Estimates]]:
+    """Yield the estimates of all areas, tree by tree, with the levels that each is the first to have."""
+    top = source.top()
+    if top is None:
+        yield slice(None), estimate(opened(next(iter(source.shards()))), groups=groups, model=model)
+        return
+
+    def shards() -> Iterator[Tree]:
+        return map(opened, source.shards())
+
+    model = model or Model.of_trees([top, *shards()], groups)
+    for done, found in enumerate(estimate_in_pieces(top, shards, model=model, groups=groups)):
+        if progress is not None:
+            progress(stage, done, top.levels[-1].areas)
+        yield slice(None) if done else slice(0, -1), found
+
+
+def estimate_frames(levels: slice, found: Estimates, queries: Mapping[str, Query]) -> Iterator[pl.DataFrame]:
+    """Yield the estimates of queries in all areas of some levels; one area above all that has no name is left out."""
+    for depth in range(len(found.floors))[levels]:
+        level = found.floors[depth].level
+        for name, query in queries.items() if level.name else ():
+            many = max(1, ROWS_AT_ONCE // query.size)
+            for start in range(0, level.areas, many):
+                places = np.arange(start, min(start + many, level.areas))
+                codes = level.geocodes[start : start + many]
+                yield estimate_frame(level.name, codes, name, found.of(depth, query, places))
+
+
+def estimate_frame(level: str, areas: Sequence[str], name: str, found: QueryEstimate) -> pl.DataFrame:
+    """Return the estimates of one query as they are written."""
+    count, size = found.estimate.shape
+    return pl.DataFrame(
+        {
+            "geolevel": pl.repeat(level, count * size, dtype=pl.String, eager=True),
+            "area": pl.Series(areas, dtype=pl.String).gather(np.repeat(np.arange(count), size)),
+            "query_name": pl.repeat(name, count * size, dtype=pl.String, eager=True),
+            "cell": np.tile(np.arange(size), count),
+            **found.columns(),
+        },
+    ).select(COLUMNS)

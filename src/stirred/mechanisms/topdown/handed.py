@@ -12,6 +12,7 @@ from stirred.data.bundle import BundleFiles, Findings
 from stirred.data.microdata import Microdata
 from stirred.mechanisms.protocol import Check, PublicFile, Release, Table, Written, failed
 from stirred.mechanisms.topdown.audit import SPINE, audit_measurements, file_names, found_classes, parquet_files
+from stirred.mechanisms.topdown.estimates import COLUMNS as ESTIMATES
 from stirred.mechanisms.topdown.measure import class_counts
 from stirred.mechanisms.topdown.plan import TopDownPlan
 from stirred.mechanisms.topdown.prepare import UNITS
@@ -19,7 +20,6 @@ from stirred.mechanisms.topdown.records import (
     AREAS,
     CERTIFICATE,
     CERTIFIED,
-    ESTIMATES,
     EVENTS,
     TOLD,
     further_files,

@@ -35,6 +35,7 @@ from stirred.mechanisms.topdown.published_files import (
     with_variance,
 )
 from stirred.mechanisms.topdown.schema import DETAILED, SUMMED, TOTAL, Attribute, Query, Schema
+from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.tree import NO_BOUND, Answers, GroupTotal, Known, Level, Places, Sign, Tree
 from stirred.spec.problems import Problem
 
@@ -61,6 +62,29 @@ class Published:
     by_prefix: bool = True
     taken_to_exist: int = 0  # areas that no row speaks of, nor any of an area inside
 
+    @classmethod
+    def of_spine(cls, spine: Spine, schema: Schema, roots: Sequence[Path]) -> Published:
+        """Return what the files of our own release say of the areas of its spine."""
+        files = [path for root in roots for path in parquet_in(root, option="")]
+        rows: dict[str, list[pl.LazyFrame]] = {}
+        for number, path in enumerate(files):
+            for level, frame in levels_of(path, number, path, schema, constraint=False):
+                rows.setdefault(level, []).append(frame)
+        geocodes = {name: tuple(own.cast(pl.String)) for name, own in zip(spine.names, spine.geocodes, strict=True)}
+        for level, frames in rows.items():
+            named = {*pl.concat(frames).select(pl.col("geocode").unique()).collect()["geocode"]}
+            if lost := sorted(named - {*geocodes.get(level, ())}):
+                raise bad_file(f"{level} {listed(lost[:3])} is not in the spine", where=str(files[0]), remedy="")
+        return cls(
+            schema=schema,
+            names=spine.names,
+            geocodes=tuple(geocodes.values()),
+            parents=spine.parents,
+            rows={level: with_variance(pl.concat(frames), files) for level, frames in rows.items()},
+            files=tuple(files),
+            by_prefix=False,
+        )
+
     @cached_property
     def queries(self) -> dict[str, Query]:
         """Return what was measured, by the names in the file."""
@@ -85,6 +109,8 @@ class Published:
     def _asked(self) -> dict[tuple[Any, ...], tuple[str, Query, Sign | None, tuple[int, ...] | None]]:
         """Return for each way that rows describe a query: its name, the query, its sign, and the one group it names."""
         columns = _described(self.schema)
+        if not self.rows:
+            return {}
         frames = [rows.group_by(columns).agg(pl.col(FILE, ROW).first()) for rows in self.rows.values()]
         found = pl.concat(frames).unique(columns, keep="first", maintain_order=True).collect().sort("query_name")
         asked, problems = {}, []
@@ -159,16 +185,21 @@ class Published:
 
     @property
     def _no_rows(self) -> pl.DataFrame:
-        return next(iter(self.rows.values())).limit(0).collect()
+        return pl.DataFrame(schema=dict.fromkeys((*_described(self.schema), "geocode"), pl.String))
 
-    def top(self) -> Tree:
-        """Return the areas above the pieces; the tops of pieces are without measurements."""
+    def top(self) -> Tree | None:
+        """Return the areas above the shards; the tops of shards are without measurements."""
+        if not self.cut:
+            return None
         tree = self._tree(self._collected, [(0, len(codes)) for codes in self.geocodes[: self.cut]], 0)
         last = Level(name=self.names[self.cut], geocodes=self.geocodes[self.cut], parent=self.parents[self.cut])
         return Tree(schema=self.schema, levels=(*tree.levels, last))
 
-    def pieces(self) -> Iterator[Tree]:
+    def shards(self) -> Iterator[Tree]:
         """Yield the tree of each area at the cut."""
+        if not self.cut:
+            yield self.tree()
+            return
         spans = [self._spans(place) for place in range(len(self.geocodes[self.cut]))]
         start = 0
         while start < len(spans):

@@ -24,8 +24,12 @@ from stirred.data.bundle import checksum
 from stirred.data.natural import sort_naturally
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.protocol import Progress, PublicFile
-from stirred.mechanisms.topdown.estimated import Estimates, estimate, estimate_in_pieces
-from stirred.mechanisms.topdown.estimates import Model
+from stirred.mechanisms.topdown.estimates import COLUMNS as ESTIMATES
+from stirred.mechanisms.topdown.estimates import (
+    ROWS_AT_ONCE,
+    estimate_frames,
+    estimates_of,
+)
 from stirred.mechanisms.topdown.measure import Part
 from stirred.mechanisms.topdown.prepare import PERSONS, Design
 from stirred.mechanisms.topdown.schema import Query, Schema
@@ -34,17 +38,14 @@ from stirred.mechanisms.topdown.solve.files import SolverOutcome, make, records_
 from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions, arm_named
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.store import JOURNAL, Store
-from stirred.mechanisms.topdown.tree import AGREES, Tree
 
 Make = Callable[[], Iterable[pl.DataFrame]]
 AREAS: Final = "areas"
 CERTIFICATE: Final = "certificate"
 EVENTS: Final = "events"
-ESTIMATES: Final = ("geolevel", "area", "query_name", "cell", "estimate", "std_dev", "estimable")
 CERTIFIED: Final = ("records", "check", "compared")
 TOLD: Final = ("records", "geolevel", "area", "what", "why", "amount")
 _ROWS: Final = 1 << 20
-_ROWS_OF_ESTIMATES: Final = 1 << 22
 _BYTES_OF_AN_ESTIMATE: Final = 12
 _MOST_CELLS: Final = 1_000_000
 
@@ -161,7 +162,7 @@ def follow(
         if "estimates" in settings.publish:
             folder = work / "estimates" / part.name
             written = write_estimates(store, part, folder, progress=progress)
-            frames[files.estimates] = partial(_in_parts, written, rows=_ROWS_OF_ESTIMATES)
+            frames[files.estimates] = partial(_in_parts, written, rows=ROWS_AT_ONCE)
         if "records" in settings.publish:
             own = made[part.name] = solved(store, part.name, settings.arm, work, engine=engine, progress=progress)
             frames[files.counts] = partial(_in_parts, own.files)
@@ -257,11 +258,11 @@ def write_estimates(store: Store, part: Part, folder: Path, *, progress: Progres
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     queries = measured_queries(part)
-    # Counts that were published before bind records; they are no measurement of the confidential file.
-    earlier = next((rule.query for rule in part.rules if rule.name == AGREES), None)
     written: list[Path] = []
-    for levels, found in _estimates(store, earlier, progress=progress, stage=f"{part.name} estimate"):
-        for frame in _frames(levels, found, queries):
+    # Counts that were published before bind records; they are no measurement of the confidential file.
+    source, stage = replace(store, agreeing=False), f"{part.name} estimate"
+    for levels, found in estimates_of(source, progress=progress, stage=stage):
+        for frame in estimate_frames(levels, found, queries):
             written.append(folder / f"{len(written):06d}.parquet")
             frame.write_parquet(written[-1])
     return written
@@ -276,57 +277,6 @@ def measured_queries(part: Part) -> dict[str, Query]:
 def number_of_estimates(part: Part) -> int:
     """Return how many rows the estimates of a part have."""
     return sum(map(len, part.spine.parents)) * sum(query.size for query in measured_queries(part).values())
-
-
-def _estimates(
-    store: Store, earlier: Query | None, *, progress: Progress | None, stage: str
-) -> Iterator[tuple[slice, Estimates]]:
-    """Yield the estimates tree by tree, with the levels of each that no other has."""
-
-    def shards() -> Iterator[Tree]:
-        return (_without(shard(), earlier) for shard in store.shards())
-
-    top = store.top()
-    if top is None:
-        yield slice(None), estimate(next(shards()))
-        return
-    top = _without(top, earlier)
-    model = Model.of_trees([top, *shards()])
-    for done, found in enumerate(estimate_in_pieces(top, shards, model=model)):
-        if progress is not None:
-            progress(stage, done, top.levels[-1].areas)
-        yield slice(None) if done else slice(0, -1), found
-
-
-def _without(tree: Tree, earlier: Query | None) -> Tree:
-    """Return the tree without earlier counts; bounds on the same query are facts of now, and stay."""
-    if earlier is None:
-        return tree
-    levels = [
-        replace(each, known=tuple(k for k in each.known if k.sign != "=" or k.query != earlier)) for each in tree.levels
-    ]
-    return replace(tree, levels=tuple(levels))
-
-
-def _frames(levels: slice, found: Estimates, queries: Mapping[str, Query]) -> Iterator[pl.DataFrame]:
-    for depth in range(len(found.floors))[levels]:
-        level = found.floors[depth].level
-        for name, query in queries.items():
-            many = max(1, _ROWS_OF_ESTIMATES // query.size)
-            for start in range(0, level.areas, many):
-                places = np.arange(start, min(start + many, level.areas))
-                own = found.of(depth, query, places)
-                yield pl.DataFrame(
-                    {
-                        "geolevel": pl.repeat(level.name, own.estimate.size, dtype=pl.String, eager=True),
-                        "area": pl.Series(level.geocodes, dtype=pl.String).gather(np.repeat(places, query.size)),
-                        "query_name": pl.repeat(name, own.estimate.size, dtype=pl.String, eager=True),
-                        "cell": np.tile(np.arange(query.size), len(places)),
-                        "estimate": pl.Series(own.estimate.ravel(), nan_to_null=True),
-                        "std_dev": pl.Series(own.std_dev.ravel(), nan_to_null=True),
-                        "estimable": own.estimable.ravel(),
-                    }
-                ).select(ESTIMATES)
 
 
 # ---- what is announced before -----------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from stirred.data.bundle import same_cells
@@ -16,12 +15,12 @@ from stirred.data.frames import read_frame
 from stirred.data.table_labels import without_labels
 from stirred.mechanisms.topdown.audit import SPINE, file_names
 from stirred.mechanisms.topdown.prepare import PERSONS, UNITS, Design
+from stirred.mechanisms.topdown.published import Published
 from stirred.mechanisms.topdown.records import AREAS, CERTIFICATE, named
 from stirred.mechanisms.topdown.schema import Schema
 from stirred.mechanisms.topdown.settings import CountedSettings
 from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
 from stirred.mechanisms.topdown.spine import Spine
-from stirred.mechanisms.topdown.tree import Known, Level, Tree
 from stirred.spec.problems import StirredError
 
 AGREEMENTS = {PERSONS: "agreement", UNITS: "unit_agreement"}
@@ -55,7 +54,7 @@ def check_records(design: Design, public: Path) -> Iterator[tuple[str, int, Sequ
             yield files.records, counts.height, [] if same else [f"its records are not those of {files.counts}"]
             certificate = _certified(part, schema, spine, public, counts)
             yield files.counts, sum(certificate.checks.values()), certificate.failures
-        except (pl.exceptions.PolarsError, LookupError, ValueError, TypeError) as error:
+        except (pl.exceptions.PolarsError, StirredError, LookupError, ValueError, TypeError) as error:
             yield files.counts, 0, [f"it, or what is known of its areas, is not of the kind that is released ({error})"]
     yield from _tables(design, public, counted)
     told = file_at(public, CERTIFICATE)
@@ -97,31 +96,12 @@ def _plain(column: pl.Series) -> pl.Series:
 
 def _certified(part: str, schema: Schema, spine: Spine, public: Path, counts: pl.DataFrame) -> Certificate:
     """Return the certificate of counts against all that is published exactly of the areas of any level."""
-    facts = [file_at(public, name) for name in (file_names(part)[1], AGREEMENTS[part])]
-    tree = known_tree(schema, spine, [each for each in facts if each is not None])
+    names = (file_names(part)[1], AGREEMENTS[part])
+    roots = [path for name in names if (path := public / f"{name}.parquet").exists()]
+    tree = Published.of_spine(spine, schema, roots).tree()
     certificate = Certificate()
     check_tree(tree, read_counts(counts, schema, tree.levels[-1].geocodes, certificate), certificate)
     return certificate
-
-
-def known_tree(schema: Schema, spine: Spine, facts: Sequence[pl.DataFrame]) -> Tree:
-    """Return the areas with what published constraints say of them."""
-    levels = []
-    for depth, name in enumerate(spine.names):
-        codes = spine.geocodes[depth].cast(pl.String)
-        place = pl.DataFrame({"geocode": codes, "__place": np.arange(len(codes))})
-        known = []
-        for rows in facts:
-            own = rows.filter(pl.col("geolevel") == name)
-            for key, some in own.partition_by("query_name", *schema.names, "sign", as_dict=True).items():
-                query = schema.keeping([str(each) for each in key[1:-1]], name=str(key[0]))
-                at = some.join(place, on="geocode", how="left", maintain_order="left")["__place"].to_numpy()
-                values, given = np.zeros((len(codes), query.size), dtype=np.int64), np.zeros(len(codes), dtype=np.bool_)
-                values[at], given[at] = some["value"].explode().to_numpy().reshape(some.height, query.size), True
-                known.append(Known(query=query, sign=key[-1], values=values, given=given))
-        parent = np.asarray(spine.parents[depth], dtype=np.int64)
-        levels.append(Level(name=name, geocodes=tuple(codes.to_list()), parent=parent, known=tuple(known)))
-    return Tree(schema=schema, levels=tuple(levels))
 
 
 def _tables(design: Design, public: Path, counted: dict[str, pl.DataFrame]) -> Iterator[tuple[str, int, Sequence[str]]]:

@@ -16,8 +16,8 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, (str, int)) else value
 
 
-Published = Annotated[list[Literal["measurements", "estimates", "records"]], BeforeValidator(_as_list)]
-Arms = Annotated[list[Arm], BeforeValidator(_as_list)]
+PublishChoice = Annotated[list[Literal["measurements", "estimates", "records"]], BeforeValidator(_as_list)]
+ArmChoice = Annotated[list[Arm], BeforeValidator(_as_list)]
 
 
 def _as_code(given: object) -> object:
@@ -108,13 +108,13 @@ class TopDownSettings(CountedSettings):
     bypass: bool = Field(default=True, description="Whether an area with one child leaves its budget to the child.")
     units: UnitSettings | None = Field(default=None, description="What is measured of the file of households.")
     facilities: Facilities | None = Field(default=None, description="Bounds on persons by the places they live in.")
-    publish: Published = Field(
+    publish: PublishChoice = Field(
         default=["measurements"],
         description="What is published: measurements, estimates with standard errors, records; any of the three.",
         json_schema_extra={"example": "records"},
     )
     arm: Arm = Field(default="default", description="How records are made: default, or for comparison blue or bureau.")
-    compare: Arms = Field(
+    compare: ArmChoice = Field(
         default=[],
         description="Further arms whose errors the internal report shows beside those of the records.",
         json_schema_extra={"internal": True, "example": "bureau"},

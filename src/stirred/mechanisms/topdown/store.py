@@ -153,6 +153,7 @@ class Store:
     header: Mapping[str, Any]
     pieces: Sequence[Mapping[str, Any]]
     schema: Schema
+    agreeing: bool = True  # whether trees have the counts of an earlier release
 
     @classmethod
     def open(cls, folder: Path) -> Store:
@@ -221,6 +222,8 @@ class Store:
             own = {entry["role"]: self._array(piece, entry) for entry in entries[:3]}
             answers, known = [], []
             for entry in entries[3:]:
+                if entry["published"] == AGREES and not self.agreeing:
+                    continue
                 query = self._query(entry)
                 values = self._array(piece, entry).reshape(-1, query.size)
                 if entry["role"] == "answers":

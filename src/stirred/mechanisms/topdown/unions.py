@@ -14,8 +14,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.topdown.estimated import ROUNDING, Estimated, Estimates, estimated
-from stirred.mechanisms.topdown.estimates import Floor, Model, Upward
+from stirred.mechanisms.topdown.estimates import (
+    ROUNDING,
+    Estimates,
+    Floor,
+    Model,
+    QueryEstimate,
+    Upward,
+    query_estimate,
+)
 from stirred.mechanisms.topdown.schema import Query
 from stirred.mechanisms.topdown.subspaces import Parts, Spread, Subspace, added, merged, null_space, rooted
 from stirred.mechanisms.topdown.tree import Level, Numbers, Places
@@ -93,7 +100,7 @@ class Unions:
             for each, values in root.mean.items():
                 union.mean[each] += self._whole(loads[name])[self._model.like[each]] @ values[:1]
 
-    def of(self, name: str, query: Query) -> Estimated:
+    def of(self, name: str, query: Query) -> QueryEstimate:
         """Return the estimates of a query in a union."""
         union = self._all[name]
         spread = {}
@@ -102,7 +109,7 @@ class Unions:
             vectors, values, _ = np.linalg.svd(left)
             root = vectors * np.where(values > ROUNDING * union.size[look], values, 0.0)
             spread[look] = Spread(root=root[None], unknown=unknown, exact=np.zeros(unknown.shape))
-        return estimated(self._model, query, union.mean, spread, np.zeros(1, dtype=np.int64))
+        return query_estimate(self._model, query, union.mean, spread, np.zeros(1, dtype=np.int64))
 
     def _swept(self, up: Upward, levels: Sequence[Level]) -> dict[str, Load]:
         """Return the loadings at the top of a tree, and add up means and remainders on the way."""

@@ -16,13 +16,12 @@ import numpy as np
 import polars as pl
 
 from stirred.mechanisms.topdown.counts import Counts
-from stirred.mechanisms.topdown.estimated import groups_inside
 from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
 from stirred.mechanisms.topdown.solve.parent import SolverEvent
 from stirred.mechanisms.topdown.solve.problem import Places
 from stirred.mechanisms.topdown.solve.tree import ARMS, Shards, SolveOptions, TreeCounts, solve_and
-from stirred.mechanisms.topdown.tree import Answers, Level, Tree
+from stirred.mechanisms.topdown.tree import Answers, Level, Tree, groups_inside
 
 COUNTS: Final = "counts.parquet"
 CERTIFICATE: Final = "certificate.json"

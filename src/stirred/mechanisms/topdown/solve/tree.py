@@ -26,7 +26,6 @@ from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.topdown.counts import Counts
-from stirred.mechanisms.topdown.estimated import groups_inside, regrouped
 from stirred.mechanisms.topdown.estimates import Floor, Model, Upward, summary, upward
 from stirred.mechanisms.topdown.schema import Query
 from stirred.mechanisms.topdown.solve.objective import (
@@ -64,11 +63,10 @@ from stirred.mechanisms.topdown.solve.problem import (
     unions,
     with_unions,
 )
-from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Level, Tree
+from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Level, Shard, Tree, groups_inside, opened, regrouped
 from stirred.spec.problems import Problem
 
 T = TypeVar("T")
-Shard = Tree | Callable[[], Tree]  # or how it is opened, wherever it is worked on
 Shards = Callable[[], Iterable[Shard]]  # called as often as they are gone through
 _LEAST_VARIANCE: Final = 1e-4
 _REMEMBERED: Final = 1 << 29  # bytes of objectives that are kept between the two passes over shards
@@ -410,7 +408,7 @@ def _side_by_side(levels: Sequence[Level]) -> Level:
 
 def _usable(shard: Shard) -> Tree:
     """Return a tree whose noise has a variance that numbers can hold; below the least one, rounding decides anyway."""
-    tree, levels = shard() if callable(shard) else shard, []
+    tree, levels = opened(shard), []
     for level in tree.levels:
         answers = [replace(each, variance=np.maximum(each.variance, _LEAST_VARIANCE)) for each in level.answers]
         levels.append(replace(level, answers=tuple(answers)))
