@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 from stirred.mechanisms.topdown.schema import Attribute, Schema
-from stirred.mechanisms.topdown.solve.arms import ARMS
-from stirred.mechanisms.topdown.solve.limits import Rules
-from stirred.mechanisms.topdown.solve.make import in_memory
-from stirred.mechanisms.topdown.solve.microdata import solve
-from stirred.mechanisms.topdown.solve.pieces import Settings, Whole
-from stirred.mechanisms.topdown.solve.rounding import Chain
+from stirred.mechanisms.topdown.solve.files import in_memory
+from stirred.mechanisms.topdown.solve.problem import Chain, Rules
+from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
 from stirred.mechanisms.topdown.store import Piece, Writer, schema_document, write_piece
 from stirred.mechanisms.topdown.tree import AGREES, Answers, Known, Tree
 from tests.mechanisms.topdown.hierarchies import summed_up
@@ -71,7 +68,7 @@ def later(tree: Tree, published: list[np.ndarray], *, seed: int, noise: float) -
 def published(seed: int) -> tuple[Tree, list[np.ndarray]]:
     """Return an earlier release: microdata made from measurements, level by level."""
     tree, _ = people(seed, noise=3.0)
-    piece = next(solve(Whole(tree=tree), Settings(arm=ARMS["default"])))
+    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"])))
     return tree, [counts.dense(tree.schema.size) for counts in piece.levels]
 
 
@@ -82,11 +79,11 @@ def test_every_area_agrees_with_what_was_published_before(arm: str) -> None:
     rules = Rules.of([tree])
     assert rules.margin == MARGIN
     assert rules.grid.differing == (0, 1)
-    assert [query.name for query in Chain.of(DETAILED, rules).queries][1] == "home * adult * race"
-    piece = next(solve(Whole(tree=tree), Settings(arm=ARMS[arm])))
+    assert [query.name for query in Chain.of(rules).queries][1] == "home * adult * race"
+    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS[arm])))
     for counts, margin in zip(piece.levels, margins, strict=True):
         assert np.array_equal(MARGIN.answer(counts.dense(DETAILED.size)), margin)
-    _, made = in_memory(Whole(tree=tree), Settings(arm=ARMS[arm]))
+    _, made = in_memory(lambda: [tree], SolveOptions(arm=ARMS[arm]))
     assert made.certificate.passed, made.certificate.failures
     assert not made.events
 
@@ -113,7 +110,7 @@ def test_estimates_leave_out_the_earlier_counts_and_nothing_else(tmp_path: Path)
 def test_without_noise_the_later_release_is_the_truth() -> None:
     earlier, margins = published(5)
     tree, truth = later(earlier, margins, seed=6, noise=0.0)
-    piece = next(solve(Whole(tree=tree), Settings(arm=ARMS["default"])))
+    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"])))
     for counts, true in zip(piece.levels, truth, strict=True):
         assert np.array_equal(counts.dense(DETAILED.size), true)
 
@@ -121,11 +118,12 @@ def test_without_noise_the_later_release_is_the_truth() -> None:
 def test_the_optimum_keeps_the_margin_of_every_child_before_rounding() -> None:
     earlier, margins = published(7)
     tree, _ = later(earlier, margins, seed=8, noise=2.0)
-    piece = next(solve(Whole(tree=tree), Settings(arm=ARMS["default"], keep_unrounded=True)))
+    piece = next(solve(lambda: [tree], SolveOptions(arm=ARMS["default"], keep_unrounded=True)))
     places = {code: place for level in tree.levels for place, code in enumerate(level.geocodes)}
-    for each in piece.unrounded:
-        for child, values in zip(each.children, each.values, strict=True):
-            dense = np.zeros((1, DETAILED.size))
-            dense[0, each.cells] = values
-            depth = next(n for n, level in enumerate(tree.levels) if child in level.geocodes)
-            assert MARGIN.answer(dense)[0] == pytest.approx(margins[depth][places[child]], abs=1e-6)
+    children = piece.unrounded.partition_by("geocode", as_dict=True)
+    assert len(children) == sum(level.areas for level in tree.levels[1:])
+    for (child,), own in children.items():
+        dense = np.zeros((1, DETAILED.size))
+        dense[0, own["cell"].to_numpy()] = own["value"].to_numpy()
+        depth = next(n for n, level in enumerate(tree.levels) if child in level.geocodes)
+        assert MARGIN.answer(dense)[0] == pytest.approx(margins[depth][places[child]], abs=1e-6)

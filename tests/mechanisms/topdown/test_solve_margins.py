@@ -10,12 +10,9 @@ import pytest
 
 from stirred.mechanisms.topdown.least_squares import upward
 from stirred.mechanisms.topdown.schema import Attribute, Schema
-from stirred.mechanisms.topdown.solve.arms import ARMS
-from stirred.mechanisms.topdown.solve.grid import Grid
-from stirred.mechanisms.topdown.solve.margins import Margin, margins_of, settled
-from stirred.mechanisms.topdown.solve.microdata import solve
-from stirred.mechanisms.topdown.solve.objective import model_on
-from stirred.mechanisms.topdown.solve.pieces import Settings, Whole
+from stirred.mechanisms.topdown.solve.objective import MarginForm, margins_of, model_on, settled
+from stirred.mechanisms.topdown.solve.problem import CellGrid
+from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
 from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
 from tests.mechanisms.topdown.test_microdata_seams import quadratic_program
 
@@ -59,9 +56,9 @@ def hierarchy(seed: int, variances: Mapping[str, float] = WELL, *, noisy: bool =
     return Tree(schema=SCHEMA, levels=tuple(levels)), truth
 
 
-def margins(tree: Tree) -> tuple[Grid, tuple[Margin, ...]]:
+def margins(tree: Tree) -> tuple[CellGrid, tuple[MarginForm, ...]]:
     queries = [each.query for each in tree.levels[0].answers]
-    grid = Grid.of(SCHEMA, queries, [SCHEMA.query("home")])
+    grid = CellGrid.of(SCHEMA, queries, [SCHEMA.query("home")])
     model = model_on(grid, queries)
     return grid, margins_of(grid, model, upward(model, tree).floors[0], queries)
 
@@ -149,5 +146,5 @@ def test_the_cells_of_the_top_keep_its_margin_but_for_rounding() -> None:
 
 def top_of(tree: Tree, *, margins: bool = True) -> np.ndarray:
     arm = replace(ARMS["default"], margins=margins)
-    found: np.ndarray = next(solve(Whole(tree=tree), Settings(arm=arm))).levels[0].dense(SCHEMA.size)
+    found: np.ndarray = next(solve(lambda: [tree], SolveOptions(arm=arm))).levels[0].dense(SCHEMA.size)
     return found

@@ -11,8 +11,8 @@ import pytest
 from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.solve.admm_kernel import invert, solve_parent, to_blocks, to_sums
 from stirred.mechanisms.topdown.solve.feasible import _filled
-from stirred.mechanisms.topdown.solve.grid import Grid, Lattice
-from stirred.mechanisms.topdown.solve.relaxed import by_program
+from stirred.mechanisms.topdown.solve.problem import CellGrid, Lattice
+from stirred.mechanisms.topdown.solve.programs import Quadratic
 
 
 def problem(
@@ -76,6 +76,10 @@ def in_full(sums: np.ndarray, lattice: Lattice) -> np.ndarray:
     for matrix, place in zip(sums, lattice.place, strict=True):
         found += matrix[:, None, :, None] * (place[:, None] == place[None, :])[None, :, None, :]
     return found.reshape(height * width, -1)
+
+
+def quadratic(arguments: Any) -> Quadratic:
+    return Quadratic._make([*arguments[:5], arguments[5:11], *arguments[11:]])
 
 
 def optimum(arguments: Any, tolerance: float = 1e-10) -> np.ndarray:
@@ -169,7 +173,7 @@ def random_problem(seed: int) -> tuple[Any, ...]:
 def test_the_optimum_is_that_of_highs(seed: int) -> None:
     arguments = random_problem(seed)
     found = optimum(arguments)
-    reference = by_program(arguments)
+    reference = quadratic(arguments).by_highs()
     assert reference is not None
     assert cost(arguments, found) <= cost(arguments, reference) + 1e-6
     assert found == pytest.approx(reference, abs=2e-4)  # HiGHS stops within 1e-7 of its own conditions, not of x
@@ -257,7 +261,7 @@ def test_the_precision_of_queries_is_the_sum_of_their_squares() -> None:
         ),
     )
     queries = [schema.query(name) for name in ("total", "large", "race", "large * race", "detailed")]
-    grid = Grid.of(schema, queries)
+    grid = CellGrid.of(schema, queries)
     assert grid.differing == (0,)
     weights = np.array([[1.0, 0.5, 2.0, 0.25, 3.0]])
     expected = np.zeros((12, 12))

@@ -22,8 +22,8 @@ from stirred.mechanisms.topdown import records
 from stirred.mechanisms.topdown.commands import MicrodataOptions, run_microdata
 from stirred.mechanisms.topdown.commands_estimate import EstimateOptions, run_estimate
 from stirred.mechanisms.topdown.mechanism import TopDown
-from stirred.mechanisms.topdown.solve import down as solving
 from stirred.mechanisms.topdown.solve import files as solve_files
+from stirred.mechanisms.topdown.solve import tree as solving
 from stirred.randomness.entropy import Entropy
 from stirred.release.ledger import Ledger
 from stirred.release.plan_file import read_plan
@@ -283,14 +283,14 @@ def test_an_interrupted_run_goes_on_at_its_level_and_spends_once(folder: Path, m
     assert not (folder / "out").exists()
     assert [*folder.glob(".out.partial/progress/levels/*.npz")], "levels that are done outlive the run"
     told: list[str] = []
-    load, taken = solve_files.Kept.load, []
+    load, taken = solving.LevelStore.load, []
 
     def loading(self: Any, name: str) -> Any:
         found = load(self, name)
         taken.append((name, found is not None))
         return found
 
-    monkeypatch.setattr(solve_files.Kept, "load", loading)
+    monkeypatch.setattr(solving.LevelStore, "load", loading)
     resume(folder / "out", progress=lambda stage, *_: told.append(stage))
     assert "persons top-down" in told
     assert {there for _, there in taken} == {True, False}, "some levels are taken over, and others were not done"
@@ -339,13 +339,13 @@ def test_a_signal_during_the_solve_leaves_a_run_that_can_be_resumed(folder: Path
 def test_a_full_disk_is_told_and_the_run_is_finished_when_there_is_room(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(self: solve_files.Parts, frame: pl.DataFrame) -> Path:
+    def full(self: solve_files.FileParts, frame: pl.DataFrame) -> Path:
         frame.write_parquet("/dev/full")
         return Path("/dev/full")
 
     with monkeypatch.context() as patched:
         patched.setattr(TopDown, "rehearsed_on", not_rehearsed)
-        patched.setattr(solve_files.Parts, "write", full)
+        patched.setattr(solve_files.FileParts, "write", full)
         assert command(["release", "plan.toml", "--quiet"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "the system refused: No space left on device" in said

@@ -37,10 +37,8 @@ from stirred.mechanisms.topdown.schema import (
     listed_attributes,
     shipped_schema,
 )
-from stirred.mechanisms.topdown.solve.arms import arm_named
-from stirred.mechanisms.topdown.solve.files import Kept, given_parents
-from stirred.mechanisms.topdown.solve.make import Made, make
-from stirred.mechanisms.topdown.solve.pieces import Settings
+from stirred.mechanisms.topdown.solve.files import SolverOutcome, given_parents, make
+from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions, arm_named
 from stirred.spec.given_numbers import probability
 from stirred.spec.problems import Problem
 
@@ -79,14 +77,14 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
     if options.parents is not None:
         columns = ("geolevel", "geocode", "cell", "count")
         given = given_parents(read_table(options.parents, columns, option="--parents"), options.arm)
-    kept = Kept(folder=_kept(options.out), mark=_mark(options, published))
-    settings = Settings(
+    kept = LevelStore(folder=_kept(options.out), mark=_mark(options, published))
+    settings = SolveOptions(
         arm=arm_named(options.arm),
         groups=published.totals,
         parents=given,
         keep_unrounded=options.unrounded is not None,
         threads=options.threads or os.cpu_count() or 1,
-        keeper=kept if options.unrounded is None else None,  # what was kept has no unrounded children
+        store=kept if options.unrounded is None else None,  # what was kept has no unrounded children
         progress=progress,
     )
     out, unrounded = options.out, options.unrounded
@@ -95,7 +93,7 @@ def run_microdata(options: MicrodataOptions, progress: Progress | None = None) -
         # What an interrupted run is continued from stays beside them.
         folder = outputs.enter_context(folder_at(out.absolute(), private=False, replace=True))
         half = None if unrounded is None else outputs.enter_context(file_at(unrounded.absolute(), private=False))
-        made = make(published, settings, folder, records=options.records, unrounded=half)
+        made = make(published.shards, settings, folder, top=published.top(), records=options.records, unrounded=half)
     shown = {} if unrounded is None or half is None else {half: unrounded}
     made = replace(made, files=tuple(shown.get(path, out / path.name) for path in made.files))
     shutil.rmtree(kept.folder, ignore_errors=True)
@@ -132,7 +130,7 @@ def _mark(options: MicrodataOptions, published: Published) -> str:
     return f"{__version__} {published.sha256} {options.arm} {options.schema_} {sums}"
 
 
-def _outcome(options: MicrodataOptions, published: Published, made: Made) -> Outcome:
+def _outcome(options: MicrodataOptions, published: Published, made: SolverOutcome) -> Outcome:
     certificate = made.certificate
     areas = {name: len(codes) for name, codes in zip(published.names, published.geocodes, strict=True) if name}
     checks = sum(certificate.checks.values())

@@ -21,7 +21,7 @@ from stirred.mechanisms.topdown.plan import TopDownPlan
 from stirred.mechanisms.topdown.published import Published
 from stirred.mechanisms.topdown.records import AREAS, CERTIFICATE, EVENTS
 from stirred.mechanisms.topdown.settings import UNITS, RecordKind, TopDownDesign
-from stirred.mechanisms.topdown.solve.check import Cells, Certificate, check_tree, read_cells
+from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
 from stirred.mechanisms.topdown.spine import BYPASSED, SPINE, Spine
 from stirred.mechanisms.topdown.tree import AGREES
 from stirred.spec.invariant import Invariant, Margin
@@ -169,8 +169,7 @@ def _certified(kind: RecordKind, spine: Spine, public: Path, counts: pl.DataFram
     roots = [path for what in ("constraints", "agreement") if (path := public / f"{kind.file(what)}.parquet").exists()]
     tree = Published.of_spine(spine, kind.schema, roots).tree()
     certificate = Certificate()
-    cells = read_cells(counts, kind.schema, tree.levels[-1], certificate)
-    check_tree(tree, Cells(area=cells.area, cell=cells.cell, count=cells.count), certificate)
+    check_tree(tree, read_counts(counts, kind.schema, tree.levels[-1].geocodes, certificate), certificate)
     return certificate
 
 

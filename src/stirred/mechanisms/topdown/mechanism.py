@@ -56,7 +56,7 @@ from stirred.mechanisms.topdown.records import (
 )
 from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.settings import CountedSettings, RecordKind, TopDownDesign, TopDownSettings
-from stirred.mechanisms.topdown.solve.warm import Ready
+from stirred.mechanisms.topdown.solve.files import Readiness
 from stirred.mechanisms.topdown.spine import SPINE, Spine
 from stirred.mechanisms.topdown.store import published_columns
 from stirred.mechanisms.topdown.tree import AGREES
@@ -322,7 +322,7 @@ class TopDown(Mechanism):
     def warm(self) -> None:
         """Load what the draw and all after it need, here and on workers, before anything is spent."""
         folder = self.workplace and self.workplace.parent.absolute()
-        ready = Ready(folder=folder, solves="records" in self.settings.publish)
+        ready = Readiness(folder=folder, solves="records" in self.settings.publish)
         if not all([ready(0), *([] if self.engine is None else self.engine.map_groups(range(_ASKED), ready))]):
             raise bad_engine(
                 f"workers do not see the folder {folder}, in which areas are measured and solved",

@@ -27,10 +27,8 @@ from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.topdown.estimates import ROWS_AT_ONCE, estimate_frames, estimates_of
 from stirred.mechanisms.topdown.measure import Population
 from stirred.mechanisms.topdown.settings import TopDownSettings
-from stirred.mechanisms.topdown.solve.arms import arm_named
-from stirred.mechanisms.topdown.solve.files import Kept, records_frame
-from stirred.mechanisms.topdown.solve.make import Made, make
-from stirred.mechanisms.topdown.solve.pieces import Settings
+from stirred.mechanisms.topdown.solve.files import SolverOutcome, make, records_frame
+from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions, arm_named
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.store import JOURNAL, Store
 
@@ -114,7 +112,7 @@ class RecordFiles:
     """What was made of the stores: files by name, and of each kind of record the counts and what happened."""
 
     frames: Mapping[str, Make]
-    made: Mapping[str, Made]
+    made: Mapping[str, SolverOutcome]
 
     def counts(self, part: str) -> Iterator[pl.DataFrame]:
         """Yield the counts of the leaves, part by part."""
@@ -134,7 +132,7 @@ def record_files(
 ) -> RecordFiles:
     """Make all that the settings publish beside measurements; ``tables`` are title: (kind of record, variables)."""
     frames: dict[str, Make] = {}
-    made: dict[str, Made] = {}
+    made: dict[str, SolverOutcome] = {}
     layouts = {part.name: Layout.of(part, types) for part in parts}
     for part in parts:
         store = stores[part.name]
@@ -156,7 +154,7 @@ def record_files(
 
 def solved(
     store: Store, part: str, arm: str, work: Path, *, engine: Engine | None = None, progress: Progress | None = None
-) -> Made:
+) -> SolverOutcome:
     """Return the counts of a kind of record, made by an arm; levels that an interrupted run had done are taken over.
 
     The mark of what was kept is the journal of the store, which has the checksum of all noise in it.
@@ -167,14 +165,15 @@ def solved(
             progress(f"{part} {stage}", done, whole)
 
     mark = f"{__version__} {arm} {checksum(store.folder / JOURNAL)}"
-    settings = Settings(
+    options = SolveOptions(
         arm=arm_named(arm),
         threads=os.cpu_count() or 1,
         engine=engine,
-        keeper=Kept(folder=work.absolute() / "levels", mark=mark),
+        store=LevelStore(folder=work.absolute() / "levels", mark=mark),
         progress=tell,
     )
-    return make(store, settings, work / "counts" / arm / part, records=None, joined=False)
+    folder = work / "counts" / arm / part
+    return make(store.shards, options, folder, top=store.top(), records=None, joined=False)
 
 
 def _in_parts(paths: Sequence[Path], rows: int = _ROWS) -> Iterator[pl.DataFrame]:
@@ -211,14 +210,14 @@ def _table(paths: Sequence[Path], layout: Layout, variables: Sequence[str]) -> l
     return [sort_naturally(pl.concat(found).group_by(variables).agg(pl.col("count").sum()), variables)]
 
 
-def _certificates(made: Mapping[str, Made]) -> pl.DataFrame:
+def _certificates(made: Mapping[str, SolverOutcome]) -> pl.DataFrame:
     rows = [(part, check, many) for part, own in made.items() for check, many in own.certificate.checks.items()]
     return pl.DataFrame(
         rows, schema=dict(zip(CERTIFICATE_COLUMNS, (pl.String, pl.String, pl.Int64), strict=True)), orient="row"
     )
 
 
-def _events(made: Mapping[str, Made]) -> pl.DataFrame:
+def _events(made: Mapping[str, SolverOutcome]) -> pl.DataFrame:
     rows = [
         (part, each.level, each.area, each.what, each.why, each.amount)
         for part, own in made.items()

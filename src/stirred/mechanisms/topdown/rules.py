@@ -25,7 +25,7 @@ from stirred.mechanisms.protocol import ReleasedTable
 from stirred.mechanisms.topdown.counts import Counts, Entries
 from stirred.mechanisms.topdown.schema import Attribute, Query, Schema
 from stirred.mechanisms.topdown.settings import CountedSettings
-from stirred.mechanisms.topdown.solve.limits import coarsens
+from stirred.mechanisms.topdown.solve.problem import coarsens
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.tree import AGREES, NO_BOUND, Sign
 from stirred.spec.compose import compose

@@ -12,7 +12,7 @@ from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import Names, Rate, ReleasedFile, ReleasedTable, Settings
 from stirred.mechanisms.topdown.budget import Shares, read_budget
 from stirred.mechanisms.topdown.schema import BUDGETS, SCHEMAS, Query, Schema, declared_schema, shipped_schema
-from stirred.mechanisms.topdown.solve.arms import arm_named
+from stirred.mechanisms.topdown.solve.tree import arm_named
 from stirred.spec.invariant import plural
 from stirred.spec.problems import Problem, StirredError
 

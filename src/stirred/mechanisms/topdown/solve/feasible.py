@@ -13,8 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from stirred.mechanisms.topdown.solve.grid import Flags, Numbers, Places
-from stirred.mechanisms.topdown.solve.limits import NO_LIMIT
+from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, Flags, Numbers, Places
 from stirred.mechanisms.topdown.solve.programs import Program
 
 _FINE: Final = 1 << 20  # real totals become whole multiples of 1 / _FINE
@@ -119,16 +118,12 @@ def _network(demands: Demands, around: Places, *, fine: int = 1, totals: Places 
     return net, sink
 
 
-def possible(demands: Demands, totals: Numbers | None = None) -> bool:
-    """Say whether the children can hold what the parent holds, with real totals if they are given."""
+def possible(demands: Demands) -> bool:
+    """Say whether the children can hold what the parent holds."""
     around = nested(demands.sets)
     if around is None:
-        return _possible_by_program(demands, totals)
-    if totals is None:
-        return _network(demands, around)[0].solve()[0] == 0
-    whole = np.round(totals * _FINE).astype(np.int64)
-    whole[-1] += int(demands.rows.sum()) * _FINE - int(whole.sum())
-    return _network(demands, around, fine=_FINE, totals=whole)[0].solve()[0] <= 8 * len(whole)
+        return _shares(demands)[0].solve() is not None
+    return _network(demands, around)[0].solve()[0] == 0
 
 
 def _shares(demands: Demands, *, exact: bool = True) -> tuple[Program, list[list[tuple[int, int]]]]:
@@ -146,13 +141,6 @@ def _shares(demands: Demands, *, exact: bool = True) -> tuple[Program, list[list
             members = np.flatnonzero(demands.group == group)
             program.row([column for c in members for _, column in columns[c]], float(total), float(total))
     return program, columns
-
-
-def _possible_by_program(demands: Demands, totals: Numbers | None) -> bool:
-    program, columns = _shares(demands)
-    for own, total in zip(columns, () if totals is None else totals, strict=False):
-        program.row([column for _, column in own], total - 1e-6, total + 1e-6)
-    return program.solve() is not None
 
 
 def reason(demands: Demands, *, row_names: Sequence[str], children: Sequence[str]) -> str:

@@ -2,22 +2,43 @@
 
 The form x'Wx/2 - b'x of an area is made of its own measurements alone (W = sum Q'Q/variance, b = sum Q'y/variance), or
 of all measurements in its subtree: then W is the precision of its bottom-up estimate and b is W times the estimate.
-Both have W in the sum form of :mod:`grid`; at the leaves they are the same.
+Both have W in the sum form of :class:`CellGrid`; at the leaves they are the same.
+
+Margins come first, at the top. It has far more cells than people in most of them. Each empty cell whose estimate is
+above zero keeps it, and each below zero is lifted to zero: sums of many such cells come out too large. So margins that
+are measured well are solved for first, from coarse to fine, and then held, like totals further down (section 1.4). Only
+margins of exchangeable attributes are taken. The top has no parent, and what is known of it are sums over all
+exchangeable attributes: any such margin with the known total leaves a way to fill the cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from stirred.mechanisms.topdown.least_squares import Floor, Model
 from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, Query
-from stirred.mechanisms.topdown.solve.grid import Grid, Numbers, Places
-from stirred.mechanisms.topdown.solve.margins import Margin
+from stirred.mechanisms.topdown.solve.problem import CellGrid, Numbers, Places, coarsens, lattice_arrays
+from stirred.mechanisms.topdown.solve.programs import Quadratic
 from stirred.mechanisms.topdown.subspaces import Subspaces, inverse_off
 from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
+
+# A margin is measured well if its variance is at most this part of what the cells under it add up to.
+_WELL: Final = 0.5
+_TOLERANCE: Final = 1e-10
+_MOST_ITERATIONS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MarginForm:
+    """The quadratic form of a margin of the one area at the top, over the codes of exchangeable attributes."""
+
+    query: Query
+    precision: Numbers  # (sets of exchangeable attributes, 1, 1), in the sum form of the grid
+    linear: Numbers  # (codes,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,7 +53,7 @@ class Objective:
     answers: tuple[Answers, ...] = ()
     weights: Numbers | None = None  # (areas, queries)
     places: tuple[Places, ...] = ()  # for each query the cell of it that counts a cell
-    margins: tuple[Margin, ...] = ()  # of the area at the top, that are settled before its cells
+    margins: tuple[MarginForm, ...] = ()  # of the area at the top, that are settled before its cells
 
     def at(self, rows: slice, cells: Places) -> Numbers:
         """Return the linear terms of some areas and cells (areas, *shape of cells)."""
@@ -54,7 +75,7 @@ def precisions(answers: Answers) -> Numbers:
     return found
 
 
-def own_objective(grid: Grid, level: Level, *, dense: bool) -> Objective:
+def own_objective(grid: CellGrid, level: Level, *, dense: bool) -> Objective:
     """Return the objective of the areas' own measurements; ``dense`` makes the linear terms of all cells at once."""
     queries = [each.query for each in level.answers]
     weights = np.stack([precisions(each) for each in level.answers], axis=1) if queries else np.zeros((level.areas, 0))
@@ -78,14 +99,14 @@ def own_objective(grid: Grid, level: Level, *, dense: bool) -> Objective:
     return replace(found, linear=found.at(slice(None), everywhere)[:, 0], answers=(), weights=None)
 
 
-def model_on(grid: Grid, queries: Sequence[Query]) -> Model:
+def model_on(grid: CellGrid, queries: Sequence[Query]) -> Model:
     """Return the model of the linear estimates with the attributes apart as they are here."""
     spaces = Subspaces(schema=grid.schema, core=frozenset(grid.differing))
     seen = {each for query in queries for each in spaces.within(spaces.kept(query))}
     return Model(spaces=spaces, like={each: each for each in spaces.all}, seen=frozenset(seen))
 
 
-def bottom_up_objective(grid: Grid, model: Model, floor: Floor) -> Objective:
+def bottom_up_objective(grid: CellGrid, model: Model, floor: Floor) -> Objective:
     """Return the objective of the estimates that areas have from their own subtrees."""
     from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
 
@@ -204,10 +225,98 @@ def inherited(levels: Sequence[Level]) -> list[Level]:
 
 
 def _lent(above: Level, below: Answers, areas: Places, children: Places) -> Answers:
-    own: Mapping[Query, Answers] = {each.query: each for each in above.answers}
+    own = {each.query: each for each in above.answers}
     values = np.zeros((above.areas, below.query.size), dtype=np.int64)
     variance = np.full(above.areas, np.inf)
     if below.query in own:
         values[:], variance[:] = own[below.query].values, own[below.query].variance
     values[areas], variance[areas] = below.values[children], below.variance[children]
     return Answers(query=below.query, values=values, variance=variance)
+
+
+def margins_of(grid: CellGrid, model: Model, floor: Floor, measured: Iterable[Query]) -> tuple[MarginForm, ...]:
+    """Return the margins that are measured well at the top, each inside the next, with their best estimates."""
+    found: list[MarginForm] = []
+    widest = sorted((each for each in {*measured} if _is_margin(grid, each)), key=lambda each: (-each.size, each.name))
+    for query in widest:
+        if (not found or coarsens(query, found[-1].query)) and _is_measured_well(grid, model, floor, query):
+            found.append(_margin(grid, model, floor, query))
+    return tuple(found[::-1])
+
+
+def _is_margin(grid: CellGrid, query: Query) -> bool:
+    return 1 < query.size < grid.schema.size and not grid.rows_of(query).any()
+
+
+def _sizes(model: Model, floor: Floor) -> dict[tuple[int, ...], tuple[float, float, float]]:
+    """Return for each subspace the variance of the sum over rows, that of all rows added up, and what is unknown."""
+    found = {}
+    for each in model.spaces.all:
+        known = floor.spread[model.like[each]]
+        place = floor.kinds[0]
+        covariance = known.covariance[place]
+        blank = float(known.unknown[place].sum())
+        found[each] = float(covariance.sum()), float(np.trace(covariance)), blank
+    return found
+
+
+def _is_measured_well(grid: CellGrid, model: Model, floor: Floor, query: Query) -> bool:
+    sizes, kept = _sizes(model, floor), model.spaces.within(model.spaces.kept(query))
+    if any(sizes[each][2] > 1e-9 for each in kept):
+        return False
+    outside = grid.lattice.outside[grid.kept_by(query)]
+    margin = sum(model.spaces.width(each) * sizes[each][0] for each in kept) * outside
+    cells = sum(model.spaces.width(each) * size for each, (_, size, _) in sizes.items())
+    return bool(margin <= _WELL * cells)
+
+
+def _margin(grid: CellGrid, model: Model, floor: Floor, query: Query) -> MarginForm:
+    from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
+
+    spaces, lattice, sizes = model.spaces, grid.lattice, _sizes(model, floor)
+    inside = {*spaces.within(spaces.kept(query))}
+    largest = max(size for size, _, _ in sizes.values())
+    blocks, parts = np.zeros((len(lattice.kept), 1, 1)), {}
+    for place, kept in enumerate(lattice.kept):
+        each = tuple(axis for axis, keeps in zip(grid.exchangeable, kept, strict=True) if keeps)
+        # What is known exactly (the total) is held by an equality, and needs no precision.
+        if each in inside and sizes[each][0] > 1e-9 * largest:
+            blocks[place] = 1.0 / sizes[each][0]
+            total = floor.mean[each][:1].sum(axis=1, keepdims=True) / sizes[each][0]
+            parts[each] = np.broadcast_to(total, (1, spaces.cells, total.shape[2]))
+    sums = np.empty(blocks.shape)
+    to_sums(blocks, lattice.contains, lattice.outside, lattice.signs, sums)
+    if not parts:
+        return MarginForm(query=query, precision=sums, linear=np.zeros(lattice.width))
+    linear = spaces.answers(grid.schema.query(DETAILED), parts)[0, grid.cells[0]]
+    return MarginForm(query=query, precision=sums, linear=linear)
+
+
+def settled(margins: Sequence[MarginForm], grid: CellGrid, total: float) -> tuple[Query, Numbers] | None:
+    """Return the finest margin and its values (1, cells): not negative, nearest to the estimates, with this total.
+
+    Each margin keeps the one before it. None if there is none, or one does not settle.
+    """
+    at, values, lattice = 0, np.array([total]), grid.lattice
+    for margin in margins:
+        problem = Quadratic(
+            parent=np.full((1, lattice.width), -1.0),
+            free=(values[lattice.place[at]] > 0)[None, None],
+            precision=margin.precision[None],
+            kind=np.zeros(1, dtype=np.int64),
+            linear=margin.linear[None, None],
+            lattice=lattice_arrays(lattice.sizes),
+            equal_groups=np.ones((1, 1), dtype=np.bool_),
+            equal_at=at,
+            equal_to=values[None, None],
+            bound_groups=np.zeros((0, 1), dtype=np.bool_),
+            lowest=np.zeros((1, 0)),
+            highest=np.zeros((1, 0)),
+        )
+        found, _, done = problem.by_kernel(_TOLERANCE * max(1.0, total) ** 0.5, _MOST_ITERATIONS)
+        if not done:
+            return None
+        at = grid.kept_by(margin.query)
+        values = np.bincount(lattice.place[at], weights=found[0, 0], minlength=lattice.groups[at])
+        values *= total / max(values.sum(), 1e-300)
+    return (margins[-1].query, values[None]) if margins else None
