@@ -30,7 +30,7 @@ from sections import machine, write_section
 from stirred.mechanisms.topdown.budget import Shares, read_budget, variance_of
 from stirred.mechanisms.topdown.schema import Schema, shipped_schema
 from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
-from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
+from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Tree
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import discrete_gaussian
 
@@ -106,7 +106,7 @@ def level_of(
     )
 
 
-def facts(name: str, true: np.ndarray, kinds: np.ndarray) -> tuple[Known, ...]:
+def facts(name: str, true: np.ndarray, kinds: np.ndarray) -> tuple[Constraint, ...]:
     """Return what the Bureau knows of areas of a level."""
     everywhere = np.ones(len(true), dtype=np.bool_)
     least = kinds.copy()
@@ -115,13 +115,13 @@ def facts(name: str, true: np.ndarray, kinds: np.ndarray) -> tuple[Known, ...]:
     barred[:, 2 * NURSING] = 0
     hhgq = SCHEMA.query("hhgq")
     found = [
-        Known(query=SCHEMA.query("hhgq * votingage"), sign="<=", values=barred, given=everywhere),
-        Known(query=hhgq, sign=">=", values=least, given=everywhere),
-        Known(query=hhgq, sign="<=", values=99_999 * kinds, given=everywhere),
+        Constraint(query=SCHEMA.query("hhgq * votingage"), sign="<=", values=barred, given=everywhere),
+        Constraint(query=hhgq, sign=">=", values=least, given=everywhere),
+        Constraint(query=hhgq, sign="<=", values=99_999 * kinds, given=everywhere),
     ]
     if name in ("US", "State"):
         total = true.sum(axis=1, keepdims=True).astype(np.int64)
-        found.append(Known(query=SCHEMA.query("total"), sign="=", values=total, given=everywhere))
+        found.append(Constraint(query=SCHEMA.query("total"), sign="=", values=total, given=everywhere))
     return tuple(found)
 
 
@@ -188,7 +188,7 @@ def joined(levels: Sequence[Level], parent: np.ndarray) -> Level:
         answers.append(Answers(query=each[0].query, values=values, variance=variance))
     for each in zip(*(level.known for level in levels), strict=True):
         values, given = np.concatenate([k.values for k in each]), np.concatenate([k.given for k in each])
-        known.append(Known(query=each[0].query, sign=each[0].sign, values=values, given=given))
+        known.append(Constraint(query=each[0].query, sign=each[0].sign, values=values, given=given))
     codes = tuple(code for level in levels for code in level.geocodes)
     return Level(name=levels[0].name, geocodes=codes, parent=parent, answers=tuple(answers), known=tuple(known))
 
@@ -420,7 +420,9 @@ class Shelf:
             like = facts(level, np.zeros((1, 1)), np.zeros((1, 8), np.int64))
             everywhere = np.ones(len(codes), dtype=np.bool_)
             known = tuple(
-                Known(query=each.query, sign=each.sign, values=np.load(own / f"known{place}.npy"), given=everywhere)
+                Constraint(
+                    query=each.query, sign=each.sign, values=np.load(own / f"known{place}.npy"), given=everywhere
+                )
                 for place, each in enumerate(like)
             )
             parent = np.load(own / "parent.npy")

@@ -122,9 +122,11 @@ def draw(folder: Path) -> None:
 def publish(folder: Path) -> None:
     """Write the store in the published layout."""
     from stirred.data.frames import write_parts
-    from stirred.mechanisms.topdown.store import Store
+    from stirred.mechanisms.topdown.store import MeasurementStore
 
-    write_parts(Store.open(folder / "store" / "persons").published(), folder / "measurements.parquet", apart=True)
+    write_parts(
+        MeasurementStore.open(folder / "store" / "persons").published(), folder / "measurements.parquet", apart=True
+    )
 
 
 STEPS: Final = {"make": make_state, "read": read_persons, "draw": draw, "publish": publish}

@@ -12,7 +12,7 @@ from stirred.cli.main import run as command
 from stirred.data.problems import DataError, PlanError
 from stirred.mechanisms.topdown.commands_estimate import (
     COMMANDS,
-    EstimateOptions,
+    HierarchyEstimateOptions,
     IntervalOptions,
     chance_of,
     run_estimate,
@@ -75,7 +75,7 @@ def test_a_website_answers_like_the_bundle(bundle: Path, tmp_path: Path) -> None
 
 def test_estimates_of_a_bundle_add_up_and_agree_with_its_variances(bundle: Path, tmp_path: Path) -> None:
     public = bundle / "public"
-    options = EstimateOptions(
+    options = HierarchyEstimateOptions(
         measurements=public / "measurements.parquet",
         constraints=public / "constraints.parquet",
         spine=public / "spine.parquet",
@@ -144,7 +144,7 @@ def test_an_output_that_cannot_be_written_is_said(bundle: Path, tmp_path: Path) 
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="it cannot be written"):
         run_estimate(
-            EstimateOptions(
+            HierarchyEstimateOptions(
                 measurements=bundle / "public/measurements.parquet",
                 spine=bundle / "public/spine.parquet",
                 schema_=str(bundle.parent / "codebook.toml"),
@@ -175,5 +175,5 @@ def test_conditions_become_one_cell() -> None:
 
 def test_the_commands_are_named_as_documented() -> None:
     assert [each.name for each in COMMANDS] == ["estimate", "interval"]
-    options = {name.rstrip("_") for name in EstimateOptions.model_fields}
+    options = {name.rstrip("_") for name in HierarchyEstimateOptions.model_fields}
     assert options == {"measurements", "constraints", "totals", "spine", "schema", "areas", "targets", "out"}

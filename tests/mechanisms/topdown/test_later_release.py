@@ -12,8 +12,8 @@ from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.solve.files import in_memory
 from stirred.mechanisms.topdown.solve.problem import Chain, Rules
 from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
-from stirred.mechanisms.topdown.store import Piece, Writer, schema_document, write_piece
-from stirred.mechanisms.topdown.tree import AGREES, Answers, Known, Tree
+from stirred.mechanisms.topdown.store import PieceWriter, StoreWriter, schema_document, write_piece
+from stirred.mechanisms.topdown.tree import AGREES, Answers, Constraint, Tree
 from tests.mechanisms.topdown.hierarchies import summed_up
 from tests.mechanisms.topdown.wards import NO_BOUND, people
 
@@ -58,8 +58,8 @@ def later(tree: Tree, published: list[np.ndarray], *, seed: int, noise: float) -
         zeros = DETAILED.query("relation * age")
         most = np.where(zeros.answer(barred.reshape(1, -1)) > 0, 0, NO_BOUND).repeat(level.areas, axis=0)
         facts = (
-            Known(query=MARGIN, sign="=", values=known, given=everywhere),
-            Known(query=zeros, sign="<=", values=most, given=everywhere),
+            Constraint(query=MARGIN, sign="=", values=known, given=everywhere),
+            Constraint(query=zeros, sign="<=", values=most, given=everywhere),
         )
         levels.append(replace(level, answers=tuple(answers), known=facts))
     return Tree(schema=DETAILED, levels=tuple(levels)), truth
@@ -94,12 +94,12 @@ def test_estimates_leave_out_the_earlier_counts_and_nothing_else(tmp_path: Path)
     leaves = earlier.levels[-1]
     facts = {"level": leaves.name, "rows": leaves.areas, "role": "known", "query": MARGIN.name, "kept": MARGIN.kept}
 
-    def write(piece: Piece) -> None:
+    def write(piece: PieceWriter) -> None:
         piece.level(leaves, np.zeros(leaves.areas, dtype=np.int64))
         for name, sign in ((AGREES, "="), ("bound_con", "<=")):
             piece.numbers(lambda: [margins[-1]], columns=MARGIN.size, published=name, sign=sign, **facts)
 
-    writer = Writer(tmp_path / "store", {"schema": schema_document(DETAILED), "shard": 0})
+    writer = StoreWriter(tmp_path / "store", {"schema": schema_document(DETAILED), "shard": 0})
     writer.add("all", write_piece(tmp_path / "store", write))
     store = writer.finish()
     for each, signs in ((store, ["=", "<="]), (replace(store, agreeing=False), ["<="])):

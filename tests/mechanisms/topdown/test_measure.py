@@ -17,7 +17,7 @@ from scipy.stats import norm
 from stirred.mechanisms.topdown import measure as measuring
 from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.measure import Population, measure
-from stirred.mechanisms.topdown.store import Store
+from stirred.mechanisms.topdown.store import MeasurementStore
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise
 from stirred.spec.shift_law import DiscreteGaussian
@@ -30,7 +30,7 @@ def part(**settings: object) -> Population:
     return topdown(**settings).plan(people()).parts[0]
 
 
-def residuals(store: Store, own: Population) -> pl.DataFrame:
+def residuals(store: MeasurementStore, own: Population) -> pl.DataFrame:
     """The noise in every published row, by subtracting the true counts."""
     rows = pl.concat([*store.published()])
     truth = []

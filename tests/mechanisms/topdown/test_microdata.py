@@ -16,7 +16,7 @@ from stirred.mechanisms.topdown.solve import tree as solving
 from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
 from stirred.mechanisms.topdown.solve.files import given_parents, in_memory, make
 from stirred.mechanisms.topdown.solve.tree import ARMS, LevelStore, SolveOptions, TreeCounts, arm_named, solve
-from stirred.mechanisms.topdown.tree import GroupTotal, Known, Level, Tree
+from stirred.mechanisms.topdown.tree import Constraint, GroupTotal, Level, Tree
 from tests.mechanisms.topdown.hierarchies import random_tree
 from tests.mechanisms.topdown.wards import NO_BOUND, SCHEMA, people
 
@@ -158,7 +158,7 @@ def test_an_arm_that_uses_the_whole_subtree_is_more_accurate_than_one_that_uses_
 def limited(tree: Tree, place: int, query: str, sign: str, values: np.ndarray) -> Tree:
     """Return a tree with something more known of a level."""
     level = tree.levels[place]
-    fact = Known(query=SCHEMA.query(query), sign=sign, values=values, given=np.ones(level.areas, bool))  # type: ignore[arg-type]
+    fact = Constraint(query=SCHEMA.query(query), sign=sign, values=values, given=np.ones(level.areas, bool))  # type: ignore[arg-type]
     levels = [*tree.levels]
     levels[place] = replace(level, known=(*level.known, fact))
     return replace(tree, levels=tuple(levels))

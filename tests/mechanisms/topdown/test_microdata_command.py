@@ -15,7 +15,7 @@ from stirred.mechanisms.topdown import published
 from stirred.mechanisms.topdown.commands import COMMANDS, MicrodataOptions, run_microdata
 from stirred.mechanisms.topdown.solve import files
 from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
-from stirred.mechanisms.topdown.tree import Answers, Known, Tree
+from stirred.mechanisms.topdown.tree import Answers, Constraint, Tree
 from tests.mechanisms.topdown.layout import write_folders
 from tests.mechanisms.topdown.wards import SCHEMA, people
 
@@ -111,7 +111,7 @@ def test_what_only_a_later_piece_asks_and_bounds_is_kept(
     race, leaves = SCHEMA.query("race"), tree.levels[-1]
     last = np.arange(leaves.areas) >= leaves.areas - 5  # the last piece
     counts = race.answer(truth[-1])
-    most = Known(query=race, sign="<=", values=counts, given=last)
+    most = Constraint(query=race, sign="<=", values=counts, given=last)
     more = Answers(query=race, values=counts, variance=np.where(last, 2.0, np.inf))
     leaves = replace(leaves, known=(*leaves.known, most), answers=(*leaves.answers, more))
     write_folders(replace(tree, levels=(*tree.levels[:-1], leaves)), tmp_path / "files")

@@ -13,7 +13,7 @@ from stirred.mechanisms.topdown.schema import Attribute, Schema
 from stirred.mechanisms.topdown.solve.objective import MarginForm, margins_of, model_on, settled
 from stirred.mechanisms.topdown.solve.problem import CellGrid
 from stirred.mechanisms.topdown.solve.tree import ARMS, SolveOptions, solve
-from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
+from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Tree
 from tests.mechanisms.topdown.test_microdata_seams import quadratic_program
 
 SCHEMA = Schema(
@@ -46,10 +46,10 @@ def hierarchy(seed: int, variances: Mapping[str, float] = WELL, *, noisy: bool =
             )
         home, everywhere = SCHEMA.query("home"), np.ones(len(true), dtype=np.bool_)
         most = np.where(home.answer(true) > 0, NO_BOUND, 0)
-        known = [Known(query=home, sign="<=", values=most, given=everywhere)]
+        known = [Constraint(query=home, sign="<=", values=most, given=everywhere)]
         if n == 0:
             total = SCHEMA.query("total")
-            known.append(Known(query=total, sign="=", values=total.answer(true), given=everywhere))
+            known.append(Constraint(query=total, sign="=", values=total.answer(true), given=everywhere))
         codes = ("",) if n == 0 else tuple(f"{place:02d}" for place in range(4))
         parent = np.zeros(len(true), dtype=np.int64)
         levels.append(Level(name=f"L{n}", geocodes=codes, parent=parent, answers=tuple(answers), known=tuple(known)))

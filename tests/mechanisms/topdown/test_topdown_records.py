@@ -20,7 +20,7 @@ from stirred.cli.main import run as command
 from stirred.data.bundle import checksum, published_specification
 from stirred.mechanisms.topdown import records
 from stirred.mechanisms.topdown.commands import MicrodataOptions, run_microdata
-from stirred.mechanisms.topdown.commands_estimate import EstimateOptions, run_estimate
+from stirred.mechanisms.topdown.commands_estimate import HierarchyEstimateOptions, run_estimate
 from stirred.mechanisms.topdown.mechanism import TopDown
 from stirred.mechanisms.topdown.solve import files as solve_files
 from stirred.mechanisms.topdown.solve import tree as solving
@@ -153,7 +153,7 @@ def test_anybody_makes_the_same_records_from_the_published_measurements(released
 
 
 def test_estimates_are_those_of_the_command(released: Path, tmp_path: Path) -> None:
-    run_estimate(EstimateOptions(measurements=released, out=tmp_path / "e.parquet"))
+    run_estimate(HierarchyEstimateOptions(measurements=released, out=tmp_path / "e.parquet"))
     keys = ["geolevel", "area", "query_name", "cell"]
     ours, theirs = (
         each.sort(keys) for each in (public(released, "estimates"), pl.read_parquet(tmp_path / "e.parquet"))

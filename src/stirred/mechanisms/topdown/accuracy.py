@@ -16,10 +16,10 @@ from stirred.mechanisms.protocol import Bars, Grid, Section
 from stirred.mechanisms.topdown.counts import Counts, Entries
 from stirred.mechanisms.topdown.measure import Population
 from stirred.mechanisms.topdown.records import RecordFiles, solved
-from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, Query, Schema
+from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, MarginalQuery, Schema
 from stirred.mechanisms.topdown.settings import TopDownSettings
 from stirred.mechanisms.topdown.spine import Spine
-from stirred.mechanisms.topdown.store import Store
+from stirred.mechanisms.topdown.store import MeasurementStore
 
 SIZES: Final = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 _COLUMNS: Final = {
@@ -34,7 +34,7 @@ class LevelErrors:
     """The records of a release beside the confidential file, and beside what other arms make of the same noise."""
 
     parts: Sequence[Population]
-    stores: Mapping[str, Store]
+    stores: Mapping[str, MeasurementStore]
     released: RecordFiles
     settings: TopDownSettings
     work: Path
@@ -106,7 +106,9 @@ def _errors(part: Population, released: Counts) -> Iterator[tuple[object, ...]]:
                 yield from _means(level, query.name, code, cells[:, :, place], areas)
 
 
-def _summed(part: Population, released: Counts, depth: int, query: Query) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _summed(
+    part: Population, released: Counts, depth: int, query: MarginalQuery
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return for each size of area the sums of absolute and signed errors, over cells and for each, and the areas."""
     sums, areas = np.zeros((2, len(SIZES))), np.zeros(len(SIZES), dtype=np.int64)
     cells = np.zeros((2, len(SIZES), query.size))

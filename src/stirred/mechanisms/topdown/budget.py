@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stirred.data.problems import PlanError, bad_file, bad_plan, listed
-from stirred.mechanisms.topdown.schema import BUDGETS, SUMMED, TOTAL, Query, Schema, shipped
+from stirred.mechanisms.topdown.schema import BUDGETS, SUMMED, TOTAL, MarginalQuery, Schema, shipped
 from stirred.randomness.noise_steps import noise_variance
 from stirred.spec.convert_output import zcdp_to_epsilon
 from stirred.spec.exact import Exact, exact
@@ -33,7 +33,7 @@ _WIDE: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promised:
+class ChangeCost:
     """What one kind of change costs: rho, and the epsilon that it implies at a delta."""
 
     what: str
@@ -142,7 +142,7 @@ class Shares:
         )
 
     def _wrong_queries(self, schema: Schema, where: str) -> Iterator[Problem]:
-        seen: dict[Query, str] = {}
+        seen: dict[MarginalQuery, str] = {}
         for name in self.names:
             try:
                 query = schema.query(name)
@@ -199,7 +199,9 @@ class Shares:
         rho = self.of_query(level, query, since=since)
         return 1 / rho if rho else None
 
-    def certificate(self, schema: Schema, *, delta: Fraction = DELTA, bypassed: Collection[str] = ()) -> list[Promised]:
+    def certificate(
+        self, schema: Schema, *, delta: Fraction = DELTA, bypassed: Collection[str] = ()
+    ) -> list[ChangeCost]:
         """Return what changes of one record cost: any change; of one attribute alone; of the area alone.
 
         A query that sums over an attribute does not see that it changes. A move inside an area of a level changes
@@ -224,7 +226,7 @@ class Shares:
         for depth in range(len(levels) - 2, -1, -1):
             below = max(self._below(split, left) for split in self._splits(depth, left))
             costs[f"{levels[-1]} within {levels[depth]}"] = self.rho * below
-        return [Promised(what=what, rho=rho, epsilon=_epsilon(rho, delta)) for what, rho in costs.items()]
+        return [ChangeCost(what=what, rho=rho, epsilon=_epsilon(rho, delta)) for what, rho in costs.items()]
 
     def _seen(self, seen: Mapping[str, Fraction], ways: Collection[str]) -> Fraction:
         """Return the share of rho on a path whose levels ``ways`` are bypassed, given what each level sees."""

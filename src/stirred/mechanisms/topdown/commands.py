@@ -24,7 +24,7 @@ from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown import commands_estimate
 from stirred.mechanisms.topdown.budget import DELTA, Shares, read_budget
 from stirred.mechanisms.topdown.plan import cost_grid, noise_grid
-from stirred.mechanisms.topdown.published import SPENDS, Published, PublishedOptions
+from stirred.mechanisms.topdown.published import SPENDS, PublishedMeasurements, PublishedOptions
 from stirred.mechanisms.topdown.published_files import damage_said, read_table
 from stirred.mechanisms.topdown.schema import (
     BUDGETS,
@@ -124,13 +124,13 @@ def _check_out(options: MicrodataOptions) -> None:
         raise PlanError(problems)
 
 
-def _mark(options: MicrodataOptions, published: Published) -> str:
+def _mark(options: MicrodataOptions, published: PublishedMeasurements) -> str:
     parents = b"" if options.parents is None else options.parents.read_bytes()
     sums = hashlib.sha256(parents).hexdigest()
     return f"{__version__} {published.sha256} {options.arm} {options.schema_} {sums}"
 
 
-def _outcome(options: MicrodataOptions, published: Published, made: SolverOutcome) -> Outcome:
+def _outcome(options: MicrodataOptions, published: PublishedMeasurements, made: SolverOutcome) -> Outcome:
     certificate = made.certificate
     areas = {name: len(codes) for name, codes in zip(published.names, published.geocodes, strict=True) if name}
     checks = sum(certificate.checks.values())
@@ -160,7 +160,7 @@ def _outcome(options: MicrodataOptions, published: Published, made: SolverOutcom
 # ---- budgets ----------------------------------------------------------------------------------------------
 
 
-class BudgetOptions(BaseModel):
+class TopDownBudgetOptions(BaseModel):
     """The options of ``stirred topdown budget``."""
 
     file: str = Field(
@@ -174,7 +174,7 @@ class BudgetOptions(BaseModel):
     delta: str = Field(default=str(DELTA), description="The delta at which epsilon is shown.")
 
 
-def show_budget(options: BudgetOptions, progress: Progress | None = None) -> Outcome:
+def show_budget(options: TopDownBudgetOptions, progress: Progress | None = None) -> Outcome:
     """Check a budget file, and return the noise of every query and what a change of one record costs."""
     del progress
     shares = Shares.read(read_budget(options.file), where=options.file)
@@ -251,7 +251,7 @@ COMMANDS = (
     Command(
         name="budget",
         help="Check a budget file, and show its noise and costs.",
-        options=BudgetOptions,
+        options=TopDownBudgetOptions,
         run=show_budget,
     ),
     Command(name="optimise-budget", help="Gone.", options=GoneOptions, run=optimise_budget, gone=True),

@@ -24,7 +24,7 @@ from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, list
 from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown.estimates import (
     COLUMNS,
-    Estimates,
+    TreeEstimates,
     Unions,
     estimate_frame,
     estimate_frames,
@@ -32,9 +32,15 @@ from stirred.mechanisms.topdown.estimates import (
 )
 from stirred.mechanisms.topdown.lattice_interval import Terms, gives, half_width, measured_terms, solved_terms
 from stirred.mechanisms.topdown.least_squares import Residuals
-from stirred.mechanisms.topdown.published import SCHEMA_HELP, SPENDS, Published, PublishedOptions, open_given
+from stirred.mechanisms.topdown.published import (
+    SCHEMA_HELP,
+    SPENDS,
+    PublishedMeasurements,
+    PublishedOptions,
+    open_given,
+)
 from stirred.mechanisms.topdown.published_files import damage_said, plain, read_table
-from stirred.mechanisms.topdown.schema import Query, Schema
+from stirred.mechanisms.topdown.schema import MarginalQuery, Schema
 from stirred.spec.problems import Problem
 
 _ROUNDED: Final = 1e-6
@@ -42,7 +48,7 @@ UNION: Final = "union"
 _ASKED: Final = "--area"  # a union, as messages call it
 
 
-class EstimateOptions(PublishedOptions):
+class HierarchyEstimateOptions(PublishedOptions):
     """The options of ``stirred topdown estimate``."""
 
     areas: Path | None = Field(default=None, description="Unions off the spine: area, and the geocodes in it.")
@@ -92,7 +98,7 @@ def _columns_in(path: Path) -> list[str]:
         return []
 
 
-def refuse_unknown_areas(codes: Sequence[str], published: Published) -> None:
+def refuse_unknown_areas(codes: Sequence[str], published: PublishedMeasurements) -> None:
     """Refuse codes that no area has; a geocode has the codes of the areas around it in front, and may be filled up."""
     every = [code for own in published.geocodes for code in own]
     problems = []
@@ -110,12 +116,12 @@ class EstimateTarget:
     """Cells of one query in areas of one level, or in unions: rows (row, area, cell)."""
 
     level: str | None
-    query: Query
+    query: MarginalQuery
     rows: pl.DataFrame
 
 
 def targets_of(
-    frame: pl.DataFrame, published: Published, unions: Mapping[str, Any], where: str
+    frame: pl.DataFrame, published: PublishedMeasurements, unions: Mapping[str, Any], where: str
 ) -> list[EstimateTarget]:
     """Return what a file asks for; an area is a geocode of its level, or the name of a union."""
     levels = {plain(name): depth for depth, name in enumerate(published.names)}
@@ -161,9 +167,10 @@ def targets_of(
     return found
 
 
-def where_query(schema: Schema, where: Sequence[str]) -> tuple[Query, int]:
+def where_query(schema: Schema, where: Sequence[str]) -> tuple[MarginalQuery, int]:
     """Return the query whose one cell counts these codes, and which cell that is.
 
+    >>> from stirred.mechanisms.topdown.schema import shipped_schema
     >>> query, cell = where_query(shipped_schema("pl94-persons"), ["hispanic=2", "cenrace=1,2"])
     >>> query.shape, cell
     ((1, 1, 2, 2), 2)
@@ -188,13 +195,13 @@ def where_query(schema: Schema, where: Sequence[str]) -> tuple[Query, int]:
         # The group of the first code is 0, as in every query; all codes are no condition.
         groups.append(tuple(int(each != wanted[0]) for each in wanted))
         cell = cell * (max(groups[-1]) + 1) + int(not wanted[0])
-    return Query(name=" and ".join(where), kept=("",) * len(groups), groups=tuple(groups)), cell
+    return MarginalQuery(name=" and ".join(where), kept=("",) * len(groups), groups=tuple(groups)), cell
 
 
 # ---- what is found ----------------------------------------------------------------------------------------
 
 
-def _aimed(targets: Sequence[EstimateTarget], levels: slice, found: Estimates) -> Iterator[pl.DataFrame]:
+def _aimed(targets: Sequence[EstimateTarget], levels: slice, found: TreeEstimates) -> Iterator[pl.DataFrame]:
     """Yield the estimates that are asked for and that a tree has."""
     for depth in range(len(found.floors))[levels]:
         level = found.floors[depth].level
@@ -235,7 +242,7 @@ class _Written:
 
 
 @damage_said
-def run_estimate(options: EstimateOptions, progress: Progress | None = None) -> Outcome:
+def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = None) -> Outcome:
     """Estimate from published measurements, and write the estimates with their standard errors."""
     refuse_taken(options.out, endings=(".parquet", ".csv"))
     members: dict[str, list[str]] = {}
@@ -306,7 +313,9 @@ def _put_together(written: _Written, asked: pl.DataFrame | None, out: Path) -> N
         parts.sink_parquet(out, compression="zstd", compression_level=1)
 
 
-def _outcome(options: EstimateOptions, published: Published, residuals: Residuals, written: _Written) -> Outcome:
+def _outcome(
+    options: HierarchyEstimateOptions, published: PublishedMeasurements, residuals: Residuals, written: _Written
+) -> Outcome:
     areas = {name: len(codes) for name, codes in zip(published.names, published.geocodes, strict=True) if name}
     chance = chance_of(residuals)
     values = {
@@ -344,7 +353,7 @@ def _outcome(options: EstimateOptions, published: Published, residuals: Residual
     return Outcome(rows=rows, values=values)
 
 
-def _incomplete(published: Published, residuals: Residuals) -> list[tuple[str, str]]:
+def _incomplete(published: PublishedMeasurements, residuals: Residuals) -> list[tuple[str, str]]:
     """Return what to know where a part of an area may be missing without a trace."""
     found = []
     if published.named_by == "rows":
@@ -458,7 +467,7 @@ COMMANDS = (
     Command(
         name="estimate",
         help="Estimate counts from published measurements.",
-        options=EstimateOptions,
+        options=HierarchyEstimateOptions,
         run=run_estimate,
     ),
     Command(

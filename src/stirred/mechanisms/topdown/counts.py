@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stirred.mechanisms.topdown.schema import Query, Schema
+from stirred.mechanisms.topdown.schema import MarginalQuery, Schema
 
 Integers = npt.NDArray[np.int64]
 Whole = npt.NDArray[np.signedinteger]  # narrow ones, where there are many
@@ -84,7 +84,7 @@ class Counts:
         """Return the counts of the areas above, of which these are the children, each cell once."""
         return Counts.of(parent[self.area], self.cells, self.counts, areas=areas)
 
-    def answers(self, query: Query, areas: range | None = None) -> Integers:
+    def answers(self, query: MarginalQuery, areas: range | None = None) -> Integers:
         """Return the answers to a query (areas, cells of the query) in some of the areas."""
         areas = range(len(self)) if areas is None else areas
         bounds = self.starts[areas.start : areas.stop + 1]

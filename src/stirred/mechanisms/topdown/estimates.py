@@ -13,18 +13,18 @@ import polars as pl
 from stirred.data.problems import bad_plan, listed
 from stirred.mechanisms.protocol import Progress
 from stirred.mechanisms.topdown.least_squares import (
-    Floor,
-    Model,
+    LevelEstimates,
     Residuals,
     Spreads,
-    Upward,
+    SubspaceModel,
+    UpwardPass,
     at,
     downward,
     empty_cells,
     summary,
     upward,
 )
-from stirred.mechanisms.topdown.schema import Query
+from stirred.mechanisms.topdown.schema import MarginalQuery
 from stirred.mechanisms.topdown.subspaces import Parts, Spread, Subspace, added, merged, null_space, rooted
 from stirred.mechanisms.topdown.tree import (
     GroupLevel,
@@ -65,14 +65,14 @@ class QueryEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Estimates:
+class TreeEstimates:
     """The best linear unbiased estimates of all areas of a tree."""
 
-    up: Upward
-    floors: tuple[Floor, ...]  # of the levels of the tree, from the top
+    up: UpwardPass
+    floors: tuple[LevelEstimates, ...]  # of the levels of the tree, from the top
 
     @property
-    def model(self) -> Model:
+    def model(self) -> SubspaceModel:
         """Return the subspaces in which the estimates are kept."""
         return self.up.model
 
@@ -81,7 +81,7 @@ class Estimates:
         """Return the residuals of the measurements of this tree."""
         return self.up.residuals
 
-    def of(self, level: int, query: Query, places: Places | None = None) -> QueryEstimate:
+    def of(self, level: int, query: MarginalQuery, places: Places | None = None) -> QueryEstimate:
         """Return the estimates of a query in the areas at these places of a level."""
         floor = self.floors[level]
         places = np.arange(floor.level.areas) if places is None else places
@@ -91,7 +91,9 @@ class Estimates:
         return query_estimate(self.model, query, mean, spread, kinds.reshape(-1))
 
 
-def query_estimate(model: Model, query: Query, mean: Parts, spread: Spreads, kinds: Places) -> QueryEstimate:
+def query_estimate(
+    model: SubspaceModel, query: MarginalQuery, mean: Parts, spread: Spreads, kinds: Places
+) -> QueryEstimate:
     """Return the estimates of a query, given means and, for kinds of areas, their spread."""
     spaces = model.spaces
     rows = spaces.rows(query)
@@ -119,7 +121,7 @@ def query_estimate(model: Model, query: Query, mean: Parts, spread: Spreads, kin
 # ---- a tree, whole or in pieces ---------------------------------------------------------------------------
 
 
-def estimate(tree: Tree, *, groups: Sequence[GroupTotal] = (), model: Model | None = None) -> Estimates:
+def estimate(tree: Tree, *, groups: Sequence[GroupTotal] = (), model: SubspaceModel | None = None) -> TreeEstimates:
     """Return the best linear unbiased estimates of a hierarchy in one piece.
 
     >>> from stirred.mechanisms.topdown.schema import Attribute, Schema
@@ -134,14 +136,14 @@ def estimate(tree: Tree, *, groups: Sequence[GroupTotal] = (), model: Model | No
     >>> found.of(1, total).estimate.ravel().round(6).tolist(), round(found.residuals.squares, 6)
     ([3.8, 5.8], 0.4)
     """
-    model = model or Model.of_trees([tree], groups)
+    model = model or SubspaceModel.of_trees([tree], groups)
     up = upward(model, regrouped(tree, groups))
-    return Estimates(up=up, floors=_shown(downward(up)))
+    return TreeEstimates(up=up, floors=_shown(downward(up)))
 
 
 def estimate_in_pieces(
-    top: Tree, pieces: Callable[[], Iterable[Tree]], *, model: Model, groups: Sequence[GroupTotal] = ()
-) -> Iterator[Estimates]:
+    top: Tree, pieces: Callable[[], Iterable[Tree]], *, model: SubspaceModel, groups: Sequence[GroupTotal] = ()
+) -> Iterator[TreeEstimates]:
     """Yield the estimates of the upper levels, then those of each piece: the same as in one piece.
 
     Each area of the lowest level of ``top`` is the top of one piece, and its measurements are there alone. ``pieces``
@@ -157,15 +159,15 @@ def estimate_in_pieces(
     up = upward(model, whole, beneath=beneath)
     del beneath
     finals = downward(up)
-    yield Estimates(up=up, floors=_shown(finals))
+    yield TreeEstimates(up=up, floors=_shown(finals))
     place = {code: place for place, code in enumerate(top.levels[-1].geocodes)}
     for tree in pieces():
         code = tree.levels[0].geocodes[0]
         passed = upward(model, regrouped(tree, groups_inside(tree, groups)), empty=empty[code])
-        yield Estimates(up=passed, floors=_shown(downward(passed, top=at(finals[-1], place[code]))))
+        yield TreeEstimates(up=passed, floors=_shown(downward(passed, top=at(finals[-1], place[code]))))
 
 
-def _shown(floors: Iterable[Floor]) -> tuple[Floor, ...]:
+def _shown(floors: Iterable[LevelEstimates]) -> tuple[LevelEstimates, ...]:
     return tuple(floor for floor in floors if not isinstance(floor.level, GroupLevel))
 
 
@@ -175,11 +177,11 @@ def _shown(floors: Iterable[Floor]) -> tuple[Floor, ...]:
 def estimates_of(
     source: Measurements,
     *,
-    model: Model | None = None,
+    model: SubspaceModel | None = None,
     groups: Sequence[GroupTotal] = (),
     progress: Progress | None = None,
     stage: str = "estimate",
-) -> Iterator[tuple[slice, Estimates]]:
+) -> Iterator[tuple[slice, TreeEstimates]]:
     """Yield the estimates of all areas, tree by tree, with the levels that each is the first to have."""
     top = source.top()
     if top is None:
@@ -189,14 +191,16 @@ def estimates_of(
     def shards() -> Iterator[Tree]:
         return map(opened, source.shards())
 
-    model = model or Model.of_trees([top, *shards()], groups)
+    model = model or SubspaceModel.of_trees([top, *shards()], groups)
     for done, found in enumerate(estimate_in_pieces(top, shards, model=model, groups=groups)):
         if progress is not None:
             progress(stage, done, top.levels[-1].areas)
         yield slice(None) if done else slice(0, -1), found
 
 
-def estimate_frames(levels: slice, found: Estimates, queries: Mapping[str, Query]) -> Iterator[pl.DataFrame]:
+def estimate_frames(
+    levels: slice, found: TreeEstimates, queries: Mapping[str, MarginalQuery]
+) -> Iterator[pl.DataFrame]:
     """Yield the estimates of queries in all areas of some levels; one area above all that has no name is left out."""
     for depth in range(len(found.floors))[levels]:
         level = found.floors[depth].level
@@ -253,7 +257,7 @@ class _Union:
 class Unions:
     """Sums over areas by name: fed with the estimates of a tree, and of the pieces below it if there are any."""
 
-    def __init__(self, model: Model, members: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, model: SubspaceModel, members: Mapping[str, Sequence[str]]) -> None:
         cells, width = model.spaces.cells, model.spaces.width
         self._model = model
         self._members = members
@@ -270,10 +274,10 @@ class Unions:
             )
             for name in members
         }
-        self._top: Estimates | None = None
+        self._top: TreeEstimates | None = None
         self._in_pieces = False
 
-    def add(self, piece: Estimates) -> None:
+    def add(self, piece: TreeEstimates) -> None:
         """Add what a piece has of the unions; the tree above the pieces comes first."""
         if self._top is None:
             self._top = piece
@@ -301,7 +305,7 @@ class Unions:
             for each, values in root.mean.items():
                 union.mean[each] += self._whole(loads[name])[self._model.like[each]] @ values[:1]
 
-    def of(self, name: str, query: Query) -> QueryEstimate:
+    def of(self, name: str, query: MarginalQuery) -> QueryEstimate:
         """Return the estimates of a query in a union."""
         union = self._all[name]
         spread = {}
@@ -312,7 +316,7 @@ class Unions:
             spread[look] = Spread(root=root[None], unknown=unknown, exact=np.zeros(unknown.shape))
         return query_estimate(self._model, query, union.mean, spread, np.zeros(1, dtype=np.int64))
 
-    def _swept(self, up: Upward, levels: Sequence[Level]) -> dict[str, Load]:
+    def _swept(self, up: UpwardPass, levels: Sequence[Level]) -> dict[str, Load]:
         """Return the loadings at the top of a tree, and add up means and remainders on the way."""
         loads: dict[str, dict[int, Load]] = {}
         for height in range(len(up.floors) - 1, -1, -1):
@@ -343,7 +347,7 @@ class Unions:
             union.found.update(codes)
             loads.setdefault(name, {}).update(dict.fromkeys(places))
 
-    def _risen(self, union: _Union, floor: Floor, loads: dict[int, Load]) -> dict[int, Load]:
+    def _risen(self, union: _Union, floor: LevelEstimates, loads: dict[int, Load]) -> dict[int, Load]:
         """Return the loadings of the level above."""
         parent = floor.level.parent
         order = np.argsort(parent, kind="stable")
@@ -358,7 +362,7 @@ class Unions:
         return found
 
     def _chained(
-        self, union: _Union, floor: Floor, look: Subspace, children: Sequence[int], loads: Mapping[int, Load]
+        self, union: _Union, floor: LevelEstimates, look: Subspace, children: Sequence[int], loads: Mapping[int, Load]
     ) -> Numbers:
         """Return the loading of a parent of these children, which join one group after the other."""
         known = floor.spread[look]
@@ -396,6 +400,6 @@ class Unions:
         return {look: np.eye(self._model.spaces.cells) for look in self._model.kinds} if load is None else load
 
 
-def _counted(floor: Floor, places: Sequence[int]) -> tuple[Places, Numbers]:
+def _counted(floor: LevelEstimates, places: Sequence[int]) -> tuple[Places, Numbers]:
     kinds, counts = np.unique(floor.kinds[[*places]], return_counts=True)
     return kinds, counts.astype(np.float64)

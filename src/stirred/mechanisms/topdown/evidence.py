@@ -18,7 +18,7 @@ from stirred.data.table_labels import without_labels
 from stirred.mechanisms.protocol import Check, Release, Written, failed
 from stirred.mechanisms.topdown.measure import class_counts
 from stirred.mechanisms.topdown.plan import TopDownPlan
-from stirred.mechanisms.topdown.published import Published
+from stirred.mechanisms.topdown.published import PublishedMeasurements
 from stirred.mechanisms.topdown.records import AREAS, CERTIFICATE, EVENTS
 from stirred.mechanisms.topdown.settings import UNITS, RecordKind, TopDownDesign
 from stirred.mechanisms.topdown.solve.check import Certificate, check_tree, read_counts
@@ -167,7 +167,7 @@ def _plain(column: pl.Series) -> pl.Series:
 def _certified(kind: RecordKind, spine: Spine, public: Path, counts: pl.DataFrame) -> Certificate:
     """Return the certificate of counts against all that is published exactly of the areas of any level."""
     roots = [path for what in ("constraints", "agreement") if (path := public / f"{kind.file(what)}.parquet").exists()]
-    tree = Published.of_spine(spine, kind.schema, roots).tree()
+    tree = PublishedMeasurements.of_spine(spine, kind.schema, roots).tree()
     certificate = Certificate()
     check_tree(tree, read_counts(counts, kind.schema, tree.levels[-1].geocodes, certificate), certificate)
     return certificate

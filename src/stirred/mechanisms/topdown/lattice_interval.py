@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from stirred.mechanisms.topdown.budget import variance_of
-from stirred.mechanisms.topdown.schema import TOTAL, Query
+from stirred.mechanisms.topdown.schema import TOTAL, MarginalQuery
 from stirred.mechanisms.topdown.subspaces import known_zeros
 from stirred.mechanisms.topdown.tree import Answers, GroupTotal, Level, Numbers
 
@@ -76,7 +76,7 @@ def _parameter(variance: float) -> float:
 # ---- weights ----------------------------------------------------------------------------------------------
 
 
-def measured_terms(levels: Iterable[Level], members: Sequence[str], query: Query, cell: int) -> Iterator[Terms]:
+def measured_terms(levels: Iterable[Level], members: Sequence[str], query: MarginalQuery, cell: int) -> Iterator[Terms]:
     """Yield sums of measured cells that make up a count in each of these areas."""
     wanted = query.cell_of == cell
     for level in levels:
@@ -97,7 +97,12 @@ def _parts(answers: Answers, wanted: np.ndarray[tuple[int], np.dtype[np.bool_]])
 
 
 def solved_terms(
-    levels: Sequence[Level], members: Sequence[str], query: Query, cell: int, *, groups: Sequence[GroupTotal] = ()
+    levels: Sequence[Level],
+    members: Sequence[str],
+    query: MarginalQuery,
+    cell: int,
+    *,
+    groups: Sequence[GroupTotal] = (),
 ) -> Terms | None:
     """Return the weights of all measurements of a small hierarchy; None where it is not small."""
     size = len(query.cell_of)
@@ -108,7 +113,7 @@ def solved_terms(
     if leaves * size > _MOST_UNKNOWN:
         return None
 
-    def rows(height: int, asked: Query) -> Numbers:
+    def rows(height: int, asked: MarginalQuery) -> Numbers:
         cells = (asked.cell_of[None, :] == np.arange(asked.size)[:, None]).astype(np.float64)
         return np.einsum("al,qc->aqlc", places[height], cells).reshape(len(places[height]), asked.size, -1)
 
@@ -125,7 +130,7 @@ def solved_terms(
                 fixed.append(own[known.given].reshape(-1, leaves * size))
             empty = own[known_zeros(known)].any(axis=0)
             fixed.append(np.eye(leaves * size)[empty])
-    total = Query(name=TOTAL, kept=(), groups=tuple((0,) * len(each) for each in query.groups))
+    total = MarginalQuery(name=TOTAL, kept=(), groups=tuple((0,) * len(each) for each in query.groups))
     for group in groups:
         fixed.append(sum(rows(codes[code][0], total)[codes[code][1]] for code in group.members))
     asked = sum(rows(codes[code][0], query)[codes[code][1], cell] for code in members)

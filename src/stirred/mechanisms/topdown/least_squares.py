@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.topdown.schema import TOTAL, Query, Schema
+from stirred.mechanisms.topdown.schema import TOTAL, MarginalQuery, Schema
 from stirred.mechanisms.topdown.subspaces import (
     LARGEST_CORE,
-    Merged,
+    Merger,
     Parts,
     Spread,
     Subspace,
@@ -32,7 +32,7 @@ from stirred.mechanisms.topdown.subspaces import (
     null_space,
     rooted,
 )
-from stirred.mechanisms.topdown.tree import GroupTotal, Known, Level, Numbers, Places, Tree
+from stirred.mechanisms.topdown.tree import Constraint, GroupTotal, Level, Numbers, Places, Tree
 
 Spreads = dict[Subspace, Spread]
 Members = tuple[Places, Numbers]  # kinds of children, and how many there are of each
@@ -45,7 +45,7 @@ _APART: Final = 6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class SubspaceModel:
     """The subspaces of a schema, and which of them look alike: those that the same queries see have one covariance."""
 
     spaces: Subspaces
@@ -53,7 +53,7 @@ class Model:
     seen: frozenset[Subspace]  # by any query; the others are zero where they are known at all
 
     @classmethod
-    def of(cls, schema: Schema, *, queries: Iterable[Query], known: Iterable[Known] = ()) -> Model:
+    def of(cls, schema: Schema, *, queries: Iterable[MarginalQuery], known: Iterable[Constraint] = ()) -> SubspaceModel:
         """Return the model for all queries and all that is known, whatever the area."""
         asked = dict.fromkeys(queries)
         core, loose = core_of(schema, queries=asked), set[int]()
@@ -78,7 +78,7 @@ class Model:
         return cls(spaces=spaces, like=like, seen=frozenset(seen))
 
     @classmethod
-    def of_trees(cls, trees: Iterable[Tree], groups: Sequence[GroupTotal] = ()) -> Model:
+    def of_trees(cls, trees: Iterable[Tree], groups: Sequence[GroupTotal] = ()) -> SubspaceModel:
         """Return the model for these trees together."""
         trees = [*trees]
         levels = [level for tree in trees for level in tree.levels]
@@ -117,7 +117,7 @@ class Residuals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Floor:
+class LevelEstimates:
     """What is known of the areas of a level: each with its kind, the spread of kinds, and the means."""
 
     level: Level
@@ -131,11 +131,11 @@ class Floor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Upward:
+class UpwardPass:
     """A tree after the upward pass: for every area the best estimate from its own subtree alone."""
 
-    model: Model
-    floors: tuple[Floor, ...]  # from the top
+    model: SubspaceModel
+    floors: tuple[LevelEstimates, ...]  # from the top
 
     @property
     def residuals(self) -> Residuals:
@@ -152,7 +152,7 @@ def _kinds(table: npt.NDArray[Any]) -> tuple[Places, Places]:
     return first, kinds.reshape(-1)
 
 
-def _own(model: Model, level: Level, zeros: Zeros) -> Floor:
+def _own(model: SubspaceModel, level: Level, zeros: Zeros) -> LevelEstimates:
     """Return what the areas of a level say of themselves."""
     fixed = [each for each in level.known if each.sign == "="]
     columns = [each.precision[:, None] for each in level.answers]
@@ -190,11 +190,11 @@ def _own(model: Model, level: Level, zeros: Zeros) -> Floor:
         fitted = np.round(np.einsum("nii->n", free))[kinds].sum()
         width = model.spaces.width(each)
         residuals += Residuals(squares=squares, freedom=int(observed - fitted) * width)
-    floor = Floor(level=level, kinds=kinds, spread=spread, mean=mean, residuals=residuals)
+    floor = LevelEstimates(level=level, kinds=kinds, spread=spread, mean=mean, residuals=residuals)
     return _held(model, floor, fixed, zeros, first) if fixed else floor
 
 
-def _informed(measured: Sequence[tuple[Subspaces, Query, Numbers]], zeros: Zeros) -> tuple[Numbers, Spread]:
+def _informed(measured: Sequence[tuple[Subspaces, MarginalQuery, Numbers]], zeros: Zeros) -> tuple[Numbers, Spread]:
     """Return the covariance that measurements of these precisions (kinds,) give, and what they leave unknown."""
     cells = zeros.shape[1]
     seen, stacked = np.zeros((len(zeros), cells, cells)), [np.zeros((len(zeros), 1, cells))]
@@ -210,13 +210,15 @@ def _informed(measured: Sequence[tuple[Subspaces, Query, Numbers]], zeros: Zeros
     return root @ root.transpose(0, 2, 1), Spread(root=root, unknown=unknown, exact=empty)
 
 
-def _held(model: Model, floor: Floor, fixed: Sequence[Known], zeros: Zeros, first: Places) -> Floor:
+def _held(
+    model: SubspaceModel, floor: LevelEstimates, fixed: Sequence[Constraint], zeros: Zeros, first: Places
+) -> LevelEstimates:
     """Merge what was measured in the areas with what is fixed there."""
     spread, residuals = {**floor.spread}, floor.residuals
     split = [model.spaces.split(each.query, each.values) for each in fixed]
     given = np.stack([each.given for each in fixed], axis=1)
     held = np.flatnonzero(given.any(axis=1))
-    done: dict[Subspace, tuple[Merged, Numbers, Numbers]] = {}
+    done: dict[Subspace, tuple[Merger, Numbers, Numbers]] = {}
     for each in model.like:
         look = model.like[each]
         seeing = [place for place, parts in enumerate(split) if each in parts]
@@ -251,7 +253,7 @@ def _tidy(spread: Spread) -> Spread:
     return replace(spread, exact=exact, unknown=unknown)
 
 
-def _residuals(both: Merged, kinds: Places, moved: Numbers) -> tuple[Numbers, Numbers]:
+def _residuals(both: Merger, kinds: Places, moved: Numbers) -> tuple[Numbers, Numbers]:
     """Return for each area the squares and their degrees of freedom."""
     return np.sum((both.whiten[kinds] @ moved) ** 2, axis=(1, 2)), both.freedom[kinds] * moved.shape[2]
 
@@ -317,7 +319,7 @@ def _summed(values: Numbers, parent: Places, parents: int) -> Numbers:
     return found
 
 
-def _above(model: Model, own: Floor, below: Floor) -> Floor:
+def _above(model: SubspaceModel, own: LevelEstimates, below: LevelEstimates) -> LevelEstimates:
     """Merge what the children of the areas of a level say with the areas' own measurements."""
     areas = own.level.areas
     sets, which = _members(below.kinds, below.level.parent, areas)
@@ -338,21 +340,21 @@ def _above(model: Model, own: Floor, below: Floor) -> Floor:
         more, free = _residuals(both, kinds, moved)
         squares, freedom = squares + more, freedom + free
     residuals = own.residuals + _together(own.level, squares, freedom)
-    return Floor(
+    return LevelEstimates(
         level=own.level, kinds=kinds, spread=spread, mean=mean, residuals=residuals, members=members, below=sums
     )
 
 
 def upward(
-    model: Model, tree: Tree, *, empty: Zeros | None = None, beneath: Mapping[str, Floor] | None = None
-) -> Upward:
+    model: SubspaceModel, tree: Tree, *, empty: Zeros | None = None, beneath: Mapping[str, LevelEstimates] | None = None
+) -> UpwardPass:
     """Return the best estimates of all areas of a tree from their own subtrees.
 
     ``empty`` are core cells known to be empty in all of the tree. ``beneath`` has, for each area of the lowest level,
     what is known of it from a tree of its own, whose top it is; all that was measured there belongs to that tree.
     """
     zeros = empty_cells(model, tree, empty)
-    floors: list[Floor] = []
+    floors: list[LevelEstimates] = []
     for place in range(len(tree.levels) - 1, -1, -1):
         level = tree.levels[place]
         if beneath is not None and place == len(tree.levels) - 1:
@@ -360,10 +362,10 @@ def upward(
         else:
             own = _own(model, level, zeros[place])
             floors.append(_above(model, own, floors[-1]) if floors else own)
-    return Upward(model=model, floors=tuple(floors[::-1]))
+    return UpwardPass(model=model, floors=tuple(floors[::-1]))
 
 
-def empty_cells(model: Model, tree: Tree, empty: Zeros | None = None) -> list[Zeros]:
+def empty_cells(model: SubspaceModel, tree: Tree, empty: Zeros | None = None) -> list[Zeros]:
     """Return for each level the core cells that are known to be empty, there or in an area around it."""
     found: list[Zeros] = []
     for level in tree.levels:
@@ -376,7 +378,7 @@ def empty_cells(model: Model, tree: Tree, empty: Zeros | None = None) -> list[Ze
     return found
 
 
-def _stacked(level: Level, beneath: Mapping[str, Floor]) -> Floor:
+def _stacked(level: Level, beneath: Mapping[str, LevelEstimates]) -> LevelEstimates:
     """Return the tops of other trees as the lowest level of this one."""
     if level.answers or level.known:
         raise ValueError(f"what was measured in {level.name} belongs to the trees below")
@@ -390,17 +392,17 @@ def _stacked(level: Level, beneath: Mapping[str, Floor]) -> Floor:
         for look in tops[0].spread
     }
     mean = {each: np.concatenate([top.mean[each] for top in tops]) for each in tops[0].mean}
-    return Floor(level=level, kinds=np.arange(level.areas), spread=spread, mean=mean)
+    return LevelEstimates(level=level, kinds=np.arange(level.areas), spread=spread, mean=mean)
 
 
-def summary(up: Upward) -> Floor:
+def summary(up: UpwardPass) -> LevelEstimates:
     """Return what a tree says of the one area at its top."""
     floor = up.floors[0]
     spread = {look: known.take(floor.kinds[:1]) for look, known in floor.spread.items()}
     return replace(floor, kinds=np.zeros(1, dtype=np.int64), spread=spread, members=(), below={})
 
 
-def downward(up: Upward, *, top: Floor | None = None) -> tuple[Floor, ...]:
+def downward(up: UpwardPass, *, top: LevelEstimates | None = None) -> tuple[LevelEstimates, ...]:
     """Return the best estimates of all areas from all measurements, from the top.
 
     ``top`` is what is known of the area at the top from a larger tree (see :func:`at`).
@@ -411,14 +413,14 @@ def downward(up: Upward, *, top: Floor | None = None) -> tuple[Floor, ...]:
     return tuple(finals)
 
 
-def at(floor: Floor, place: int) -> Floor:
+def at(floor: LevelEstimates, place: int) -> LevelEstimates:
     """Return one area of a level by itself."""
     spread = {look: known.take(floor.kinds[place : place + 1]) for look, known in floor.spread.items()}
     mean = {each: values[place : place + 1] for each, values in floor.mean.items()}
     return replace(floor, kinds=np.zeros(1, dtype=np.int64), spread=spread, mean=mean, members=(), below={})
 
 
-def _down(model: Model, final: Floor, above: Floor, below: Floor) -> Floor:
+def _down(model: SubspaceModel, final: LevelEstimates, above: LevelEstimates, below: LevelEstimates) -> LevelEstimates:
     """Condition the areas of a level on the best estimates of their parents."""
     parent = below.level.parent
     first, pair = _kinds(np.stack([above.kinds[parent], below.kinds], axis=1))
@@ -443,7 +445,7 @@ def _down(model: Model, final: Floor, above: Floor, below: Floor) -> Floor:
     for each, values in below.mean.items():
         missing = final.mean[each] - above.below[each]
         mean[each] = values + gains[model.like[each]][pair] @ missing[parent]
-    return Floor(level=below.level, kinds=path, spread=spread, mean=mean)
+    return LevelEstimates(level=below.level, kinds=path, spread=spread, mean=mean)
 
 
 def _without(members: Members, kind: int) -> Members:

@@ -37,10 +37,17 @@ from stirred.mechanisms.topdown.rules import (
     totals,
     zeros,
 )
-from stirred.mechanisms.topdown.schema import Attribute, Cells, Query, Schema, code_places
+from stirred.mechanisms.topdown.schema import Attribute, Cells, MarginalQuery, Schema, code_places
 from stirred.mechanisms.topdown.settings import UNITS, RecordKind, TopDownDesign, collected
 from stirred.mechanisms.topdown.spine import BYPASSED, Spine
-from stirred.mechanisms.topdown.store import Piece, Store, Writer, Written, schema_document, write_piece
+from stirred.mechanisms.topdown.store import (
+    MeasurementStore,
+    PieceFile,
+    PieceWriter,
+    StoreWriter,
+    schema_document,
+    write_piece,
+)
 from stirred.mechanisms.topdown.tree import Level
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise_rows
@@ -218,7 +225,7 @@ class Population(RecordKind):
     counts: Counts  # of the leaves
     rules: tuple[Rule, ...] = ()
 
-    def answers(self, query: Query, depth: int, areas: range) -> Integers:
+    def answers(self, query: MarginalQuery, depth: int, areas: range) -> Integers:
         """Return the true answers to a query in some areas of a level (areas, cells of the query)."""
         return self.spine.counts(self.counts, depth, areas).answers(query)
 
@@ -227,18 +234,18 @@ class Population(RecordKind):
         """Return the levels at which nothing is measured."""
         return frozenset() if self.shares is None else self.shares.idle
 
-    def asked(self, depth: int) -> list[Query]:
+    def asked(self, depth: int) -> list[MarginalQuery]:
         """Return what is measured at a level."""
         names = [] if self.shares is None else self.shares.measured(self.spine.names[depth])
         return [self.schema.query(name) for name in names]
 
-    def sigma2(self, depth: int, query: Query) -> dict[int, Fraction]:
+    def sigma2(self, depth: int, query: MarginalQuery) -> dict[int, Fraction]:
         """Return the variance parameters at a level, by the level from which on an area has the budget."""
         return _sigma2(self, depth, query)
 
 
 @lru_cache(maxsize=1_000)
-def _sigma2(part: Population, depth: int, query: Query) -> dict[int, Fraction]:
+def _sigma2(part: Population, depth: int, query: MarginalQuery) -> dict[int, Fraction]:
     assert part.shares is not None
     names = part.spine.names
     found = {s: part.shares.sigma2(names[depth], query.name, since=names[s]) for s in range(depth + 1)}
@@ -253,7 +260,7 @@ class LevelTask:
     first: int  # place of the first area in its level, by which noise is addressed
     since: Integers
     counts: Counts
-    asked: tuple[tuple[Query, dict[int, Fraction]], ...] = ()
+    asked: tuple[tuple[MarginalQuery, dict[int, Fraction]], ...] = ()
     known: tuple[tuple[Rule, Counts | None], ...] = ()
 
 
@@ -264,14 +271,14 @@ class _Draw:
     folder: Path
     key: bytes = field(repr=False)
 
-    def __call__(self, tasks: Sequence[LevelTask]) -> Written:
+    def __call__(self, tasks: Sequence[LevelTask]) -> PieceFile:
         entropy = Entropy.from_kept(self.key)
         return write_piece(self.folder, lambda piece: _write(piece, tasks, entropy))
 
 
 def measure(
     part: Population, folder: Path, entropy: Entropy, *, engine: Engine = HERE, progress: Progress | None = None
-) -> Store:
+) -> MeasurementStore:
     """Draw all noise of a part once, into the new store ``folder``; memory does not grow with the number of areas."""
     spine, cut = part.spine, part.spine.shard_depth
     header = {
@@ -283,7 +290,7 @@ def measure(
         "budget": None if part.shares is None else part.shares.document(),
         "seeded": entropy.seeded,
     }
-    writer = Writer(folder, header)
+    writer = StoreWriter(folder, header)
     draw = _Draw(folder=folder.absolute(), key=entropy.child(part.name).kept)
     if cut:
         # Everybody is counted here: these few areas are measured where the records are.
@@ -324,7 +331,7 @@ def _tasks(part: Population, depths: range, root: tuple[int, int], *, leaves: in
         )
 
 
-def _write(piece: Piece, tasks: Sequence[LevelTask], entropy: Entropy) -> None:
+def _write(piece: PieceWriter, tasks: Sequence[LevelTask], entropy: Entropy) -> None:
     """Write the levels of a tree, each with what is measured and known there."""
     for task in tasks:
         piece.level(task.level, task.since)
@@ -355,7 +362,9 @@ def _write(piece: Piece, tasks: Sequence[LevelTask], entropy: Entropy) -> None:
             )
 
 
-def noisy(task: LevelTask, query: Query, sigma2: Mapping[int, Fraction], streams: Streams) -> Iterator[Integers]:
+def noisy(
+    task: LevelTask, query: MarginalQuery, sigma2: Mapping[int, Fraction], streams: Streams
+) -> Iterator[Integers]:
     """Yield the answers of areas with their noise, a block of areas at a time.
 
     Areas that are not measured have zeros: only where noise was drawn a true count is looked at.

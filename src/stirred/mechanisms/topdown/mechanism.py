@@ -55,7 +55,7 @@ from stirred.mechanisms.topdown.records import (
     record_files,
 )
 from stirred.mechanisms.topdown.rules import with_earlier
-from stirred.mechanisms.topdown.settings import CountedSettings, RecordKind, TopDownDesign, TopDownSettings
+from stirred.mechanisms.topdown.settings import CountSettings, RecordKind, TopDownDesign, TopDownSettings
 from stirred.mechanisms.topdown.solve.files import Readiness
 from stirred.mechanisms.topdown.spine import SPINE, Spine
 from stirred.mechanisms.topdown.store import published_columns
@@ -551,7 +551,7 @@ def declared_files(design: TopDownDesign) -> Iterator[PublicFile]:
         yield PublicFile(name=EVENTS, kind="side", columns=EVENT_COLUMNS, words=words)
 
 
-def _declared(settings: CountedSettings, codebook: Codebook) -> dict[str, list[str]]:
+def _declared(settings: CountSettings, codebook: Codebook) -> dict[str, list[str]]:
     """Return the codes of attributes: those of the settings, or those that the codebook declares for their column."""
     found = {name: [*codebook.codes(settings.columns.get(name, name))] for name in settings.attributes}
     return {**{name: codes for name, codes in found.items() if codes}, **settings.values}

@@ -10,7 +10,7 @@ from typing import ClassVar
 from stirred.data.problems import listed
 from stirred.mechanisms.protocol import UNSEARCHED, Fact, Grid, Plan, PlanOrigin, ReleasedTable, Section, Typical
 from stirred.mechanisms.tables.intervals import half_width
-from stirred.mechanisms.topdown.budget import DELTA, Promised, Shares, variance_of
+from stirred.mechanisms.topdown.budget import DELTA, ChangeCost, Shares, variance_of
 from stirred.mechanisms.topdown.measure import Population, class_counts
 from stirred.mechanisms.topdown.rules import with_earlier
 from stirred.mechanisms.topdown.schema import DETAILED, SUMMED, TOTAL
@@ -163,7 +163,7 @@ def noise_grid(shares: Shares) -> Grid:
     return Grid(header=("query", *names), rows=rows, numbers=names)
 
 
-def cost_grid(costs: Sequence[Promised], *, delta: float = float(DELTA)) -> Grid:
+def cost_grid(costs: Sequence[ChangeCost], *, delta: float = float(DELTA)) -> Grid:
     """Return what changes of one record cost."""
     header = ("a change of", "rho", f"epsilon at delta {delta:g}")
     rows = tuple((cost.what, f"{float(cost.rho):.4f}", cost.epsilon.shown()) for cost in costs)

@@ -20,7 +20,7 @@ import polars as pl
 from pydantic import BaseModel, Field
 
 from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, listed
-from stirred.mechanisms.topdown.least_squares import Model
+from stirred.mechanisms.topdown.least_squares import SubspaceModel
 from stirred.mechanisms.topdown.published_files import (
     FILE,
     ROW,
@@ -37,10 +37,19 @@ from stirred.mechanisms.topdown.published_files import (
     with_mentioned,
     with_variance,
 )
-from stirred.mechanisms.topdown.schema import DETAILED, SCHEMAS, SUMMED, TOTAL, Attribute, Query, Schema, schema_named
+from stirred.mechanisms.topdown.schema import (
+    DETAILED,
+    SCHEMAS,
+    SUMMED,
+    TOTAL,
+    Attribute,
+    MarginalQuery,
+    Schema,
+    schema_named,
+)
 from stirred.mechanisms.topdown.settings import TopDownDesign, TopDownSettings
 from stirred.mechanisms.topdown.spine import Spine
-from stirred.mechanisms.topdown.tree import NO_BOUND, Answers, GroupTotal, Known, Level, Places, Sign, Tree
+from stirred.mechanisms.topdown.tree import NO_BOUND, Answers, Constraint, GroupTotal, Level, Places, Sign, Tree
 from stirred.spec.problems import Problem
 
 _SIGNS: Final[Mapping[str, Sign]] = {"=": "=", "==": "=", "eq": "=", "<=": "<=", "le": "<=", ">=": ">=", "ge": ">="}
@@ -61,7 +70,7 @@ SCHEMA_HELP: Final = (
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Published:
+class PublishedMeasurements:
     """Published measurements with their areas, level by level from the top; rows are read when they are needed."""
 
     schema: Schema
@@ -75,7 +84,7 @@ class Published:
     taken_to_exist: int = 0  # areas that no row speaks of, nor any of an area inside
 
     @classmethod
-    def of_spine(cls, spine: Spine, schema: Schema, roots: Sequence[Path]) -> Published:
+    def of_spine(cls, spine: Spine, schema: Schema, roots: Sequence[Path]) -> PublishedMeasurements:
         """Return what the files of our own release say of the areas of its spine."""
         files = [path for root in roots for path in parquet_in(root, option="")]
         rows: dict[str, list[pl.LazyFrame]] = {}
@@ -98,7 +107,7 @@ class Published:
         )
 
     @cached_property
-    def queries(self) -> dict[str, Query]:
+    def queries(self) -> dict[str, MarginalQuery]:
         """Return what was measured, by the names in the file."""
         return {name: query for name, query, sign, _ in self._asked.values() if sign is None}
 
@@ -118,7 +127,7 @@ class Published:
         return "constraints"
 
     @cached_property
-    def _asked(self) -> dict[tuple[Any, ...], tuple[str, Query, Sign | None, tuple[int, ...] | None]]:
+    def _asked(self) -> dict[tuple[Any, ...], tuple[str, MarginalQuery, Sign | None, tuple[int, ...] | None]]:
         """Return for each way that rows describe a query: its name, the query, its sign, and the one group it names."""
         columns = _described(self.schema)
         if not self.rows:
@@ -161,7 +170,7 @@ class Published:
         """Return a geocode as it is; that of a tabulation block as the one of the spine that ends with it."""
         return self._blocks.get(code, code) if len(code) == TABULATION else code
 
-    def model(self) -> Model:
+    def model(self) -> SubspaceModel:
         """Return the subspaces for all queries and known values of the file."""
         known = []
         columns = _described(self.schema)
@@ -174,7 +183,7 @@ class Published:
                 self._check_rows(rows, label, size, level)
                 known.append(_known_of(query, sign, group, _values(rows, size)))
         total = [self.schema.query(TOTAL)] if self.totals else []
-        return Model.of(self.schema, queries=[*self.queries.values(), *total], known=known)
+        return SubspaceModel.of(self.schema, queries=[*self.queries.values(), *total], known=known)
 
     # ---- trees
 
@@ -261,7 +270,7 @@ class Published:
         place = pl.DataFrame({"geocode": pl.Series(codes, dtype=pl.String), _PLACE: np.arange(len(codes))})
         own = rows.join(place, on="geocode", how="inner", maintain_order="left")
         answers: list[Answers] = []
-        known: list[Known] = []
+        known: list[Constraint] = []
         for key, part in own.partition_by(_described(self.schema), as_dict=True, maintain_order=True).items():
             label, query, sign, group = self._asked[key]
             places = part[_PLACE].to_numpy()
@@ -303,23 +312,23 @@ def _described(schema: Schema) -> list[str]:
     return ["query_name", *schema.names, "query_shape", "sign"]
 
 
-def _known_of(query: Query, sign: Sign, group: tuple[int, ...] | None, values: Any) -> Known:
+def _known_of(query: MarginalQuery, sign: Sign, group: tuple[int, ...] | None, values: Any) -> Constraint:
     """Return what is known in these rows; a constraint on one group says nothing of the others."""
     values = np.asarray(values, dtype=np.int64)
     if group is not None:
         whole = np.full((len(values), query.size), 0 if sign == ">=" else NO_BOUND, dtype=np.int64)
         whole[:, np.ravel_multi_index(group, query.shape)] = values[:, 0]
         values, sign = whole, sign if sign == ">=" else "<="
-    return Known(query=query, sign=sign, values=values, given=np.ones(len(values), dtype=np.bool_))
+    return Constraint(query=query, sign=sign, values=values, given=np.ones(len(values), dtype=np.bool_))
 
 
-def _placed(known: Known, places: Places, areas: int) -> Known:
+def _placed(known: Constraint, places: Places, areas: int) -> Constraint:
     values, given = np.zeros((areas, known.query.size), dtype=np.int64), np.zeros(areas, dtype=np.bool_)
     values[places], given[places] = known.values, True
-    return Known(query=known.query, sign=known.sign, values=values, given=given)
+    return Constraint(query=known.query, sign=known.sign, values=values, given=given)
 
 
-def _query_of(row: Mapping[str, Any], schema: Schema) -> tuple[str, Query, Sign | None, tuple[int, ...] | None]:
+def _query_of(row: Mapping[str, Any], schema: Schema) -> tuple[str, MarginalQuery, Sign | None, tuple[int, ...] | None]:
     """Return what a row asks: by its columns, or by its name where it has none; and the one group that it names."""
     name = str(row["query_name"])
     shape = None if row["query_shape"] is None else [int(each) for each in row["query_shape"].split("x") if each != "1"]
@@ -368,7 +377,7 @@ def open_published(
     totals: Path | None = None,
     spine: Path | None = None,
     mentioned: Iterable[tuple[str, str]] = (),
-) -> Published:
+) -> PublishedMeasurements:
     """Return published measurements: nothing but areas and names of queries is read yet.
 
     ``mentioned`` are further areas (level, geocode) that exist although no row speaks of them.
@@ -404,7 +413,7 @@ def open_published(
     names, geocodes, parents = areas
     groups = [] if known is None else [*groups_of(known, names, geocodes, str(totals))]
     used = [*read, *(path for path in (totals, spine) if path is not None)]
-    return Published(
+    return PublishedMeasurements(
         schema=schema,
         names=names,
         geocodes=geocodes,
@@ -425,7 +434,7 @@ def open_given(
     totals: Path | None = None,
     spine: Path | None = None,
     mentioned: Sequence[tuple[str, str]] = (),
-) -> Published:
+) -> PublishedMeasurements:
     """Return the measurements of a bundle with its constraints, areas and schema; or published ones as they are."""
     # A website has the files of public/ beside each other.
     near = (path / "public", path, path.parent if path.name == MEASUREMENTS else path)
@@ -490,7 +499,7 @@ class PublishedOptions(BaseModel):
     )
     schema_: str = Field(default="", description=SCHEMA_HELP)
 
-    def opened(self, *, mentioned: Sequence[tuple[str, str]] = ()) -> Published:
+    def opened(self, *, mentioned: Sequence[tuple[str, str]] = ()) -> PublishedMeasurements:
         """Return the measurements, with what is known beside them."""
         return open_given(
             self.measurements,

@@ -30,7 +30,7 @@ from stirred.mechanisms.topdown.settings import TopDownSettings
 from stirred.mechanisms.topdown.solve.files import SolverOutcome, make, records_frame
 from stirred.mechanisms.topdown.solve.tree import LevelStore, SolveOptions, arm_named
 from stirred.mechanisms.topdown.spine import Spine
-from stirred.mechanisms.topdown.store import JOURNAL, Store
+from stirred.mechanisms.topdown.store import JOURNAL, MeasurementStore
 
 Make = Callable[[], Iterable[pl.DataFrame]]
 AREAS: Final = "areas"
@@ -121,7 +121,7 @@ class RecordFiles:
 
 def record_files(
     parts: Sequence[Population],
-    stores: Mapping[str, Store],
+    stores: Mapping[str, MeasurementStore],
     types: Mapping[str, pl.DataType],
     settings: TopDownSettings,
     *,
@@ -153,7 +153,13 @@ def record_files(
 
 
 def solved(
-    store: Store, part: str, arm: str, work: Path, *, engine: Engine | None = None, progress: Progress | None = None
+    store: MeasurementStore,
+    part: str,
+    arm: str,
+    work: Path,
+    *,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
 ) -> SolverOutcome:
     """Return the counts of a kind of record, made by an arm; levels that an interrupted run had done are taken over.
 
@@ -230,7 +236,9 @@ def _events(made: Mapping[str, SolverOutcome]) -> pl.DataFrame:
 # ---- estimates --------------------------------------------------------------------------------------------
 
 
-def write_estimates(store: Store, part: Population, folder: Path, *, progress: Progress | None = None) -> list[Path]:
+def write_estimates(
+    store: MeasurementStore, part: Population, folder: Path, *, progress: Progress | None = None
+) -> list[Path]:
     """Write the best linear unbiased estimates of all that was measured, in parts, with their standard errors."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

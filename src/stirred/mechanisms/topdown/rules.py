@@ -23,8 +23,8 @@ import polars as pl
 from stirred.data.problems import DataError, PlanError, listed, number
 from stirred.mechanisms.protocol import ReleasedTable
 from stirred.mechanisms.topdown.counts import Counts, Entries
-from stirred.mechanisms.topdown.schema import Attribute, Query, Schema
-from stirred.mechanisms.topdown.settings import CountedSettings
+from stirred.mechanisms.topdown.schema import Attribute, MarginalQuery, Schema
+from stirred.mechanisms.topdown.settings import CountSettings
 from stirred.mechanisms.topdown.solve.problem import coarsens
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.tree import AGREES, NO_BOUND, Sign
@@ -43,11 +43,11 @@ class Rule:
     """Something known of a query at some levels: counts of ``source`` times ``times``, plus ``plus``, cell by cell."""
 
     name: str  # in published files
-    query: Query
+    query: MarginalQuery
     sign: Sign
     depths: tuple[int, ...]
     source: Counts | None = None  # of the leaves
-    asked: Query | None = None  # of the source
+    asked: MarginalQuery | None = None  # of the source
     times: int | Integers = 1
     plus: int | Integers = 0
 
@@ -166,7 +166,7 @@ def _totals_out_of_reach(
                 yield Problem(what=what, public=said, where=f"rules {lower.name}, {fixed.name}", remedy=remedy)
 
 
-def _cell(schema: Schema, query: Query, cell: int) -> str:
+def _cell(schema: Schema, query: MarginalQuery, cell: int) -> str:
     places = np.unravel_index(cell, query.shape)
     kept = [(a, int(place)) for a, place, size in zip(schema.attributes, places, query.shape, strict=True) if size > 1]
     return " and ".join(f"{attribute.name} {listed([attribute.codes[place]])}" for attribute, place in kept)
@@ -196,7 +196,7 @@ def with_earlier(own: Specification, earlier: Sequence[ReleasedTable]) -> Specif
     return replace(both, assumptions=(*both.assumptions, *said))
 
 
-def agreement(settings: CountedSettings, schema: Schema, spine: Spine) -> Rule | None:
+def agreement(settings: CountSettings, schema: Schema, spine: Spine) -> Rule | None:
     """Return that the counts of an earlier release are kept in all areas; None where none is named."""
     if settings.agrees_with is None:
         return None
@@ -215,7 +215,7 @@ def agreement(settings: CountedSettings, schema: Schema, spine: Spine) -> Rule |
     )
 
 
-def _earlier_schema(settings: CountedSettings, schema: Schema, columns: Sequence[str]) -> Schema:
+def _earlier_schema(settings: CountSettings, schema: Schema, columns: Sequence[str]) -> Schema:
     """Return the schema of the earlier counts: its columns are attributes of the later one, or groupings of them."""
     problems = [
         Problem(what=f"it has no column '{name}'", where=_WHERE, remedy=f"it has {listed(columns)}")
@@ -317,7 +317,7 @@ def _against(earlier: Rule, rule: Rule, spine: Spine, *, unit: str) -> Iterator[
                 return
 
 
-def _inside(coarse: Query, fine: Query) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _inside(coarse: MarginalQuery, fine: MarginalQuery) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return for each cell of a query the cell of a coarser one that it is in."""
     found = np.zeros(fine.size, dtype=np.int64)
     found[fine.cell_of] = coarse.cell_of

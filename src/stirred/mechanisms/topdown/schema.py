@@ -68,7 +68,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class MarginalQuery:
     """A marginal query with disjoint cells: what is kept of each attribute, and the group of each code.
 
     Cells are in row-major order, the last attribute fastest. Two queries are equal if they ask the same, whatever
@@ -153,7 +153,7 @@ class Schema:
         """Return the names of the attributes."""
         return tuple(attribute.name for attribute in self.attributes)
 
-    def query(self, name: str) -> Query:
+    def query(self, name: str) -> MarginalQuery:
         """Return the query of a name: attributes and groupings joined by ``*``, or ``total``, or ``detailed``.
 
         >>> sex = Attribute(name="sex", codes=("m", "f"))
@@ -184,13 +184,15 @@ class Schema:
             )
         return self.keeping(kept, name=name)
 
-    def keeping(self, kept: Sequence[str], *, name: str = "") -> Query:
+    def keeping(self, kept: Sequence[str], *, name: str = "") -> MarginalQuery:
         """Return the query that keeps this of each attribute: ``*``, ``detailed`` or a grouping."""
         pairs = [*zip(self.attributes, kept, strict=True)]
         # An attribute kept in full is asked for by its own name; all of them are the detailed query.
         full = [a.name if k == DETAILED else k for a, k in pairs if k != SUMMED]
         said = name or (DETAILED if [*kept] == [DETAILED] * len(pairs) else " * ".join(full) or TOTAL)
-        return Query(name=said, kept=tuple(kept), groups=tuple(attribute.groups(each) for attribute, each in pairs))
+        return MarginalQuery(
+            name=said, kept=tuple(kept), groups=tuple(attribute.groups(each) for attribute, each in pairs)
+        )
 
 
 def factors_of(name: str) -> list[str]:

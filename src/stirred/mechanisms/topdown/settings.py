@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.mechanisms.protocol import Names, Rate, ReleasedFile, ReleasedTable, Settings
 from stirred.mechanisms.topdown.budget import Shares, read_budget
-from stirred.mechanisms.topdown.schema import BUDGETS, SCHEMAS, Query, Schema, declared_schema, shipped_schema
+from stirred.mechanisms.topdown.schema import BUDGETS, SCHEMAS, MarginalQuery, Schema, declared_schema, shipped_schema
 from stirred.mechanisms.topdown.solve.tree import arm_named
 from stirred.spec.invariant import plural
 from stirred.spec.problems import Problem, StirredError
@@ -36,7 +36,7 @@ Code = Annotated[str, BeforeValidator(_as_code, json_schema_input_type=str | int
 Codes = Annotated[list[Code], BeforeValidator(_as_list, json_schema_input_type=str | list[str | int])]
 
 
-class CountedSettings(Settings):
+class CountSettings(Settings):
     """What is measured of one kind of record."""
 
     attributes: Names = Field(
@@ -81,7 +81,7 @@ class CountedSettings(Settings):
         return self.zeros
 
 
-class UnitSettings(CountedSettings):
+class UnitSettings(CountSettings):
     """[mechanism.units]: what is measured of the file of households, which also lists vacant housing units."""
 
     unit: str = Field(default="housing unit", description="What a record of the household file is.")
@@ -98,7 +98,7 @@ class Facilities(BaseModel):
     empty: Names = Field(default=[], description="Codes of places that may have nobody in them.")
 
 
-class TopDownSettings(CountedSettings):
+class TopDownSettings(CountSettings):
     """Persons in a hierarchy of areas; optionally housing units, and what is published exactly."""
 
     levels: Names = Field(
@@ -143,7 +143,7 @@ _DEFAULT_QUERIES: Final = ("total", "detailed")
 T = TypeVar("T")
 
 
-def schema_of(settings: CountedSettings) -> Schema:
+def schema_of(settings: CountSettings) -> Schema:
     """Return the schema that settings name or declare."""
     name = settings.attributes[0] if len(settings.attributes) == 1 else ""
     if name in SCHEMAS:
@@ -151,7 +151,7 @@ def schema_of(settings: CountedSettings) -> Schema:
     return declared_schema("declared", settings.attributes, values=settings.values, groupings=settings.groupings)
 
 
-def shares_of(settings: CountedSettings, schema: Schema, levels: Sequence[str]) -> Shares | None:
+def shares_of(settings: CountSettings, schema: Schema, levels: Sequence[str]) -> Shares | None:
     """Return the budget with its levels called as given, from the top; None where nothing is measured."""
     if settings.budget is not None and (settings.rho is not None or settings.queries):
         remedy = "write the budget file, or rho and queries"
@@ -194,7 +194,7 @@ class RecordKind:
     """One kind of record, persons or units: its settings, schema and budget."""
 
     name: str
-    settings: CountedSettings
+    settings: CountSettings
     schema: Schema
     shares: Shares | None  # None where only what is known is published
 
@@ -221,7 +221,7 @@ class RecordKind:
         return what if self.name == PERSONS else f"unit_{what}"
 
     @property
-    def queries(self) -> dict[str, Query]:
+    def queries(self) -> dict[str, MarginalQuery]:
         """Return what is measured at any level, by its name in published files."""
         names = (
             {}
@@ -292,7 +292,7 @@ class TopDownDesign:
         named = [table for kind in self.kinds if (table := kind.settings.agrees_with) is not None]
         return tuple({table.release or table.file: table for table in reversed(named)}.values())[::-1]
 
-    def depths(self, counted: CountedSettings) -> list[int]:
+    def depths(self, counted: CountSettings) -> list[int]:
         """Return the levels whose totals are published exactly; that of the whole file is fixed by the promise."""
         folded = [name.casefold() for name in self.names]
         whole = {0} if "records" in self.settings.publish or not counted.totals else set()
@@ -337,7 +337,7 @@ def _wrong_levels(settings: TopDownSettings) -> Iterator[Problem]:
             yield Problem(what="widths do not fit the levels", where="widths", remedy=remedy)
 
 
-def _wrong_rules(settings: CountedSettings, schema: Schema, names: Sequence[str]) -> Iterator[Problem]:
+def _wrong_rules(settings: CountSettings, schema: Schema, names: Sequence[str]) -> Iterator[Problem]:
     for name in settings.totals:
         if name.casefold() not in {each.casefold() for each in names}:
             remedy = f"from the top there are {listed(names)}"

@@ -25,8 +25,8 @@ import polars as pl
 
 from stirred.data.problems import bad_file
 from stirred.mechanisms.topdown.budget import variance_of
-from stirred.mechanisms.topdown.schema import Attribute, Query, Schema
-from stirred.mechanisms.topdown.tree import AGREES, NO_BOUND, Answers, Known, Level, Tree
+from stirred.mechanisms.topdown.schema import Attribute, MarginalQuery, Schema
+from stirred.mechanisms.topdown.tree import AGREES, NO_BOUND, Answers, Constraint, Level, Tree
 
 JOURNAL: Final = "journal.jsonl"
 _KINDS: Final = ("<i2", "<i4", "<i8")
@@ -44,7 +44,7 @@ def _bad(what: str, folder: Path, remedy: str = _AGAIN) -> Exception:
     return bad_file(what, where=str(folder), remedy=remedy)
 
 
-class Writer:
+class StoreWriter:
     """Appends pieces to a new store."""
 
     def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:
@@ -65,42 +65,42 @@ class Writer:
         os.write(self._journal, line + b"\n")
         os.fsync(self._journal)
 
-    def add(self, name: str, written: Written) -> None:
+    def add(self, name: str, written: PieceFile) -> None:
         """Take a piece that was written whole, and note it."""
         path = self.folder / f"{self.pieces:05d}.bin"
         os.rename(self.folder / written.file, path)
         self._line({"piece": name, "file": path.name, "arrays": written.arrays})
         self.pieces += 1
 
-    def finish(self) -> Store:
+    def finish(self) -> MeasurementStore:
         """Say that all pieces are there, and return the store; what lost tasks left behind goes."""
         self._line({"pieces": self.pieces})
         for left in self.folder.glob(f"*{_WRITING}"):
             left.unlink(missing_ok=True)
         os.close(self._journal)
-        return Store.open(self.folder)
+        return MeasurementStore.open(self.folder)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class PieceFile:
     """A piece that was written: the file, and what is in it."""
 
     file: str
     arrays: list[dict[str, Any]]
 
 
-def write_piece(folder: Path, write: Callable[[Piece], None]) -> Written:
+def write_piece(folder: Path, write: Callable[[PieceWriter], None]) -> PieceFile:
     """Write one piece whole, under a name that no other attempt at it has."""
     name = f"{uuid4().hex}{_WRITING}"
     with os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as stream:
-        piece = Piece(stream)
+        piece = PieceWriter(stream)
         write(piece)
         stream.flush()
         os.fsync(stream.fileno())
-    return Written(name, piece.arrays)
+    return PieceFile(name, piece.arrays)
 
 
-class Piece:
+class PieceWriter:
     """One file of arrays while it is written."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -146,7 +146,7 @@ def _fits(block: Integers, *, most: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Store:
+class MeasurementStore:
     """Measurements that were drawn, read back shard by shard; nothing of it is in memory until it is used."""
 
     folder: Path
@@ -156,7 +156,7 @@ class Store:
     agreeing: bool = True  # whether trees have the counts of an earlier release
 
     @classmethod
-    def open(cls, folder: Path) -> Store:
+    def open(cls, folder: Path) -> MeasurementStore:
         """Return the store of a folder; refuse one whose journal was changed or that is not complete."""
         try:
             lines = (folder / JOURNAL).read_bytes().splitlines()
@@ -231,7 +231,9 @@ class Store:
                     answers.append(Answers(query=query, values=values, variance=variance))
                 else:
                     given = np.ones(len(values), dtype=np.bool_)
-                    known.append(Known(query=query, sign=entry["sign"], values=values.astype(np.int64), given=given))
+                    known.append(
+                        Constraint(query=query, sign=entry["sign"], values=values.astype(np.int64), given=given)
+                    )
             levels.append(
                 Level(
                     name=name,
@@ -243,7 +245,7 @@ class Store:
             )
         return Tree(schema=self.schema, levels=tuple(levels))
 
-    def _query(self, entry: Entry) -> Query:
+    def _query(self, entry: Entry) -> MarginalQuery:
         return self.schema.keeping(entry["kept"], name=entry["query"])
 
     # ---- the published layout
@@ -280,7 +282,7 @@ class Store:
                             own += _noise_columns(entry["sigma2"], since[rows])
                         yield pl.DataFrame(own).with_columns(self._same(entry, query)).select(columns)
 
-    def _same(self, entry: Entry, query: Query) -> list[pl.Expr]:
+    def _same(self, entry: Entry, query: MarginalQuery) -> list[pl.Expr]:
         """Return the columns that all areas have in common."""
         texts = {"geolevel": entry["level"], "query_name": entry["published"]}
         texts |= dict(zip(self.schema.names, query.kept, strict=True))

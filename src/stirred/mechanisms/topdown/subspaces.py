@@ -20,15 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.topdown.schema import Query, Schema
-from stirred.mechanisms.topdown.tree import Known, Numbers, Places
+from stirred.mechanisms.topdown.schema import MarginalQuery, Schema
+from stirred.mechanisms.topdown.tree import Constraint, Numbers, Places
 
 LARGEST_CORE: Final = 512
 Subspace = tuple[int, ...]  # the exchangeable attributes (positions in the schema) in which it is a contrast
 Parts = dict[Subspace, Numbers]  # for each subspace (areas, core cells, contrasts)
 
 
-def core_of(schema: Schema, *, queries: Iterable[Query], known: Iterable[Known] = ()) -> set[int]:
+def core_of(schema: Schema, *, queries: Iterable[MarginalQuery], known: Iterable[Constraint] = ()) -> set[int]:
     """Return the positions of the attributes that are not exchangeable.
 
     >>> from stirred.mechanisms.topdown.schema import Attribute
@@ -47,7 +47,7 @@ def core_of(schema: Schema, *, queries: Iterable[Query], known: Iterable[Known] 
     return core | {place for place, size in enumerate(schema.shape) if size == 1}
 
 
-def known_zeros(known: Known) -> npt.NDArray[np.bool_]:
+def known_zeros(known: Constraint) -> npt.NDArray[np.bool_]:
     """Return which cells of the query hold nobody: counts are at least 0, so that nobody is in any part of them."""
     if known.sign == ">=":
         return np.zeros(known.values.shape, dtype=np.bool_)
@@ -58,7 +58,7 @@ def _is_plain(groups: tuple[int, ...]) -> bool:
     return not any(groups) or groups == tuple(range(len(groups)))
 
 
-def _told_apart(zeros: npt.NDArray[np.bool_], query: Query) -> Iterator[int]:
+def _told_apart(zeros: npt.NDArray[np.bool_], query: MarginalQuery) -> Iterator[int]:
     """Yield the attributes some of whose groups are known to be empty while others are not, all else being equal."""
     shaped = zeros.reshape(-1, *query.shape)
     for place in range(len(query.shape)):
@@ -118,15 +118,15 @@ class Subspaces:
         """Return the number of contrasts."""
         return prod(self.schema.shape[place] - 1 for place in subspace)
 
-    def kept(self, query: Query) -> Subspace:
+    def kept(self, query: MarginalQuery) -> Subspace:
         """Return the exchangeable attributes that a query does not sum over."""
         return tuple(place for place in self.exchangeable if any(query.groups[place]))
 
-    def scale(self, query: Query) -> float:
+    def scale(self, query: MarginalQuery) -> float:
         """Return how a query sees the coordinates that are constant in what it sums over: times this."""
         return sqrt(prod(self.schema.shape[place] for place in self.exchangeable if not any(query.groups[place])))
 
-    def rows(self, query: Query) -> Numbers:
+    def rows(self, query: MarginalQuery) -> Numbers:
         """Return which cells of the core each of the query's core cells counts, as 0 and 1 (cells of query, core)."""
         found = np.ones((1, 1))
         for place in sorted(self.core):
@@ -134,7 +134,7 @@ class Subspaces:
             found = np.kron(found, (groups[None, :] == np.arange(groups.max() + 1)[:, None]).astype(np.float64))
         return found
 
-    def zeros(self, known: Known) -> npt.NDArray[np.bool_]:
+    def zeros(self, known: Constraint) -> npt.NDArray[np.bool_]:
         """Return which cells of the core are known to be empty (areas, core cells)."""
         shaped = known_zeros(known).reshape(-1, *known.query.shape)
         rows = self.rows(known.query)
@@ -142,7 +142,7 @@ class Subspaces:
         empty = shaped.all(axis=tuple(place + 1 for place in self.exchangeable)).reshape(len(shaped), len(rows))
         return (empty.astype(np.float64) @ rows) > 0
 
-    def split(self, query: Query, values: npt.NDArray[Any]) -> Parts:
+    def split(self, query: MarginalQuery, values: npt.NDArray[Any]) -> Parts:
         """Return answers (areas, cells of the query) in the subspaces that the query sees.
 
         What is returned for E is ``scale(query) * rows(query) @ x_E`` for the histogram x; noise of variance v in the
@@ -166,7 +166,7 @@ class Subspaces:
         ends = (slice(1, None) if place in subspace else slice(0, 1) for place in self.exchangeable)
         return (slice(None), slice(None), *ends)
 
-    def answers(self, query: Query, parts: Mapping[Subspace, Numbers]) -> Numbers:
+    def answers(self, query: MarginalQuery, parts: Mapping[Subspace, Numbers]) -> Numbers:
         """Return the answers (areas, cells) to a query, given a histogram in its subspaces; absent ones are zero."""
         kept = self.kept(query)
         rows = self.scale(query) * self.rows(query)
@@ -184,7 +184,7 @@ class Subspaces:
         found = apart.transpose(0, *(order.index(place) + 1 for place in range(len(order))))
         return _grouped(found, query, self.exchangeable).reshape(areas, query.size)
 
-    def over_cells(self, query: Query, variances: Mapping[Subspace, Numbers]) -> Numbers:
+    def over_cells(self, query: MarginalQuery, variances: Mapping[Subspace, Numbers]) -> Numbers:
         """Return the variance of every cell of a query (kinds, cells), given those of its core cells.
 
         Section 4: the contrasts of a group of s of n codes have the squared length s - s²/n, the constant s²/n.
@@ -217,7 +217,7 @@ def _reflected(values: Numbers, axis: int) -> Numbers:
     return found
 
 
-def _grouped(values: Numbers, query: Query, places: Subspace) -> Numbers:
+def _grouped(values: Numbers, query: MarginalQuery, places: Subspace) -> Numbers:
     """Sum detailed axes to the groups of a query, where it has groups that no measurement had."""
     for place in places:
         groups = np.array(query.groups[place])
@@ -375,7 +375,7 @@ def _summed(roots: Numbers, members: Sequence[tuple[Places, Numbers]], off: Numb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Merged:
+class Merger:
     """Two independent sources on the same vectors as one: ``m1 + gain @ (m2 - m1)`` is the best estimate.
 
     The squares of ``whiten @ (m2 - m1)`` add up to chi-squared with ``freedom`` degrees (what is unknown may be any
@@ -390,7 +390,7 @@ class Merged:
     doubled: Numbers
 
 
-def merged(one: Spread, two: Spread) -> Merged:
+def merged(one: Spread, two: Spread) -> Merger:
     """Return two independent sources on the same vectors as one."""
     cells = one.root.shape[-1]
     doubled = _meet(one.exact, two.exact)
@@ -409,7 +409,7 @@ def merged(one: Spread, two: Spread) -> Merged:
     exact = _span(one.exact, two.exact)
     rows = np.concatenate([first - first @ _turned(gain), second @ _turned(gain)], axis=1)
     spread = Spread(root=rooted(rows, exact), unknown=unknown, exact=exact)
-    return Merged(spread=spread, gain=gain, whiten=whiten, freedom=np.round(freedom), doubled=doubled)
+    return Merger(spread=spread, gain=gain, whiten=whiten, freedom=np.round(freedom), doubled=doubled)
 
 
 def _turned(matrices: Numbers) -> Numbers:

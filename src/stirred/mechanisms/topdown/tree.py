@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stirred.data.problems import bad_plan, listed
-from stirred.mechanisms.topdown.schema import TOTAL, Query, Schema
+from stirred.mechanisms.topdown.schema import TOTAL, MarginalQuery, Schema
 
 Places = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
@@ -23,7 +23,7 @@ AGREES: Final = "agrees_con"  # what counts of an earlier release are called amo
 class Answers:
     """The noisy answers to one query in all areas of a level; an infinite variance says that an area has none."""
 
-    query: Query
+    query: MarginalQuery
     values: npt.NDArray[np.signedinteger]  # (areas, cells of the query)
     variance: Numbers  # (areas,), of the noise of each cell
 
@@ -36,10 +36,10 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Known:
+class Constraint:
     """What is known of a query in the areas of a level without noise: equal to, at most or at least these values."""
 
-    query: Query
+    query: MarginalQuery
     sign: Sign
     values: npt.NDArray[np.int64]  # (areas, cells of the query)
     given: npt.NDArray[np.bool_]  # (areas,), where anything is known
@@ -53,7 +53,7 @@ class Level:
     geocodes: tuple[str, ...]
     parent: Places  # position in the level above; zeros at the top
     answers: tuple[Answers, ...] = ()
-    known: tuple[Known, ...] = ()
+    known: tuple[Constraint, ...] = ()
 
     def __post_init__(self) -> None:
         if np.any(np.diff(self.parent) < 0):
@@ -186,7 +186,7 @@ def _grouped(level: Level, groups: Sequence[GroupTotal], tree: Tree) -> tuple[Le
     group[alone] = len(groups) + np.arange(len(alone))
     total = tree.schema.query(TOTAL)
     given = np.arange(len(groups) + len(alone)) < len(groups)
-    known = Known(query=total, sign="=", values=np.array([*values, *[0] * len(alone)])[:, None], given=given)
+    known = Constraint(query=total, sign="=", values=np.array([*values, *[0] * len(alone)])[:, None], given=given)
     names = [*("+".join(each.members) for each in groups), *(level.geocodes[each] for each in alone)]
     between = GroupLevel(
         name=f"groups of {level.name}",

@@ -17,7 +17,7 @@ import polars as pl
 
 from stirred.mechanisms.topdown.counts import Counts, Entries, Whole
 from stirred.mechanisms.topdown.schema import Schema
-from stirred.mechanisms.topdown.tree import GroupTotal, Known, Level, Tree
+from stirred.mechanisms.topdown.tree import Constraint, GroupTotal, Level, Tree
 
 Integers = npt.NDArray[np.int64]
 _SHOWN = 5
@@ -128,7 +128,7 @@ def check_tree(
     return found
 
 
-def _check_known(level: Level, known: Known, found: Integers, certificate: Certificate) -> None:
+def _check_known(level: Level, known: Constraint, found: Integers, certificate: Certificate) -> None:
     values = np.asarray(known.values, dtype=np.int64)
     wrong = {"=": found != values, "<=": found > values, ">=": found < values}[known.sign] & known.given[:, None]
     places = np.argwhere(wrong)

@@ -19,12 +19,12 @@ from typing import Final
 
 import numpy as np
 
-from stirred.mechanisms.topdown.least_squares import Floor, Model
-from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, Query
+from stirred.mechanisms.topdown.least_squares import LevelEstimates, SubspaceModel
+from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, MarginalQuery
 from stirred.mechanisms.topdown.solve.problem import CellGrid, Numbers, Places, coarsens, lattice_arrays
 from stirred.mechanisms.topdown.solve.programs import Quadratic
 from stirred.mechanisms.topdown.subspaces import Subspaces, inverse_off
-from stirred.mechanisms.topdown.tree import Answers, Known, Level, Tree
+from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Tree
 
 # A margin is measured well if its variance is at most this part of what the cells under it add up to.
 _WELL: Final = 0.5
@@ -36,7 +36,7 @@ _MOST_ITERATIONS: Final = 100_000
 class MarginForm:
     """The quadratic form of a margin of the one area at the top, over the codes of exchangeable attributes."""
 
-    query: Query
+    query: MarginalQuery
     precision: Numbers  # (sets of exchangeable attributes, 1, 1), in the sum form of the grid
     linear: Numbers  # (codes,)
 
@@ -68,17 +68,10 @@ class Objective:
         return found
 
 
-def precisions(answers: Answers) -> Numbers:
-    """Return one over the variance of each area, 0 where it has no answers."""
-    usable = np.isfinite(answers.variance) & (answers.variance > 0)
-    found: Numbers = np.divide(1.0, answers.variance, out=np.zeros(len(usable)), where=usable)
-    return found
-
-
 def own_objective(grid: CellGrid, level: Level, *, dense: bool) -> Objective:
     """Return the objective of the areas' own measurements; ``dense`` makes the linear terms of all cells at once."""
     queries = [each.query for each in level.answers]
-    weights = np.stack([precisions(each) for each in level.answers], axis=1) if queries else np.zeros((level.areas, 0))
+    weights = np.stack([each.precision for each in level.answers], axis=1) if queries else np.zeros((level.areas, 0))
     different, kind = np.unique(weights, axis=0, return_inverse=True)
     total, variance = np.zeros(level.areas), np.full(level.areas, np.inf)
     for each in level.answers:
@@ -99,14 +92,14 @@ def own_objective(grid: CellGrid, level: Level, *, dense: bool) -> Objective:
     return replace(found, linear=found.at(slice(None), everywhere)[:, 0], answers=(), weights=None)
 
 
-def model_on(grid: CellGrid, queries: Sequence[Query]) -> Model:
+def model_on(grid: CellGrid, queries: Sequence[MarginalQuery]) -> SubspaceModel:
     """Return the model of the linear estimates with the attributes apart as they are here."""
     spaces = Subspaces(schema=grid.schema, core=frozenset(grid.differing))
     seen = {each for query in queries for each in spaces.within(spaces.kept(query))}
-    return Model(spaces=spaces, like={each: each for each in spaces.all}, seen=frozenset(seen))
+    return SubspaceModel(spaces=spaces, like={each: each for each in spaces.all}, seen=frozenset(seen))
 
 
-def bottom_up_objective(grid: CellGrid, model: Model, floor: Floor) -> Objective:
+def bottom_up_objective(grid: CellGrid, model: SubspaceModel, floor: LevelEstimates) -> Objective:
     """Return the objective of the estimates that areas have from their own subtrees."""
     from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
 
@@ -159,7 +152,7 @@ def first_of(objective: Objective) -> Objective:
     )
 
 
-def collapsed(tree: Tree, model: Model) -> Tree:
+def collapsed(tree: Tree, model: SubspaceModel) -> Tree:
     """Return a tree that says the same of all areas above its leaves, with one leaf for all of a kind in a parent.
 
     Leaves with the same variances and zeros have one covariance V: the sum of n of them is known like one leaf whose
@@ -168,7 +161,7 @@ def collapsed(tree: Tree, model: Model) -> Tree:
     leaves = tree.levels[-1]
     if len(tree.levels) == 1:
         return tree
-    weights = [precisions(each)[:, None] for each in leaves.answers]
+    weights = [each.precision[:, None] for each in leaves.answers]
     zeros = [model.spaces.zeros(each) for each in leaves.known]
     given = [each.given[:, None] for each in leaves.known if each.sign == "="]
     table = np.concatenate([leaves.parent[:, None], *weights, *zeros, *given], axis=1)
@@ -185,7 +178,7 @@ def collapsed(tree: Tree, model: Model) -> Tree:
         for each in leaves.answers
     )
     known = tuple(
-        Known(
+        Constraint(
             query=each.query,
             sign=each.sign,
             values=summed(each.values) if each.sign == "=" else each.values[first],
@@ -213,7 +206,7 @@ def inherited(levels: Sequence[Level]) -> list[Level]:
     for above in reversed(levels[:-1]):
         below = found[0]
         count = np.bincount(below.parent, minlength=above.areas)
-        blank = np.all([precisions(each) == 0 for each in above.answers] or [np.ones(above.areas, bool)], axis=0)
+        blank = np.all([each.precision == 0 for each in above.answers] or [np.ones(above.areas, bool)], axis=0)
         alone = np.flatnonzero(blank & (count == 1))
         if len(alone) and below.answers:
             child = np.searchsorted(below.parent, alone)
@@ -234,7 +227,9 @@ def _lent(above: Level, below: Answers, areas: Places, children: Places) -> Answ
     return Answers(query=below.query, values=values, variance=variance)
 
 
-def margins_of(grid: CellGrid, model: Model, floor: Floor, measured: Iterable[Query]) -> tuple[MarginForm, ...]:
+def margins_of(
+    grid: CellGrid, model: SubspaceModel, floor: LevelEstimates, measured: Iterable[MarginalQuery]
+) -> tuple[MarginForm, ...]:
     """Return the margins that are measured well at the top, each inside the next, with their best estimates."""
     found: list[MarginForm] = []
     widest = sorted((each for each in {*measured} if _is_margin(grid, each)), key=lambda each: (-each.size, each.name))
@@ -244,11 +239,11 @@ def margins_of(grid: CellGrid, model: Model, floor: Floor, measured: Iterable[Qu
     return tuple(found[::-1])
 
 
-def _is_margin(grid: CellGrid, query: Query) -> bool:
+def _is_margin(grid: CellGrid, query: MarginalQuery) -> bool:
     return 1 < query.size < grid.schema.size and not grid.rows_of(query).any()
 
 
-def _sizes(model: Model, floor: Floor) -> dict[tuple[int, ...], tuple[float, float, float]]:
+def _sizes(model: SubspaceModel, floor: LevelEstimates) -> dict[tuple[int, ...], tuple[float, float, float]]:
     """Return for each subspace the variance of the sum over rows, that of all rows added up, and what is unknown."""
     found = {}
     for each in model.spaces.all:
@@ -260,7 +255,7 @@ def _sizes(model: Model, floor: Floor) -> dict[tuple[int, ...], tuple[float, flo
     return found
 
 
-def _is_measured_well(grid: CellGrid, model: Model, floor: Floor, query: Query) -> bool:
+def _is_measured_well(grid: CellGrid, model: SubspaceModel, floor: LevelEstimates, query: MarginalQuery) -> bool:
     sizes, kept = _sizes(model, floor), model.spaces.within(model.spaces.kept(query))
     if any(sizes[each][2] > 1e-9 for each in kept):
         return False
@@ -270,7 +265,7 @@ def _is_measured_well(grid: CellGrid, model: Model, floor: Floor, query: Query) 
     return bool(margin <= _WELL * cells)
 
 
-def _margin(grid: CellGrid, model: Model, floor: Floor, query: Query) -> MarginForm:
+def _margin(grid: CellGrid, model: SubspaceModel, floor: LevelEstimates, query: MarginalQuery) -> MarginForm:
     from stirred.mechanisms.topdown.solve.admm_kernel import to_sums
 
     spaces, lattice, sizes = model.spaces, grid.lattice, _sizes(model, floor)
@@ -292,7 +287,7 @@ def _margin(grid: CellGrid, model: Model, floor: Floor, query: Query) -> MarginF
     return MarginForm(query=query, precision=sums, linear=linear)
 
 
-def settled(margins: Sequence[MarginForm], grid: CellGrid, total: float) -> tuple[Query, Numbers] | None:
+def settled(margins: Sequence[MarginForm], grid: CellGrid, total: float) -> tuple[MarginalQuery, Numbers] | None:
     """Return the finest margin and its values (1, cells): not negative, nearest to the estimates, with this total.
 
     Each margin keeps the one before it. None if there is none, or one does not settle.

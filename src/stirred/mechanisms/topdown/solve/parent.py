@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stirred.data.problems import PlanError, bad_plan
-from stirred.mechanisms.topdown.schema import Query
+from stirred.mechanisms.topdown.schema import MarginalQuery
 from stirred.mechanisms.topdown.solve.feasible import Demands, best_totals, least_violation, possible, reason
 from stirred.mechanisms.topdown.solve.objective import Objective, settled
 from stirred.mechanisms.topdown.solve.problem import (
@@ -132,7 +132,7 @@ class Parent:
         )
 
     @property
-    def published(self) -> tuple[Query, Places] | None:
+    def published(self) -> tuple[MarginalQuery, Places] | None:
         """Return the margin that was published before of all children, and its values."""
         margin, values = self.step.rules.margin, self.step.limits.margin
         if margin is None or values is None or np.any(values[self.children] < 0):
@@ -292,7 +292,7 @@ def _totals(parent: Parent, totals: Numbers) -> Numbers:
 
 # ---- the non-negative optimum -----------------------------------------------------------------------------
 
-_Margin = tuple[Query, npt.NDArray[Any]] | None
+_Margin = tuple[MarginalQuery, npt.NDArray[Any]] | None
 
 
 def _optimum(parent: Parent, totals: Numbers, margin: _Margin) -> tuple[Numbers, Numbers, SolverEvent | None]:

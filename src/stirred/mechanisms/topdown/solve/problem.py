@@ -22,8 +22,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from stirred.mechanisms.topdown.schema import DETAILED, SUMMED, TOTAL, Query, Schema
-from stirred.mechanisms.topdown.tree import GroupTotal, Known, Level, Tree
+from stirred.mechanisms.topdown.schema import DETAILED, SUMMED, TOTAL, MarginalQuery, Schema
+from stirred.mechanisms.topdown.tree import Constraint, GroupTotal, Level, Tree
 
 Places = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
@@ -109,7 +109,7 @@ class CellGrid:
     differing: tuple[int, ...]
 
     @classmethod
-    def of(cls, schema: Schema, queries: Iterable[Query], known: Iterable[Query] = ()) -> CellGrid:
+    def of(cls, schema: Schema, queries: Iterable[MarginalQuery], known: Iterable[MarginalQuery] = ()) -> CellGrid:
         """Return the grid on which these measured queries, and what is known of other queries, are exchangeable."""
         differing: set[int] = set()
         for query in queries:
@@ -149,7 +149,7 @@ class CellGrid:
         found[self.cells.reshape(-1)] = np.arange(self.schema.size)
         return found
 
-    def rows_of(self, query: Query) -> Places:
+    def rows_of(self, query: MarginalQuery) -> Places:
         """Return for each ``a`` the group in which the query counts it."""
         place = np.zeros((1,), dtype=np.int64)
         for axis in self.differing:
@@ -157,11 +157,11 @@ class CellGrid:
             place = (place[:, None] * (groups.max() + 1) + groups[None, :]).reshape(-1)
         return place
 
-    def kept_by(self, query: Query) -> int:
+    def kept_by(self, query: MarginalQuery) -> int:
         """Return which set of exchangeable attributes the query keeps."""
         return self.lattice.kept.index(tuple(max(query.groups[axis]) > 0 for axis in self.exchangeable))
 
-    def precision(self, queries: Iterable[Query], weights: Numbers) -> Numbers:
+    def precision(self, queries: Iterable[MarginalQuery], weights: Numbers) -> Numbers:
         """Return sum_q weight_q Q'Q in sum form, for each row of ``weights`` (rows, queries): (rows, sets, a, a)."""
         found = np.zeros((len(weights), len(self.lattice.kept), self.height, self.height))
         for query, weight in zip(queries, weights.T, strict=True):
@@ -175,7 +175,7 @@ def is_bound(values: Places) -> Flags:
     return (values > 0) & (values < _PUBLISHED_NO_LIMIT)
 
 
-def coarsens(one: Query, two: Query) -> bool:
+def coarsens(one: MarginalQuery, two: MarginalQuery) -> bool:
     """Say whether the cells of one query are unions of those of another.
 
     >>> from stirred.mechanisms.topdown.schema import Attribute, Schema
@@ -190,7 +190,7 @@ def coarsens(one: Query, two: Query) -> bool:
     )
 
 
-def _margin(schema: Schema, measured: Sequence[Query], levels: Sequence[Level]) -> Query | None:
+def _margin(schema: Schema, measured: Sequence[MarginalQuery], levels: Sequence[Level]) -> MarginalQuery | None:
     """Return the finest query that is known exactly in all areas, if it keeps attributes otherwise exchangeable.
 
     Everything else that is known exactly must follow from it; or else all of it is bounds from both sides.
@@ -208,7 +208,7 @@ def _margin(schema: Schema, measured: Sequence[Query], levels: Sequence[Level]) 
     return finest if everywhere and all(coarsens(each, finest) for each in exact) else None
 
 
-def implied(known: Known, margin: Query | None) -> bool:
+def implied(known: Constraint, margin: MarginalQuery | None) -> bool:
     """Say whether something that is known follows from a margin that is."""
     return margin is not None and known.sign == "=" and coarsens(known.query, margin)
 
@@ -218,14 +218,14 @@ class Rules:
     """The queries on which there are limits; group 0 is the total, then the groups of each query in turn."""
 
     grid: CellGrid
-    queries: tuple[Query, ...]
+    queries: tuple[MarginalQuery, ...]
     groups: Flags  # (groups, a): which rows of the grid a group counts
     of_query: Places  # for each group its query, -1 for the total
     bounded: tuple[bool, ...] = ()  # for each query whether it has bounds other than cells that stay empty
-    margin: Query | None = None  # that is known exactly and keeps exchangeable attributes: an earlier release
+    margin: MarginalQuery | None = None  # that is known exactly and keeps exchangeable attributes: an earlier release
 
     @classmethod
-    def of(cls, trees: Iterable[Tree], *, queries: Iterable[Query] = ()) -> Rules:
+    def of(cls, trees: Iterable[Tree], *, queries: Iterable[MarginalQuery] = ()) -> Rules:
         """Return the rules of trees that belong together; ``queries`` are measured elsewhere."""
         levels = [(tree.schema, level) for tree in trees for level in tree.levels]
         schema = levels[0][0]
@@ -254,7 +254,7 @@ class Rules:
             margin=margin,
         )
 
-    def place(self, query: Query) -> slice:
+    def place(self, query: MarginalQuery) -> slice:
         """Return where the groups of a query stand."""
         if query.size == 1:
             return slice(0, 1)
@@ -508,7 +508,7 @@ class Rounder:
 class Chain:
     """The queries along which is rounded, from the total down; the last is one step above cells."""
 
-    queries: tuple[Query, ...]
+    queries: tuple[MarginalQuery, ...]
 
     @classmethod
     def of(cls, rules: Rules) -> Chain:

@@ -26,8 +26,8 @@ from stirred.data.problems import PlanError, bad_plan, listed
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.topdown.counts import Counts
-from stirred.mechanisms.topdown.least_squares import Floor, Model, Upward, summary, upward
-from stirred.mechanisms.topdown.schema import Query
+from stirred.mechanisms.topdown.least_squares import LevelEstimates, SubspaceModel, UpwardPass, summary, upward
+from stirred.mechanisms.topdown.schema import MarginalQuery
 from stirred.mechanisms.topdown.solve.objective import (
     Objective,
     bottom_up_objective,
@@ -37,7 +37,6 @@ from stirred.mechanisms.topdown.solve.objective import (
     margins_of,
     model_on,
     own_objective,
-    precisions,
     stacked,
 )
 from stirred.mechanisms.topdown.solve.parent import ChildCounts, LevelStep, SolverEvent, solve_children, without_parent
@@ -99,7 +98,7 @@ class Arm:
             return True
         finest = max(level.answers, key=lambda each: each.query.size)
         total = [each for each in level.answers if each.query.size == 1]
-        return bool(total and np.median(precisions(total[0])) >= np.median(precisions(finest)))
+        return bool(total and np.median(total[0].precision) >= np.median(finest.precision))
 
 
 ARMS: Final[Mapping[str, Arm]] = {
@@ -239,10 +238,10 @@ class Strategy:
     options: SolveOptions
     rules: Rules
     chain: Chain
-    model: Model
+    model: SubspaceModel
     names: tuple[str, ...]  # of all levels, from the top
     totals_first: frozenset[str]  # levels at which totals are fixed before cells
-    measured: tuple[Query, ...]
+    measured: tuple[MarginalQuery, ...]
 
     @classmethod
     def of(cls, shards: Shards, top: Tree | None, options: SolveOptions, engine: Engine) -> Strategy:
@@ -293,7 +292,7 @@ class Strategy:
             raise PlanError(problems)
         return found
 
-    def objectives(self, tree: Tree, beneath: dict[str, Floor] | None = None) -> list[Objective]:
+    def objectives(self, tree: Tree, beneath: dict[str, LevelEstimates] | None = None) -> list[Objective]:
         """Return the objectives of all levels of a shard; note in ``beneath`` what it says of its top."""
         grid, upper = self.rules.grid, tree.names[:-1]
         leaves = own_objective(grid, tree.levels[-1], dense=False)
@@ -309,7 +308,9 @@ class Strategy:
             beneath[tree.levels[0].geocodes[0]] = summary(up)
         return [*self._bottom_up(up, upper), leaves] if upper else self._bottom_up(up, tree.names)
 
-    def upper_objectives(self, top: Tree, beneath: Mapping[str, Floor], tops: Sequence[Objective]) -> list[Objective]:
+    def upper_objectives(
+        self, top: Tree, beneath: Mapping[str, LevelEstimates], tops: Sequence[Objective]
+    ) -> list[Objective]:
         """Return the objectives of the areas above shards, given what the shards say of their tops."""
         if self.options.arm.bottom_up:
             up = upward(self.model, regrouped(self._without_margin(top), self._groups_in(top)), beneath=beneath)
@@ -317,7 +318,7 @@ class Strategy:
         self._require_measured(top.levels[0])
         return [*(own_objective(self.rules.grid, level, dense=True) for level in top.levels[:-1]), stacked(tops)]
 
-    def _bottom_up(self, up: Upward, names: Sequence[str]) -> list[Objective]:
+    def _bottom_up(self, up: UpwardPass, names: Sequence[str]) -> list[Objective]:
         """Return the objectives of levels from their estimates; margins come first in the area at the very top."""
         grid, model = self.rules.grid, self.model
         floors = [floor for floor in up.floors if floor.level.name in names]
@@ -434,7 +435,7 @@ def solve_and(
         return
     task = _ShardTask(strategy=replace(strategy, options=options.alone), finish=finish)
     limits, tops = [], []
-    beneath: dict[str, Floor] = {}
+    beneath: dict[str, LevelEstimates] = {}
     for limit, objective, floors in engine.map_groups(enumerate(shards()), task.up):
         limits.append(limit)
         tops.append(objective)
@@ -474,9 +475,9 @@ class _ShardTask(Generic[T]):
     finish: Callable[[int, TreeCounts], T]
     remembered: _ObjectiveCache = field(default_factory=_ObjectiveCache)
 
-    def up(self, numbered: tuple[int, Shard]) -> tuple[AreaLimits, Objective, Mapping[str, Floor]]:
+    def up(self, numbered: tuple[int, Shard]) -> tuple[AreaLimits, Objective, Mapping[str, LevelEstimates]]:
         place, tree = numbered[0], _usable(numbered[1])
-        floors: dict[str, Floor] = {}
+        floors: dict[str, LevelEstimates] = {}
         limits, objectives = self.strategy.limits(tree.levels)[0], self.strategy.objectives(tree, floors)
         self.remembered.keep(place, objectives)
         return limits.take(slice(0, 1)), first_of(objectives[0]), floors
