@@ -72,7 +72,7 @@ def test_what_is_known_is_read_back_with_its_sign(tmp_path: Path) -> None:
     assert (zero.query.name, zero.sign) == ("age * work", "<=")
     assert zero.values[0].tolist() == [0, *[np.iinfo(np.int32).max] * 5]
     assert [known.query.name for known in tree.levels[1].known] == ["age * work"]
-    rows = pl.concat([*store.constraints()])
+    rows = pl.concat([*store.published("constraints")])
     assert rows.filter(query_name="total_con", geolevel="ward").height == 45
     assert rows.filter(query_name="age_work_0_con").height == 62
     assert rows.columns == ["geolevel", "geocode", "query_name", "sex", "age", "work", "query_shape", "value", "sign"]

@@ -8,7 +8,6 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +252,7 @@ def test_threads_and_batches_change_no_record(folder: Path, monkeypatch: pytest.
         with monkeypatch.context() as patch:
             patch.setattr(os, "cpu_count", lambda threads=threads: threads)
             patch.setattr(solving, "_AT_ONCE", batch)
-            patch.setattr(records, "_in_parts", partial(records._in_parts, rows=rows))
+            patch.setattr(records, "_ROWS", rows)
             text = plan.read_text(encoding="utf-8").replace('out = "out"', f'out = "out{number}"')
             (folder / "own.toml").write_text(text, encoding="utf-8")
             made = run(prepare(read_plan(folder / "own.toml")), entropy=Entropy.from_seed("threads"))

@@ -285,12 +285,14 @@ def test_totals_that_are_not_those_of_the_file_destroy_the_bundle(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready = prepare(read_plan(edited(folder, ('ledger = "a.ledger"', ""))))
-    right = MeasurementStore.constraints
+    right = MeasurementStore.published
 
-    def wrong(self: MeasurementStore) -> Any:
-        return (part.with_columns(value=pl.concat_list(pl.col("value").list.first() + 1)) for part in right(self))
+    def wrong(self: MeasurementStore, what: str) -> Any:
+        more = int(what == "constraints")
+        one_more = pl.concat_list(pl.col("value").list.first() + more)
+        return (part.with_columns(value=one_more) if more else part for part in right(self, what))
 
-    monkeypatch.setattr(MeasurementStore, "constraints", wrong)
+    monkeypatch.setattr(MeasurementStore, "published", wrong)
     with pytest.raises(VerificationError, match="do not add up to the records of the file"):
         run(ready)
 

@@ -1,5 +1,1 @@
 """TopDown: noisy measurements over a hierarchy of areas, their best linear estimates, and records made from them."""
-
-from __future__ import annotations
-
-"""TopDown: noisy measurements over a hierarchy of areas, their best linear estimates, and records made from them."""

@@ -20,6 +20,7 @@ from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, MarginalQuery, Sc
 from stirred.mechanisms.topdown.settings import TopDownSettings
 from stirred.mechanisms.topdown.spine import Spine
 from stirred.mechanisms.topdown.store import MeasurementStore
+from stirred.mechanisms.topdown.tree import blocks
 
 SIZES: Final = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 _COLUMNS: Final = {
@@ -96,10 +97,10 @@ def counts_in(frames: Iterable[pl.DataFrame], schema: Schema, spine: Spine) -> C
 
 def _errors(part: Population, released: Counts) -> Iterator[tuple[object, ...]]:
     schema = part.schema
-    asked = [schema.query(name) for name in (TOTAL, *schema.names, DETAILED)]
+    queries = [schema.query(name) for name in (TOTAL, *schema.names, DETAILED)]
     codes = {attribute.name: attribute.codes for attribute in schema.attributes}
     for depth, level in enumerate(part.spine.names):
-        for query in asked:
+        for query in queries:
             sums, cells, areas = _summed(part, released, depth, query)
             yield from _means(level, query.name, None, sums, areas)
             for place, code in enumerate(codes.get(query.name, ())):
@@ -112,9 +113,7 @@ def _summed(
     """Return for each size of area the sums of absolute and signed errors, over cells and for each, and the areas."""
     sums, areas = np.zeros((2, len(SIZES))), np.zeros(len(SIZES), dtype=np.int64)
     cells = np.zeros((2, len(SIZES), query.size))
-    many = max(1, _NUMBERS // query.size)
-    for start in range(0, part.spine.areas(depth), many):
-        some = range(start, min(start + many, part.spine.areas(depth)))
+    for some in blocks(part.spine.areas(depth), max(1, _NUMBERS // query.size)):
         true = part.answers(query, depth, some)
         error = part.spine.counts(released, depth, some).answers(query) - true
         size = np.searchsorted(SIZES, true.sum(axis=1), side="right") - 1

@@ -93,8 +93,8 @@ class Shares:
         given = content.get("levels") if isinstance(content.get("levels"), Mapping) else {}
         levels = {str(name): number(share, f"{where} levels {name}") for name, share in (given or {}).items()}
         queries: dict[str, dict[str, Fraction]] = {name: {} for name in levels}
-        asked = content.get("queries") if isinstance(content.get("queries"), Mapping) else {}
-        for query, shares in (asked or {}).items():
+        given_shares = content.get("queries") if isinstance(content.get("queries"), Mapping) else {}
+        for query, shares in (given_shares or {}).items():
             by_level = shares if isinstance(shares, Mapping) else dict.fromkeys(levels, shares)
             for level, share in by_level.items():
                 place = f"{where} queries {query} {level}"
@@ -159,8 +159,8 @@ class Shares:
 
         Areas that have the shares of bypassed levels have less noise.
         """
-        asked = ((level, query) for level in self.levels for query in self.measured(level))
-        laws = [(sigma2, *each) for each in asked if (sigma2 := self.sigma2(*each)) is not None]
+        pairs = ((level, query) for level in self.levels for query in self.measured(level))
+        laws = [(sigma2, *each) for each in pairs if (sigma2 := self.sigma2(*each)) is not None]
         for sigma2, level, query in sorted(laws)[-1:]:
             try:
                 DiscreteGaussian(sigma2)
@@ -210,13 +210,13 @@ class Shares:
         is the largest of all ways that a path may be bypassed.
         """
         levels = [*self.levels]
-        asked = {query: schema.query(query) for query in self.names}
+        queries = {query: schema.query(query) for query in self.names}
         costs = {"anything": self.rho}
         left = [level for level in levels[:-1] if level in bypassed]
         for place, attribute in enumerate(schema.names):
             seen = {
                 level: sum(
-                    (own for query, own in self.queries[level].items() if asked[query].kept[place] != SUMMED), _NONE
+                    (own for query, own in self.queries[level].items() if queries[query].kept[place] != SUMMED), _NONE
                 )
                 for level in levels
             }

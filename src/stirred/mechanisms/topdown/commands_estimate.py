@@ -246,7 +246,7 @@ def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = 
     """Estimate from published measurements, and write the estimates with their standard errors."""
     refuse_taken(options.out, endings=(".parquet", ".csv"))
     members: dict[str, list[str]] = {}
-    asked = targets = None
+    request = targets = None
     if options.areas is not None:
         listing = read_table(options.areas, ("area", "geocode"), option="--areas")
         members = {
@@ -254,14 +254,14 @@ def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = 
         }
     mentioned = [("", code) for own in members.values() for code in own]
     if options.targets is not None:
-        asked = read_table(options.targets, ("geolevel", "area", "query_name", "cell"), option="--targets")
+        request = read_table(options.targets, ("geolevel", "area", "query_name", "cell"), option="--targets")
         mentioned += [
-            (level, area) for level, area in asked.select("geolevel", "area").unique().rows() if area not in members
+            (level, area) for level, area in request.select("geolevel", "area").unique().rows() if area not in members
         ]
     published = options.opened(mentioned=mentioned)
     members = {name: [published.block(code) for code in own] for name, own in members.items()}
-    if asked is not None:
-        targets = targets_of(asked, published, members, f"--targets {options.targets}")
+    if request is not None:
+        targets = targets_of(request, published, members, f"--targets {options.targets}")
     with _placed(options.out) as half:
         written, residuals, model = _Written(half.with_name("parts")), Residuals(), published.model()
         unions = Unions(model, members)
@@ -283,7 +283,7 @@ def run_estimate(options: HierarchyEstimateOptions, progress: Progress | None = 
         if not written.parts:
             what = "no row is measured: all are constraints, or have no finite variance"
             raise bad_file(what, where=str(options.measurements), remedy="name a folder or file with measurements")
-        _put_together(written, asked, half)
+        _put_together(written, request, half)
     return _outcome(options, published, residuals, written)
 
 
@@ -301,11 +301,11 @@ def _placed(out: Path) -> Iterator[Path]:
         ) from None
 
 
-def _put_together(written: _Written, asked: pl.DataFrame | None, out: Path) -> None:
+def _put_together(written: _Written, request: pl.DataFrame | None, out: Path) -> None:
     """Write one file; that of targets has their rows in their order."""
     parts = pl.scan_parquet(written.folder / "*.parquet")
-    if asked is not None:
-        keys = asked.select("geolevel", "area", "query_name", "cell").with_row_index("row").lazy()
+    if request is not None:
+        keys = request.select("geolevel", "area", "query_name", "cell").with_row_index("row").lazy()
         parts = keys.join(parts, on="row", how="left", maintain_order="left").drop("row")
     if out.suffix == ".csv":
         parts.sink_csv(out)
@@ -345,10 +345,10 @@ def _outcome(
         ("spends", SPENDS),
     ]
     if published.taken_to_exist:
-        told = (
+        words = (
             f"{number(published.taken_to_exist, 'area')} of --targets and --areas that no row speaks of: taken to exist"
         )
-        rows.insert(2, ("without rows", f"{told}, without measurements; if one is misspelt, correct it"))
+        rows.insert(2, ("without rows", f"{words}, without measurements; if one is misspelt, correct it"))
     rows[2:2] = _incomplete(published, residuals)
     return Outcome(rows=rows, values=values)
 
@@ -357,12 +357,12 @@ def _incomplete(published: PublishedMeasurements, residuals: Residuals) -> list[
     """Return what to know where a part of an area may be missing without a trace."""
     found = []
     if published.named_by == "rows":
-        told = "an area is the sum of its parts that have rows; if others exist, name them all with --spine"
-        found.append(("parts", told))
+        words = "an area is the sum of its parts that have rows; if others exist, name them all with --spine"
+        found.append(("parts", words))
     if residuals.apart:
         names = ", ".join(f'{level} "{code}"' for level, code, _ in residuals.apart)
-        told = "was measured far from what its parts say: a part may be missing, or a variance wrong"
-        found.append(("check", f"{names} {told}"))
+        words = "was measured far from what its parts say: a part may be missing, or a variance wrong"
+        found.append(("check", f"{names} {words}"))
     return found
 
 
@@ -404,7 +404,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
         solved = solved_terms(published.tree().levels, areas, query, cell, groups=published.totals)
         candidates += [] if solved is None else [solved]
     answers = unions.of(_ASKED, query)
-    told = " and ".join(options.where) or "everybody"
+    words = " and ".join(options.where) or "everybody"
     values = {
         "area": areas,
         "where": options.where,
@@ -412,7 +412,7 @@ def run_interval(options: IntervalOptions, progress: Progress | None = None) -> 
         "areas_named_by": published.named_by,
         "sha256": published.sha256,
     }
-    rows = [("count", f"{told} in {', '.join(code or 'the whole' for code in areas)}")]
+    rows = [("count", f"{words} in {', '.join(code or 'the whole' for code in areas)}")]
     if not answers.estimable[0, cell]:
         rows.append(("estimate", "not estimable: no measurement tells these counts from others"))
         return Outcome(rows=rows, values={**values, "estimable": False})

@@ -34,6 +34,7 @@ from stirred.mechanisms.topdown.tree import (
     Numbers,
     Places,
     Tree,
+    blocks,
     groups_inside,
     opened,
     regrouped,
@@ -205,11 +206,9 @@ def estimate_frames(
     for depth in range(len(found.floors))[levels]:
         level = found.floors[depth].level
         for name, query in queries.items() if level.name else ():
-            many = max(1, ROWS_AT_ONCE // query.size)
-            for start in range(0, level.areas, many):
-                places = np.arange(start, min(start + many, level.areas))
-                codes = level.geocodes[start : start + many]
-                yield estimate_frame(level.name, codes, name, found.of(depth, query, places))
+            for some in blocks(level.areas, max(1, ROWS_AT_ONCE // query.size)):
+                own = found.of(depth, query, np.array(some))
+                yield estimate_frame(level.name, level.geocodes[some.start : some.stop], name, own)
 
 
 def estimate_frame(level: str, areas: Sequence[str], name: str, found: QueryEstimate) -> pl.DataFrame:

@@ -132,8 +132,8 @@ def check_records(design: TopDownDesign, public: Path) -> Iterator[tuple[str, in
         except (pl.exceptions.PolarsError, StirredError, LookupError, ValueError, TypeError) as error:
             yield in_counts, 0, [f"it, or what is known of its areas, is not of the kind that is released ({error})"]
     yield from _tables(design, public, counted)
-    told = file_at(public, CERTIFICATE)
-    if told is None or not {*counted} <= {*told.get_columns()[0].to_list()}:
+    listing = file_at(public, CERTIFICATE)
+    if listing is None or not {*counted} <= {*listing.get_columns()[0].to_list()}:
         yield CERTIFICATE, 0, ["it does not certify all records"]
 
 
@@ -260,8 +260,8 @@ def audit_measurements(
     """Compare the promise with the one computed anew, and the noise of all published rows with the budget."""
     stated = bundle.specification
     if computed.budget.realised != stated.budget.realised:
-        said = f"the settings give {computed.budget.shown}, and it says {stated.budget.shown}"
-        found.bad(said, where="public/specification.json budget")
+        what = f"the settings give {computed.budget.shown}, and it says {stated.budget.shown}"
+        found.bad(what, where="public/specification.json budget")
     elif _fixed(computed) != _fixed(stated):
         found.bad("what it fixes is not what the settings publish exactly", where="public/specification.json")
     else:

@@ -57,13 +57,13 @@ class SubspaceModel:
         """Return the model for all queries and all that is known, whatever the area."""
         asked = dict.fromkeys(queries)
         core, loose = core_of(schema, queries=asked), set[int]()
-        for told in known:
-            if told.sign == "=":
-                asked[told.query] = None
-                core |= core_of(schema, queries=[told.query])
-                loose |= core_of(schema, queries=[], known=[told])
+        for fact in known:
+            if fact.sign == "=":
+                asked[fact.query] = None
+                core |= core_of(schema, queries=[fact.query])
+                loose |= core_of(schema, queries=[], known=[fact])
             else:
-                core |= core_of(schema, queries=[], known=[told])
+                core |= core_of(schema, queries=[], known=[fact])
         # Zeros among fixed values also empty the areas inside, unless that would tie too many attributes together.
         if prod(schema.shape[place] for place in core | loose) <= LARGEST_CORE:
             core |= loose
@@ -236,9 +236,9 @@ def _held(
             spread[look] = done[look][0].spread
         both, solved, stacked = done[look]
         kinds = floor.kinds[held]
-        told = np.concatenate([split[p][each][held] * fixed[p].given[held, None, None] for p in seeing], axis=1)
-        values = solved[kinds] @ told
-        _check_agree(floor.level, held, stacked[kinds] @ values - told, told)
+        given_values = np.concatenate([split[p][each][held] * fixed[p].given[held, None, None] for p in seeing], axis=1)
+        values = solved[kinds] @ given_values
+        _check_agree(floor.level, held, stacked[kinds] @ values - given_values, given_values)
         moved = values - floor.mean[each][held]
         floor.mean[each][held] += both.gain[kinds] @ moved
         squares, freedom = _residuals(both, kinds, moved)

@@ -48,7 +48,7 @@ from stirred.mechanisms.topdown.store import (
     schema_document,
     write_piece,
 )
-from stirred.mechanisms.topdown.tree import Level
+from stirred.mechanisms.topdown.tree import Level, blocks
 from stirred.randomness.entropy import Entropy
 from stirred.randomness.noise import Streams, fill_noise_rows
 from stirred.spec.problems import Problem, StirredError
@@ -234,7 +234,7 @@ class Population(RecordKind):
         """Return the levels at which nothing is measured."""
         return frozenset() if self.shares is None else self.shares.idle
 
-    def asked(self, depth: int) -> list[MarginalQuery]:
+    def queries_at(self, depth: int) -> list[MarginalQuery]:
         """Return what is measured at a level."""
         names = [] if self.shares is None else self.shares.measured(self.spine.names[depth])
         return [self.schema.query(name) for name in names]
@@ -260,8 +260,8 @@ class LevelTask:
     first: int  # place of the first area in its level, by which noise is addressed
     since: Integers
     counts: Counts
-    asked: tuple[tuple[MarginalQuery, dict[int, Fraction]], ...] = ()
-    known: tuple[tuple[Rule, Counts | None], ...] = ()
+    queries: tuple[tuple[MarginalQuery, dict[int, Fraction]], ...] = ()
+    rules: tuple[tuple[Rule, Counts | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -323,8 +323,10 @@ def _tasks(part: Population, depths: range, root: tuple[int, int], *, leaves: in
             first=areas.start,
             since=spine.carried(depth, areas, idle=part.idle),
             counts=counts(part.counts, depth, areas),
-            asked=() if depth == leaves else tuple((each, part.sigma2(depth, each)) for each in part.asked(depth)),
-            known=tuple(
+            queries=()
+            if depth == leaves
+            else tuple((each, part.sigma2(depth, each)) for each in part.queries_at(depth)),
+            rules=tuple(
                 (replace(rule, source=None), None if rule.source is None else counts(rule.source, depth, areas))
                 for rule in known
             ),
@@ -336,7 +338,7 @@ def _write(piece: PieceWriter, tasks: Sequence[LevelTask], entropy: Entropy) -> 
     for task in tasks:
         piece.level(task.level, task.since)
         facts = {"level": task.level.name, "rows": task.level.areas}
-        for query, sigma2 in task.asked:
+        for query, sigma2 in task.queries:
             # Apart, because names may have spaces: "area type" asked "sex" is not "area" asked "type sex".
             streams = Streams.of(entropy.child(f"level {task.level.name}"), f"query {query.name}")
             piece.numbers(
@@ -349,9 +351,11 @@ def _write(piece: PieceWriter, tasks: Sequence[LevelTask], entropy: Entropy) -> 
                 kept=query.kept,
                 sigma2={str(since): f"{v.numerator}/{v.denominator}" for since, v in sigma2.items()},
             )
-        for rule, source in task.known:
+        for rule, source in task.rules:
             piece.numbers(
-                lambda r=rule, c=source, n=task.level.areas: (r.of(c, b) for b in _blocks(n, r.query.size)),  # type: ignore[misc]
+                lambda r=rule, c=source, n=task.level.areas: (
+                    r.of(c, b) for b in blocks(n, max(1, _NUMBERS // r.query.size))
+                ),  # type: ignore[misc]
                 columns=rule.query.size,
                 **facts,
                 role="known",
@@ -370,7 +374,7 @@ def noisy(
     Areas that are not measured have zeros: only where noise was drawn a true count is looked at.
     """
     laws = {since: DiscreteGaussian(each) for since, each in sigma2.items()}
-    for block in _blocks(task.level.areas, query.size):
+    for block in blocks(task.level.areas, max(1, _NUMBERS // query.size)):
         truth, since = task.counts.answers(query, block), task.since[block.start : block.stop]
         found = np.zeros_like(truth)
         for level, law in laws.items():
@@ -381,12 +385,6 @@ def noisy(
                 fill_noise_rows(law, noise, chunks=chunks, streams=streams)
             found[rows] = truth[rows] + noise
         yield found
-
-
-def _blocks(areas: int, size: int) -> Iterator[range]:
-    many = max(1, _NUMBERS // size)
-    for start in range(0, areas, many):
-        yield range(start, min(start + many, areas))
 
 
 def class_counts(spine: Spine, schema: Schema, shares: Shares) -> dict[tuple[str, str, str], int]:

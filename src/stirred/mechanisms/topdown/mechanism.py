@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -352,11 +353,9 @@ class TopDown(Mechanism):
         }
         frames: dict[str, Make] = {SPINE: plan.spine.frames}
         for part in plan.parts:
-            store = stores[part.name]
+            published = stores[part.name].published
             frames |= {
-                part.file("measurements"): store.published,
-                part.file("constraints"): store.constraints,
-                part.file("agreement"): store.agreement,
+                part.file(what): partial(published, what) for what in ("measurements", "constraints", "agreement")
             }
         declared = {file.name for file in self.files(microdata, plan)}
         measured = [part for part, _ in plan.measured]

@@ -116,9 +116,9 @@ def unmeasured(parts: Iterable[Population]) -> Iterator[Doubt]:
         shares = part.shares
         if shares is None:
             continue
-        asked = {name: part.schema.query(name) for level in shares.levels for name in shares.measured(level)}
+        queries = {name: part.schema.query(name) for level in shares.levels for name in shares.measured(level)}
         for place, name in enumerate(part.schema.names):
-            if all(query.kept[place] == SUMMED for query in asked.values()):
+            if all(query.kept[place] == SUMMED for query in queries.values()):
                 yield Doubt(
                     kind="unmeasured",
                     about=name,

@@ -109,7 +109,7 @@ class PublishedMeasurements:
     @cached_property
     def queries(self) -> dict[str, MarginalQuery]:
         """Return what was measured, by the names in the file."""
-        return {name: query for name, query, sign, _ in self._asked.values() if sign is None}
+        return {name: query for name, query, sign, _ in self._descriptions.values() if sign is None}
 
     @cached_property
     def named_by(self) -> Literal["spine", "constraints", "rows"]:
@@ -127,22 +127,22 @@ class PublishedMeasurements:
         return "constraints"
 
     @cached_property
-    def _asked(self) -> dict[tuple[Any, ...], tuple[str, MarginalQuery, Sign | None, tuple[int, ...] | None]]:
+    def _descriptions(self) -> dict[tuple[Any, ...], tuple[str, MarginalQuery, Sign | None, tuple[int, ...] | None]]:
         """Return for each way that rows describe a query: its name, the query, its sign, and the one group it names."""
         columns = _described(self.schema)
         if not self.rows:
             return {}
         frames = [rows.group_by(columns).agg(pl.col(FILE, ROW).first()) for rows in self.rows.values()]
         found = pl.concat(frames).unique(columns, keep="first", maintain_order=True).collect().sort("query_name")
-        asked, problems = {}, []
+        found_queries, problems = {}, []
         for row in found.iter_rows(named=True):
             try:
-                asked[tuple(row[name] for name in columns)] = _query_of(row, self.schema)
+                found_queries[tuple(row[name] for name in columns)] = _query_of(row, self.schema)
             except (DataError, PlanError) as error:
                 problems += [problem.inside(self._place(row)) for problem in error.problems]
         if problems:
             raise DataError(problems)
-        return asked
+        return found_queries
 
     def _place(self, row: Mapping[str, Any]) -> str:
         return f"{self.files[row[FILE]]} row {row[ROW] + 1}"
@@ -174,7 +174,7 @@ class PublishedMeasurements:
         """Return the subspaces for all queries and known values of the file."""
         known = []
         columns = _described(self.schema)
-        for key, (label, query, sign, group) in self._asked.items():
+        for key, (label, query, sign, group) in self._descriptions.items():
             same = [pl.col(name).eq_missing(value) for name, value in zip(columns, key, strict=True)]
             if sign is None or sign == ">=":
                 continue
@@ -272,7 +272,7 @@ class PublishedMeasurements:
         answers: list[Answers] = []
         known: list[Constraint] = []
         for key, part in own.partition_by(_described(self.schema), as_dict=True, maintain_order=True).items():
-            label, query, sign, group = self._asked[key]
+            label, query, sign, group = self._descriptions[key]
             places = part[_PLACE].to_numpy()
             self._check_rows(part, label, 1 if group else query.size, name)
             values = _values(part, 1 if group else query.size)
@@ -477,8 +477,8 @@ def _mechanism_of(specification: Path) -> str:
 
 def _measured_schema(specification: Path) -> Schema:
     try:
-        told = json.loads(specification.read_text(encoding="utf-8"))["mechanism"]["settings"]
-        return TopDownDesign.of(TopDownSettings.model_validate(told)).schema
+        settings = json.loads(specification.read_text(encoding="utf-8"))["mechanism"]["settings"]
+        return TopDownDesign.of(TopDownSettings.model_validate(settings)).schema
     except (OSError, ValueError, KeyError, TypeError):  # of a model that does not fit too: a ValueError
         remedy = "take the measurements out of the folder, and give --schema, --constraints and --spine"
         raise bad_file("it does not say what was measured", where=str(specification), remedy=remedy) from None

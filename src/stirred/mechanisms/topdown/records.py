@@ -138,10 +138,10 @@ def record_files(
         store = stores[part.name]
         if "estimates" in settings.publish:
             written = write_estimates(store, part, work / "estimates" / part.name, progress=progress)
-            frames[part.file("estimates")] = partial(_in_parts, written, rows=ROWS_AT_ONCE)
+            frames[part.file("estimates")] = partial(_from_files, written, ROWS_AT_ONCE)
         if "records" in settings.publish:
             own = made[part.name] = solved(store, part.name, settings.arm, work, engine=engine, progress=progress)
-            frames[part.file("counts")] = partial(_in_parts, own.files)
+            frames[part.file("counts")] = partial(_from_files, own.files)
             frames[part.file("records")] = partial(_records, own.files, layouts[part.name])
     if made:
         frames[AREAS] = lambda: [layouts[parts[0].name].areas]
@@ -182,27 +182,26 @@ def solved(
     return make(store.shards, options, folder, top=store.top(), records=None, joined=False)
 
 
-def _in_parts(paths: Sequence[Path], rows: int = _ROWS) -> Iterator[pl.DataFrame]:
-    """Yield frames of files, small ones together."""
+def _in_parts(frames: Iterable[pl.DataFrame], rows: int | None = None) -> Iterator[pl.DataFrame]:
+    """Yield frames, small ones together."""
     held: list[pl.DataFrame] = []
-    for path in paths:
-        held.append(pl.read_parquet(path))
-        if sum(frame.height for frame in held) >= rows:
+    long = 0
+    for frame in frames:
+        held.append(frame)
+        long += frame.height
+        if long >= (rows or _ROWS):
             yield pl.concat(held)
-            held = []
+            held, long = [], 0
     if held:
         yield pl.concat(held)
 
 
+def _from_files(paths: Sequence[Path], rows: int | None = None) -> Iterator[pl.DataFrame]:
+    return _in_parts(map(pl.read_parquet, paths), rows)
+
+
 def _records(paths: Sequence[Path], layout: Layout) -> Iterator[pl.DataFrame]:
-    held: list[pl.DataFrame] = []
-    for path in paths:
-        held.append(layout.of_counts(pl.read_parquet(path)))
-        if sum(int(frame["count"].sum()) for frame in held) >= _ROWS:
-            yield records_frame(pl.concat(held))
-            held = []
-    if held:
-        yield records_frame(pl.concat(held))
+    return _in_parts(records_frame(layout.of_counts(pl.read_parquet(path))) for path in paths)
 
 
 def _table(paths: Sequence[Path], layout: Layout, variables: Sequence[str]) -> list[pl.DataFrame]:

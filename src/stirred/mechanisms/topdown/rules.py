@@ -27,7 +27,7 @@ from stirred.mechanisms.topdown.schema import Attribute, MarginalQuery, Schema
 from stirred.mechanisms.topdown.settings import CountSettings
 from stirred.mechanisms.topdown.solve.problem import coarsens
 from stirred.mechanisms.topdown.spine import Spine
-from stirred.mechanisms.topdown.tree import AGREES, NO_BOUND, Sign
+from stirred.mechanisms.topdown.tree import AGREES, NO_BOUND, Sign, blocks
 from stirred.spec.compose import compose
 from stirred.spec.invariant import plural
 from stirred.spec.problems import Problem, StirredError, placed
@@ -47,7 +47,7 @@ class Rule:
     sign: Sign
     depths: tuple[int, ...]
     source: Counts | None = None  # of the leaves
-    asked: MarginalQuery | None = None  # of the source
+    source_query: MarginalQuery | None = None
     times: int | Integers = 1
     plus: int | Integers = 0
 
@@ -57,15 +57,15 @@ class Rule:
 
     def of(self, counts: Counts | None, areas: range) -> Integers:
         """Return what is known in some areas, given the counts of the source in them."""
-        if counts is None or self.asked is None:
+        if counts is None or self.source_query is None:
             return np.zeros((len(areas), self.query.size), dtype=np.int64) + self.plus
-        return counts.answers(self.asked, areas) * self.times + self.plus
+        return counts.answers(self.source_query, areas) * self.times + self.plus
 
 
 def totals(counts: Counts, schema: Schema, depths: Sequence[int]) -> Rule:
     """Return that the totals of some levels are known."""
     query = schema.query("total")
-    return Rule(name="total_con", query=query, sign="=", depths=tuple(depths), source=counts, asked=query)
+    return Rule(name="total_con", query=query, sign="=", depths=tuple(depths), source=counts, source_query=query)
 
 
 def zeros(schema: Schema, when: Mapping[str, Sequence[str]], spine: Spine) -> Rule:
@@ -92,7 +92,7 @@ def by_facilities(
             sign=sign,
             depths=tuple(range(spine.depth)),
             source=facilities,
-            asked=own.query(attribute.name),
+            source_query=own.query(attribute.name),
             times=times,
         )
 
@@ -105,7 +105,7 @@ def broken(counts: Counts, schema: Schema, rules: Sequence[Rule], spine: Spine, 
     for rule in (rule for rule in rules if rule.sign != "="):
         shown: list[str] = []
         wrong = 0
-        for areas in _blocks(spine.areas(leaf)):
+        for areas in blocks(spine.areas(leaf), _AT_ONCE):
             truth, bound = counts.answers(rule.query, areas), rule.values(spine, leaf, areas)
             rows, cells = np.nonzero(truth < bound if rule.sign == ">=" else truth > bound)
             wrong += rows.size
@@ -137,8 +137,8 @@ def contradictions(schema: Schema, rules: Sequence[Rule], spine: Spine) -> Itera
         upper = [rule for rule in rules if rule.sign == "<=" and rule.source is not None and rule.query == lower.query]
         for cell in np.flatnonzero(~possible).tolist():
             if lower.values(spine, 0, range(1))[0, cell]:
-                told = _cell(schema, lower.query, cell)
-                what = f"facilities need somebody with {told}, and structural zeros leave no cell for it"
+                code = _cell(schema, lower.query, cell)
+                what = f"facilities need somebody with {code}, and structural zeros leave no cell for it"
                 yield Problem(
                     what=what, where=f"rule {lower.name}", remedy="leave out a zero, or correct the facilities"
                 )
@@ -150,7 +150,7 @@ def _totals_out_of_reach(
     fixed: Rule, lower: Rule, upper: Sequence[Rule], possible: npt.NDArray[np.bool_], spine: Spine
 ) -> Iterator[Problem]:
     for depth in fixed.depths:
-        for areas in _blocks(spine.areas(depth)):
+        for areas in blocks(spine.areas(depth), _AT_ONCE):
             total = fixed.values(spine, depth, areas)[:, 0]
             least = lower.values(spine, depth, areas).sum(axis=1)
             most = np.full(len(areas), NO_BOUND)
@@ -161,20 +161,15 @@ def _totals_out_of_reach(
                     f"{spine.names[depth]} {spine.geocodes[depth][areas[row]]}: its facilities need {least[row]:,} to "
                     f"{most[row]:,}, and its total is {total[row]:,}"
                 )
-                said = "the facilities of an area and its total contradict each other"
+                public = "the facilities of an area and its total contradict each other"
                 remedy = "correct the facilities or the areas of the records"
-                yield Problem(what=what, public=said, where=f"rules {lower.name}, {fixed.name}", remedy=remedy)
+                yield Problem(what=what, public=public, where=f"rules {lower.name}, {fixed.name}", remedy=remedy)
 
 
 def _cell(schema: Schema, query: MarginalQuery, cell: int) -> str:
     places = np.unravel_index(cell, query.shape)
     kept = [(a, int(place)) for a, place, size in zip(schema.attributes, places, query.shape, strict=True) if size > 1]
     return " and ".join(f"{attribute.name} {listed([attribute.codes[place]])}" for attribute, place in kept)
-
-
-def _blocks(areas: int) -> Iterator[range]:
-    for start in range(0, areas, _AT_ONCE):
-        yield range(start, min(start + _AT_ONCE, areas))
 
 
 _WHERE: Final = "agrees_with"
@@ -192,8 +187,10 @@ def with_earlier(own: Specification, earlier: Sequence[ReleasedTable]) -> Specif
             replace(problem, what=f"it cannot be put together with this release: {problem.what}", where=_WHERE)
             for problem in error.problems
         ) from None
-    said = [f"the loss is that of this draw ({own.budget_text}) and of an earlier release: {t.named}" for t in earlier]
-    return replace(both, assumptions=(*both.assumptions, *said))
+    losses = [
+        f"the loss is that of this draw ({own.budget_text}) and of an earlier release: {t.named}" for t in earlier
+    ]
+    return replace(both, assumptions=(*both.assumptions, *losses))
 
 
 def agreement(settings: CountSettings, schema: Schema, spine: Spine) -> Rule | None:
@@ -211,7 +208,7 @@ def agreement(settings: CountSettings, schema: Schema, spine: Spine) -> Rule | N
         sign="=",
         depths=tuple(range(spine.depth)),
         source=earlier,
-        asked=own.query("detailed"),
+        source_query=own.query("detailed"),
     )
 
 
@@ -299,7 +296,7 @@ def _against(earlier: Rule, rule: Rule, spine: Spine, *, unit: str) -> Iterator[
         return
     inside = _inside(rule.query, earlier.query)
     for depth in rule.depths:
-        for areas in _blocks(spine.areas(depth)):
+        for areas in blocks(spine.areas(depth), _AT_ONCE):
             then = np.zeros((len(areas), rule.query.size), dtype=np.int64)
             np.add.at(then.T, inside, earlier.values(spine, depth, areas).T)
             bound = rule.values(spine, depth, areas)

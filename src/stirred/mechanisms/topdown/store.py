@@ -3,6 +3,8 @@
 A store is a folder. ``journal.jsonl`` has a line for the whole and one for each piece, every line with the SHA-256 of
 the line before it; a piece is one file of plain integers with the areas of a shard, and the line has the place, width
 and SHA-256 of each array in it. Nothing is ever overwritten: a folder that has a journal takes no second draw.
+
+Why not the published layout at once: for the same areas a tree took 24 s and 724 MB from Parquet, 0.3 s and 88 MB here.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import polars as pl
 from stirred.data.problems import bad_file
 from stirred.mechanisms.topdown.budget import variance_of
 from stirred.mechanisms.topdown.schema import Attribute, MarginalQuery, Schema
-from stirred.mechanisms.topdown.tree import AGREES, NO_BOUND, Answers, Constraint, Level, Tree
+from stirred.mechanisms.topdown.tree import AGREES, NO_BOUND, Answers, Constraint, Level, Tree, blocks
 
 JOURNAL: Final = "journal.jsonl"
 _KINDS: Final = ("<i2", "<i4", "<i8")
@@ -250,19 +252,15 @@ class MeasurementStore:
 
     # ---- the published layout
 
-    def published(self) -> Iterator[pl.DataFrame]:
-        """Yield the answers as they are published, a row for each area and query; a bypassed area has none."""
-        yield from _parts(self._rows("answers"))
+    def published(self, what: str = "measurements") -> Iterator[pl.DataFrame]:
+        """Yield what is published of the draw, a row for each area and query, in parts that are not tiny.
 
-    def constraints(self) -> Iterator[pl.DataFrame]:
-        """Yield what is known without noise as it is published, a row for each area and constraint."""
-        yield from _parts(self._rows("known"))
+        ``measurements`` are the noisy answers (a bypassed area has none), ``constraints`` what is known without noise,
+        ``agreement`` the counts of an earlier release that records agree with.
+        """
+        yield from _parts(self._rows("answers" if what == "measurements" else "known", earlier=what == "agreement"))
 
-    def agreement(self) -> Iterator[pl.DataFrame]:
-        """Yield in the same way the counts of an earlier release that records agree with."""
-        yield from _parts(self._rows("known", earlier=True))
-
-    def _rows(self, role: str, *, earlier: bool = False) -> Iterator[pl.DataFrame]:
+    def _rows(self, role: str, *, earlier: bool) -> Iterator[pl.DataFrame]:
         columns = published_columns(self.schema, constraints=role == "known")
         for piece in self.pieces:
             for entries in self._levels(piece).values():
@@ -274,8 +272,8 @@ class MeasurementStore:
                     measured = [int(key) for key in entry["sigma2"]] if role == "answers" else np.unique(since)
                     kept = np.flatnonzero(np.isin(since, measured))
                     values, query = self._array(piece, entry), self._query(entry)
-                    many = max(1, _VALUES_IN_A_PART // query.size)
-                    for rows in (kept[start : start + many] for start in range(0, kept.size, many)):
+                    for some in blocks(kept.size, max(1, _VALUES_IN_A_PART // query.size)):
+                        rows = kept[some.start : some.stop]
                         block = _in_32_bits(values[rows].reshape(-1, query.size))
                         own = [texts.gather(rows), pl.Series("value", block).arr.to_list()]
                         if role == "answers":

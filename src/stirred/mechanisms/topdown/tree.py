@@ -91,6 +91,12 @@ class GroupTotal:
     value: int
 
 
+def blocks(areas: int, most: int) -> Iterator[range]:
+    """Yield all areas in ranges of at most so many."""
+    for start in range(0, areas, most):
+        yield range(start, min(start + most, areas))
+
+
 # ---- where trees come from --------------------------------------------------------------------------------
 
 Shard = Tree | Callable[[], Tree]  # or how it is opened, wherever it is worked on
