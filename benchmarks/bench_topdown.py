@@ -116,7 +116,9 @@ def draw(folder: Path) -> None:
     from stirred.randomness.entropy import Entropy
 
     areas = pl.read_parquet(folder / "areas.parquet")
-    TopDown.of(**SETTINGS, area_list=areas).working_in(folder).release(read_persons(folder), Entropy.from_os())
+    TopDown.of(**SETTINGS, area_list=areas).working_in(folder, progress=folder / "work").release(
+        read_persons(folder), Entropy.from_os()
+    )
 
 
 def publish(folder: Path) -> None:
