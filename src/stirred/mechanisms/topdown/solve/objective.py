@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from stirred.mechanisms.topdown.least_squares import LevelEstimates, SubspaceModel
 from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, MarginalQuery
-from stirred.mechanisms.topdown.solve.problem import CellGrid, Numbers, Places, coarsens, lattice_arrays
+from stirred.mechanisms.topdown.solve.problem import CellGrid, Numbers, Places, coarsens
 from stirred.mechanisms.topdown.solve.programs import Quadratic
 from stirred.mechanisms.topdown.subspaces import Subspaces, inverse_off
 from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Tree
@@ -306,7 +306,7 @@ def settled(margins: Sequence[MarginForm], grid: CellGrid, total: float) -> tupl
             precision=margin.precision[None],
             kind=np.zeros(1, dtype=np.int64),
             linear=margin.linear[None, None],
-            lattice=lattice_arrays(lattice.sizes),
+            lattice=lattice,
             equal_groups=np.ones((1, 1), dtype=np.bool_),
             equal_at=at,
             equal_to=values[None, None],
