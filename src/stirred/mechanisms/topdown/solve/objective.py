@@ -15,13 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from stirred.mechanisms.topdown.least_squares import LevelEstimates, SubspaceModel
 from stirred.mechanisms.topdown.schema import DETAILED, TOTAL, MarginalQuery
-from stirred.mechanisms.topdown.solve.problem import CellGrid, Numbers, Places, coarsens, lattice_arrays
+from stirred.mechanisms.topdown.solve.problem import CellGrid, Numbers, Places, coarsens
 from stirred.mechanisms.topdown.solve.programs import Quadratic
 from stirred.mechanisms.topdown.subspaces import Subspaces, inverse_off
 from stirred.mechanisms.topdown.tree import Answers, Constraint, Level, Tree
@@ -167,11 +169,15 @@ def collapsed(tree: Tree, model: SubspaceModel) -> Tree:
     table = np.concatenate([leaves.parent[:, None], *weights, *zeros, *given], axis=1)
     different, first, group = np.unique(table, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(group.reshape(-1), kind="stable")
-    starts = np.searchsorted(group.reshape(-1)[order], np.arange(len(different)))
-    counts = np.diff(np.append(starts, len(order)))
+    bounds = np.searchsorted(group.reshape(-1)[order], np.arange(len(different) + 1))
+    counts = np.diff(bounds)
 
-    def summed(values: Places) -> Places:
-        return np.add.reduceat(np.asarray(values)[order], starts, axis=0, dtype=np.int64)
+    def summed(values: npt.NDArray[np.signedinteger]) -> Places:
+        # Group by group: np.add.reduceat along the first axis takes eight times as long.
+        found = np.empty((len(different), values.shape[1]), dtype=np.int64)
+        for place, (start, stop) in enumerate(pairwise(bounds)):
+            np.add.reduce(values[order[start:stop]], axis=0, dtype=np.int64, out=found[place])
+        return found
 
     answers = tuple(
         Answers(query=each.query, values=summed(each.values), variance=each.variance[first] * counts)
@@ -300,7 +306,7 @@ def settled(margins: Sequence[MarginForm], grid: CellGrid, total: float) -> tupl
             precision=margin.precision[None],
             kind=np.zeros(1, dtype=np.int64),
             linear=margin.linear[None, None],
-            lattice=lattice_arrays(lattice.sizes),
+            lattice=lattice,
             equal_groups=np.ones((1, 1), dtype=np.bool_),
             equal_at=at,
             equal_to=values[None, None],

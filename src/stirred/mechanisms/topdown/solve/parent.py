@@ -28,7 +28,7 @@ from stirred.mechanisms.topdown.solve.problem import (
     Places,
     Rounder,
     Rules,
-    lattice_arrays,
+    lattice_of,
 )
 from stirred.mechanisms.topdown.solve.programs import WHOLE, Quadratic, round_by_program
 
@@ -330,15 +330,15 @@ def _on_grid(parent: Parent, totals: Numbers, margin: _Margin) -> Quadratic:
     precision, kind, sets, low, high = _shared(parent, totals)
     number, height = len(totals), len(parent.rows)
     free = (parent.demands.allowed & (totals != 0)[:, None])[:, :, None] & (parent.held != 0)[None]
-    lattice = lattice_arrays(parent.sizes)
+    lattice = lattice_of(parent.sizes)
     equal, at, values = _equal_totals(totals, height), 0, totals.reshape(number, 1, 1)
     if margin is not None:
         # A margin that was published before (section 6): groups of rows, by the columns that it keeps.
         (query, told), grid = margin, parent.step.rules.grid
         groups, group = np.unique(grid.rows_of(query)[parent.rows], return_inverse=True)
         at, cell = grid.kept_by(query), query.cell_of[parent.grid]
-        values = np.zeros((number, len(groups), lattice[1][at]))
-        values[:, group[:, None], lattice[0][at][None, :]] = told[:, cell]
+        values = np.zeros((number, len(groups), lattice.groups[at]))
+        values[:, group[:, None], lattice.place[at][None, :]] = told[:, cell]
         equal = groups[:, None] == groups[group][None, :]
         free &= told[:, cell] > 0
     return Quadratic(
@@ -371,7 +371,7 @@ def on_cells(parent: Parent, totals: Numbers, margin: _Margin) -> Quadratic:
         equal, values = np.arange(len(groups))[:, None] == group[None, :], told[:, groups, None].astype(np.float64)
         free &= told[:, query.cell_of[cells]] > 0
     own = np.empty((len(precision), 1, len(row), len(row)))
-    places = np.ascontiguousarray(lattice_arrays(parent.sizes)[0][:, parent.column])
+    places = np.ascontiguousarray(lattice_of(parent.sizes).place[:, parent.column])
     restricted(np.ascontiguousarray(precision), parent.rows[row], places, own)
     return Quadratic(
         parent=parent.held[row, parent.column][:, None],
@@ -379,7 +379,7 @@ def on_cells(parent: Parent, totals: Numbers, margin: _Margin) -> Quadratic:
         precision=own,
         kind=kind,
         linear=parent.step.objective.at(parent.children, cells[:, None]),
-        lattice=lattice_arrays(()),
+        lattice=lattice_of(()),
         equal_groups=equal,
         equal_at=0,
         equal_to=values[:, : len(equal)],

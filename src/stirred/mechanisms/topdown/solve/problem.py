@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -35,70 +35,48 @@ _PUBLISHED_NO_LIMIT: Final = (1 << 31) - 1
 _LEXICOGRAPHIC: Final = 1 << 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lattice:
-    """Which exchangeable attributes are kept: all sets of them, over codes of these sizes."""
+    """All sets of exchangeable attributes that can be kept, over codes of these sizes."""
 
     sizes: tuple[int, ...]
-
-    @property
-    def kept(self) -> tuple[tuple[bool, ...], ...]:
-        """Return all sets, from none to all."""
-        return tuple(sorted(product((False, True), repeat=len(self.sizes)), key=lambda each: (sum(each), each[::-1])))
-
-    @property
-    def width(self) -> int:
-        """Return the number of combinations of codes."""
-        return prod(self.sizes)
-
-    @property
-    def place(self) -> Places:
-        """Return for each set and each combination of codes its group."""
-        rows = []
-        for kept in self.kept:
-            place = np.zeros((1,), dtype=np.int64)
-            for size, keeps in zip(self.sizes, kept, strict=True):
-                code = np.arange(size) if keeps else np.zeros(size, dtype=np.int64)
-                place = (place[:, None] * (size if keeps else 1) + code[None, :]).reshape(-1)
-            rows.append(place)
-        return np.array(rows, dtype=np.int64)
-
-    @property
-    def groups(self) -> Places:
-        """Return the number of groups of each set."""
-        return np.array([prod(s for s, k in zip(self.sizes, kept, strict=True) if k) for kept in self.kept], np.int64)
-
-    @property
-    def outside(self) -> Numbers:
-        """Return for each set how many combinations of codes one of its groups has."""
-        return self.width / self.groups
-
-    @property
-    def contains(self) -> Flags:
-        """Return whether the set of a row contains that of a column."""
-        return np.array([[all(m or not n for m, n in zip(u, t, strict=True)) for t in self.kept] for u in self.kept])
-
-    @property
-    def block(self) -> Places:
-        """Return for each coordinate the set of attributes in which it is a contrast: not the first along them."""
-        found = np.zeros(1, dtype=np.int64)
-        for size in self.sizes:
-            found = (2 * found[:, None] + (np.arange(size) > 0)[None, :]).reshape(-1)
-        order = {kept: place for place, kept in enumerate(self.kept)}
-        every = product((False, True), repeat=len(self.sizes))
-        return np.array([order[kept] for kept in every], dtype=np.int64)[found]
-
-    @property
-    def signs(self) -> Numbers:
-        """Return 1 for sets of an even number of attributes, else -1."""
-        return np.array([(-1.0) ** sum(kept) for kept in self.kept])
+    kept: tuple[tuple[bool, ...], ...]  # all sets, from none to all
+    width: int  # combinations of codes
+    place: Places  # (sets, width) group of each combination
+    groups: Places  # (sets,) how many there are
+    outside: Numbers  # (sets,) how many combinations one group has
+    contains: Flags  # whether the set of a row contains that of a column
+    signs: Numbers  # 1 for sets of an even number of attributes, else -1
+    block: Places  # (width,) of each coordinate the set in which it is a contrast: not the first along them
 
 
 @lru_cache(maxsize=4096)
-def lattice_arrays(sizes: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return the arrays of a lattice that the kernel takes."""
-    found = Lattice(sizes=sizes)
-    return found.place, found.groups, found.contains, found.outside, np.array(sizes, dtype=np.int64), found.block
+def lattice_of(sizes: tuple[int, ...]) -> Lattice:
+    """Return the lattice of exchangeable attributes of these sizes."""
+    every = [*product((False, True), repeat=len(sizes))]
+    kept = tuple(sorted(every, key=lambda each: (sum(each), each[::-1])))
+    groups = np.array([prod(s for s, keeps in zip(sizes, each, strict=True) if keeps) for each in kept], np.int64)
+    places = []
+    for each in kept:
+        place = np.zeros(1, dtype=np.int64)
+        for size, keeps in zip(sizes, each, strict=True):
+            code = np.arange(size) if keeps else np.zeros(size, dtype=np.int64)
+            place = (place[:, None] * (size if keeps else 1) + code[None, :]).reshape(-1)
+        places.append(place)
+    contrast = np.zeros(1, dtype=np.int64)
+    for size in sizes:
+        contrast = (2 * contrast[:, None] + (np.arange(size) > 0)[None, :]).reshape(-1)
+    return Lattice(
+        sizes=sizes,
+        kept=kept,
+        width=prod(sizes),
+        place=np.array(places, dtype=np.int64),
+        groups=groups,
+        outside=prod(sizes) / groups,
+        contains=np.array([[all(m or not n for m, n in zip(u, v, strict=True)) for v in kept] for u in kept]),
+        signs=np.array([(-1.0) ** sum(each) for each in kept]),
+        block=np.array([kept.index(each) for each in every], dtype=np.int64)[contrast],
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +107,7 @@ class CellGrid:
     @cached_property
     def lattice(self) -> Lattice:
         """Return the sets of exchangeable attributes."""
-        return Lattice(sizes=tuple(self.schema.shape[axis] for axis in self.exchangeable))
+        return lattice_of(tuple(self.schema.shape[axis] for axis in self.exchangeable))
 
     @property
     def height(self) -> int:

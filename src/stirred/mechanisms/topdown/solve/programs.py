@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, Flags, Numbers, Places, Rounder
+from stirred.mechanisms.topdown.solve.problem import NO_LIMIT, Flags, Lattice, Numbers, Places, Rounder
 
 WHOLE: Final = 1e-6  # what is nearer than this to a whole number is one
 _INF: Final = float("inf")
@@ -92,7 +92,7 @@ class Quadratic(NamedTuple):
     precision: Numbers
     kind: Places
     linear: Numbers
-    lattice: tuple[Any, ...]  # place, sizes, contains, outside, dims, block
+    lattice: Lattice
     equal_groups: Flags
     equal_at: int
     equal_to: Numbers
@@ -106,14 +106,16 @@ class Quadratic(NamedTuple):
 
         kernel: Any = solve_parent
         # Arrays in one layout, for which the kernel is compiled.
-        arguments = *self[:5], *self.lattice, *self[6:]
+        lattice = self.lattice
+        structure = lattice.place, lattice.groups, lattice.contains, lattice.outside, np.array(lattice.sizes, np.int64)
+        arguments = *self[:5], *structure, lattice.block, *self[6:]
         own = (np.ascontiguousarray(each) if isinstance(each, np.ndarray) else each for each in arguments)
         found, report = np.zeros(self.linear.shape), np.zeros(5)
         return found, report, kernel(*own, tolerance, most, found, report)
 
     def by_highs(self) -> Numbers | None:
         """Return the optimum of the same problem by HiGHS."""
-        program, place = Program(), self.lattice[0]
+        program, place = Program(), self.lattice.place
         columns = np.full(self.linear.shape, -1, dtype=np.int64)
         for c, a, e in np.argwhere(self.free):
             columns[c, a, e] = program.column(-float(self.linear[c, a, e]))

@@ -23,6 +23,7 @@ import numpy as np
 import polars as pl
 
 from stirred.data.problems import PlanError, bad_plan, listed
+from stirred.engines.blas import one_blas_thread
 from stirred.engines.local import LocalEngine
 from stirred.engines.protocol import Engine
 from stirred.mechanisms.topdown.counts import Counts
@@ -273,6 +274,7 @@ class Strategy:
             measured=tuple(each.query for level in pattern.values() for each in level.answers),
         )
 
+    @one_blas_thread()
     def limits(self, levels: Sequence[Level], *, beneath: AreaLimits | None = None) -> list[AreaLimits]:
         """Return the limits of all levels, known totals of groups included; stop where they contradict each other."""
         found = limits_up(self.rules, levels, beneath=beneath, groups=self.options.groups)
@@ -292,6 +294,7 @@ class Strategy:
             raise PlanError(problems)
         return found
 
+    @one_blas_thread()
     def objectives(self, tree: Tree, beneath: dict[str, LevelEstimates] | None = None) -> list[Objective]:
         """Return the objectives of all levels of a shard; note in ``beneath`` what it says of its top."""
         grid, upper = self.rules.grid, tree.names[:-1]
@@ -308,6 +311,7 @@ class Strategy:
             beneath[tree.levels[0].geocodes[0]] = summary(up)
         return [*self._bottom_up(up, upper), leaves] if upper else self._bottom_up(up, tree.names)
 
+    @one_blas_thread()
     def upper_objectives(
         self, top: Tree, beneath: Mapping[str, LevelEstimates], tops: Sequence[Objective]
     ) -> list[Objective]:
@@ -493,6 +497,7 @@ class _ShardTask(Generic[T]):
 # ---- one tree ---------------------------------------------------------------------------------------------
 
 
+@one_blas_thread()
 def _go_down(
     strategy: Strategy,
     tree: Tree,
