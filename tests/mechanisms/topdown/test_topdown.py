@@ -22,7 +22,7 @@ from stirred.spec.exact import exact
 from stirred.spec.multiverse import Multiverse
 from stirred.spec.shift_law import DiscreteGaussian
 from tests.mechanisms.topdown.people import CODES, LEVELS, people, topdown
-from tests.mechanisms.topdown.test_known import FACILITIES, UNITS, data, mechanism
+from tests.mechanisms.topdown.test_rules import FACILITIES, UNITS, data, mechanism
 
 PRODUCTION: dict[str, Any] = {
     "levels": ["state", "county", "tract", "block_group", "block"],

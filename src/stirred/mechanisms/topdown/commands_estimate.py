@@ -24,13 +24,17 @@ from stirred.data.problems import DataError, PlanError, bad_file, bad_plan, list
 from stirred.mechanisms.protocol import Command, Outcome, Progress
 from stirred.mechanisms.topdown.estimates import (
     COLUMNS,
+    Terms,
     TreeEstimates,
     Unions,
     estimate_frame,
     estimate_frames,
     estimates_of,
+    gives,
+    half_width,
+    measured_terms,
+    solved_terms,
 )
-from stirred.mechanisms.topdown.lattice_interval import Terms, gives, half_width, measured_terms, solved_terms
 from stirred.mechanisms.topdown.least_squares import Residuals
 from stirred.mechanisms.topdown.published import (
     SCHEMA_HELP,
