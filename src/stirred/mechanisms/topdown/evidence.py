@@ -201,7 +201,7 @@ Small = Sequence[tuple[str, int]]  # records: the leaf, and the cell of the sche
 def _leaves_and_cells(design: TopDownDesign) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Return leaves that part at the bottom and at the top, and cells that differ in every attribute."""
     below = "a" * (len(design.names) - 2)
-    return (f"a{below}", f"a{below[:-1]}b" if below else "b", f"b{below}"), (0, design.schema.size - 1)
+    return (f"a{below}", f"a{below[:-1]}b" if below else "b", f"b{below}"), (0, design.persons.schema.size - 1)
 
 
 def _small_spine(design: TopDownDesign) -> Spine:
@@ -222,16 +222,17 @@ def small_law(design: TopDownDesign, dataset: Small) -> ShiftLaw:
     centre: list[int] = []
     noises: list[Noise] = []
     fixed: list[tuple[int]] = []
-    spine = _small_spine(design)
+    spine, shares = _small_spine(design), design.persons.shares
+    assert shares is not None
     for depth, level in enumerate(design.names):
         areas = spine.geocodes[depth].to_list()
         inside = [[c for leaf, c in dataset if leaf[:depth] == area] for area in areas]
-        since = spine.carried(depth, range(len(areas)), idle=design.shares.idle)
-        for query in map(design.schema.query, design.shares.measured(level)):
+        since = spine.carried(depth, range(len(areas)), idle=shares.idle)
+        for query in map(design.persons.schema.query, shares.measured(level)):
             for own, first in zip(inside, since.tolist(), strict=True):
                 if first == BYPASSED:
                     continue
-                sigma2 = design.shares.sigma2(level, query.name, since=design.names[first])
+                sigma2 = shares.sigma2(level, query.name, since=design.names[first])
                 for cell in sorted({int(query.cell_of[c]) for c in cells}) if sigma2 is not None else ():
                     centre.append(sum(int(query.cell_of[c]) == cell for c in own))
                     noises.append(DiscreteGaussian(sigma2))  # type: ignore[arg-type]

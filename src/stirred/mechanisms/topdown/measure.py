@@ -204,14 +204,14 @@ def populations(design: TopDownDesign, data: Microdata, spine: Spine) -> list[Po
 def _facility_rules(design: TopDownDesign, files: ConfidentialFiles, spine: Spine) -> tuple[Rule, Rule]:
     given = design.settings.facilities
     assert given is not None
-    attribute = next(each for each in design.schema.attributes if each.name == given.attribute)
+    attribute = next(each for each in design.persons.schema.attributes if each.name == given.attribute)
     own = Schema(name="facilities", attributes=(Attribute(name=attribute.name, codes=attribute.codes),))
     place = code_places(files.data.households[given.column], attribute, source=files.data.household_source)
     if isinstance(place, Problem):
         raise DataError([place])
     leaf = files.leaves(spine, None, of_units=True)
     counts = Counts.of(leaf, place, areas=spine.areas(spine.depth - 1))
-    return by_facilities(design.schema, counts, own=own, most=given.most, empty=given.empty, spine=spine)
+    return by_facilities(design.persons.schema, counts, own=own, most=given.most, empty=given.empty, spine=spine)
 
 
 # ---- measuring --------------------------------------------------------------------------------------------

@@ -478,7 +478,7 @@ def _mechanism_of(specification: Path) -> str:
 def _measured_schema(specification: Path) -> Schema:
     try:
         settings = json.loads(specification.read_text(encoding="utf-8"))["mechanism"]["settings"]
-        return TopDownDesign.of(TopDownSettings.model_validate(settings)).schema
+        return TopDownDesign.of(TopDownSettings.model_validate(settings)).persons.schema
     except (OSError, ValueError, KeyError, TypeError):  # of a model that does not fit too: a ValueError
         remedy = "take the measurements out of the folder, and give --schema, --constraints and --spine"
         raise bad_file("it does not say what was measured", where=str(specification), remedy=remedy) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -223,24 +224,18 @@ class RecordKind:
     @property
     def queries(self) -> dict[str, MarginalQuery]:
         """Return what is measured at any level, by its name in published files."""
-        names = (
-            {}
-            if self.shares is None
-            else dict.fromkeys(n for each in self.shares.levels for n in self.shares.measured(each))
-        )
+        shares = self.shares
+        names = [] if shares is None else [name for level in shares.levels for name in shares.measured(level)]
         return {f"{name}_dpq": self.schema.query(name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopDownDesign:
-    """What settings alone decide: level names, schemas and budgets of both kinds of records."""
+    """What settings alone decide: the names of levels, and the kinds of records with their schemas and budgets."""
 
     settings: TopDownSettings
     names: tuple[str, ...]
-    schema: Schema
-    shares: Shares
-    unit_schema: Schema | None = None
-    unit_shares: Shares | None = None
+    kinds: tuple[RecordKind, ...]  # persons, and units where they are counted
 
     @classmethod
     def of(cls, settings: TopDownSettings) -> TopDownDesign:
@@ -248,43 +243,23 @@ class TopDownDesign:
         problems: list[Problem] = [*_wrong_levels(settings)]
         if len({name.casefold() for name in settings.levels}) < max(1, len(settings.levels)):
             raise PlanError(problems)
-        names = level_names(settings)
-        schema = collected(problems, lambda: schema_of(settings))
-        shares = None if schema is None else collected(problems, lambda: shares_of(settings, schema, names))
-        own = settings.units
-        unit_schema = None if own is None else collected(problems, lambda: schema_of(own))
-        unit_shares = None
-        if own is not None and unit_schema is not None:
-            unit_shares = collected(problems, lambda: shares_of(own, unit_schema, names))
-        for counted, its in ((settings, schema), (own, unit_schema)):
-            if counted is not None and its is not None:
-                problems += _wrong_rules(counted, its, names)
-        if settings.facilities is not None and schema is not None and settings.facilities.attribute not in schema.names:
-            remedy = f"there are {listed(schema.names)}"
-            what = f"there is no attribute '{settings.facilities.attribute}'"
-            problems.append(Problem(what=what, where="facilities attribute", remedy=remedy))
-        if schema is None or shares is None or problems:
-            raise PlanError(dict.fromkeys(problems))
-        design = cls(
-            settings=settings,
-            names=names,
-            schema=schema,
-            shares=shares,
-            unit_schema=unit_schema,
-            unit_shares=unit_shares,
-        )
-        if problems := [*_wrong_records(design)]:
+        names, kinds = level_names(settings), list[RecordKind]()
+        for name, own in ((PERSONS, settings), (UNITS, settings.units)):
+            schema = None if own is None else collected(problems, partial(schema_of, own))
+            if own is not None and schema is not None:
+                shares = collected(problems, partial(shares_of, own, schema, names))
+                kinds.append(RecordKind(name=name, settings=own, schema=schema, shares=shares))
+                problems += _wrong_rules(own, schema, names)
+        design = cls(settings=settings, names=names, kinds=tuple(kinds))
+        problems = problems or [*_wrong_records(design)]
+        if problems:
             raise PlanError(dict.fromkeys(problems))
         return design
 
     @property
-    def kinds(self) -> list[RecordKind]:
-        """Return the kinds of records: persons, and units where they are counted."""
-        found = [RecordKind(name=PERSONS, settings=self.settings, schema=self.schema, shares=self.shares)]
-        own, schema = self.settings.units, self.unit_schema
-        if own is not None and schema is not None:
-            found.append(RecordKind(name=UNITS, settings=own, schema=schema, shares=self.unit_shares))
-        return found
+    def persons(self) -> RecordKind:
+        """Return the kind of records that are persons."""
+        return self.kinds[0]
 
     @property
     def earlier(self) -> tuple[ReleasedTable, ...]:
@@ -311,14 +286,10 @@ class TopDownDesign:
 
     def counted_by(self, variables: Sequence[str]) -> str:
         """Return the kind of records that a table counts: units where they have all its variables, else persons."""
-        return next(
-            (
-                kind.name
-                for kind in self.kinds[::-1]
-                if kind.shares is not None and {*variables} <= {*self.record_columns(kind)}
-            ),
-            PERSONS,
-        )
+        found = [
+            kind for kind in self.kinds if kind.shares is not None and {*variables} <= {*self.record_columns(kind)}
+        ]
+        return found[-1].name if found else PERSONS
 
     def column(self, depth: int) -> str:
         """Return the column of a level; the whole has none."""
@@ -343,14 +314,18 @@ def _wrong_rules(settings: CountSettings, schema: Schema, names: Sequence[str]) 
             remedy = f"from the top there are {listed(names)}"
             yield Problem(what=f"there is no level '{name}'", where="totals", remedy=remedy)
     codes = {attribute.name: attribute.codes for attribute in schema.attributes}
+    facilities = settings.facilities if isinstance(settings, TopDownSettings) else None
+    if facilities is not None and facilities.attribute not in codes:
+        what, remedy = f"there is no attribute '{facilities.attribute}'", f"there are {listed(schema.names)}"
+        yield Problem(what=what, where="facilities attribute", remedy=remedy)
     for number, zero in enumerate(settings.zeros, start=1):
         where = f"zeros {number}"
         for name, barred in zero.items():
             other = [code for code in barred if code not in codes.get(name, ())]
             if name not in codes or other or not barred:
-                said = f"'{name}' has no code {listed(other)}" if name in codes else f"there is no attribute '{name}'"
+                what = f"'{name}' has no code {listed(other)}" if name in codes else f"there is no attribute '{name}'"
                 remedy = f"there are {listed([*codes])}, with the codes that were declared"
-                yield Problem(what=said, where=where, remedy=remedy)
+                yield Problem(what=what, where=where, remedy=remedy)
         if not zero:
             yield Problem(what="it bars nothing", where=where, remedy='name codes, such as { age = ["0-17"] }')
 
